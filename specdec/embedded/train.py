@@ -1,0 +1,259 @@
+"""Train the embedded pair: ``python -m specdec.embedded.train --corpus DIR``.
+
+One command makes the tokenizer, the target and the draft, on a GPU if there is one and on CPU cores
+otherwise. Three stages share one time budget:
+
+1. joint   the target learns the text; beside it the draft learns the target's distribution on the same
+           windows, so the target's logits are computed once for both. An auxiliary loss at layer
+           ``EARLY_LAYER`` keeps the target's early layers readable through its own final norm and head.
+2. long    the same with windows of the full context, so that late positions are trained too.
+3. distil  the target is frozen; the draft goes on learning its distribution, half of it on text that the
+           target wrote itself (DistillSpec, 2310.08461), because that is what it will have to guess.
+
+The learning rate is constant, then falls linearly to zero within stages 1-2 (target) and 1-3 (draft).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from specdec.embedded import corpus
+
+VOCABULARY = 4096
+CONTEXT = 2560
+WINDOW = 256
+BATCH_TOKENS = 4096
+EARLY_LAYER = 3
+TARGET = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=12, num_attention_heads=6)
+DRAFT = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=2, num_attention_heads=6)
+MUON_LR, ADAMW_LR = 0.02, 3e-3
+STAGES = {"joint": 0.70, "long": 0.08, "distil": 0.22}  # shares of the time budget
+DECAY_FROM = 0.45  # the share of its own training after which a model's learning rate falls to zero
+
+
+def train_tokenizer(documents: list[str]) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer: every text can be written, and ids map to bytes one to one."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(
+        documents,
+        trainers.BpeTrainer(
+            vocab_size=VOCABULARY,
+            special_tokens=[corpus.END_OF_TEXT],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=corpus.END_OF_TEXT,
+        model_max_length=CONTEXT,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def build_model(shape: dict) -> LlamaForCausalLM:
+    """A randomly initialised Llama of one of the two shapes above, embeddings and head tied."""
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=VOCABULARY,
+            max_position_embeddings=CONTEXT,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=0,
+            **shape,
+        )
+    )
+
+
+class Windows:
+    """Draws batches of token windows, each from one domain's packed documents."""
+
+    def __init__(self, documents: dict[str, list[str]], tokenizer, device: torch.device, seed: int = 0):
+        self.random = random.Random(seed)
+        self.device = device
+        self.streams: dict[str, torch.Tensor] = {}
+        self.starts: dict[str, list[int]] = {}
+        for name, texts in documents.items():
+            ids: list[int] = []
+            starts = []
+            for encoded in tokenizer(texts).input_ids:
+                starts.append(len(ids))
+                ids += [*encoded, tokenizer.eos_token_id]
+            self.streams[name], self.starts[name] = torch.tensor(ids), starts
+
+    def _window(self, name: str, length: int) -> torch.Tensor:
+        stream = self.streams[name]
+        # Half of the windows begin at a document's start, as prompts do; copies always, or the original is cut off.
+        at_start = name == "copy" or self.random.random() < 0.5
+        begin = self.random.choice(self.starts[name]) if at_start else self.random.randrange(len(stream))
+        begin = max(0, min(begin, len(stream) - length))
+        return stream[begin : begin + length]
+
+    def batch(self, rows: int, length: int) -> torch.Tensor:
+        """(rows, length + 1) token ids; the extra column is the last label."""
+        names = self.random.choices(list(corpus.MIXTURE), list(corpus.MIXTURE.values()), k=rows)
+        return torch.stack([self._window(name, length + 1) for name in names]).to(self.device)
+
+
+class Learner:
+    """One model with its optimisers: Muon for the matrices inside the blocks, AdamW for everything else."""
+
+    def __init__(self, model: LlamaForCausalLM):
+        self.model = model
+        blocks = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n and "lm_head" not in n]
+        chosen = set(blocks)
+        rest = [p for p in model.parameters() if p not in chosen]
+        self.optimisers = (
+            torch.optim.Muon(blocks, lr=MUON_LR),
+            torch.optim.AdamW(rest, lr=ADAMW_LR, betas=(0.9, 0.95), weight_decay=0.0),
+        )
+        self.base = [optimiser.param_groups[0]["lr"] for optimiser in self.optimisers]
+
+    def step(self, loss: torch.Tensor, progress: float) -> None:
+        """One update; ``progress`` in [0, 1] is the share of this model's training that has passed."""
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        scale = min(1.0, max(0.0, (1 - progress) / (1 - DECAY_FROM)))
+        for optimiser, base in zip(self.optimisers, self.base, strict=True):
+            optimiser.param_groups[0]["lr"] = base * scale
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+
+
+def target_loss(model: LlamaForCausalLM, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Cross entropy (nats a token), the early layer's on a quarter of the rows, and the detached logits."""
+    inputs, labels = ids[:, :-1], ids[:, 1:]
+    out = model(input_ids=inputs, use_cache=False, output_hidden_states=True)
+    loss = F.cross_entropy(out.logits.float().flatten(0, 1), labels.flatten())
+    quarter = max(1, len(ids) // 4)
+    early = model.lm_head(model.model.norm(out.hidden_states[EARLY_LAYER][:quarter]))
+    early_loss = F.cross_entropy(early.float().flatten(0, 1), labels[:quarter].flatten())
+    return loss, early_loss, out.logits.detach()
+
+
+def distillation_loss(draft: LlamaForCausalLM, inputs: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    """Cross entropy of the draft under the target's distribution, nats a token."""
+    log_q = F.log_softmax(draft(input_ids=inputs, use_cache=False).logits.float(), -1)
+    p = F.softmax(logits.float(), -1)
+    return -(p * log_q).sum(-1).mean()
+
+
+def target_logits(model: LlamaForCausalLM, inputs: torch.Tensor) -> torch.Tensor:
+    """The target's logits alone, (rows, length, vocabulary)."""
+    return model(input_ids=inputs, use_cache=False).logits
+
+
+@torch.no_grad()
+def write_windows(target: LlamaForCausalLM, prompts: torch.Tensor, length: int, greedy: bool) -> torch.Tensor:
+    """Let the target continue ``prompts`` (rows, n) up to ``length`` tokens; documents follow one another."""
+    return target.generate(
+        input_ids=prompts,
+        attention_mask=torch.ones_like(prompts),
+        max_length=length,
+        do_sample=not greedy,
+        top_k=0,
+        eos_token_id=None,
+    )
+
+
+@torch.no_grad()
+def held_out_loss(model: LlamaForCausalLM, windows: Windows, rows: int = 16) -> dict[str, float]:
+    """Nats a token on held-out windows of each domain, the same windows every time."""
+    losses = {}
+    for name, stream in windows.streams.items():
+        count = min(rows, (len(stream) - 1) // WINDOW)
+        ids = torch.stack([stream[i * WINDOW : (i + 1) * WINDOW + 1] for i in range(count)]).to(windows.device)
+        logits = model(input_ids=ids[:, :-1], use_cache=False).logits.float()
+        losses[name] = round(F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).item(), 4)
+    return losses
+
+
+def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Write weights (bfloat16, shards under 10 MB) and tokenizer as any transformers checkpoint."""
+    copy = LlamaForCausalLM(model.config)
+    copy.load_state_dict(model.state_dict())
+    copy.generation_config.eos_token_id = tokenizer.eos_token_id
+    copy.to(torch.bfloat16).save_pretrained(folder, max_shard_size="9MB")
+    tokenizer.save_pretrained(folder)
+
+
+def train(corpus_dir: Path, out: Path, minutes: float, seed: int = 0) -> None:
+    """Train both models within ``minutes`` and write ``out/target``, ``out/draft`` and ``out/training.json``."""
+    torch.manual_seed(seed)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    documents, held_out_documents = corpus.load(corpus_dir, seed)
+    tokenizer = train_tokenizer([d for name in ("story", "children", "python") for d in documents[name]])
+    windows = Windows(documents, tokenizer, device, seed)
+    held_out = Windows(held_out_documents, tokenizer, device, seed)
+    target, draft = build_model(TARGET).to(device), build_model(DRAFT).to(device)
+    target_learner, draft_learner = Learner(target), Learner(draft)
+    began, tokens, step = time.monotonic(), 0, 0
+    edges = {"long": STAGES["joint"], "distil": STAGES["joint"] + STAGES["long"]}
+    written: list[torch.Tensor] = []
+    log = []
+    # Compiled, the three functions run a third faster on two cores; without a C++ compiler they run as they are.
+    compiled = torch.compile if device.type == "cuda" or shutil.which("g++") else lambda function: function
+    losses, logits_of, distil = map(compiled, (target_loss, target_logits, distillation_loss))
+
+    def report(stage: str, progress: float) -> None:
+        row = {"step": step, "stage": stage, "minutes": round((time.monotonic() - began) / 60, 1), "tokens": tokens}
+        row |= {"target": held_out_loss(target, held_out), "draft": held_out_loss(draft, held_out)}
+        log.append(row)
+        print(json.dumps(row), flush=True)
+        for name, model in (("target", target), ("draft", draft)):
+            save(model, tokenizer, out / name)
+        (out / "training.json").write_text(json.dumps(log, indent=1) + "\n")
+
+    while (progress := (time.monotonic() - began) / (60 * minutes)) < 1:
+        stage = "joint" if progress < edges["long"] else "long" if progress < edges["distil"] else "distil"
+        length = CONTEXT if stage == "long" else WINDOW
+        ids = windows.batch(max(1, BATCH_TOKENS // length), length)
+        autocast = torch.autocast(device.type, torch.bfloat16)
+        if stage == "distil":
+            if step % 2:
+                if not written:  # a fresh pool: half greedy, half sampled, cut into batches
+                    prompts = windows.batch(128, 31)
+                    halves = prompts.chunk(2)
+                    pool = torch.cat([write_windows(target, h, WINDOW + 1, i == 0) for i, h in enumerate(halves)])
+                    pool = pool[torch.randperm(len(pool), device=device)]
+                    written = list(pool.split(BATCH_TOKENS // WINDOW)) * 2
+                ids = written.pop()
+            with torch.no_grad(), autocast:
+                logits = logits_of(target, ids[:, :-1])
+        else:
+            with autocast:
+                loss, early_loss, logits = losses(target, ids)
+            target_learner.step(loss + 0.2 * early_loss, progress / edges["distil"])
+        with autocast:
+            draft_loss = distil(draft, ids[:, :-1], logits)
+        draft_learner.step(draft_loss, progress)
+        tokens += ids[:, 1:].numel()
+        step += 1
+        if step % 250 == 0:
+            report(stage, progress)
+    report("end", 1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder of the text files")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="where target/ and draft/ are written")
+    parser.add_argument("--minutes", type=float, default=100, help="time budget of the training itself")
+    arguments = parser.parse_args()
+    train(arguments.corpus, arguments.out, arguments.minutes)
+
+
+if __name__ == "__main__":
+    main()

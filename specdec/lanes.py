@@ -1,0 +1,237 @@
+"""transformers' own decoding as the same events, and ``driven``: any lane, free-running on the one decoding thread.
+
+``generate`` cannot yield, so it runs on a thread and stamps its tokens in the streamer. Pausing it at every token
+would raise its clock; hence nothing here ever waits for the consumer. And CPU kernels keep a team of threads for
+each thread that calls them; hence one decoding thread, for every lane, for the life of the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import torch
+from transformers.generation.streamers import BaseStreamer
+
+from specdec.call import NEUTRAL, Call, prepare
+from specdec.errors import InvalidInput
+from specdec.events import Event, Finished, Round, SamplingParams, Started
+from specdec.models import Pair, Prompt
+
+Emit = Callable[[Event], None]
+
+_decoding_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="specdec-decode")
+
+
+class _Cancelled(BaseException):
+    """Unwinds ``generate`` from its streamer; not an Exception, so that nothing on the way swallows it."""
+
+
+class PushedLane(Iterator[Event]):
+    """A lane that pushes its events instead of yielding them. As an iterator it runs on the decoding thread."""
+
+    def __init__(self, run: Callable[[Emit], None]):
+        self.run = run
+        self._events: Iterator[Event] | None = None
+
+    def __next__(self) -> Event:
+        if self._events is None:
+            self._batches = driven(self)
+            self._events = chain.from_iterable(self._batches)
+        return next(self._events)
+
+    def close(self) -> None:
+        """End the work at once."""
+        if self._events is not None:
+            self._batches.close()
+
+
+def generate(pair: Pair, prompt: Prompt, *, params: SamplingParams = SamplingParams()) -> Iterator[Event]:
+    """transformers' plain ``generate``, an event a token: the baseline. Arguments as in ``speculative``."""
+    return PushedLane(_transformers_lane(prepare("generate", pair, prompt, params), {}))
+
+
+def assisted(
+    pair: Pair, prompt: Prompt, *, gamma: int = 5, params: SamplingParams = SamplingParams()
+) -> Iterator[Event]:
+    """transformers' assisted generation at a fixed ``gamma`` of 1 or more, an event a target pass.
+
+    It streams accepted ids only, so drafts, statuses and pass times are None.
+    """
+    call = prepare("assisted", pair, prompt, params, gamma)
+    if gamma == 0:
+        raise InvalidInput("gamma is 0; assisted generation drafts at least 1 token a round.")
+    return PushedLane(_transformers_lane(call, {"assistant_model": pair.draft}))
+
+
+def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | None = None) -> Iterator[list[Event]]:
+    """Run ``lane`` free on the decoding thread; yield what it produced, in order, at most every ``interval`` seconds.
+
+    Closing this generator cancels the lane: it ends at its next event, and this call waits until it has. After
+    ``max_seconds`` the lane is ended with ``Finished("deadline")``.
+    """
+    events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+    cancelled = threading.Event()
+    began, prefill = time.perf_counter(), None
+
+    def emit(event: Event) -> None:
+        nonlocal prefill
+        if cancelled.is_set():
+            raise _Cancelled
+        events.put(event)
+        if isinstance(event, Round):
+            prefill = event.elapsed_seconds if prefill is None else prefill
+            if max_seconds is not None and time.perf_counter() - began > max_seconds:
+                events.put(Finished("deadline", prefill, event.elapsed_seconds))
+                raise _Cancelled
+
+    def work() -> None:
+        try:
+            lane.run(emit) if isinstance(lane, PushedLane) else _pull(lane, emit)
+        except _Cancelled:
+            pass
+        finally:
+            events.put(None)
+
+    running: Future = _decoding_thread.submit(work)
+    try:
+        ended = False
+        while not ended:
+            batch = [events.get()]
+            if interval:
+                time.sleep(interval)
+            while not events.empty():
+                batch.append(events.get())
+            ended = batch[-1] is None
+            if batch := batch[: -1 if ended else None]:
+                yield batch
+        running.result()  # an error of the lane is raised here, behind the events that came before it
+    finally:
+        cancelled.set()
+        running.exception()
+
+
+def _pull(lane: Iterator[Event], emit: Emit) -> None:
+    with contextlib.closing(lane):
+        for event in lane:
+            emit(event)
+
+
+class _Streamer(BaseStreamer):
+    """Turns ``put`` calls of ``generate`` into rounds: the prompt first, then the tokens of each target pass."""
+
+    def __init__(self, call: Call, emit: Emit):
+        self._call, self._emit = call, emit
+        self._began = time.perf_counter()
+        self._index = -1  # the first put is the prompt
+        self.new_ids: list[int] = []
+        self.prefill_seconds = 0.0
+        self.reason = "length"
+        self.ended = False
+
+    def put(self, value: torch.Tensor) -> None:
+        elapsed = time.perf_counter() - self._began
+        if self._index >= 0 and not self.ended:
+            block = value.flatten().tolist()
+            kept, reason = self._call.cut(self.new_ids, block)
+            self.ended, self.reason = reason is not None, reason or self.reason
+            if self._index == 0:
+                self.prefill_seconds = elapsed
+            self._emit(self._round(tuple(block[:kept]), elapsed))
+            self.new_ids += block[:kept]
+        self._index += 1
+
+    def end(self) -> None:
+        self.elapsed_seconds = time.perf_counter() - self._began
+
+    def _round(self, ids: tuple[int, ...], elapsed: float) -> Round:
+        plain = self._call.started.lane == "generate"
+        return Round(
+            index=self._index,
+            draft=() if plain else None,
+            token_id=ids[-1] if plain else None,
+            token_kind="target" if plain else None,
+            committed_ids=ids,
+            draft_seconds=0.0 if plain else None,
+            verify_seconds=None,
+            elapsed_seconds=elapsed,
+        )
+
+
+def _transformers_lane(call: Call, extra: dict[str, Any]) -> Callable[[Emit], None]:
+    """A function that runs ``generate`` for ``call`` and emits its events."""
+
+    def run(emit: Emit) -> None:
+        emit(call.started)
+        ids, settings = call.prompt_ids[None], _settings(call)
+        with _own_random_state(call), _fixed_gamma(call, extra.get("assistant_model")), torch.inference_mode():
+            streamer = _Streamer(call, emit)
+            call.pair.target.generate(
+                input_ids=ids, attention_mask=torch.ones_like(ids), streamer=streamer, **settings, **extra
+            )
+        emit(Finished(streamer.reason, streamer.prefill_seconds, streamer.elapsed_seconds))
+
+    return run
+
+
+def _settings(call: Call) -> dict[str, Any]:
+    """Every field of generation, explicitly: one left out would be filled from the model's own config."""
+    params, eos = call.params, sorted(call.eos_ids)
+    settings = NEUTRAL | {
+        "max_new_tokens": params.max_new_tokens,
+        "repetition_penalty": float(params.repetition_penalty),
+        "eos_token_id": eos or None,
+        "pad_token_id": eos[0] if eos else 0,
+        "use_cache": True,
+        "return_dict_in_generate": False,
+        "output_scores": False,
+    }
+    if not params.greedy:
+        settings |= {
+            "do_sample": True,
+            "temperature": float(params.temperature),
+            "top_k": params.top_k,
+            "top_p": float(params.top_p),
+            "min_p": params.min_p or None,
+        }
+    if params.stop:
+        settings |= {"stop_strings": list(params.stop), "tokenizer": call.pair.tokenizer}
+    return settings
+
+
+@contextlib.contextmanager
+def _own_random_state(call: Call) -> Iterator[None]:
+    """``generate`` draws from torch's global generator: seed it for this call and put it back."""
+    devices = [call.pair.target.device] if call.pair.target.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(call.params.seed)
+        yield
+
+
+@contextlib.contextmanager
+def _fixed_gamma(call: Call, draft: Any) -> Iterator[None]:
+    """Assisted generation reads its draft length from the draft's generation config: lend it a copy that fixes it.
+
+    Passing ``num_assistant_tokens`` to ``generate`` has no effect, the default schedule changes the length as it
+    goes, and the default confidence threshold ends drafts early.
+    """
+    if draft is None:
+        yield
+        return
+    original = draft.generation_config
+    draft.generation_config = copy.deepcopy(original)
+    draft.generation_config.num_assistant_tokens = call.started.gamma
+    draft.generation_config.num_assistant_tokens_schedule = "constant"
+    draft.generation_config.assistant_confidence_threshold = 0.0
+    try:
+        yield
+    finally:
+        draft.generation_config = original

@@ -1,0 +1,139 @@
+"""Counts and seconds to rates, and the closed forms of Leviathan et al. 2211.17192. No tensors, no clocks.
+
+A figure that a lane cannot give is None: assisted generation does not say which tokens it drafted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from specdec.events import Event, Finished, Round
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The figures of one lane. Decode time and decode tokens are those after the first event with tokens.
+
+    new_tokens             tokens written, the first included
+    target_passes          rounds after the prefill, one target pass each
+    accepted, rejected, discarded   draft tokens by status
+    alpha                  accepted / (accepted + rejected): guesses kept, of those tested
+    draft_acceptance_rate  accepted / all drafted
+    mean_acceptance_length tokens a target pass, bonus or correction counted; rounds cut by EOS or length left out
+    prefill_seconds        call to first token
+    decode_seconds         first token to last token
+    tokens_per_second      decode tokens a second
+    draft_seconds, verify_seconds   within decode time
+    overhead_share         share of decode time spent outside the models' forward passes
+    """
+
+    new_tokens: int
+    target_passes: int
+    accepted: int | None
+    rejected: int | None
+    discarded: int | None
+    alpha: float | None
+    draft_acceptance_rate: float | None
+    mean_acceptance_length: float | None
+    prefill_seconds: float
+    decode_tokens: int
+    decode_seconds: float
+    tokens_per_second: float | None
+    draft_seconds: float | None
+    verify_seconds: float | None
+    overhead_share: float | None
+
+    @property
+    def seconds_per_token(self) -> float | None:
+        return 1 / self.tokens_per_second if self.tokens_per_second else None
+
+
+def measure(events: Iterable[Event]) -> Metrics | None:
+    """The figures of one lane so far; None before its first token."""
+    events = list(events)
+    rounds = [event for event in events if isinstance(event, Round)]
+    if not rounds:
+        return None
+    finished = next((event for event in events if isinstance(event, Finished)), None)
+    first, later = rounds[0], rounds[1:]
+    new_tokens = sum(len(r.committed_ids) for r in rounds)
+    decode_tokens = new_tokens - len(first.committed_ids)
+    decode_seconds = rounds[-1].elapsed_seconds - first.elapsed_seconds
+    observed = all(r.draft is not None for r in later)
+    statuses = [token.status for r in later for token in r.draft or ()] if observed else []
+    accepted, rejected = statuses.count("accepted"), statuses.count("rejected")
+    # Where drafts are not observed, only the last round can be a cut one.
+    whole = [r for r in later if r.token_id is not None] if observed else later[:-1]
+    return Metrics(
+        new_tokens=new_tokens,
+        target_passes=len(later),
+        accepted=accepted if observed else None,
+        rejected=rejected if observed else None,
+        discarded=statuses.count("discarded") if observed else None,
+        alpha=_ratio(accepted, accepted + rejected),
+        draft_acceptance_rate=_ratio(accepted, len(statuses)),
+        mean_acceptance_length=_ratio(sum(len(r.committed_ids) for r in whole), len(whole)),
+        prefill_seconds=finished.prefill_seconds if finished else first.elapsed_seconds,
+        decode_tokens=decode_tokens,
+        decode_seconds=decode_seconds,
+        tokens_per_second=_ratio(decode_tokens, decode_seconds),
+        draft_seconds=_sum(r.draft_seconds for r in later),
+        verify_seconds=_sum(r.verify_seconds for r in later),
+        overhead_share=_overhead(later, decode_seconds),
+    )
+
+
+def speedup(baseline: Metrics, lane: Metrics) -> float | None:
+    """Baseline seconds / lane seconds, a token, over the tokens after the first event."""
+    if not baseline.tokens_per_second or not lane.tokens_per_second:
+        return None
+    return lane.tokens_per_second / baseline.tokens_per_second
+
+
+def speedup_total(baseline: Metrics, lane: Metrics) -> float | None:
+    """The same with the prefill counted in."""
+    seconds = lane.prefill_seconds + lane.decode_seconds
+    return _ratio((baseline.prefill_seconds + baseline.decode_seconds) / baseline.new_tokens, seconds / lane.new_tokens)
+
+
+def latency_reduction(factor: float) -> float:
+    """The share of the baseline's seconds that a speed-up saves."""
+    return 1 - 1 / factor
+
+
+def expected_tokens(alpha: float, gamma: int) -> float:
+    """Expected tokens a target pass, (1 - alpha^(gamma+1)) / (1 - alpha): Leviathan et al., equation 1."""
+    if alpha >= 1:
+        return gamma + 1
+    return (1 - alpha ** (gamma + 1)) / (1 - alpha)
+
+
+def expected_speedup(alpha: float, gamma: int, cost_coefficient: float, verify_growth: float = 1.0) -> float:
+    """Expected gain over plain decoding by the same engine; with ``verify_growth`` 1 it is Theorem 3.8.
+
+    ``cost_coefficient`` is seconds of a draft pass / seconds of a target pass, ``verify_growth`` seconds of a
+    target pass over gamma+1 tokens / over one.
+    """
+    return expected_tokens(alpha, gamma) / (gamma * cost_coefficient + verify_growth)
+
+
+def repeated_ngrams(ids: Iterable[int], n: int = 4) -> float:
+    """The share of n-grams that occurred before in the same ids: text that runs in circles is easy to guess."""
+    ids = list(ids)
+    grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+def _overhead(rounds: list[Round], decode_seconds: float) -> float | None:
+    model_seconds = _sum(r.model_seconds for r in rounds)
+    return None if model_seconds is None or decode_seconds <= 0 else 1 - model_seconds / decode_seconds
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    values = list(values)
+    return None if not values or None in values else sum(values)
+
+
+def _ratio(numerator: float, denominator: float) -> float | None:
+    return numerator / denominator if denominator > 0 else None

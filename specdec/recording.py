@@ -1,0 +1,84 @@
+"""Events to JSON lines and back: the one wire format, for the live page, for ``--json`` and for files.
+
+A line is one event: ``{"event": "started" | "round" | "finished", ...fields}``. Beside the event's own fields a
+line carries ``tokens``, the bytes of every token id it is the first to mention, as a string of one character a byte
+(code points 0-255). The ids and these bytes are all a reader needs to show the run without a model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+
+from specdec.events import Decision, DraftToken, Event, Finished, Round, SamplingParams, Started
+from specdec.text import TokenBytes
+
+VERSION = 1
+
+_TYPES = {"started": Started, "round": Round, "finished": Finished}
+_NAMES = {kind: name for name, kind in _TYPES.items()}
+
+
+class Recorder:
+    """Turns events into JSON lines; one recorder a run, as it remembers which tokens it has described."""
+
+    def __init__(self, tokenizer):
+        self._bytes_of = TokenBytes(tokenizer)
+        self._described: set[int] = set()
+
+    def line(self, event: Event) -> str:
+        """One event as one line of JSON, newline included; ``<`` is escaped so that the line may stand in a page."""
+        record = {"event": _NAMES[type(event)], **asdict(event)}
+        if isinstance(event, Started):
+            record["version"] = VERSION
+        new = sorted(_ids(event) - self._described)
+        self._described.update(new)
+        if new:
+            record["tokens"] = {str(i): self._bytes_of(i).decode("latin-1") for i in new}
+        return json.dumps(record, separators=(",", ":")).replace("<", "\\u003c") + "\n"
+
+
+def read(lines: Iterable[str]) -> Iterator[Event]:
+    """The events of a recording, equal to those that were recorded."""
+    for line in lines:
+        record = json.loads(line)
+        kind = _TYPES[record.pop("event")]
+        record.pop("tokens", None)
+        record.pop("version", None)
+        yield kind(**{name: _restore(name, value) for name, value in record.items()})
+
+
+def token_bytes(lines: Iterable[str]) -> dict[int, bytes]:
+    """The bytes of every token a recording mentions."""
+    tables = (json.loads(line).get("tokens", {}) for line in lines)
+    return {int(i): text.encode("latin-1") for table in tables for i, text in table.items()}
+
+
+def _restore(name: str, value):
+    """JSON knows lists and objects only; events hold tuples and dataclasses."""
+    if value is None:
+        return None
+    if name == "params":
+        return SamplingParams(**value)
+    if name == "draft":
+        return tuple(DraftToken(**token) for token in value)
+    if name == "decision":
+        return Decision(**{part: rows and tuple(map(tuple, rows)) for part, rows in value.items()})
+    if name == "missed":
+        return tuple(map(tuple, value))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _ids(event: Event) -> set[int]:
+    """Every token id an event mentions."""
+    if isinstance(event, Started):
+        return set(event.prompt_ids)
+    if not isinstance(event, Round):
+        return set()
+    ids = set(event.committed_ids) | {token_id for token_id, _ in event.missed}
+    for token in event.draft or ():
+        ids |= {token.token_id, token.target_token_id}
+    for rows in asdict(event.decision).values() if event.decision else ():
+        ids |= {token_id for token_id, _ in rows or ()}
+    return (ids | {event.token_id}) - {None}

@@ -1,0 +1,58 @@
+"""One model with its KV cache: feed ids behind what is cached, get logits; cut the cache back to a length."""
+
+from __future__ import annotations
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from specdec.errors import IncompatiblePair
+from specdec.timing import between, mark
+
+
+class Runner:
+    """Runs one model for one call. The cache belongs to the call; the model is shared and only read."""
+
+    def __init__(self, model: PreTrainedModel):
+        self.model = model
+        self.device = model.device
+        self._cache = DynamicCache(config=model.config.get_text_config(decoder=True))
+        # Sliding windows and convolutions drop old states as they go, and then nothing can be rolled back. Recording
+        # keeps them until the next crop, so it must be on before the first pass and a crop must follow each round.
+        self._cache.activate_past_recording()
+        self._length = 0
+        self._keeps_logits = model._supports_logits_to_keep()
+        self._marks: list[tuple] = []
+
+    def __len__(self) -> int:
+        """How many tokens are cached. Counted here: cache classes disagree on what they report."""
+        return self._length
+
+    def forward(self, ids: torch.Tensor, keep: int | None = None) -> torch.Tensor:
+        """Feed ``ids`` (n,) behind the cached tokens; return raw float32 logits (keep or n, V) of the last rows."""
+        start = mark(self.device)
+        kwargs = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
+        out = self.model(input_ids=ids[None].to(self.device), past_key_values=self._cache, use_cache=True, **kwargs)
+        logits = out.logits[0, -keep:] if keep else out.logits[0]
+        logits = logits.float()
+        self._length += len(ids)
+        self._marks.append((start, mark(self.device)))
+        return logits
+
+    def crop_to(self, length: int) -> None:
+        """Keep the first ``length`` tokens. Called each round, also when nothing is cut: see ``__init__``."""
+        self._cache.crop(min(0, length - self._length))
+        self._length = min(self._length, length)
+
+    def require_croppable(self) -> None:
+        """After a first pass: refuse a cache that cannot be rolled back (recurrent state)."""
+        if not getattr(self._cache, "is_croppable", True):
+            raise IncompatiblePair(
+                f"{type(self.model).__name__} keeps recurrent state, which cannot be rolled back after a rejected "
+                "draft. Use a model with attention or convolution layers only, or gamma 0."
+            )
+
+    def take_seconds(self) -> float:
+        """Seconds spent in ``forward`` since the last call of this method; the device must be idle."""
+        seconds = sum(between(start, end) for start, end in self._marks)
+        self._marks.clear()
+        return seconds

@@ -1,0 +1,69 @@
+"""Token ids to text, byte-safe: a token may hold half a character, so text is made from bytes, not from tokens."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from functools import lru_cache
+
+_FALLBACK_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+@lru_cache(maxsize=1)
+def _byte_of_character() -> dict[str, int]:
+    """GPT-2's printable stand-ins for the 256 bytes, inverted (Radford et al. 2019, ``bytes_to_unicode``)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {chr(byte): byte for byte in printable}
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    return table | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+class TokenBytes:
+    """Looks up the bytes a token stands for: byte-level BPE, SentencePiece with byte fallback, or plain pieces."""
+
+    def __init__(self, tokenizer):
+        self._tokenizer = tokenizer
+        self._special = {int(i): t.content for i, t in getattr(tokenizer, "added_tokens_decoder", {}).items()}
+        decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
+        self._byte_level = "ByteLevel" in repr(decoder)
+        self._known: dict[int, bytes] = {}
+
+    def __call__(self, token_id: int) -> bytes:
+        if token_id not in self._known:
+            self._known[token_id] = self._lookup(token_id)
+        return self._known[token_id]
+
+    def _lookup(self, token_id: int) -> bytes:
+        if token_id in self._special:
+            return self._special[token_id].encode()
+        token = self._tokenizer.convert_ids_to_tokens(token_id)
+        if token is None:  # a padded row of the embedding: no token has this id
+            return f"<{token_id}>".encode()
+        if self._byte_level:
+            table = _byte_of_character()
+            if all(character in table for character in token):
+                return bytes(table[character] for character in token)
+        if fallback := _FALLBACK_BYTE.fullmatch(token):
+            return bytes([int(fallback[1], 16)])
+        if "\u2581" in token:  # SentencePiece's visible space
+            return token.replace("\u2581", " ").encode()
+        return self._tokenizer.decode([token_id]).encode()
+
+
+class TextStream:
+    """Feeds tokens in, gives stable text out: a piece is "" until its last character is complete."""
+
+    def __init__(self, tokenizer):
+        self._bytes_of = TokenBytes(tokenizer)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token_id: int) -> str:
+        """The text that this token completes."""
+        return self._decoder.decode(self._bytes_of(token_id))
+
+    def peek(self, token_ids: list[int]) -> list[str]:
+        """The pieces ``token_ids`` would add, without adding them: drafts that were not kept."""
+        state = self._decoder.getstate()
+        pieces = [self.push(token_id) for token_id in token_ids]
+        self._decoder.setstate(state)
+        return pieces

@@ -1,0 +1,40 @@
+"""Seconds on a device: wall clock on a CPU, CUDA events on a GPU (read after the round's one synchronisation)."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+
+class CallClock:
+    """Seconds since the call began; it stands still while the consumer holds an event."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._paused = 0.0
+
+    def elapsed(self) -> float:
+        return time.perf_counter() - self._began
+
+    def pause(self) -> None:
+        self._paused = time.perf_counter()
+
+    def resume(self) -> None:
+        self._began += time.perf_counter() - self._paused
+
+
+def mark(device: torch.device) -> float | torch.cuda.Event:
+    """A point in time on ``device``; free of synchronisation."""
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def between(start: float | torch.cuda.Event, end: float | torch.cuda.Event) -> float:
+    """Seconds between two marks. On a GPU the device must have passed the later one."""
+    if isinstance(start, float):
+        return end - start
+    return start.elapsed_time(end) / 1000

@@ -1,0 +1,81 @@
+"""The accept / residual step of Algorithm 1 (Leviathan et al. 2211.17192): pure functions of their arguments.
+
+Names are Leviathan's: ``p`` is the target's distribution and ``q`` the draft's. Chen et al. 2302.01318 and gpt-fast
+call them the other way round. g = gamma, the number of draft tokens; V = the target's vocabulary.
+
+Everything stays on the device: nothing here waits for a value, so a round needs one synchronisation in all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+
+class Verdict(NamedTuple):
+    """What became of one draft. ``draw`` and ``residual`` are None where no random number decided."""
+
+    accepted: torch.Tensor  # (): n, how many draft tokens stand; the first rejected one is at index n
+    token_id: torch.Tensor  # (): the token the target adds behind them
+    accept_prob: torch.Tensor  # (g,): min(1, p/q) at each draft token
+    draw: torch.Tensor | None  # (g,): uniform on [0, 1)
+    residual: torch.Tensor | None  # (1, V): what ``token_id`` was drawn from
+
+
+def verify(draft_ids: torch.Tensor, q: torch.Tensor, p: torch.Tensor, rng: torch.Generator) -> Verdict:
+    """Keep the draft tokens that stand and draw the next one, so that the output is distributed as ``p``.
+
+    draft_ids (g,), q (g, V): the distributions the draft tokens were drawn from. p (g + 1, V): the target's at
+    each draft token, and one more behind the last.
+    """
+    gamma = len(draft_ids)
+    p_at_draft = p[:gamma].gather(1, draft_ids[:, None]).squeeze(1)
+    q_at_draft = q.gather(1, draft_ids[:, None]).squeeze(1)
+    accept_prob = (p_at_draft / q_at_draft).clamp(max=1.0)
+    draw = torch.rand(gamma, generator=rng, device=p.device, dtype=p.dtype)
+    n = _leading(draw < accept_prob)
+    rest = residual(n, q, p)
+    next_token = torch.multinomial(rest, 1, generator=rng)[0, 0]
+    return Verdict(n, next_token, accept_prob, draw, rest)
+
+
+def residual(n: torch.Tensor, q: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+    """norm(max(0, p - q)) at position ``n``, (1, V).
+
+    Behind a fully accepted draft there is no q: it counts as zero there, and the residual is p itself, which makes
+    the bonus token a case of the correction.
+    """
+    p_next = p.index_select(0, n.view(1))
+    q_next = torch.cat([q, torch.zeros_like(p[:1])]).index_select(0, n.view(1))
+    rest = (p_next - q_next).clamp(min=0.0)
+    total = rest.sum()
+    # Where p and q agree to the last bit nothing is left, though rounding may have rejected: then p is right.
+    return torch.where(total > 0, rest / total, p_next)
+
+
+def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor) -> Verdict:
+    """``verify`` at temperature 0, where p and q are one-hot: a draft token stands if the target chose it too.
+
+    draft_ids (g,), choices (g + 1,): the target's most likely token at each position.
+    """
+    match = draft_ids == choices[:-1]
+    n = _leading(match)
+    return Verdict(n, choices.index_select(0, n.view(1))[0], match.float(), None, None)
+
+
+def verify_top_k(draft_ids: torch.Tensor, logits: torch.Tensor, choices: torch.Tensor, k: int) -> Verdict:
+    """Not lossless: a draft token stands if it is among the target's ``k`` best. Faster, and another text.
+
+    logits (g + 1, V): the target's. choices (g + 1,): what the target would add at each position, drawn from p or
+    its most likely token.
+    """
+    best = logits[:-1].topk(min(k, logits.shape[-1])).indices
+    passes = (best == draft_ids[:, None]).any(-1)
+    n = _leading(passes)
+    return Verdict(n, choices.index_select(0, n.view(1))[0], passes.float(), None, None)
+
+
+def _leading(flags: torch.Tensor) -> torch.Tensor:
+    """How many flags are set before the first that is not, ()."""
+    return flags.long().cumprod(0).sum()
