@@ -22,11 +22,11 @@ class Context:
         return self._ids[start:end]
 
     def write(self, offset: int, token: torch.Tensor) -> None:
-        """Put ``token`` (0-d or (1,)) ``offset`` places behind the committed ids."""
-        self._ids[self.length + offset] = token
+        """Put ``token`` (1,) ``offset`` places behind the committed ids."""
+        start = self.length + offset
+        self._ids[start : start + 1] = token
 
-    def commit(self, token_ids: list[int]) -> None:
-        """Append ids for good, over whatever was drafted there."""
-        end = self.length + len(token_ids)
-        self._ids[self.length : end] = torch.tensor(token_ids, device=self._ids.device)
-        self.length = end
+    def commit(self, count: int, last: int) -> None:
+        """Keep ``count`` ids for good. All but the ``last`` are accepted draft tokens, which stand here already."""
+        self.length += count
+        self._ids[self.length - 1] = last

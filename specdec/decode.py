@@ -63,7 +63,7 @@ def _rounds(call: Call) -> Iterator[Event]:
             length = context.length + gamma
             logits = target.forward(context.ids(len(target), length), keep=gamma + 1)
             # 3. Accept a prefix of the draft; add the correction or the bonus token.
-            processed = sampler.process(logits, context.ids(0, length))
+            processed = sampler.process(logits, context, length)
             choices = processed.argmax(-1)
             p = None if sampler.greedy else sampler.probabilities(processed)
             verdict = _accept(call, sampler, proposal, processed, choices, p)
@@ -73,7 +73,7 @@ def _rounds(call: Call) -> Iterator[Event]:
         block = [*seen.draft_ids[: seen.accepted], seen.token_id]
         kept, reason = call.cut(new_ids, block)
         new_ids += block[:kept]
-        context.commit(block[:kept])
+        context.commit(kept, new_ids[-1])
         target.crop_to(context.length - 1)
         drafter.crop_to(context.length - 1)
         if index == 0 and call.started.gamma:

@@ -47,28 +47,27 @@ class ModelDraft:
 
     def propose(self, context: Context, gamma: int) -> Proposal:
         """Draft ``gamma`` tokens behind the committed ids and write them into the context."""
-        logits, q, ids = [], [], []
+        logits, q = [], []
         for i in range(gamma):
             # The first pass feeds everything committed since this cache was last fed: after a full acceptance that
             # is the last draft token too, which was proposed but never read. Later passes feed the token just drafted.
             raw, processed = self._forward(context, context.length + i)
-            if i == 0 and len(raw) > 1:
+            if len(raw) > 1:
                 self._missed.append((raw[:-1], processed[:-1].argmax(-1)))
-            raw, processed = raw[-1:], processed[-1:]
+                raw, processed = raw[-1:], processed[-1:]
             if self._sampler.greedy:
                 token = processed.argmax(-1)
             else:
                 q.append(self._sampler.probabilities(processed))
                 token = self._sampler.draw(q[-1])
-            context.write(i, token[0])
+            context.write(i, token)
             logits.append(raw)
-            ids.append(token)
-        if not ids:
+        if not logits:
             return nothing(self._vocabulary, context)
         missed, self._missed = self._missed, []
         none = logits[0][:0]
         return Proposal(
-            torch.cat(ids),
+            context.ids(context.length, context.length + gamma),
             torch.cat(logits),
             torch.cat(q) if q else None,
             torch.cat([raw for raw, _ in missed]) if missed else none,
@@ -96,7 +95,7 @@ class ModelDraft:
             # Ids beyond the target's rows cannot be proposed; ids beyond the draft's have probability zero.
             raw = raw[:, : self._vocabulary]
             raw = F.pad(raw, (0, self._vocabulary - raw.shape[-1]), value=float("-inf"))
-        return raw, self._sampler.process(raw, context.ids(0, end))
+        return raw, self._sampler.process(raw, context, end)
 
 
 class NoDraft:

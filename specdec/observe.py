@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -37,69 +39,59 @@ def observe(
 
     logits (g + 1, V): the target's raw ones. choices (g + 1,): its most likely tokens. p (g + 1, V): None in greedy.
     """
-    gamma, ids = len(proposal.ids), proposal.ids[:, None]
-    at = verdict.accepted.view(1)
-    if p is None:
-        draft_prob, target_prob = torch.ones_like(verdict.accept_prob), verdict.accept_prob
-    else:
-        draft_prob, target_prob = proposal.q.gather(1, ids)[:, 0], p[:gamma].gather(1, ids)[:, 0]
+    gamma, at = len(proposal.ids), verdict.accepted.view(1)
+    # One softmax over every raw row a figure is read from: the target's at the decision, the drafts', the missed.
+    raw = torch.cat([logits.index_select(0, at), proposal.logits, proposal.missed_logits])
+    log_probs = raw.log_softmax(-1)
+    guessed = torch.cat([proposal.ids, proposal.missed_choices])
     # The rows to show where the target decided: p, then q unless the whole draft stood, then the residual.
-    target_row = logits.index_select(0, at)
-    q_at = at.clamp(max=max(gamma - 1, 0))
     if p is None:
-        rows = torch.cat([target_row, proposal.logits.index_select(0, q_at)]) if gamma else target_row
-        values, tokens = rows.topk(min(TOP, rows.shape[-1]))
-        margin = values[:1, 0] - values[:1, 1]
-        values = (values - rows.logsumexp(-1, keepdim=True)).exp()
+        places = torch.cat([at * 0, (at + 1).clamp(max=gamma)]) if gamma else at * 0
+        top = log_probs.index_select(0, places).topk(min(TOP, raw.shape[-1]))
+        sampled = []
     else:
         rows = [p.index_select(0, at)]
-        rows += [proposal.q.index_select(0, q_at)] if gamma else []
+        rows += [proposal.q.index_select(0, at.clamp(max=gamma - 1))] if gamma else []
         rows += [verdict.residual] if verdict.residual is not None else []
-        rows = torch.cat(rows)
-        values, tokens = rows.topk(min(TOP, rows.shape[-1]))
-        best = target_row.topk(2).values
-        margin = best[:, 0] - best[:, 1]
-    parts = [
-        verdict.accepted.view(1),
+        top = torch.cat(rows).topk(min(TOP, raw.shape[-1]))
+        ids = proposal.ids[:, None]
+        sampled = [proposal.q.gather(1, ids)[:, 0], p[:gamma].gather(1, ids)[:, 0], log_probs[0].topk(2).values]
+        sampled += [] if verdict.draw is None else [verdict.draw]
+    (n,), (token_id,), guessed, choices, confidence, accept_prob, tokens, values, *sampled = _to_host(
+        at,
         verdict.token_id.view(1),
-        proposal.ids,
-        draft_prob,
-        target_prob,
-        verdict.accept_prob,
-        verdict.accept_prob if verdict.draw is None else verdict.draw,
+        guessed,
         choices,
-        _probability(proposal.logits, proposal.ids),
-        margin,
-        tokens.flatten(),
-        values.flatten(),
-        proposal.missed_choices,
-        _probability(proposal.missed_logits, proposal.missed_choices),
-    ]
-    # Token ids stay exact in float64, and one transfer is one wait.
-    host = torch.cat([part.double() for part in parts]).tolist()
-    pieces, start = [], 0
-    for part in parts:
-        pieces.append(host[start : start + len(part)])
-        start += len(part)
-    n = int(pieces[0][0])
-    shown = [tuple(zip(map(int, t), v, strict=True)) for t, v in _grid(pieces[10], pieces[11], len(rows))]
+        log_probs[1:].gather(1, guessed[:, None])[:, 0],
+        verdict.accept_prob,
+        top.indices.flatten(),
+        top.values.flatten(),
+        *sampled,
+    )
+    if p is None:
+        best, values = values[:2], [math.exp(value) for value in values]
+        draft_prob, target_prob, draw = [1.0] * gamma, accept_prob, None
+    else:
+        draft_prob, target_prob, best, *draw = sampled
+    width, whole = top.indices.shape[1], n == gamma
+    tables = [_table(tokens[i : i + width], values[i : i + width]) for i in range(0, len(values), width)]
     return Observed(
-        accepted=n,
-        token_id=int(pieces[1][0]),
-        draft_ids=[int(i) for i in pieces[2]],
-        draft_prob=pieces[3],
-        target_prob=pieces[4],
-        accept_prob=pieces[5],
-        draw=None if verdict.draw is None else pieces[6],
-        choices=[int(i) for i in pieces[7]],
-        confidence=pieces[8],
-        margin=pieces[9][0],
+        accepted=int(n),
+        token_id=int(token_id),
+        draft_ids=[int(i) for i in guessed[:gamma]],
+        draft_prob=draft_prob,
+        target_prob=target_prob,
+        accept_prob=accept_prob,
+        draw=draw[0] if draw else None,
+        choices=[int(i) for i in choices],
+        confidence=[math.exp(value) for value in confidence[:gamma]],
+        margin=best[0] - best[1],
         decision=Decision(
-            p=shown[0],
-            q=shown[1] if n < gamma else None,
-            residual=shown[-1] if verdict.residual is not None and n < gamma else None,
+            p=tables[0],
+            q=None if whole else tables[1],
+            residual=None if whole or verdict.residual is None else tables[2],
         ),
-        missed=tuple(zip(map(int, pieces[12]), pieces[13], strict=True)),
+        missed=tuple((int(i), math.exp(value)) for i, value in zip(guessed[gamma:], confidence[gamma:], strict=True)),
     )
 
 
@@ -132,11 +124,13 @@ def draft_tokens(seen: Observed, committed: int) -> tuple[DraftToken, ...]:
     return tuple(tokens)
 
 
-def _probability(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """The raw softmax of each row at its id, (n,)."""
-    return (logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(-1)).exp()
+def _to_host(*parts: torch.Tensor) -> list[list[float]]:
+    """Every part as a list, in one transfer. Joined as float32, in which ids up to 16 million stay exact."""
+    host = torch.cat(parts).tolist()
+    ends = list(accumulate(len(part) for part in parts))
+    return [host[end - len(part) : end] for part, end in zip(parts, ends, strict=True)]
 
 
-def _grid(tokens: list[float], values: list[float], rows: int):
-    width = len(tokens) // rows
-    return ((tokens[i : i + width], values[i : i + width]) for i in range(0, len(tokens), width))
+def _table(tokens: list[float], values: list[float]) -> tuple[tuple[int, float], ...]:
+    """Token ids with their probabilities; what a filter set to zero is not shown."""
+    return tuple((int(token), value) for token, value in zip(tokens, values, strict=True) if value > 0)

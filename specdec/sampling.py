@@ -16,6 +16,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from specdec.context import Context
 from specdec.events import SamplingParams
 
 
@@ -39,17 +40,16 @@ class Sampler:
             if params.min_p > 0.0:
                 self._warpers.append(MinPLogitsWarper(float(params.min_p)))
 
-    def process(self, logits: torch.Tensor, prefix: torch.Tensor) -> torch.Tensor:
+    def process(self, logits: torch.Tensor, context: Context, end: int) -> torch.Tensor:
         """Processed logits (n, V) from raw logits (n, V).
 
-        ``prefix`` (m,) holds every id up to the one the last row was computed from. Each earlier row sees one id
-        less: a repetition penalty must not know the draft tokens behind its own position.
+        The last row was computed from the context's first ``end`` ids. Each earlier row saw one id less: a repetition
+        penalty must not know the draft tokens behind its own position.
         """
         if self._penalty is not None:
-            ends = range(len(prefix) - len(logits) + 1, len(prefix) + 1)
-            rows = [self._penalty(prefix[None, :end], logits[i : i + 1].clone()) for i, end in enumerate(ends)]
-            logits = torch.cat(rows)
-        return self._warpers(prefix[None], logits) if self._warpers else logits
+            ids, ends = context.ids(0, end)[None], range(end - len(logits) + 1, end + 1)
+            logits = torch.cat([self._penalty(ids[:, :n], logits[i : i + 1].clone()) for i, n in enumerate(ends)])
+        return self._warpers(None, logits) if self._warpers else logits
 
     def probabilities(self, processed: torch.Tensor) -> torch.Tensor:
         """(n, V) float32, rows summing to 1."""

@@ -18,7 +18,7 @@ class Verdict(NamedTuple):
 
     accepted: torch.Tensor  # (): n, how many draft tokens stand; the first rejected one is at index n
     token_id: torch.Tensor  # (): the token the target adds behind them
-    accept_prob: torch.Tensor  # (g,): min(1, p/q) at each draft token
+    accept_prob: torch.Tensor  # (g,): min(1, p/q) at each draft token; bool where it is 0 or 1
     draw: torch.Tensor | None  # (g,): uniform on [0, 1)
     residual: torch.Tensor | None  # (1, V): what ``token_id`` was drawn from
 
@@ -61,7 +61,7 @@ def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor) -> Verdict:
     """
     match = draft_ids == choices[:-1]
     n = _leading(match)
-    return Verdict(n, choices.index_select(0, n.view(1))[0], match.float(), None, None)
+    return Verdict(n, choices.index_select(0, n.view(1))[0], match, None, None)
 
 
 def verify_top_k(draft_ids: torch.Tensor, logits: torch.Tensor, choices: torch.Tensor, k: int) -> Verdict:
@@ -73,9 +73,9 @@ def verify_top_k(draft_ids: torch.Tensor, logits: torch.Tensor, choices: torch.T
     best = logits[:-1].topk(min(k, logits.shape[-1])).indices
     passes = (best == draft_ids[:, None]).any(-1)
     n = _leading(passes)
-    return Verdict(n, choices.index_select(0, n.view(1))[0], passes.float(), None, None)
+    return Verdict(n, choices.index_select(0, n.view(1))[0], passes, None, None)
 
 
 def _leading(flags: torch.Tensor) -> torch.Tensor:
     """How many flags are set before the first that is not, ()."""
-    return flags.long().cumprod(0).sum()
+    return flags.cumprod(0).sum()
