@@ -171,21 +171,28 @@ def _transformers_lane(call: Call, extra: dict[str, Any]) -> Callable[[Emit], No
 
     def run(emit: Emit) -> None:
         emit(call.started)
-        ids, settings = call.prompt_ids[None], _settings(call)
-        with _own_random_state(call), _fixed_gamma(call, extra.get("assistant_model")), torch.inference_mode():
-            streamer = _Streamer(call, emit)
-            call.pair.target.generate(
-                input_ids=ids, attention_mask=torch.ones_like(ids), streamer=streamer, **settings, **extra
-            )
+        streamer = _Streamer(call, emit)
+        run_generate(call, streamer=streamer, **extra)
         emit(Finished(streamer.reason, streamer.prefill_seconds, streamer.elapsed_seconds))
 
     return run
 
 
+def run_generate(call: Call, **extra: Any) -> torch.Tensor:
+    """transformers' ``generate`` for ``call``, all its settings explicit; the ids (1, n), prompt included."""
+    ids = call.prompt_ids[None]
+    with _own_random_state(call), _fixed_gamma(call, extra.get("assistant_model")):
+        return call.pair.target.generate(
+            input_ids=ids, attention_mask=torch.ones_like(ids), **_settings(call), **extra
+        )
+
+
 def _settings(call: Call) -> dict[str, Any]:
     """Every field of generation, explicitly: one left out would be filled from the model's own config."""
     params, eos = call.params, sorted(call.eos_ids)
+    # Greedy decoding reads no top-k; its own default keeps transformers from warning about a flag without effect.
     settings = NEUTRAL | {
+        "top_k": 50,
         "max_new_tokens": params.max_new_tokens,
         "repetition_penalty": float(params.repetition_penalty),
         "eos_token_id": eos or None,

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.utils import logging as transformers_logging
 
 from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed
 
@@ -149,6 +150,12 @@ def load_pair(
         draft_tokenizer=draft_tokenizer,
         name=name,
     )
+
+
+def quiet() -> None:
+    """For programs, not for the library: no progress bars and no advice from transformers on the terminal."""
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
 
 
 def check_tokenizers(target: Any, draft: Any) -> None:

@@ -1,0 +1,141 @@
+"""The terminal face: ``python -m specdec "Once upon a time" --gamma 5``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from specdec.errors import SpecdecError
+from specdec.events import Event, Round, SamplingParams, Started
+from specdec.metrics import Metrics, measure, speedup
+from specdec.models import load_pair, quiet
+from specdec.race import race
+from specdec.recording import Recorder
+from specdec.text import TextStream
+
+# The page's kinds of token: shape first, then colour.
+STYLES = {
+    "accepted": "black on #d3e5fb",
+    "correction": "underline #b8740a",
+    "bonus": "bold",
+    "target": "",
+    "prompt": "dim",
+}
+
+
+def main() -> None:
+    arguments = _parser().parse_args()
+    quiet()
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        pair = load_pair(arguments.target, arguments.draft, device=arguments.device, dtype=arguments.dtype)
+        params = SamplingParams(
+            max_new_tokens=arguments.tokens,
+            temperature=arguments.temperature,
+            top_k=arguments.top_k,
+            top_p=arguments.top_p,
+            seed=arguments.seed,
+        )
+        batches = race(pair, arguments.prompt, gamma=arguments.gamma, params=params)
+        events = (event for batch in batches for event in batch)
+        if arguments.json:
+            recorder = Recorder(pair.tokenizer)
+            for event in events:
+                sys.stdout.write(recorder.line(event))
+        else:
+            _show(console, events, pair.tokenizer, params)
+    except SpecdecError as error:
+        raise SystemExit(f"specdec: {error}") from error
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _show(console: Console, events: Iterator[Event], tokenizer, params: SamplingParams) -> None:
+    """The speculative lane's text as it comes, then the figures of both lanes."""
+    lanes: dict[str, list[Event]] = {}
+    stream = TextStream(tokenizer)
+    for event in events:
+        if isinstance(event, Started):
+            lanes[event.lane] = lane = []
+            if event.lane == "generate":
+                console.print("Plain generate ...", style="dim")
+            else:
+                prompt = "".join(stream.push(token_id) for token_id in event.prompt_ids)
+                console.print(Text(prompt, STYLES["prompt"]), end="")
+        lane.append(event)
+        if isinstance(event, Round) and "speculative" in lanes:
+            for token_id, kind in zip(event.committed_ids, kinds(event), strict=True):
+                console.print(Text(stream.push(token_id), STYLES[kind]), end="")
+    console.print("\n")
+    plain, ours = measure(lanes["generate"]), measure(lanes["speculative"])
+    console.print(legend())
+    for line in figures(plain, ours):
+        console.print(line)
+    console.print(sameness(lanes["generate"], lanes["speculative"], params))
+
+
+def kinds(event: Round) -> list[str]:
+    """How each committed token of a round came about."""
+    accepted = ["accepted"] * (len(event.committed_ids) - (event.token_id is not None))
+    return accepted + ([event.token_kind] if event.token_id is not None else [])
+
+
+def legend() -> Text:
+    words = {"accepted": "accepted: guess kept", "correction": "correction: the target's replacement"}
+    words |= {"bonus": "bonus: extra token after a perfect round"}
+    parts = [piece for kind, text in words.items() for piece in ((text, STYLES[kind]), "   ")]
+    return Text.assemble(*parts[:-1])
+
+
+def figures(plain: Metrics, ours: Metrics) -> list[str]:
+    """The verdict and the figures under it, in the page's words."""
+    factor = speedup(plain, ours)
+    if factor is None:
+        return ["Too short to compare: at least two tokens are needed."]
+    verdict = (
+        f"Speculative decoding is {factor:.2f} times as fast here (1 run)."
+        if factor >= 1
+        else f"Slower here: {factor:.2f}x (1 run)."
+    )
+    line = f"{plain.tokens_per_second:.0f} -> {ours.tokens_per_second:.0f} tok/s after the first token"
+    if ours.alpha is not None:
+        line += f" · acceptance {ours.alpha:.0%} (guesses kept, of those tested)"
+    if ours.mean_acceptance_length is not None:
+        line += f" · {ours.mean_acceptance_length:.1f} tokens a target pass"
+    return [verdict, line]
+
+
+def sameness(plain: list[Event], ours: list[Event], params: SamplingParams) -> str:
+    """Whether the two texts are the same, token for token."""
+    if not params.greedy:
+        return "Sampling: texts may differ, the distribution does not."
+    a, b = ([i for e in lane if isinstance(e, Round) for i in e.committed_ids] for lane in (plain, ours))
+    if a == b:
+        return f"Identical text: {len(a)} of {len(a)} tokens."
+    first = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    return f"First difference at token {first + 1}."
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m specdec", description="Race speculative decoding in the terminal.")
+    parser.add_argument("prompt")
+    parser.add_argument("--gamma", type=int, default=5, help="draft length, 0-16 (default 5)")
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens (default 128)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
+    parser.add_argument("--top-k", type=int, default=0)
+    parser.add_argument("--top-p", type=float, default=1.0)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--target", help="hub id or folder; default: the embedded pair")
+    parser.add_argument("--draft", help="hub id or folder")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--json", action="store_true", help="print the events as JSON lines")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
