@@ -44,9 +44,12 @@ class ModelDraft:
         """Read the prompt, so that the first round drafts at the cost of any other."""
         raw, processed = self._forward(context, context.length, keep=1)
         self._missed = [(raw, processed.argmax(-1))]
+        self._nothing = nothing(self._vocabulary, context)
 
     def propose(self, context: Context, gamma: int) -> Proposal:
         """Draft ``gamma`` tokens behind the committed ids and write them into the context."""
+        if gamma == 0:
+            return self._nothing
         logits, q = [], []
         for i in range(gamma):
             # The first pass feeds everything committed since this cache was last fed: after a full acceptance that
@@ -62,16 +65,13 @@ class ModelDraft:
                 token = self._sampler.draw(q[-1])
             context.write(i, token)
             logits.append(raw)
-        if not logits:
-            return nothing(self._vocabulary, context)
         missed, self._missed = self._missed, []
-        none = logits[0][:0]
         return Proposal(
             context.ids(context.length, context.length + gamma),
             torch.cat(logits),
             torch.cat(q) if q else None,
-            torch.cat([raw for raw, _ in missed]) if missed else none,
-            torch.cat([choice for _, choice in missed]) if missed else none[:, 0].long(),
+            torch.cat([raw for raw, _ in missed]) if missed else self._nothing.missed_logits,
+            torch.cat([choice for _, choice in missed]) if missed else self._nothing.missed_choices,
         )
 
     def crop_to(self, length: int) -> None:

@@ -30,12 +30,9 @@ class Runner:
     def forward(self, ids: torch.Tensor, keep: int | None = None) -> torch.Tensor:
         """Feed ``ids`` (n,) behind the cached tokens; return raw float32 logits (keep or n, V) of the last rows."""
         start = mark(self.device)
-        kwargs = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
-        out = self.model(input_ids=ids[None].to(self.device), past_key_values=self._cache, use_cache=True, **kwargs)
-        logits = out.logits[0, -keep:] if keep else out.logits[0]
-        logits = logits.float()
-        self._length += len(ids)
+        logits = self._logits(ids, keep)
         self._marks.append((start, mark(self.device)))
+        self._length += len(ids)
         return logits
 
     def crop_to(self, length: int) -> None:
@@ -56,3 +53,8 @@ class Runner:
         seconds = sum(between(start, end) for start, end in self._marks)
         self._marks.clear()
         return seconds
+
+    def _logits(self, ids: torch.Tensor, keep: int | None) -> torch.Tensor:
+        kwargs = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
+        out = self.model(input_ids=ids[None].to(self.device), past_key_values=self._cache, use_cache=True, **kwargs)
+        return (out.logits[0, -keep:] if keep else out.logits[0]).float()

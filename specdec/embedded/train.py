@@ -1,16 +1,20 @@
 """Train the embedded pair: ``python -m specdec.embedded.train --corpus DIR``.
 
 One command makes the tokenizer, the target and the draft, on a GPU if there is one and on CPU cores
-otherwise. Three stages share one time budget:
+otherwise. Four stages share one time budget:
 
 1. joint   the target learns the text; beside it the draft learns the target's distribution on the same
            windows, so the target's logits are computed once for both. An auxiliary loss at layer
            ``EARLY_LAYER`` keeps the target's early layers readable through its own final norm and head.
 2. long    the same with windows of the full context, so that late positions are trained too.
-3. distil  the target is frozen; the draft goes on learning its distribution, half of it on text that the
+3. unloop  the same as joint, and every other step the target unlearns to run in circles: on text that it wrote
+           greedily itself, tokens that complete a repeated 4-gram become less likely (sequence-level
+           unlikelihood, Welleck et al. 1908.04319). Text that repeats itself would flatter the acceptance.
+4. distil  the target is frozen; the draft goes on learning its distribution, half of it on text that the
            target wrote itself (DistillSpec, 2310.08461), because that is what it will have to guess.
 
-The learning rate is constant, then falls linearly to zero within stages 1-2 (target) and 1-3 (draft).
+Each model's learning rate is constant, then falls linearly to zero at the end of its own training. ``--resume``
+goes on from the weights in the output folder, and ``--stages`` runs only some of the stages.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import json
 import random
 import shutil
 import time
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -37,7 +42,8 @@ EARLY_LAYER = 3
 TARGET = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=12, num_attention_heads=6)
 DRAFT = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=2, num_attention_heads=6)
 MUON_LR, ADAMW_LR = 0.02, 3e-3
-STAGES = {"joint": 0.70, "long": 0.08, "distil": 0.22}  # shares of the time budget
+STAGES = {"joint": 0.50, "long": 0.06, "unloop": 0.22, "distil": 0.22}  # shares of the time budget
+UNLOOP_WEIGHT = 0.5
 DECAY_FROM = 0.45  # the share of its own training after which a model's learning rate falls to zero
 
 
@@ -168,6 +174,26 @@ def write_windows(target: LlamaForCausalLM, prompts: torch.Tensor, length: int, 
     )
 
 
+def repeats(ids: torch.Tensor, start: int, n: int = 4) -> torch.Tensor:
+    """Which ids from ``start`` on complete an n-gram seen before since ``start``: (rows, length) of bool."""
+    flags = torch.zeros_like(ids, dtype=torch.bool)
+    for row, tokens in enumerate(ids.tolist()):
+        seen = set()
+        for end in range(start + n, len(tokens) + 1):
+            gram = tuple(tokens[end - n : end])
+            flags[row, end - 1] = gram in seen
+            seen.add(gram)
+    return flags
+
+
+def unlikelihood_loss(model: LlamaForCausalLM, ids: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:
+    """-log(1 - p) of the flagged ids, averaged over them."""
+    logits = model(input_ids=ids[:, :-1], use_cache=False).logits.float()
+    log_p = logits.log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
+    flags = flags[:, 1:].float()
+    return -(torch.log1p(-log_p.exp().clamp(max=1 - 1e-4)) * flags).sum() / flags.sum().clamp(min=1)
+
+
 @torch.no_grad()
 def held_out_loss(model: LlamaForCausalLM, windows: Windows, rows: int = 16) -> dict[str, float]:
     """Nats a token on held-out windows of each domain, the same windows every time."""
@@ -189,25 +215,38 @@ def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Pa
     tokenizer.save_pretrained(folder)
 
 
-def train(corpus_dir: Path, out: Path, minutes: float, seed: int = 0) -> None:
+def load_or_build(out: Path, resume: bool) -> tuple[PreTrainedTokenizerFast | None, LlamaForCausalLM, LlamaForCausalLM]:
+    """Tokenizer, target and draft from ``out``, or no tokenizer and fresh models."""
+    if not resume:
+        return None, build_model(TARGET), build_model(DRAFT)
+    models = [LlamaForCausalLM.from_pretrained(out / name, dtype=torch.float32) for name in ("target", "draft")]
+    return PreTrainedTokenizerFast.from_pretrained(out / "target"), *models
+
+
+def train(corpus_dir: Path, out: Path, minutes: float, stages: list[str], resume: bool, seed: int = 0) -> None:
     """Train both models within ``minutes`` and write ``out/target``, ``out/draft`` and ``out/training.json``."""
     torch.manual_seed(seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     documents, held_out_documents = corpus.load(corpus_dir, seed)
-    tokenizer = train_tokenizer([d for name in ("story", "children", "python") for d in documents[name]])
+    tokenizer, target, draft = load_or_build(out, resume)
+    if tokenizer is None:
+        tokenizer = train_tokenizer([d for name in ("story", "children", "python") for d in documents[name]])
     windows = Windows(documents, tokenizer, device, seed)
     held_out = Windows(held_out_documents, tokenizer, device, seed)
-    target, draft = build_model(TARGET).to(device), build_model(DRAFT).to(device)
-    target_learner, draft_learner = Learner(target), Learner(draft)
+    target_learner, draft_learner = Learner(target.to(device)), Learner(draft.to(device))
+    shares = [STAGES[stage] for stage in stages]
+    edges = dict(zip(stages, accumulate(share / sum(shares) for share in shares), strict=True))
+    target_end = max((edge for stage, edge in edges.items() if stage != "distil"), default=1.0)
     began, tokens, step = time.monotonic(), 0, 0
-    edges = {"long": STAGES["joint"], "distil": STAGES["joint"] + STAGES["long"]}
-    written: list[torch.Tensor] = []
+    pool: list[torch.Tensor] = []
     log = []
-    # Compiled, the three functions run a third faster on two cores; without a C++ compiler they run as they are.
+    # Compiled, these functions run a third faster on two cores; without a C++ compiler they run as they are.
     compiled = torch.compile if device.type == "cuda" or shutil.which("g++") else lambda function: function
-    losses, logits_of, distil = map(compiled, (target_loss, target_logits, distillation_loss))
+    losses, logits_of, distil, unlike = map(
+        compiled, (target_loss, target_logits, distillation_loss, unlikelihood_loss)
+    )
 
-    def report(stage: str, progress: float) -> None:
+    def report(stage: str) -> None:
         row = {"step": step, "stage": stage, "minutes": round((time.monotonic() - began) / 60, 1), "tokens": tokens}
         row |= {"target": held_out_loss(target, held_out), "draft": held_out_loss(draft, held_out)}
         log.append(row)
@@ -216,34 +255,42 @@ def train(corpus_dir: Path, out: Path, minutes: float, seed: int = 0) -> None:
             save(model, tokenizer, out / name)
         (out / "training.json").write_text(json.dumps(log, indent=1) + "\n")
 
+    def written(length: int, greedy: tuple[bool, bool]) -> torch.Tensor:
+        """A batch of windows the target wrote; a fresh pool of 128, each half greedy or sampled, when one is used up."""
+        if not pool:
+            halves = windows.batch(128, 31).chunk(2)
+            texts = torch.cat([write_windows(target, h, length + 1, g) for h, g in zip(halves, greedy, strict=True)])
+            texts = texts[torch.randperm(len(texts), device=device)]
+            pool.extend(list(texts.split(BATCH_TOKENS // WINDOW)) * 2)
+        return pool.pop()
+
     while (progress := (time.monotonic() - began) / (60 * minutes)) < 1:
-        stage = "joint" if progress < edges["long"] else "long" if progress < edges["distil"] else "distil"
+        stage = next(stage for stage, edge in edges.items() if progress < edge or stage == stages[-1])
         length = CONTEXT if stage == "long" else WINDOW
         ids = windows.batch(max(1, BATCH_TOKENS // length), length)
         autocast = torch.autocast(device.type, torch.bfloat16)
         if stage == "distil":
             if step % 2:
-                if not written:  # a fresh pool: half greedy, half sampled, cut into batches
-                    prompts = windows.batch(128, 31)
-                    halves = prompts.chunk(2)
-                    pool = torch.cat([write_windows(target, h, WINDOW + 1, i == 0) for i, h in enumerate(halves)])
-                    pool = pool[torch.randperm(len(pool), device=device)]
-                    written = list(pool.split(BATCH_TOKENS // WINDOW)) * 2
-                ids = written.pop()
+                ids = written(WINDOW, (True, False))
             with torch.no_grad(), autocast:
                 logits = logits_of(target, ids[:, :-1])
         else:
             with autocast:
                 loss, early_loss, logits = losses(target, ids)
-            target_learner.step(loss + 0.2 * early_loss, progress / edges["distil"])
+            loss = loss + 0.2 * early_loss
+            if stage == "unloop" and step % 2:
+                circles = written(WINDOW // 2 + 32, (True, True))
+                with autocast:
+                    loss = loss + UNLOOP_WEIGHT * unlike(target, circles, repeats(circles, start=32))
+            target_learner.step(loss, progress / target_end)
         with autocast:
             draft_loss = distil(draft, ids[:, :-1], logits)
         draft_learner.step(draft_loss, progress)
         tokens += ids[:, 1:].numel()
         step += 1
         if step % 250 == 0:
-            report(stage, progress)
-    report("end", 1.0)
+            report(stage)
+    report("end")
 
 
 def main() -> None:
@@ -251,8 +298,10 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True, help="folder of the text files")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="where target/ and draft/ are written")
     parser.add_argument("--minutes", type=float, default=100, help="time budget of the training itself")
+    parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES))
+    parser.add_argument("--resume", action="store_true")
     arguments = parser.parse_args()
-    train(arguments.corpus, arguments.out, arguments.minutes)
+    train(arguments.corpus, arguments.out, arguments.minutes, arguments.stages, arguments.resume)
 
 
 if __name__ == "__main__":

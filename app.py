@@ -1,0 +1,35 @@
+"""Starts the page: ``python app.py``, then open the address it prints."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+
+import specdec
+from specdec.ui import build, serve
+from specdec.ui.limits import LOCAL, PUBLIC
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Race speculative decoding against plain decoding in the browser.")
+    parser.add_argument("--target", default=os.environ.get("SPECDEC_TARGET"), help="hub id or folder (SPECDEC_TARGET)")
+    parser.add_argument("--draft", default=os.environ.get("SPECDEC_DRAFT"), help="hub id or folder (SPECDEC_DRAFT)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16")
+    parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in")
+    parser.add_argument("--port", type=int, help="port to listen on; else the first free one from 7860")
+    parser.add_argument("--share", action="store_true", help="open a public link through Gradio's tunnel")
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    try:
+        pair = specdec.load_pair(args.target or None, args.draft or None, device=args.device, dtype=args.dtype)
+    except specdec.SpecdecError as error:
+        sys.exit(str(error))
+    demo = build(pair, PUBLIC if os.environ.get("SPACE_ID") else LOCAL)
+    serve(demo, server_name=args.host, server_port=args.port, share=args.share)
+
+
+if __name__ == "__main__":
+    main()

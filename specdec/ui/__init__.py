@@ -1,0 +1,6 @@
+"""The web page: ``build`` a Gradio app for a pair, ``serve`` it."""
+
+from specdec.ui.page import build
+from specdec.ui.serving import serve
+
+__all__ = ["build", "serve"]

@@ -1,0 +1,62 @@
+// The wire: a growing string of JSON lines, and token bytes to text.
+
+// Parses only what is new. A string with another first line is another run.
+export class LineReader {
+  #head = null;
+  #offset = 0;
+
+  read(text) {
+    const records = [];
+    const head = text.slice(0, text.indexOf("\n") + 1);
+    if (head !== this.#head) {
+      this.#head = head;
+      this.#offset = 0;
+    }
+    for (let end; (end = text.indexOf("\n", this.#offset)) !== -1; this.#offset = end + 1) {
+      records.push(JSON.parse(text.slice(this.#offset, end)));
+    }
+    return records;
+  }
+}
+
+// A token may hold half a character, so text is made from bytes; what is incomplete waits for the next token.
+export class TokenText {
+  #bytes;
+  #decoder = new TextDecoder();
+  #waiting = [];
+
+  constructor(bytes) {
+    this.#bytes = bytes; // token id -> array of bytes, filled as lines arrive
+  }
+
+  push(id) {
+    const bytes = this.#bytes.get(id) ?? [];
+    const piece = this.#decoder.decode(Uint8Array.from(bytes), { stream: true });
+    this.#waiting = incompleteTail([...this.#waiting, ...bytes]);
+    return piece;
+  }
+
+  // The pieces these tokens would add, without adding them.
+  peek(ids) {
+    const decoder = new TextDecoder();
+    decoder.decode(Uint8Array.from(this.#waiting), { stream: true });
+    return ids.map((id) => decoder.decode(Uint8Array.from(this.#bytes.get(id) ?? []), { stream: true }));
+  }
+}
+
+export function bytesOf(latin1) {
+  return Array.from(latin1, (character) => character.charCodeAt(0));
+}
+
+// The bytes at the end that begin a character and do not finish it.
+function incompleteTail(bytes) {
+  for (let back = 1; back <= Math.min(3, bytes.length); back++) {
+    const byte = bytes[bytes.length - back];
+    if (byte >= 0xc0) {
+      const needed = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
+      return back < needed ? bytes.slice(-back) : [];
+    }
+    if (byte < 0x80) return [];
+  }
+  return [];
+}

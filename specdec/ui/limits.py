@@ -1,0 +1,19 @@
+"""What a page lets its visitors ask for: little on one's own machine, firm caps on a public one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps of one page; None means no cap beyond what the models themselves take."""
+
+    new_tokens: int = 512
+    prompt_tokens: int | None = None
+    seconds: float | None = None
+    waiting: int | None = None
+
+
+LOCAL = Limits()
+PUBLIC = Limits(new_tokens=256, prompt_tokens=512, seconds=60, waiting=16)

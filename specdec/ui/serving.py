@@ -1,0 +1,114 @@
+"""How the page is served: theme, own files, launch settings. Everything comes from this host."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import plotly
+from starlette.requests import Request
+from starlette.responses import FileResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+ASSETS = Path(__file__).parent / "assets"
+ROUTE = "specdec-assets"
+
+_SANS = ("-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Noto Sans", "Liberation Sans", "Arial", "sans-serif")
+_MONO = ("ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "Liberation Mono", "monospace")
+
+
+def theme() -> gr.themes.Base:
+    """Gradio's plain theme in the page's colours, with fonts that every system has."""
+    blue, light_blue, night = "#1d5fb8", "#6cb0f7", "#0f0f11"
+    return gr.themes.Base(
+        primary_hue=gr.themes.colors.blue, neutral_hue=gr.themes.colors.gray, font=_SANS, font_mono=_MONO
+    ).set(
+        body_background_fill="#ffffff",
+        body_background_fill_dark=night,
+        background_fill_primary="#ffffff",
+        background_fill_primary_dark=night,
+        body_text_color="#1f2937",
+        body_text_color_dark="#e5e7eb",
+        body_text_color_subdued="#5b6472",
+        body_text_color_subdued_dark="#a3abb8",
+        block_info_text_color="#5b6472",
+        block_info_text_color_dark="#a3abb8",
+        block_label_text_color="#374151",
+        block_label_text_color_dark="#d1d5db",
+        block_title_text_color="#374151",
+        block_title_text_color_dark="#d1d5db",
+        block_background_fill="transparent",
+        block_background_fill_dark="transparent",
+        block_border_width="0px",
+        block_shadow="none",
+        block_padding="0px",
+        input_background_fill="#ffffff",
+        input_background_fill_dark="#17181b",
+        input_border_width="1px",
+        input_border_color="#c3c9d2",
+        input_border_color_dark="#4b5563",
+        input_border_color_focus=blue,
+        input_border_color_focus_dark=light_blue,
+        slider_color=blue,
+        slider_color_dark=light_blue,
+        button_primary_background_fill=blue,
+        button_primary_background_fill_dark=light_blue,
+        button_primary_background_fill_hover="#174f9b",
+        button_primary_background_fill_hover_dark="#8cc2fa",
+        button_primary_text_color="#ffffff",
+        button_primary_text_color_dark=night,
+        button_secondary_background_fill="transparent",
+        button_secondary_background_fill_dark="transparent",
+        button_secondary_background_fill_hover="#f3f4f6",
+        button_secondary_background_fill_hover_dark="#24262b",
+        button_secondary_border_color="#c3c9d2",
+        button_secondary_border_color_dark="#4b5563",
+        button_secondary_text_color="#1f2937",
+        button_secondary_text_color_dark="#e5e7eb",
+        button_border_width="1px",
+    )
+
+
+def serve(demo: gr.Blocks, **options: Any) -> Any:
+    """``demo.launch`` with the page's look and its own files; ``options`` add to that."""
+    return demo.launch(
+        theme=theme(),
+        # Linked, not passed as css: Gradio would prefix each rule and so keep it from elements outside its own.
+        head=f'<link rel="stylesheet" href="{ROUTE}/page.css">',
+        app_kwargs={"routes": _routes()},
+        ssr_mode=False,
+        show_error=False,
+        enable_monitoring=False,
+        max_file_size=1,  # nothing here takes a file, yet the upload route exists
+        footer_links=[],
+        **options,
+    )
+
+
+class _Fresh(StaticFiles):
+    """Own files: the browser asks each time whether they changed, as their names stay the same."""
+
+    def file_response(self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200) -> Any:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def plotly_address() -> str:
+    """Where the page finds Plotly, from its root; the version keeps a cached copy from outliving an update."""
+    return f"{ROUTE}/plotly.min.js?{plotly.__version__}"
+
+
+def _routes() -> list[Route | Mount]:
+    script = files("plotly") / "package_data" / "plotly.min.js"
+
+    async def plotly_script(request: Request) -> FileResponse:
+        return FileResponse(
+            str(script), media_type="text/javascript", headers={"Cache-Control": "public, max-age=31536000, immutable"}
+        )
+
+    return [Route(f"/{ROUTE}/plotly.min.js", plotly_script), Mount(f"/{ROUTE}", _Fresh(directory=ASSETS))]

@@ -1,0 +1,48 @@
+"""The race at start-up: the page is never empty, and the first visitor meets warm models."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from specdec.events import SamplingParams
+from specdec.ui.limits import Limits
+from specdec.ui.stream import stream
+
+TOKENS = 64
+SECONDS = 60.0
+
+
+class StartupRace:
+    """Runs one short race in the background; ``lines`` waits for it and gives its JSON lines, or None."""
+
+    def __init__(self, pair: Any, prompt: str, gamma: int):
+        self._stop = threading.Event()
+        self._done = threading.Event()
+        self._text: str | None = None
+        self._work = threading.Thread(target=self._run, args=(pair, prompt, gamma), daemon=True)
+        self._work.start()
+
+    def lines(self) -> str | None:
+        self._done.wait(SECONDS)
+        return self._text
+
+    def give_way(self) -> None:
+        """End the race, if it still runs: somebody wants the machine."""
+        self._stop.set()
+        self._done.wait(SECONDS)
+
+    def _run(self, pair: Any, prompt: str, gamma: int) -> None:
+        text = ""
+        limits = Limits(seconds=SECONDS)
+        params = SamplingParams(max_new_tokens=TOKENS)
+        try:
+            for text in stream(pair, prompt, gamma, params, limits=limits, stop=self._stop, origin="startup"):
+                pass
+        finally:
+            # Half a race, or one that failed, is nothing to greet a visitor with.
+            last = json.loads(text.splitlines()[-1]) if text else {}
+            if "figures" in last and not last["stopped"]:
+                self._text = text
+            self._done.set()

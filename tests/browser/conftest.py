@@ -1,0 +1,99 @@
+"""A real Chromium on the real page: one server a session, a fresh browser page a test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+WAIT = 120_000  # milliseconds; a busy machine is no reason to fail
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+def load_page_pair():
+    """The pair the page shows by default, or the one named by the environment."""
+    import specdec
+
+    return specdec.load_pair(os.environ.get("SPECDEC_TARGET"), os.environ.get("SPECDEC_DRAFT"))
+
+
+def launch(pair) -> tuple[object, str]:
+    """Serve the page on a free port; the app, to be closed, and its address."""
+    from specdec.ui import build, serve
+
+    demo = build(pair)
+    _, address, _ = serve(demo, prevent_thread_lock=True, quiet=True)
+    return demo, address
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    missing = None if CHROMIUM else "chromium is not installed"
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing = "playwright is not installed"
+    if missing:
+        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def address(browser) -> Iterator[str]:
+    """The page's address."""
+    demo, address = launch(load_page_pair())
+    yield address
+    demo.close()
+
+
+@pytest.fixture
+def outside(page) -> list[str]:
+    """Addresses of other hosts that the page asked for; they are not let through."""
+    return page.outside
+
+
+@pytest.fixture
+def page(browser, address) -> Iterator[object]:
+    """The page, opened, its live view ready and its start-up race shown. Script errors fail the test."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(WAIT)
+    page.outside, errors = [], []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    home = urlsplit(address).netloc
+
+    def guard(route):
+        asked = urlsplit(route.request.url)
+        if asked.scheme in {"data", "blob"} or asked.netloc == home:
+            return route.continue_()
+        page.outside.append(route.request.url)
+        return route.abort()
+
+    page.route("**/*", guard)
+    open_page(page, address)
+    yield page
+    context.close()
+    assert not errors, errors
+
+
+def open_page(page, address: str, query: str = "") -> None:
+    """Go to the page and wait until its start-up race is on it."""
+    page.goto(address + query)
+    page.wait_for_function("window.specdec && window.specdec.mounted && window.specdec.verdicts === 1")
+
+
+def run(page) -> None:
+    """Press Run and wait for what ends a race: a verdict or an error."""
+    before = page.evaluate("window.specdec.verdicts + window.specdec.errors")
+    page.click("#sd-run")
+    page.wait_for_function(f"window.specdec.verdicts + window.specdec.errors > {before} && !window.specdec.running")

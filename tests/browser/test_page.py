@@ -1,0 +1,163 @@
+"""What a visitor meets on the page, in a real browser, on a real pair."""
+
+from __future__ import annotations
+
+import re
+
+from conftest import open_page, run
+
+MARKUP = "<script>window.bitten = 1</script><img src=x onerror='window.bitten = 1'> ${window.bitten = 1} {{value}}"
+
+
+def count(page, name: str) -> int:
+    return page.evaluate(f"window.specdec.{name}")
+
+
+def text(page, selector: str) -> str:
+    return page.locator(selector).inner_text()
+
+
+def ask(page, prompt: str | None = None, tokens: int | None = None, temperature: float | None = None) -> None:
+    if prompt is not None:
+        page.fill("#sd-prompt textarea", prompt)
+    for name, value in (("tokens", tokens), ("temperature", temperature)):
+        if value is not None:
+            page.fill(f"#sd-{name} input[type=number]", str(value))
+            page.locator(f"#sd-{name} input[type=number]").blur()
+
+
+def test_the_page_is_never_empty_and_asks_nothing_of_other_hosts(page, outside):
+    """At its first sight the page shows a measured race with its origin, and loads nothing from elsewhere."""
+    assert "Measured on this machine at start-up" in text(page, ".sd-notes")
+    assert len(page.locator(".sd-figures dd").all()) == 4
+    page.wait_for_function("document.querySelector('.sd-chart .main-svg')")
+    assert outside == []
+
+
+def test_a_race_shows_both_lanes_and_a_verdict(page, outside):
+    """Type a prompt, run: both lanes end, figures appear, greedy texts are the same, the chart tells it in words."""
+    before = {name: count(page, name) for name in ("lanesFinished", "rounds")}
+    ask(page, "One day, a dog and a cat went to the park. They saw a", tokens=40)
+    run(page)
+    assert count(page, "lanesFinished") == before["lanesFinished"] + 2
+    assert count(page, "rounds") > before["rounds"]
+    assert "1 run on this machine" in text(page, ".sd-notes")
+    assert re.search(r"times as fast|Slower here|No clear difference", text(page, ".sd-headline"))
+    figures = page.locator(".sd-figures dd").all_inner_texts()
+    assert re.fullmatch(r"[\d.]+ → [\d.]+", figures[0])
+    assert re.fullmatch(r"(\d+) of \1", figures[3]), "greedy texts differ"
+    texts = page.evaluate(
+        "[...document.querySelectorAll('.sd-ribbon')].map((ribbon) => [...ribbon.querySelectorAll("
+        "'.sd-token:not(.rejected, .discarded)')].map((mark) => mark.textContent).join(''))"
+    )
+    assert texts[0] == texts[1] != ""
+    assert not page.locator("details:has(> .sd-ribbon)").get_attribute("open"), "equal plain text is folded"
+    assert text(page, ".sd-headline") in page.locator(".sd-chart").get_attribute("aria-label")
+    assert page.locator("#sd-run").is_visible() and not page.locator("#sd-stop").is_visible()
+    assert outside == []
+
+
+def test_every_token_is_drawn_by_what_it_is(page):
+    """Tokens carry their kind; rejected and discarded guesses appear only when they are asked for."""
+    kinds = page.evaluate("[...document.querySelectorAll('.sd-ribbon .sd-token')].map((mark) => mark.classList[1])")
+    assert set(kinds) <= {"accepted", "correction", "bonus", "target", "rejected", "discarded"}
+    assert "accepted" in kinds and "rejected" in kinds
+    rejected = page.locator(".sd-ribbon .rejected").first
+    assert not rejected.is_visible()
+    page.check("#sd-misses")
+    assert rejected.is_visible()
+
+
+def test_keys_walk_the_tokens(page):
+    """The ribbon is one tab stop; arrow keys walk its tokens and each says what it is."""
+    ribbon = page.locator(".sd-ribbon").first
+    ribbon.focus()
+    page.keyboard.press("ArrowRight")
+    first = text(page, ".sd-point")
+    page.keyboard.press("ArrowRight")
+    assert "round" in first and text(page, ".sd-point") != first
+
+
+def test_stop_ends_a_race_midway(page):
+    """Run becomes Stop in the same place; Stop keeps the text, says where it stopped, and the next race runs."""
+    place = page.locator("#sd-run").bounding_box()
+    ask(page, tokens=512)
+    lanes = count(page, "lanesFinished")
+    page.click("#sd-run")
+    page.wait_for_function(f"window.specdec.lanesStarted > {lanes}")
+    assert page.locator("#sd-stop").bounding_box() == place
+    page.click("#sd-stop")
+    page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
+    assert count(page, "lanesFinished") < lanes + 2
+    assert re.search(r"Stopped at \d+ of 512", text(page, ".sd-verdict"))
+    assert text(page, ".sd-texts details .sd-ribbon") != ""
+    ask(page, tokens=8)
+    run(page)
+    assert "Stopped" not in text(page, ".sd-verdict")
+
+
+def test_markup_in_the_prompt_stays_text(page):
+    """A prompt with markup and template marks is shown as it was typed and runs nothing."""
+    ask(page, MARKUP, tokens=8)
+    run(page)
+    assert page.locator(".sd-promptText").first.evaluate("(node) => node.textContent") == MARKUP
+    assert page.evaluate("window.bitten") is None
+    assert page.locator(".sd-ribbon script, .sd-ribbon img").count() == 0
+
+
+def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
+    """An empty prompt is refused in words above the verdict; the prompt field and the old result stay."""
+    verdict = text(page, ".sd-verdict")
+    ask(page, "")
+    run(page)
+    assert "prompt" in text(page, ".sd-error").lower()
+    assert text(page, ".sd-verdict") == verdict
+    assert page.locator(".sd-live.stale").count() == 0
+    ask(page, "Once upon a time", tokens=8)
+    run(page)
+    assert not page.locator(".sd-error").is_visible()
+
+
+def test_sampling_says_what_is_equal(page):
+    """Above temperature 0 the page promises the distribution, not the text."""
+    ask(page, tokens=16, temperature=1)
+    run(page)
+    assert "Sampling: texts may differ, the distribution does not." in text(page, ".sd-notes")
+
+
+def test_an_example_fills_the_prompt(page):
+    """A chip puts its prompt into the field, line ends included."""
+    page.click(".sd-chip >> text=Python")
+    page.wait_for_function("document.querySelector('#sd-prompt textarea').value.includes('class Stack:\\n')")
+
+
+def test_half_characters_are_whole_in_the_view(page):
+    """Characters that a tokenizer splits into bytes come out whole, in the text and in what is only looked at."""
+    answer = page.evaluate("""async () => {
+        const { TokenText, bytesOf } = await import(new URL("specdec-assets/lines.js", document.baseURI).href);
+        const bytes = new Map([...new TextEncoder().encode("é😀")].map((byte, id) => [id, [byte]]));
+        bytes.set(9, bytesOf("Ã©"));
+        const text = new TokenText(bytes);
+        const pieces = [0, 1, 2, 3].map((id) => text.push(id));
+        return [pieces, text.peek([4, 5, 9]), text.push(4), text.push(5), text.push(9)];
+    }""")
+    assert answer == [["", "é", "", ""], ["", "😀", "é"], "", "😀", "é"]
+
+
+def test_a_phone_has_no_sideways_scroll(page, address):
+    """At 390 px everything fits the width, in the start state and after a race."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_page(page, address)
+    fits = "document.documentElement.scrollWidth <= 390"
+    assert page.evaluate(fits)
+    ask(page, tokens=16)
+    run(page)
+    assert page.evaluate(fits)
+
+
+def test_the_theme_recolours_the_chart(page):
+    """A change of theme redraws the lines in its own colours."""
+    colour = "document.querySelector('.sd-chart').data?.[1]?.line.color"
+    page.wait_for_function(f"{colour} === '#1d5fb8'")
+    page.evaluate("document.body.classList.add('dark')")
+    page.wait_for_function(f"{colour} === '#6cb0f7'")

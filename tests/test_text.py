@@ -1,0 +1,111 @@
+"""Ids to text by bytes: a token may hold half a character, and no text is lost or made up between tokens."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import byte_tokenizer
+from tokenizers import Tokenizer, decoders, models, normalizers
+from transformers import PreTrainedTokenizerFast
+
+from specdec.text import TextStream, TokenBytes
+
+TEXTS = [
+    "Once upon a time",
+    "naïve café",
+    "日本語のテキスト",
+    "🙂🙃 👩‍👩‍👧‍👦",
+    "  two spaces,\ttab\n\nlines\r\n ",
+    "<script>${alert(1)}</script> & \"quotes\" \\ 'single'",
+    "ĠĊ are letters too",
+    "\x00\x7f\u2581\ufeff",
+]
+
+
+def sentencepiece_tokenizer() -> PreTrainedTokenizerFast:
+    """Llama's kind: a visible space, and bytes for what has no piece."""
+    pieces = ["<unk>", "<s>", "</s>", *[f"<0x{byte:02X}>" for byte in range(256)]]
+    pieces += ["▁", "O", "n", "c", "e", "▁O", "nc", "▁Onc", "▁Once"]
+    merges = [("▁", "O"), ("n", "c"), ("▁O", "nc"), ("▁Onc", "e")]
+    backend = Tokenizer(
+        models.BPE(vocab={p: i for i, p in enumerate(pieces)}, merges=merges, byte_fallback=True, unk_token="<unk>")
+    )
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        clean_up_tokenization_spaces=False,
+    )
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=ascii)
+def test_bytes_of_byte_level_tokens_join_to_the_text(text: str) -> None:
+    """GPT-2's and Qwen's kind: all bytes, in order, nothing else."""
+    tokenizer = byte_tokenizer()
+    bytes_of = TokenBytes(tokenizer)
+    ids = tokenizer(text).input_ids
+    assert b"".join(map(bytes_of, ids)) == text.encode()
+    stream = TextStream(tokenizer)
+    assert "".join(map(stream.push, ids)) == text
+
+
+@pytest.mark.parametrize("text", ["Once once", "naïve Once", "日本 🙂", "tab\tline\n"], ids=ascii)
+def test_bytes_of_sentencepiece_tokens_join_to_the_text(text: str) -> None:
+    """Llama's kind: the visible space is a space, byte tokens are bytes."""
+    tokenizer = sentencepiece_tokenizer()
+    ids = tokenizer(text, add_special_tokens=False).input_ids
+    assert b"".join(map(TokenBytes(tokenizer), ids)) == b" " + text.encode()
+
+
+def test_pieces_are_whole_characters() -> None:
+    """A character appears once it is complete, never as a replacement character that is taken back later."""
+    tokenizer = byte_tokenizer()
+    stream = TextStream(tokenizer)
+    ids = tokenizer("a🙂b").input_ids
+    pieces = [stream.push(token_id) for token_id in ids]
+    assert len(ids) > 3 and "".join(pieces) == "a🙂b"
+    assert "\ufffd" not in "".join(pieces)
+    assert [piece for piece in pieces if piece] == ["a", "🙂", "b"]
+
+
+def test_broken_bytes_become_replacement_characters() -> None:
+    """A model may write half a character and go on: one replacement character, and the rest is whole."""
+    tokenizer = byte_tokenizer()
+    ids = tokenizer("🙂").input_ids[:2] + tokenizer("ok").input_ids
+    stream = TextStream(tokenizer)
+    assert "".join(map(stream.push, ids)) == "\ufffdok"
+
+
+def test_peek_shows_drafts_without_writing_them() -> None:
+    """Rejected drafts are shown as they would have read, behind half a character too, and leave no trace."""
+    tokenizer = byte_tokenizer()
+    smile, other = tokenizer("🙂").input_ids, tokenizer("🙃").input_ids
+    stream = TextStream(tokenizer)
+    before = "".join(map(stream.push, smile[:2]))
+    assert "".join(stream.peek(smile[2:])) == "🙂"
+    assert "".join(stream.peek(other[2:])) == "🙃"
+    assert stream.peek([]) == []
+    assert before + "".join(map(stream.push, smile[2:])) == "🙂"
+
+
+def test_special_tokens_are_shown_by_name() -> None:
+    """An EOS that was written is part of what was decoded."""
+    bytes_of = TokenBytes(byte_tokenizer())
+    assert (bytes_of(0), bytes_of(1)) == (b"<s>", b"</s>")
+
+
+def test_rows_beyond_the_tokenizer_are_shown_by_number() -> None:
+    """A padded row of the embedding is no token, yet a model may choose it."""
+    assert TokenBytes(byte_tokenizer())(330) == b"<330>"
+
+
+def test_added_tokens_of_any_letters() -> None:
+    """An added token is its own text, also where its letters stand for bytes in the table of byte-level BPE."""
+    backend = Tokenizer.from_str(byte_tokenizer().backend_tokenizer.to_str())
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    tokenizer.add_tokens(["naïve"])
+    assert TokenBytes(tokenizer)(tokenizer.convert_tokens_to_ids("naïve")) == "naïve".encode()
