@@ -70,7 +70,7 @@ def _show(console: Console, events: Iterator[Event], tokenizer, params: Sampling
         if isinstance(event, Round) and "speculative" in lanes:
             for token_id, kind in zip(event.committed_ids, kinds(event), strict=True):
                 console.print(Text(stream.push(token_id), STYLES[kind]), end="")
-    console.print("\n")
+    console.print(stream.finish() + "\n")
     plain, ours = measure(lanes["generate"]), measure(lanes["speculative"])
     console.print(legend())
     for line in figures(plain, ours):

@@ -55,6 +55,11 @@ NEUTRAL = {
     "assistant_early_exit": None,
     "assistant_ensemble_weight": None,
     "use_mtp": None,
+    "penalty_alpha": None,
+    "dola_layers": None,
+    "constraints": None,
+    "force_words_ids": None,
+    "token_healing": False,
 }
 
 
@@ -113,7 +118,7 @@ def prepare(
     if params.stop and pair.tokenizer is None:
         raise InvalidInput(f"stop is {params.stop!r}, but the pair has no tokenizer to read its tokens with.")
     if params.seed is None:
-        params = replace(params, seed=secrets.randbits(63))
+        params = replace(params, seed=secrets.randbits(32))  # JSON readers round integers above 2^53
     return Call(
         pair=pair,
         prompt_ids=prompt_ids,
@@ -127,8 +132,8 @@ def prepare(
             acceptance=acceptance,
             accept_top_k=accept_top_k,
             pair=pair.describe(),
-            machine=machine(pair.target.device),
-            versions=versions(),
+            machine=dict(machine(pair.target.device)),
+            versions=dict(versions()),
             neutralised=neutralised(pair),
         ),
     )

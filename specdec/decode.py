@@ -82,8 +82,7 @@ def _rounds(call: Call) -> Iterator[Event]:
         # 5. Tell.
         whole = kept == len(block)
         elapsed = clock.elapsed()
-        clock.pause()
-        yield Round(
+        event = Round(
             index=index,
             draft=draft_tokens(seen, kept),
             token_id=seen.token_id if whole else None,
@@ -97,6 +96,8 @@ def _rounds(call: Call) -> Iterator[Event]:
             decision=seen.decision if whole else None,
             missed=seen.missed,
         )
+        clock.pause()
+        yield event
         clock.resume()
         prefill_seconds = prefill_seconds or elapsed
         index += 1

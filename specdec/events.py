@@ -36,6 +36,8 @@ class SamplingParams:
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):  # a bare string would be read as its letters
             object.__setattr__(self, "stop", (self.stop,))
+        if not isinstance(self.stop, (list, tuple)):
+            raise InvalidInput(f"stop is {self.stop!r}; give a string or several.")
         object.__setattr__(self, "stop", tuple(self.stop))
         _require_int("max_new_tokens", self.max_new_tokens, 1)
         _require_int("top_k", self.top_k, 0)
@@ -97,7 +99,7 @@ class DraftToken:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The ten most likely tokens, as (token id, probability), where the target added its token.
+    """The ten most likely tokens, as (token id, probability), where the target added its token; zeros left out.
 
     In greedy, p and q are the raw softmax (their one-hot forms say nothing more than the choice) and
     ``residual`` is None. ``q`` and ``residual`` are None too where no draft stood at this position.

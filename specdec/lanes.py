@@ -8,7 +8,7 @@ each thread that calls them; hence one decoding thread, for every lane, for the 
 from __future__ import annotations
 
 import contextlib
-import copy
+import os
 import queue
 import threading
 import time
@@ -19,20 +19,32 @@ from itertools import chain
 from typing import Any
 
 import torch
+from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
 from specdec.call import NEUTRAL, Call, prepare
-from specdec.errors import InvalidInput
+from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.models import Pair, Prompt
 
 Emit = Callable[[Event], None]
 
-_decoding_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="specdec-decode")
-
-
 class _Cancelled(BaseException):
     """Unwinds ``generate`` from its streamer; not an Exception, so that nothing on the way swallows it."""
+
+
+class _Stopped(BaseException):
+    """Unwinds assisted generation at a stop string: it would overshoot it, and its draft cannot be told of it."""
+
+
+def _start_decoding_thread() -> None:
+    global _decoding_thread
+    _decoding_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD_NAME)
+
+
+_THREAD_NAME = "specdec-decode"
+_start_decoding_thread()
+os.register_at_fork(after_in_child=_start_decoding_thread)  # threads do not survive a fork
 
 
 class PushedLane(Iterator[Event]):
@@ -40,18 +52,23 @@ class PushedLane(Iterator[Event]):
 
     def __init__(self, run: Callable[[Emit], None]):
         self.run = run
-        self._events: Iterator[Event] | None = None
+        self._batches: Iterator[list[Event]] | None = None
+        self._events: Iterator[Event] = iter(())
 
     def __next__(self) -> Event:
-        if self._events is None:
-            self._batches = driven(self)
+        if self._batches is None:
+            if threading.current_thread().name.startswith(_THREAD_NAME):
+                raise InvalidInput("A lane of transformers is wrapped in a generator; give driven the lane itself.")
+            # Driven by a twin: were it this object, the two would keep each other alive and an abandoned lane going.
+            self._batches = driven(PushedLane(self.run))
             self._events = chain.from_iterable(self._batches)
         return next(self._events)
 
     def close(self) -> None:
-        """End the work at once."""
-        if self._events is not None:
+        """End the work at once; there are no further events."""
+        if self._batches is not None:
             self._batches.close()
+        self._batches, self._events = iter(()), iter(())
 
 
 def generate(pair: Pair, prompt: Prompt, *, params: SamplingParams = SamplingParams()) -> Iterator[Event]:
@@ -69,29 +86,42 @@ def assisted(
     call = prepare("assisted", pair, prompt, params, gamma)
     if gamma == 0:
         raise InvalidInput("gamma is 0; assisted generation drafts at least 1 token a round.")
+    if not can_assist(pair):
+        rows = [model.config.get_text_config(decoder=True).vocab_size for model in (pair.target, pair.draft)]
+        raise IncompatiblePair(
+            f"The target has {rows[0]} vocabulary rows and the draft {rows[1]}; transformers' assisted generation takes "
+            "that for two tokenizers. Leave this lane out: speculative handles the padding."
+        )
     return PushedLane(_transformers_lane(call, {"assistant_model": pair.draft}))
+
+
+def can_assist(pair: Pair) -> bool:
+    """Whether transformers' assisted generation takes this pair: it asks for equal vocabulary rows."""
+    sizes = {model.config.get_text_config(decoder=True).vocab_size for model in (pair.target, pair.draft) if model}
+    return pair.draft is not None and len(sizes) == 1
 
 
 def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | None = None) -> Iterator[list[Event]]:
     """Run ``lane`` free on the decoding thread; yield what it produced, in order, at most every ``interval`` seconds.
 
-    Closing this generator cancels the lane: it ends at its next event, and this call waits until it has. After
-    ``max_seconds`` the lane is ended with ``Finished("deadline")``.
+    While there is nothing new (the lane waits for its turn, or reads a long prompt) an empty batch comes now and
+    then, so that the consumer can act. Closing this generator cancels the lane: it ends at its next event, and the
+    call waits until it has. A lane that has run for ``max_seconds`` is ended with ``Finished("deadline")``.
     """
     events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
     cancelled = threading.Event()
-    began, prefill = time.perf_counter(), None
+    rounds: list[float] = []  # elapsed seconds of the first and the latest round
 
     def emit(event: Event) -> None:
-        nonlocal prefill
         if cancelled.is_set():
+            raise _Cancelled
+        late = max_seconds is not None and rounds and rounds[-1] > max_seconds
+        if late and not isinstance(event, Finished):
+            events.put(Finished("deadline", rounds[0], rounds[-1]))
             raise _Cancelled
         events.put(event)
         if isinstance(event, Round):
-            prefill = event.elapsed_seconds if prefill is None else prefill
-            if max_seconds is not None and time.perf_counter() - began > max_seconds:
-                events.put(Finished("deadline", prefill, event.elapsed_seconds))
-                raise _Cancelled
+            rounds[min(1, len(rounds)) :] = [event.elapsed_seconds]
 
     def work() -> None:
         try:
@@ -105,24 +135,38 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
     try:
         ended = False
         while not ended:
-            batch = [events.get()]
-            if interval:
-                time.sleep(interval)
-            while not events.empty():
-                batch.append(events.get())
-            ended = batch[-1] is None
-            if batch := batch[: -1 if ended else None]:
+            batch = _drain(events, interval)
+            if ended := bool(batch) and batch[-1] is None:
+                batch.pop()
+            if batch or not ended:
                 yield batch
         running.result()  # an error of the lane is raised here, behind the events that came before it
     finally:
         cancelled.set()
-        running.exception()
+        if not running.cancel():
+            running.exception()
+
+
+def _drain(events: queue.SimpleQueue, interval: float) -> list[Event | None]:
+    """Everything in the queue, ``interval`` seconds after the first of it came; nothing if none comes for a while."""
+    try:
+        batch = [events.get(timeout=max(interval, 0.1))]
+    except queue.Empty:
+        return []
+    if interval and batch[0] is not None:
+        time.sleep(interval)
+    while not events.empty():
+        batch.append(events.get())
+    return batch
 
 
 def _pull(lane: Iterator[Event], emit: Emit) -> None:
-    with contextlib.closing(lane):
+    try:
         for event in lane:
             emit(event)
+    finally:
+        if hasattr(lane, "close"):
+            lane.close()
 
 
 class _Streamer(BaseStreamer):
@@ -136,6 +180,7 @@ class _Streamer(BaseStreamer):
         self.prefill_seconds = 0.0
         self.reason = "length"
         self.ended = False
+        self.elapsed_seconds = 0.0
 
     def put(self, value: torch.Tensor) -> None:
         elapsed = time.perf_counter() - self._began
@@ -147,6 +192,9 @@ class _Streamer(BaseStreamer):
                 self.prefill_seconds = elapsed
             self._emit(self._round(tuple(block[:kept]), elapsed))
             self.new_ids += block[:kept]
+            if reason == "stop" and self._call.started.lane == "assisted":
+                self.end()
+                raise _Stopped
         self._index += 1
 
     def end(self) -> None:
@@ -172,7 +220,8 @@ def _transformers_lane(call: Call, extra: dict[str, Any]) -> Callable[[Emit], No
     def run(emit: Emit) -> None:
         emit(call.started)
         streamer = _Streamer(call, emit)
-        run_generate(call, streamer=streamer, **extra)
+        with contextlib.suppress(_Stopped):
+            run_generate(call, streamer=streamer, **extra)
         emit(Finished(streamer.reason, streamer.prefill_seconds, streamer.elapsed_seconds))
 
     return run
@@ -191,7 +240,8 @@ def _settings(call: Call) -> dict[str, Any]:
     """Every field of generation, explicitly: one left out would be filled from the model's own config."""
     params, eos = call.params, sorted(call.eos_ids)
     # Greedy decoding reads no top-k; its own default keeps transformers from warning about a flag without effect.
-    settings = NEUTRAL | {
+    known = {name: value for name, value in NEUTRAL.items() if hasattr(call.pair.target.generation_config, name)}
+    settings = known | {
         "top_k": 50,
         "max_new_tokens": params.max_new_tokens,
         "repetition_penalty": float(params.repetition_penalty),
@@ -209,7 +259,7 @@ def _settings(call: Call) -> dict[str, Any]:
             "top_p": float(params.top_p),
             "min_p": params.min_p or None,
         }
-    if params.stop:
+    if params.stop and call.started.lane == "generate":
         settings |= {"stop_strings": list(params.stop), "tokenizer": call.pair.tokenizer}
     return settings
 
@@ -217,7 +267,7 @@ def _settings(call: Call) -> dict[str, Any]:
 @contextlib.contextmanager
 def _own_random_state(call: Call) -> Iterator[None]:
     """``generate`` draws from torch's global generator: seed it for this call and put it back."""
-    devices = [call.pair.target.device] if call.pair.target.device.type == "cuda" else []
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # a seed reaches all of them
     with torch.random.fork_rng(devices):
         torch.manual_seed(call.params.seed)
         yield
@@ -225,19 +275,21 @@ def _own_random_state(call: Call) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _fixed_gamma(call: Call, draft: Any) -> Iterator[None]:
-    """Assisted generation reads its draft length from the draft's generation config: lend it a copy that fixes it.
+    """Assisted generation reads its draft length from the draft's generation config: lend it one that only fixes it.
 
-    Passing ``num_assistant_tokens`` to ``generate`` has no effect, the default schedule changes the length as it
-    goes, and the default confidence threshold ends drafts early.
+    Passing ``num_assistant_tokens`` to ``generate`` has no effect, the default schedule changes the length as it goes,
+    the default confidence threshold ends drafts early, and the draft's own config would change what it drafts.
     """
     if draft is None:
         yield
         return
     original = draft.generation_config
-    draft.generation_config = copy.deepcopy(original)
-    draft.generation_config.num_assistant_tokens = call.started.gamma
-    draft.generation_config.num_assistant_tokens_schedule = "constant"
-    draft.generation_config.assistant_confidence_threshold = 0.0
+    draft.generation_config = GenerationConfig(
+        num_assistant_tokens=call.started.gamma,
+        num_assistant_tokens_schedule="constant",
+        assistant_confidence_threshold=0.0,
+        pad_token_id=original.pad_token_id,
+    )
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from specdec.events import Event, Finished, Round
+from specdec.events import Event, Finished, Round, Started
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,10 @@ def measure(events: Iterable[Event]) -> Metrics | None:
     observed = all(r.draft is not None for r in later)
     statuses = [token.status for r in later for token in r.draft or ()] if observed else []
     accepted, rejected = statuses.count("accepted"), statuses.count("rejected")
-    # Where drafts are not observed, only the last round can be a cut one.
-    whole = [r for r in later if r.token_id is not None] if observed else later[:-1]
+    # A round cut by EOS added no token of the target's; one near the length limit could not draft all it wanted.
+    # Where drafts are not observed, only the last round can be such a one.
+    gamma = next((event.gamma for event in events if isinstance(event, Started)), 0)
+    whole = [r for r in later if r.token_id is not None and len(r.draft) >= gamma] if observed else later[:-1]
     return Metrics(
         new_tokens=new_tokens,
         target_passes=len(later),

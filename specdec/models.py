@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.utils import logging as transformers_logging
@@ -68,7 +69,10 @@ class Pair:
         if isinstance(prompt, str):
             if not prompt:
                 raise InvalidInput("The prompt is empty; write at least one character.")
-            ids = self.tokenizer(prompt, verbose=False).input_ids
+            try:
+                ids = self.tokenizer(prompt, verbose=False).input_ids
+            except (TypeError, ValueError) as error:  # half of a surrogate pair, for one
+                raise InvalidInput("The prompt is not valid text: it holds a character that cannot be encoded.") from error
         elif isinstance(prompt, list) and prompt and all(isinstance(m, dict) and "role" in m for m in prompt):
             if not getattr(self.tokenizer, "chat_template", None):
                 raise InvalidInput(
@@ -76,7 +80,11 @@ class Pair:
                     "write the prompt as text."
                 )
             # The template writes its own BOS; tokenising its text once more would add a second.
-            ids = self.tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=True)["input_ids"]
+            try:
+                encoded = self.tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=True)
+            except (TemplateError, TypeError, ValueError) as error:
+                raise InvalidInput(f"The tokenizer's chat template refuses these messages: {error}.") from error
+            ids = encoded["input_ids"]
         else:
             raise InvalidInput(
                 f"The prompt is a {type(prompt).__name__}; give a str, a list of chat messages or a LongTensor of ids."
@@ -96,7 +104,7 @@ class Pair:
         return facts | {"device": str(self.target.device)}
 
     def _check_ids(self, ids: torch.Tensor) -> torch.Tensor:
-        if ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim not in (1, 2):
+        if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool or ids.ndim not in (1, 2):
             raise InvalidInput(f"The prompt is a {ids.dtype} tensor of shape {tuple(ids.shape)}; give ids, (n,) or (1, n).")
         ids = ids.long().view(1, -1) if ids.ndim == 1 else ids.long()
         if len(ids) != 1:
@@ -202,6 +210,8 @@ def _device(device: str) -> torch.device:
     try:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
+        if chosen.type == "meta":
+            raise RuntimeError("the meta device holds no values")
     except (RuntimeError, AssertionError) as error:
         raise LoadFailed(f"Device {device!r} cannot be used here; use 'cpu' or 'auto'.") from error
     return chosen
@@ -210,15 +220,20 @@ def _device(device: str) -> torch.device:
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":  # half precision on a CPU is slower and less exact
         return torch.bfloat16 if device.type == "cuda" else torch.float32
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name not in dtypes:
         raise InvalidInput(f"dtype is {name!r}; use 'auto', 'float32', 'bfloat16' or 'float16'.")
-    return dtype
+    return dtypes[name]
 
 
 def _load_model(source: str, revision: str | None, device: torch.device, dtype: str) -> PreTrainedModel:
     options = {"dtype": _dtype(dtype, device), "use_safetensors": True}
-    return _load(source, revision, AutoModelForCausalLM, **options).to(device).eval()
+    model = _load(source, revision, AutoModelForCausalLM, **options)
+    try:
+        return model.to(device).eval()
+    except RuntimeError as error:  # out of memory
+        size = model.num_parameters() * model.dtype.itemsize / 1e9
+        raise LoadFailed(f"{source!r} needs {size:.1f} GB on {device}, which could not be had: {error}") from error
 
 
 def _load(source: str, revision: str | None, kind: Any, **options: Any) -> Any:

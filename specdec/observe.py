@@ -70,7 +70,9 @@ def observe(
     )
     if p is None:
         best, values = values[:2], [math.exp(value) for value in values]
-        draft_prob, target_prob, draw = [1.0] * gamma, accept_prob, None
+        # One-hot: the draft was certain of its token, and the target of its own choice.
+        draft_prob, draw = [1.0] * gamma, None
+        target_prob = [float(guess == choice) for guess, choice in zip(guessed[:gamma], choices, strict=False)]
     else:
         draft_prob, target_prob, best, *draw = sampled
     width, whole = top.indices.shape[1], n == gamma

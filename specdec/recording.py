@@ -64,7 +64,7 @@ def _restore(name: str, value):
     if name == "draft":
         return tuple(DraftToken(**token) for token in value)
     if name == "decision":
-        return Decision(**{part: rows and tuple(map(tuple, rows)) for part, rows in value.items()})
+        return Decision(**{part: None if rows is None else tuple(map(tuple, rows)) for part, rows in value.items()})
     if name == "missed":
         return tuple(map(tuple, value))
     return tuple(value) if isinstance(value, list) else value

@@ -45,7 +45,7 @@ class Runner:
         if not getattr(self._cache, "is_croppable", True):
             raise IncompatiblePair(
                 f"{type(self.model).__name__} keeps recurrent state, which cannot be rolled back after a rejected "
-                "draft. Use a model with attention or convolution layers only, or gamma 0."
+                "draft. Use a model with attention or convolution layers only."
             )
 
     def take_seconds(self) -> float:

@@ -36,8 +36,8 @@ class TokenBytes:
     def _lookup(self, token_id: int) -> bytes:
         if token_id in self._special:
             return self._special[token_id].encode()
-        token = self._tokenizer.convert_ids_to_tokens(token_id)
-        if token is None:  # a padded row of the embedding: no token has this id
+        token = self._tokenizer.convert_ids_to_tokens(token_id) if self._tokenizer is not None else None
+        if token is None:  # a padded row of the embedding, or no tokenizer at all
             return f"<{token_id}>".encode()
         if self._byte_level:
             table = _byte_of_character()
@@ -60,6 +60,10 @@ class TextStream:
     def push(self, token_id: int) -> str:
         """The text that this token completes."""
         return self._decoder.decode(self._bytes_of(token_id))
+
+    def finish(self) -> str:
+        """What is left at the end: a replacement character where the last one is incomplete."""
+        return self._decoder.decode(b"", final=True)
 
     def peek(self, token_ids: list[int]) -> list[str]:
         """The pieces ``token_ids`` would add, without adding them: drafts that were not kept."""

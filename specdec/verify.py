@@ -64,14 +64,14 @@ def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor) -> Verdict:
     return Verdict(n, choices.index_select(0, n.view(1))[0], match, None, None)
 
 
-def verify_top_k(draft_ids: torch.Tensor, logits: torch.Tensor, choices: torch.Tensor, k: int) -> Verdict:
+def verify_top_k(draft_ids: torch.Tensor, processed: torch.Tensor, choices: torch.Tensor, k: int) -> Verdict:
     """Not lossless: a draft token stands if it is among the target's ``k`` best. Faster, and another text.
 
-    logits (g + 1, V): the target's. choices (g + 1,): what the target would add at each position, drawn from p or
-    its most likely token.
+    processed (g + 1, V): the target's processed logits; what a filter removed (-inf) never passes. choices (g + 1,):
+    what the target would add at each position, drawn from p or its most likely token.
     """
-    best = logits[:-1].topk(min(k, logits.shape[-1])).indices
-    passes = (best == draft_ids[:, None]).any(-1)
+    best = processed[:-1].topk(min(k, processed.shape[-1]))
+    passes = ((best.indices == draft_ids[:, None]) & (best.values > float("-inf"))).any(-1)
     n = _leading(passes)
     return Verdict(n, choices.index_select(0, n.view(1))[0], passes, None, None)
 

@@ -110,6 +110,7 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
     verdict = text(page, ".sd-verdict")
     ask(page, "")
     run(page)
+    assert page.locator(".sd-error").is_visible()
     assert "prompt" in text(page, ".sd-error").lower()
     assert text(page, ".sd-verdict") == verdict
     assert page.locator(".sd-live.stale").count() == 0
