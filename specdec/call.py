@@ -109,7 +109,9 @@ def prepare(
         raise InvalidInput(f"gamma is {gamma}, but the pair has no draft; give the pair a draft or use gamma 0.")
     if acceptance not in ("lossless", "top-k"):
         raise InvalidInput(f"acceptance is {acceptance!r}; use 'lossless' or 'top-k'.")
-    if acceptance == "top-k" and (isinstance(accept_top_k, bool) or not isinstance(accept_top_k, int) or accept_top_k < 1):
+    if acceptance == "top-k" and (
+        isinstance(accept_top_k, bool) or not isinstance(accept_top_k, int) or accept_top_k < 1
+    ):
         raise InvalidInput(f"acceptance 'top-k' needs accept_top_k of 1 or more; it is {accept_top_k!r}.")
     if acceptance == "lossless" and accept_top_k is not None:
         raise InvalidInput(f"accept_top_k is {accept_top_k!r}, but acceptance is 'lossless'; leave one of them out.")

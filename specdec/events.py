@@ -46,7 +46,9 @@ class SamplingParams:
         _require_number("min_p", self.min_p, 0, 1)
         _require_number("repetition_penalty", self.repetition_penalty, 0, 100, above=True)
         if 0 < self.temperature < 0.01:
-            raise InvalidInput(f"temperature {self.temperature} is between 0 and 0.01; use 0 for greedy, else 0.01 or more.")
+            raise InvalidInput(
+                f"temperature {self.temperature} is between 0 and 0.01; use 0 for greedy, else 0.01 or more."
+            )
         if self.seed is not None:
             _require_int("seed", self.seed, 0, 2**63 - 1)
         if not all(isinstance(text, str) and text for text in self.stop):
@@ -161,7 +163,9 @@ def _require_int(name: str, value: object, low: int, high: int | None = None) ->
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(f"{name} is {value!r}; give a whole number.")
     if value < low or (high is not None and value > high):
-        raise InvalidInput(f"{name} {value} is outside {low}-{high}." if high is not None else f"{name} {value} is below {low}.")
+        raise InvalidInput(
+            f"{name} {value} is outside {low}-{high}." if high is not None else f"{name} {value} is below {low}."
+        )
 
 
 def _require_number(name: str, value: object, low: float, high: float, above: bool = False) -> None:

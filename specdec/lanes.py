@@ -29,6 +29,7 @@ from specdec.models import Pair, Prompt
 
 Emit = Callable[[Event], None]
 
+
 class _Cancelled(BaseException):
     """Unwinds ``generate`` from its streamer; not an Exception, so that nothing on the way swallows it."""
 
@@ -231,9 +232,7 @@ def run_generate(call: Call, **extra: Any) -> torch.Tensor:
     """transformers' ``generate`` for ``call``, all its settings explicit; the ids (1, n), prompt included."""
     ids = call.prompt_ids[None]
     with _own_random_state(call), _fixed_gamma(call, extra.get("assistant_model")):
-        return call.pair.target.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), **_settings(call), **extra
-        )
+        return call.pair.target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **_settings(call), **extra)
 
 
 def _settings(call: Call) -> dict[str, Any]:

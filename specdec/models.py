@@ -72,7 +72,9 @@ class Pair:
             try:
                 ids = self.tokenizer(prompt, verbose=False).input_ids
             except (TypeError, ValueError) as error:  # half of a surrogate pair, for one
-                raise InvalidInput("The prompt is not valid text: it holds a character that cannot be encoded.") from error
+                raise InvalidInput(
+                    "The prompt is not valid text: it holds a character that cannot be encoded."
+                ) from error
         elif isinstance(prompt, list) and prompt and all(isinstance(m, dict) and "role" in m for m in prompt):
             if not getattr(self.tokenizer, "chat_template", None):
                 raise InvalidInput(
@@ -105,7 +107,9 @@ class Pair:
 
     def _check_ids(self, ids: torch.Tensor) -> torch.Tensor:
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool or ids.ndim not in (1, 2):
-            raise InvalidInput(f"The prompt is a {ids.dtype} tensor of shape {tuple(ids.shape)}; give ids, (n,) or (1, n).")
+            raise InvalidInput(
+                f"The prompt is a {ids.dtype} tensor of shape {tuple(ids.shape)}; give ids, (n,) or (1, n)."
+            )
         ids = ids.long().view(1, -1) if ids.ndim == 1 else ids.long()
         if len(ids) != 1:
             raise InvalidInput(f"The prompt is a batch of {len(ids)}; one prompt at a time can be decoded.")

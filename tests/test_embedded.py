@@ -108,9 +108,7 @@ def test_the_whole_context_is_usable() -> None:
     params = specdec.SamplingParams(max_new_tokens=32, ignore_eos=True)
     ours = ids_of(list(specdec.speculative(pair(), prompt, gamma=5, params=params)))
     comparison = Comparison()
-    comparison.require_same(
-        pair().target, prompt, ours, generated(pair().target, prompt, 32, eos_token_id=None)
-    )
+    comparison.require_same(pair().target, prompt, ours, generated(pair().target, prompt, 32, eos_token_id=None))
     comparison.require_few_ties()
 
 
@@ -118,9 +116,9 @@ def test_every_target_layer_earns_its_place() -> None:
     """Leaving out any one layer makes the target worse on plain story text: depth is not padding."""
     story = (
         "Once upon a time, there was a boy named Tim. Tim had a red ball. He liked to play with it in the park. One "
-        "day, his friend Sue came to the park. \"Can I play with you?\" she asked. Tim said, \"Yes, let's play "
+        'day, his friend Sue came to the park. "Can I play with you?" she asked. Tim said, "Yes, let\'s play '
         'together!" They were very happy. Then the ball rolled into the water. Tim was sad, but Sue had a big stick, '
-        "and she used it to get the ball back. Tim said, \"Thank you, Sue!\" They went home and told their mom."
+        'and she used it to get the ball back. Tim said, "Thank you, Sue!" They went home and told their mom.'
     )
     ids = pair().encode(story)
     target = specdec.load_pair().target
