@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -24,7 +23,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from specdec.call import NEUTRAL, Call, prepare
 from specdec.errors import IncompatiblePair, InvalidInput
-from specdec.events import Event, Finished, Round, SamplingParams, Started
+from specdec.events import Event, Finished, Round, SamplingParams
 from specdec.models import Pair, Prompt
 
 Emit = Callable[[Event], None]
@@ -90,8 +89,8 @@ def assisted(
     if not can_assist(pair):
         rows = [model.config.get_text_config(decoder=True).vocab_size for model in (pair.target, pair.draft)]
         raise IncompatiblePair(
-            f"The target has {rows[0]} vocabulary rows and the draft {rows[1]}; transformers' assisted generation takes "
-            "that for two tokenizers. Leave this lane out: speculative handles the padding."
+            f"The target has {rows[0]} vocabulary rows and the draft {rows[1]}; transformers' assisted generation "
+            "takes that for two tokenizers. Leave this lane out: speculative handles the padding."
         )
     return PushedLane(_transformers_lane(call, {"assistant_model": pair.draft}))
 

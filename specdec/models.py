@@ -250,7 +250,7 @@ def _load(source: str, revision: str | None, kind: Any, **options: Any) -> Any:
         hint = (
             "Check the folder."
             if Path(source).exists()
-            else "Check the name and the network; models behind a licence need HF_TOKEN. The embedded pair needs no network."
+            else "Check the name and the network (licensed models need HF_TOKEN). The embedded pair needs no network."
         )
         raise LoadFailed(f"The {part} of {source!r} could not be loaded: {first_line.rstrip('.')}. {hint}") from error
 

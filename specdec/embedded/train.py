@@ -256,7 +256,7 @@ def train(corpus_dir: Path, out: Path, minutes: float, stages: list[str], resume
         (out / "training.json").write_text(json.dumps(log, indent=1) + "\n")
 
     def written(length: int, greedy: tuple[bool, bool]) -> torch.Tensor:
-        """A batch of windows the target wrote; a fresh pool of 128, each half greedy or sampled, when one is used up."""
+        """A batch of windows the target wrote, from a pool of 128 whose halves are greedy or sampled."""
         if not pool:
             halves = windows.batch(128, 31).chunk(2)
             texts = torch.cat([write_windows(target, h, length + 1, g) for h, g in zip(halves, greedy, strict=True)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 from conftest import open_page, run
 
@@ -128,8 +130,10 @@ def test_sampling_says_what_is_equal(page):
 
 def test_an_example_fills_the_prompt(page):
     """A chip puts its prompt into the field, line ends included."""
-    page.click(".sd-chip >> text=Python")
-    page.wait_for_function("document.querySelector('#sd-prompt textarea').value.includes('class Stack:\\n')")
+    examples = map(json.loads, (Path(__file__).parents[2] / "examples" / "prompts.jsonl").read_text().splitlines())
+    example = next(example for example in examples if "\n" in example["prompt"])
+    page.click(f".sd-chip >> text={example['name']}")
+    page.wait_for_function("(text) => document.querySelector('#sd-prompt textarea').value === text", arg=example["prompt"])
 
 
 def test_half_characters_are_whole_in_the_view(page):
