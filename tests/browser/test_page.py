@@ -8,6 +8,7 @@ from pathlib import Path
 
 from conftest import open_page, run
 
+ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 512 tokens and no end of text
 MARKUP = "<script>window.bitten = 1</script><img src=x onerror='window.bitten = 1'> ${window.bitten = 1} {{value}}"
 
 
@@ -83,7 +84,7 @@ def test_keys_walk_the_tokens(page):
 def test_stop_ends_a_race_midway(page):
     """Run becomes Stop in the same place; Stop keeps the text, says where it stopped, and the next race runs."""
     place = page.locator("#sd-run").bounding_box()
-    ask(page, tokens=512)
+    ask(page, ENDLESS, tokens=512)
     lanes = count(page, "lanesFinished")
     page.click("#sd-run")
     page.wait_for_function(f"window.specdec.lanesStarted > {lanes}")
