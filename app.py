@@ -24,7 +24,9 @@ def main() -> None:
     args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     try:
-        pair = specdec.load_pair(args.target or None, args.draft or None, device=args.device, dtype=args.dtype)
+        pair = specdec.load_pair(
+            args.target or None, args.draft or None, device=args.device, dtype=args.dtype, draft_dtype=args.dtype
+        )
     except specdec.SpecdecError as error:
         sys.exit(str(error))
     demo = build(pair, PUBLIC if os.environ.get("SPACE_ID") else LOCAL)

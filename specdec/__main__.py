@@ -32,7 +32,13 @@ def main() -> None:
     quiet()
     console = Console(highlight=False, soft_wrap=True)
     try:
-        pair = load_pair(arguments.target, arguments.draft, device=arguments.device, dtype=arguments.dtype)
+        pair = load_pair(
+            arguments.target,
+            arguments.draft,
+            device=arguments.device,
+            dtype=arguments.dtype,
+            draft_dtype=arguments.dtype,
+        )
         params = SamplingParams(
             max_new_tokens=arguments.tokens,
             temperature=arguments.temperature,

@@ -237,7 +237,13 @@ def main() -> None:
         parser.error("a benchmark needs at least 32 tokens and draft lengths of 1 or more")
     console = Console(width=None if Console().is_terminal else 120)
     try:
-        pair = load_pair(arguments.target, arguments.draft, device=arguments.device, dtype=arguments.dtype)
+        pair = load_pair(
+            arguments.target,
+            arguments.draft,
+            device=arguments.device,
+            dtype=arguments.dtype,
+            draft_dtype=arguments.dtype,
+        )
         params = SamplingParams(
             max_new_tokens=arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True
         )

@@ -15,7 +15,9 @@ from fakes import generated, ids_of
 
 import specdec
 from specdec.bench import PROMPTS, read_prompts
-from specdec.embedded.train import CONTEXT
+from specdec.embedded.corpus import HELD_OUT_EVERY, python_documents
+from specdec.embedded.evaluate import held_out_windows, leave_one_out
+from specdec.embedded.train import CONTEXT, Windows
 from specdec.metrics import repeated_ngrams
 from specdec.models import EMBEDDED
 
@@ -113,24 +115,12 @@ def test_the_whole_context_is_usable() -> None:
 
 
 def test_every_target_layer_earns_its_place() -> None:
-    """Leaving out any one layer makes the target worse on plain story text: depth is not padding."""
-    story = (
-        "Once upon a time, there was a boy named Tim. Tim had a red ball. He liked to play with it in the park. One "
-        'day, his friend Sue came to the park. "Can I play with you?" she asked. Tim said, "Yes, let\'s play '
-        'together!" They were very happy. Then the ball rolled into the water. Tim was sad, but Sue had a big stick, '
-        'and she used it to get the ball back. Tim said, "Thank you, Sue!" They went home and told their mom.'
-    )
-    ids = pair().encode(story)
-    target = specdec.load_pair().target
-
-    def loss() -> float:
-        with torch.inference_mode():
-            return target(input_ids=ids, labels=ids, use_cache=False).loss.item()
-
-    whole, layers = loss(), target.model.layers
-    for i in range(len(layers)):
-        target.model.layers = torch.nn.ModuleList(layer for j, layer in enumerate(layers) if j != i)
-        assert loss() > whole, f"layer {i + 1} can go"
+    """Leaving out any one layer makes the target worse on held-out Python source: depth is not padding."""
+    pair = specdec.load_pair()  # one of its own: layers are taken out of it
+    documents = {"python": python_documents()[::HELD_OUT_EVERY]}
+    windows = Windows(documents, pair.tokenizer, torch.device("cpu"))
+    costs = leave_one_out(pair.target, held_out_windows(windows, "python", 256, 32))
+    assert min(costs) > 0, [round(cost, 3) for cost in costs]
 
 
 @pytest.mark.parametrize("row", read_prompts(PROMPTS), ids=lambda row: row["name"])

@@ -79,9 +79,16 @@ def build(pair: Any, limits: Limits = LOCAL) -> gr.Blocks:
                         fill = f"() => {json.dumps(example['prompt'])}"
                         chip.click(None, js=fill, outputs=prompt, api_visibility="private")
             with gr.Column(scale=5, min_width=300, elem_id="sd-settings"):
-                gamma = gr.Slider(0, MAX_GAMMA, GAMMA, step=1, label="Draft length \u03b3", buttons=[], elem_id="sd-gamma")
+                gamma = gr.Slider(
+                    0, MAX_GAMMA, GAMMA, step=1, label="Draft length \u03b3", buttons=[], elem_id="sd-gamma"
+                )
                 new_tokens = gr.Slider(
-                    1, limits.new_tokens, min(128, limits.new_tokens), step=1, label="New tokens", buttons=[],
+                    1,
+                    limits.new_tokens,
+                    min(128, limits.new_tokens),
+                    step=1,
+                    label="New tokens",
+                    buttons=[],
                     elem_id="sd-tokens",
                 )
                 temperature = gr.Slider(

@@ -74,7 +74,11 @@ def _headline(gain: float | None, lane: metrics.Metrics) -> dict[str, Any]:
         return {"factor": f"{gain:.2f}x", "sentence": f"No clear difference: {gain:.2f}x in one run."}
     shown = words.factor(gain)
     if gain > high:
-        return {"factor": f"{shown}x", "faster": True, "sentence": f"Speculative decoding is {shown} times as fast here."}
+        return {
+            "factor": f"{shown}x",
+            "faster": True,
+            "sentence": f"Speculative decoding is {shown} times as fast here.",
+        }
     reason = "Guessing and checking cost more time than the guesses saved."
     if lane.alpha is not None:
         reason = f"Only {words.percent(lane.alpha)} of guesses kept." if lane.alpha < 0.495 else reason

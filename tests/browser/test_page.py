@@ -134,7 +134,9 @@ def test_an_example_fills_the_prompt(page):
     examples = map(json.loads, (Path(__file__).parents[2] / "examples" / "prompts.jsonl").read_text().splitlines())
     example = next(example for example in examples if "\n" in example["prompt"])
     page.click(f".sd-chip >> text={example['name']}")
-    page.wait_for_function("(text) => document.querySelector('#sd-prompt textarea').value === text", arg=example["prompt"])
+    page.wait_for_function(
+        "(text) => document.querySelector('#sd-prompt textarea').value === text", arg=example["prompt"]
+    )
 
 
 def test_half_characters_are_whole_in_the_view(page):
