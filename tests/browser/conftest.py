@@ -19,8 +19,11 @@ FLAGS = [
 
 def load_page_pair():
     """The pair the page shows by default, or the one named by the environment."""
+    import torch
+
     import specdec
 
+    torch.set_num_threads(1)  # a core is left to the browser, so that what the tests press is answered at once
     return specdec.load_pair(os.environ.get("SPECDEC_TARGET"), os.environ.get("SPECDEC_DRAFT"))
 
 
