@@ -7,6 +7,8 @@ import logging
 import os
 import sys
 
+import torch
+
 import specdec
 from specdec.ui import build, serve
 from specdec.ui.limits import LOCAL, PUBLIC
@@ -23,6 +25,8 @@ def main() -> None:
     parser.add_argument("--share", action="store_true", help="open a public link through Gradio's tunnel")
     args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
+    # A core is left to the server and to a browser on the same machine: without, Stop is answered when all is over.
+    torch.set_num_threads(max(1, torch.get_num_threads() - 1))
     try:
         pair = specdec.load_pair(
             args.target or None, args.draft or None, device=args.device, dtype=args.dtype, draft_dtype=args.dtype
