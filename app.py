@@ -10,16 +10,16 @@ import sys
 import torch
 
 import specdec
+from specdec.cli import add_pair_arguments, pair_of
 from specdec.ui import build, serve
 from specdec.ui.limits import LOCAL, PUBLIC
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Race speculative decoding against plain decoding in the browser.")
-    parser.add_argument("--target", default=os.environ.get("SPECDEC_TARGET"), help="hub id or folder (SPECDEC_TARGET)")
-    parser.add_argument("--draft", default=os.environ.get("SPECDEC_DRAFT"), help="hub id or folder (SPECDEC_DRAFT)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16")
+    add_pair_arguments(parser)
+    # On a Space there is no command line: the environment names the pair.
+    parser.set_defaults(target=os.environ.get("SPECDEC_TARGET"), draft=os.environ.get("SPECDEC_DRAFT"))
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in")
     parser.add_argument("--port", type=int, help="port to listen on; else the first free one from 7860")
     parser.add_argument("--share", action="store_true", help="open a public link through Gradio's tunnel")
@@ -28,9 +28,7 @@ def main() -> None:
     # A core is left to the server and to a browser on the same machine: without, Stop is answered when all is over.
     torch.set_num_threads(max(1, torch.get_num_threads() - 1))
     try:
-        pair = specdec.load_pair(
-            args.target or None, args.draft or None, device=args.device, dtype=args.dtype, draft_dtype=args.dtype
-        )
+        pair = pair_of(args)
     except specdec.SpecdecError as error:
         sys.exit(str(error))
     demo = build(pair, PUBLIC if os.environ.get("SPACE_ID") else LOCAL)

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
+from specdec.cli import add_pair_arguments, pair_of
 from specdec.errors import SpecdecError
 from specdec.events import Event, Round, SamplingParams, Started
 from specdec.metrics import Metrics, measure, speedup
-from specdec.models import load_pair, quiet
+from specdec.models import quiet
 from specdec.race import race
 from specdec.recording import Recorder
 from specdec.text import TextStream
@@ -32,13 +33,7 @@ def main() -> None:
     quiet()
     console = Console(highlight=False, soft_wrap=True)
     try:
-        pair = load_pair(
-            arguments.target,
-            arguments.draft,
-            device=arguments.device,
-            dtype=arguments.dtype,
-            draft_dtype=arguments.dtype,
-        )
+        pair = pair_of(arguments)
         params = SamplingParams(
             max_new_tokens=arguments.tokens,
             temperature=arguments.temperature,
@@ -135,10 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--top-k", type=int, default=0)
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--target", help="hub id or folder; default: the embedded pair")
-    parser.add_argument("--draft", help="hub id or folder")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--dtype", default="auto")
+    add_pair_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the events as JSON lines")
     return parser
 

@@ -22,12 +22,13 @@ from rich.progress import track
 from rich.table import Table
 
 from specdec.call import machine, prepare, versions
+from specdec.cli import add_pair_arguments, pair_of
 from specdec.decode import speculative
 from specdec.errors import SpecdecError
 from specdec.events import Event, Finished, SamplingParams
 from specdec.lanes import assisted, can_assist, driven, generate, run_generate
 from specdec.metrics import Metrics, repeated_ngrams
-from specdec.models import Pair, load_pair, quiet
+from specdec.models import Pair, quiet
 from specdec.result import Result, collect
 
 PROMPTS = Path(__file__).parents[1] / "examples" / "prompts.jsonl"
@@ -222,10 +223,7 @@ def _sum(run: list[Result], name: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m specdec.bench", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--target", help="hub id or folder; default: the embedded pair")
-    parser.add_argument("--draft", help="hub id or folder")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--dtype", default="auto")
+    add_pair_arguments(parser)
     parser.add_argument("--prompts", type=Path, default=PROMPTS, help="JSON lines with name and prompt")
     parser.add_argument("--gammas", type=int, nargs="+", default=[2, 3, 4, 5, 6, 8])
     parser.add_argument("--runs", type=int, default=5)
@@ -237,13 +235,7 @@ def main() -> None:
         parser.error("a benchmark needs at least 32 tokens and draft lengths of 1 or more")
     console = Console(width=None if Console().is_terminal else 120)
     try:
-        pair = load_pair(
-            arguments.target,
-            arguments.draft,
-            device=arguments.device,
-            dtype=arguments.dtype,
-            draft_dtype=arguments.dtype,
-        )
+        pair = pair_of(arguments)
         params = SamplingParams(
             max_new_tokens=arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True
         )
