@@ -12,11 +12,11 @@ from rich.text import Text
 from specdec.cli import add_pair_arguments, pair_of
 from specdec.errors import SpecdecError
 from specdec.events import Event, Round, SamplingParams, Started
-from specdec.metrics import Metrics, measure, speedup
 from specdec.models import quiet
 from specdec.race import race
 from specdec.recording import Recorder
 from specdec.text import TextStream
+from specdec.verdict import verdict
 
 # The page's kinds of token: shape first, then colour.
 STYLES = {
@@ -48,14 +48,14 @@ def main() -> None:
             for event in events:
                 sys.stdout.write(recorder.line(event))
         else:
-            _show(console, events, pair.tokenizer, params)
+            _show(console, events, pair.tokenizer)
     except SpecdecError as error:
         raise SystemExit(f"specdec: {error}") from error
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-def _show(console: Console, events: Iterator[Event], tokenizer, params: SamplingParams) -> None:
+def _show(console: Console, events: Iterator[Event], tokenizer) -> None:
     """The speculative lane's text as it comes, then the figures of both lanes."""
     lanes: dict[str, list[Event]] = {}
     stream = TextStream(tokenizer)
@@ -72,11 +72,13 @@ def _show(console: Console, events: Iterator[Event], tokenizer, params: Sampling
             for token_id, kind in zip(event.committed_ids, kinds(event), strict=True):
                 console.print(Text(stream.push(token_id), STYLES[kind]), end="")
     console.print(stream.finish() + "\n")
-    plain, ours = measure(lanes["generate"]), measure(lanes["speculative"])
     console.print(legend())
-    for line in figures(plain, ours):
-        console.print(line)
-    console.print(sameness(lanes["generate"], lanes["speculative"], params))
+    record = verdict(lanes["generate"], lanes["speculative"])
+    console.print(record["sentence"], style="bold")
+    for figure in record.get("figures", []):
+        console.print(f"{figure['value']}  {figure['label']}")
+    for note in record["notes"]:
+        console.print(note)
 
 
 def kinds(event: Round) -> list[str]:
@@ -90,35 +92,6 @@ def legend() -> Text:
     words |= {"bonus": "bonus: extra token after a perfect round"}
     parts = [piece for kind, text in words.items() for piece in ((text, STYLES[kind]), "   ")]
     return Text.assemble(*parts[:-1])
-
-
-def figures(plain: Metrics, ours: Metrics) -> list[str]:
-    """The verdict and the figures under it, in the page's words."""
-    factor = speedup(plain, ours)
-    if factor is None:
-        return ["Too short to compare: at least two tokens are needed."]
-    verdict = (
-        f"Speculative decoding is {factor:.2f} times as fast here (1 run)."
-        if factor >= 1
-        else f"Slower here: {factor:.2f}x (1 run)."
-    )
-    line = f"{plain.tokens_per_second:.0f} -> {ours.tokens_per_second:.0f} tok/s after the first token"
-    if ours.alpha is not None:
-        line += f" · acceptance {ours.alpha:.0%} (guesses kept, of those tested)"
-    if ours.mean_acceptance_length is not None:
-        line += f" · {ours.mean_acceptance_length:.1f} tokens a target pass"
-    return [verdict, line]
-
-
-def sameness(plain: list[Event], ours: list[Event], params: SamplingParams) -> str:
-    """Whether the two texts are the same, token for token."""
-    if not params.greedy:
-        return "Sampling: texts may differ, the distribution does not."
-    a, b = ([i for e in lane if isinstance(e, Round) for i in e.committed_ids] for lane in (plain, ours))
-    if a == b:
-        return f"Identical text: {len(a)} of {len(a)} tokens."
-    first = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    return f"First difference at token {first + 1}."
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,18 +15,19 @@ class Context:
     def __init__(self, prompt_ids: torch.Tensor, room: int):
         self.prompt_length = self.length = len(prompt_ids)
         self._ids = torch.cat([prompt_ids, prompt_ids.new_zeros(room)])
+        self.capacity = len(self._ids)
         self.device = self._ids.device
 
     def ids(self, start: int, end: int) -> torch.Tensor:
         """Ids ``start`` to ``end``, (end - start,): a view."""
         return self._ids[start:end]
 
-    def write(self, offset: int, token: torch.Tensor) -> None:
-        """Put ``token`` (1,) ``offset`` places behind the committed ids."""
+    def place(self, offset: int) -> torch.Tensor:
+        """The place (1,) of a draft token, ``offset`` behind the committed ids: a view to write it into."""
         start = self.length + offset
-        self._ids[start : start + 1] = token
+        return self._ids[start : start + 1]
 
     def commit(self, count: int, last: int) -> None:
         """Keep ``count`` ids for good. All but the ``last`` are accepted draft tokens, which stand here already."""
         self.length += count
-        self._ids[self.length - 1] = last
+        self._ids[self.length - 1 : self.length].fill_(last)

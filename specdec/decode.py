@@ -8,7 +8,7 @@ import torch
 
 from specdec.call import Call, prepare
 from specdec.context import Context
-from specdec.drafting import ModelDraft, NoDraft, Proposal, nothing
+from specdec.drafting import ModelDraft, NoDraft, Proposal
 from specdec.events import Event, Finished, Round, SamplingParams
 from specdec.models import Pair, Prompt
 from specdec.observe import draft_tokens, observe
@@ -45,8 +45,11 @@ def _rounds(call: Call) -> Iterator[Event]:
     sampler = Sampler(params, device)
     vocabulary = call.pair.vocabulary
     context = Context(call.prompt_ids, room=params.max_new_tokens)
-    target = Runner(call.pair.target)
-    drafter = ModelDraft(call.pair.draft, vocabulary, sampler) if call.started.gamma else NoDraft(vocabulary)
+    target = Runner(call.pair.target, context.capacity)
+    if call.started.gamma:
+        drafter = ModelDraft(call.pair.draft, vocabulary, sampler, context)
+    else:
+        drafter = NoDraft(vocabulary, context)
     new_ids: list[int] = []
     index, reason, prefill_seconds = 0, None, 0.0
     while reason is None:
@@ -56,7 +59,7 @@ def _rounds(call: Call) -> Iterator[Event]:
             began = mark(device)
             if index == 0:  # the prefill is a round without a draft, whose target pass reads the prompt
                 drafter.prefill(context)
-            proposal = drafter.propose(context, gamma) if index else nothing(vocabulary, context)
+            proposal = drafter.propose(context, gamma)
             drafted = mark(device)
             # 2. One target pass over the last committed token, which is not cached yet, and the gamma draft tokens:
             #    gamma + 1 rows, one to judge each draft token by and one to go on from if all of them stand.

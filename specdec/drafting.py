@@ -20,31 +20,31 @@ from specdec.sampling import Sampler
 class Proposal(NamedTuple):
     """One draft on the device; g tokens over the target's V ids.
 
-    ``missed`` are raw logits and choices at positions where the target added a token before this draft could.
+    ``guesses`` are the g tokens and behind them the draft's choices at m positions that it read only now, because the
+    target had added a token there before the draft could; ``logits`` are the raw ones of both.
     """
 
     ids: torch.Tensor  # (g,)
-    logits: torch.Tensor  # (g, V) raw
     q: torch.Tensor | None  # (g, V), the distribution each id was drawn from; None in greedy
-    missed_logits: torch.Tensor  # (m, V) raw
-    missed_choices: torch.Tensor  # (m,)
+    logits: torch.Tensor  # (g + m, V) raw
+    guesses: torch.Tensor  # (g + m,)
 
 
 class ModelDraft:
     """A small model that drafts by itself, token by token."""
 
-    def __init__(self, model: PreTrainedModel, vocabulary: int, sampler: Sampler):
-        self._runner = Runner(model)
+    def __init__(self, model: PreTrainedModel, vocabulary: int, sampler: Sampler, context: Context):
+        self._runner = Runner(model, context.capacity)
         self._rows = model.get_input_embeddings().weight.shape[0]
         self._vocabulary = vocabulary
         self._sampler = sampler
         self._missed: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._nothing = nothing(vocabulary, context.device)
 
     def prefill(self, context: Context) -> None:
         """Read the prompt, so that the first round drafts at the cost of any other."""
         raw, processed = self._forward(context, context.length, keep=1)
         self._missed = [(raw, processed.argmax(-1))]
-        self._nothing = nothing(self._vocabulary, context)
 
     def propose(self, context: Context, gamma: int) -> Proposal:
         """Draft ``gamma`` tokens behind the committed ids and write them into the context."""
@@ -59,19 +59,18 @@ class ModelDraft:
                 self._missed.append((raw[:-1], processed[:-1].argmax(-1)))
                 raw, processed = raw[-1:], processed[-1:]
             if self._sampler.greedy:
-                token = processed.argmax(-1)
+                torch.argmax(processed, -1, out=context.place(i))
             else:
                 q.append(self._sampler.probabilities(processed))
-                token = self._sampler.draw(q[-1])
-            context.write(i, token)
+                context.place(i).copy_(self._sampler.draw(q[-1]))
             logits.append(raw)
+        ids = context.ids(context.length, context.length + gamma)
         missed, self._missed = self._missed, []
         return Proposal(
-            context.ids(context.length, context.length + gamma),
-            torch.cat(logits),
+            ids,
             torch.cat(q) if q else None,
-            torch.cat([raw for raw, _ in missed]) if missed else self._nothing.missed_logits,
-            torch.cat([choice for _, choice in missed]) if missed else self._nothing.missed_choices,
+            torch.cat([*logits, *(raw for raw, _ in missed)]),
+            torch.cat([ids, *(choice for _, choice in missed)]) if missed else ids,
         )
 
     def crop_to(self, length: int) -> None:
@@ -101,13 +100,13 @@ class ModelDraft:
 class NoDraft:
     """Proposes nothing, so that plain decoding is the same loop (gamma 0)."""
 
-    def __init__(self, vocabulary: int):
-        self._vocabulary = vocabulary
+    def __init__(self, vocabulary: int, context: Context):
+        self._nothing = nothing(vocabulary, context.device)
 
     def prefill(self, context: Context) -> None: ...
 
     def propose(self, context: Context, gamma: int) -> Proposal:
-        return nothing(self._vocabulary, context)
+        return self._nothing
 
     def crop_to(self, length: int) -> None: ...
 
@@ -117,8 +116,8 @@ class NoDraft:
     def require_croppable(self) -> None: ...
 
 
-def nothing(vocabulary: int, context: Context) -> Proposal:
+def nothing(vocabulary: int, device: torch.device) -> Proposal:
     """A draft of no tokens."""
-    rows = torch.empty(0, vocabulary, device=context.device)
-    ids = torch.empty(0, dtype=torch.long, device=context.device)
-    return Proposal(ids, rows, rows, rows, ids)
+    rows = torch.empty(0, vocabulary, device=device)
+    ids = torch.empty(0, dtype=torch.long, device=device)
+    return Proposal(ids, rows, rows, ids)

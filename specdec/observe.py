@@ -39,51 +39,47 @@ def observe(
 
     logits (g + 1, V): the target's raw ones. choices (g + 1,): its most likely tokens. p (g + 1, V): None in greedy.
     """
-    gamma, at = len(proposal.ids), verdict.accepted.view(1)
-    # One softmax over every raw row a figure is read from: the target's at the decision, the drafts', the missed.
-    raw = torch.cat([logits.index_select(0, at), proposal.logits, proposal.missed_logits])
-    log_probs = raw.log_softmax(-1)
-    guessed = torch.cat([proposal.ids, proposal.missed_choices])
-    # The rows to show where the target decided: p, then q unless the whole draft stood, then the residual.
+    gamma, at, width = len(proposal.ids), verdict.accepted.view(1), min(TOP, logits.shape[-1])
+    raw_p = logits.index_select(0, at).log_softmax(-1)
+    raw_q = proposal.logits.log_softmax(-1) if gamma else proposal.logits
+    best = raw_p.topk(width)
+    # The tables to show where the target decided: p, then q unless the whole draft stood, then the residual.
     if p is None:
-        places = torch.cat([at * 0, (at + 1).clamp(max=gamma)]) if gamma else at * 0
-        top = log_probs.index_select(0, places).topk(min(TOP, raw.shape[-1]))
-        sampled = []
+        tops = [best]
+        tops += [_row(raw_q, at, gamma).topk(width)] if gamma else []
     else:
-        rows = [p.index_select(0, at)]
-        rows += [proposal.q.index_select(0, at.clamp(max=gamma - 1))] if gamma else []
-        rows += [verdict.residual] if verdict.residual is not None else []
-        top = torch.cat(rows).topk(min(TOP, raw.shape[-1]))
-        ids = proposal.ids[:, None]
-        sampled = [proposal.q.gather(1, ids)[:, 0], p[:gamma].gather(1, ids)[:, 0], log_probs[0].topk(2).values]
-        sampled += [] if verdict.draw is None else [verdict.draw]
-    (n,), (token_id,), guessed, choices, confidence, accept_prob, tokens, values, *sampled = _to_host(
+        tops = [p.index_select(0, at).topk(width)]
+        tops += [_row(proposal.q, at, gamma).topk(width)] if gamma else []
+        tops += [verdict.residual.topk(width)] if verdict.residual is not None else []
+    sampled = [] if p is None else [_of(proposal.q, proposal.ids), _of(p[:gamma], proposal.ids)]
+    sampled += [] if verdict.draw is None else [verdict.draw]
+    (n,), (token_id,), choices, guesses, confidence, accept_prob, best, *rest = _to_host(
         at,
         verdict.token_id.view(1),
-        guessed,
         choices,
-        log_probs[1:].gather(1, guessed[:, None])[:, 0],
+        proposal.guesses,
+        _of(raw_q, proposal.guesses),
         verdict.accept_prob,
-        top.indices.flatten(),
-        top.values.flatten(),
+        best.values[0, :2],
+        *(part[0] for top in tops for part in (top.indices, top.values)),
         *sampled,
     )
+    tables, sampled = rest[: 2 * len(tops)], rest[2 * len(tops) :]
     if p is None:
-        best, values = values[:2], [math.exp(value) for value in values]
+        tables[1::2] = [[math.exp(value) for value in values] for values in tables[1::2]]
         # One-hot: the draft was certain of its token, and the target of its own choice.
         draft_prob, draw = [1.0] * gamma, None
-        target_prob = [float(guess == choice) for guess, choice in zip(guessed[:gamma], choices, strict=False)]
+        target_prob = [float(guess == choice) for guess, choice in zip(guesses[:gamma], choices, strict=False)]
     else:
-        draft_prob, target_prob, best, *draw = sampled
-    width, whole = top.indices.shape[1], n == gamma
-    tables = [_table(tokens[i : i + width], values[i : i + width]) for i in range(0, len(values), width)]
+        draft_prob, target_prob, *draw = sampled
+    whole, tables = n == gamma, [_table(*table) for table in zip(tables[::2], tables[1::2], strict=True)]
     return Observed(
         accepted=int(n),
         token_id=int(token_id),
-        draft_ids=[int(i) for i in guessed[:gamma]],
+        draft_ids=[int(i) for i in guesses[:gamma]],
         draft_prob=draft_prob,
         target_prob=target_prob,
-        accept_prob=accept_prob,
+        accept_prob=[float(value) for value in accept_prob],
         draw=draw[0] if draw else None,
         choices=[int(i) for i in choices],
         confidence=[math.exp(value) for value in confidence[:gamma]],
@@ -93,7 +89,7 @@ def observe(
             q=None if whole else tables[1],
             residual=None if whole or verdict.residual is None else tables[2],
         ),
-        missed=tuple((int(i), math.exp(value)) for i, value in zip(guessed[gamma:], confidence[gamma:], strict=True)),
+        missed=tuple((int(i), math.exp(value)) for i, value in zip(guesses[gamma:], confidence[gamma:], strict=True)),
     )
 
 
@@ -126,8 +122,20 @@ def draft_tokens(seen: Observed, committed: int) -> tuple[DraftToken, ...]:
     return tuple(tokens)
 
 
+def _row(rows: torch.Tensor, at: torch.Tensor, gamma: int) -> torch.Tensor:
+    """The draft's row at the decision, (1, V); its last one where the whole draft stood, as there is none then."""
+    return rows.index_select(0, at.clamp(max=gamma - 1))
+
+
+def _of(rows: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """The value of ``ids[i]`` in row i, (n,)."""
+    return rows.gather(1, ids[:, None])[:, 0]
+
+
 def _to_host(*parts: torch.Tensor) -> list[list[float]]:
     """Every part as a list, in one transfer. Joined as float32, in which ids up to 16 million stay exact."""
+    if parts[0].device.type == "cpu":  # nothing to transfer
+        return [part.tolist() for part in parts]
     host = torch.cat(parts).tolist()
     ends = list(accumulate(len(part) for part in parts))
     return [host[end - len(part) : end] for part, end in zip(parts, ends, strict=True)]

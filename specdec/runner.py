@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import torch
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 
+from specdec.cache import new_cache
 from specdec.errors import IncompatiblePair
 from specdec.timing import between, mark
 
 
 class Runner:
-    """Runs one model for one call. The cache belongs to the call; the model is shared and only read."""
+    """Runs one model for one call over at most ``capacity`` tokens. The cache belongs to the call; the model is shared
+    and only read."""
 
-    def __init__(self, model: PreTrainedModel):
+    def __init__(self, model: PreTrainedModel, capacity: int):
         self.model = model
         self.device = model.device
-        self._cache = DynamicCache(config=model.config.get_text_config(decoder=True))
-        # Sliding windows and convolutions drop old states as they go, and then nothing can be rolled back. Recording
-        # keeps them until the next crop, so it must be on before the first pass and a crop must follow each round.
-        self._cache.activate_past_recording()
+        self._cache = new_cache(model, capacity)
         self._length = 0
         self._keeps_logits = model._supports_logits_to_keep()
         self._marks: list[tuple] = []
@@ -36,7 +35,7 @@ class Runner:
         return logits
 
     def crop_to(self, length: int) -> None:
-        """Keep the first ``length`` tokens. Called each round, also when nothing is cut: see ``__init__``."""
+        """Keep the first ``length`` tokens. Called each round, also when nothing is cut: see ``new_cache``."""
         self._cache.crop(min(0, length - self._length))
         self._length = min(self._length, length)
 

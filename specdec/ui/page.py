@@ -11,9 +11,9 @@ from typing import Any
 
 import gradio as gr
 
+from specdec import words
 from specdec.errors import SpecdecError
 from specdec.events import MAX_GAMMA, SamplingParams
-from specdec.ui import words
 from specdec.ui.limits import LOCAL, Limits
 from specdec.ui.serving import ROUTE, plotly_address
 from specdec.ui.startup import StartupRace

@@ -15,7 +15,7 @@ from specdec.events import Event, Finished, SamplingParams, Started
 from specdec.race import race
 from specdec.recording import Recorder
 from specdec.ui.limits import Limits
-from specdec.ui.verdict import lane_end, verdict
+from specdec.verdict import lane_end, verdict
 
 LOG = logging.getLogger(__name__)
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
-from specdec import metrics
+from specdec import metrics, words
 from specdec.events import Event, Finished, Round, Started
-from specdec.ui import words
 
 # One run cannot tell a gain of a few percent from the noise of the machine.
 NO_DIFFERENCE = (0.95, 1.05)
