@@ -40,38 +40,39 @@ def observe(
     logits (g + 1, V): the target's raw ones. choices (g + 1,): its most likely tokens. p (g + 1, V): None in greedy.
     """
     gamma, at, width = len(proposal.ids), verdict.accepted.view(1), min(TOP, logits.shape[-1])
-    raw_p = logits.index_select(0, at).log_softmax(-1)
+    raw_p = (logits.index_select(0, at) if gamma else logits).log_softmax(-1)
     raw_q = proposal.logits.log_softmax(-1) if gamma else proposal.logits
     best = raw_p.topk(width)
     # The tables to show where the target decided: p, then q unless the whole draft stood, then the residual.
     if p is None:
         tops = [best]
         tops += [_row(raw_q, at, gamma).topk(width)] if gamma else []
+        sampled = []
     else:
         tops = [p.index_select(0, at).topk(width)]
         tops += [_row(proposal.q, at, gamma).topk(width)] if gamma else []
         tops += [verdict.residual.topk(width)] if verdict.residual is not None else []
-    sampled = [] if p is None else [_of(proposal.q, proposal.ids), _of(p[:gamma], proposal.ids)]
-    sampled += [] if verdict.draw is None else [verdict.draw]
-    (n,), (token_id,), choices, guesses, confidence, accept_prob, best, *rest = _to_host(
+        sampled = [best.values[0, :2], _of(proposal.q, proposal.ids), _of(p[:gamma], proposal.ids)]
+        sampled += [] if verdict.draw is None else [verdict.draw]
+    (n,), (token_id,), choices, guesses, confidence, accept_prob, *rest = _to_host(
         at,
         verdict.token_id.view(1),
         choices,
         proposal.guesses,
-        _of(raw_q, proposal.guesses),
+        _of(raw_q, proposal.guesses) if gamma else raw_q[:, 0],
         verdict.accept_prob,
-        best.values[0, :2],
         *(part[0] for top in tops for part in (top.indices, top.values)),
         *sampled,
     )
     tables, sampled = rest[: 2 * len(tops)], rest[2 * len(tops) :]
     if p is None:
+        best = tables[1]
         tables[1::2] = [[math.exp(value) for value in values] for values in tables[1::2]]
         # One-hot: the draft was certain of its token, and the target of its own choice.
         draft_prob, draw = [1.0] * gamma, None
         target_prob = [float(guess == choice) for guess, choice in zip(guesses[:gamma], choices, strict=False)]
     else:
-        draft_prob, target_prob, *draw = sampled
+        best, draft_prob, target_prob, *draw = sampled
     whole, tables = n == gamma, [_table(*table) for table in zip(tables[::2], tables[1::2], strict=True)]
     return Observed(
         accepted=int(n),

@@ -59,6 +59,8 @@ def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor) -> Verdict:
 
     draft_ids (g,), choices (g + 1,): the target's most likely token at each position.
     """
+    if not len(draft_ids):  # plain decoding, where every microsecond beside the pass is overhead
+        return Verdict(draft_ids.new_zeros(()), choices[0], draft_ids, None, None)
     match = draft_ids == choices[:-1]
     n = _leading(match)
     return Verdict(n, choices.index_select(0, n.view(1))[0], match, None, None)

@@ -15,9 +15,9 @@ import pytest
 import torch
 from fakes import ids_of, random_table, table_pair
 from scipy import stats
-from transformers import DynamicCache
 
 import specdec
+from specdec.cache import RoomyLayer
 from specdec.drafting import ModelDraft
 
 verify_module = importlib.import_module("specdec.verify")
@@ -239,14 +239,21 @@ def test_q_of_other_processors_is_caught(monkeypatch) -> None:
 
     def unprocessed(self, *args, **kwargs):
         proposal = propose(self, *args, **kwargs)
-        return proposal._replace(q=proposal.logits.softmax(-1))
+        return proposal._replace(q=proposal.logits[: len(proposal.ids)].softmax(-1))
 
     monkeypatch.setattr(ModelDraft, "propose", unprocessed)
     assert p_value(*sample(NARROW, 2, FEW)) < SIGNIFICANCE
 
 
 def test_stale_cache_row_is_caught(monkeypatch) -> None:
-    """One row too many left behind by a rollback, while the lengths say otherwise, is not lossless."""
-    crop = DynamicCache.crop
-    monkeypatch.setattr(DynamicCache, "crop", lambda self, count: crop(self, min(0, count + 1)))
+    """A rollback that leaves one row of the rejected draft where an accepted token's should stand is not lossless."""
+    crop = RoomyLayer.crop
+
+    def stale(self, count):
+        kept = self._length + count
+        if count and kept:
+            self._keys[..., kept - 1, :] = self._keys[..., kept, :]
+        crop(self, count)
+
+    monkeypatch.setattr(RoomyLayer, "crop", stale)
     assert p_value(*sample(*CASES["plain"], FEW)) < SIGNIFICANCE

@@ -1,26 +1,28 @@
 """Train the embedded pair: ``python -m specdec.embedded.train --corpus DIR``.
 
 One command makes the tokenizer, the target and the draft, on a GPU if there is one and on CPU cores
-otherwise. Four stages share one time budget:
+otherwise. Three stages share one time budget:
 
 1. joint   the target learns the text; beside it the draft learns the target's distribution on the same
            windows, so the target's logits are computed once for both. An auxiliary loss at layer
            ``EARLY_LAYER`` keeps the target's early layers readable through its own final norm and head.
-2. long    the same with windows of the full context, so that late positions are trained too.
-3. unloop  the same as joint, and every other step the target unlearns to run in circles: on text that it wrote
+2. unloop  the same, and every other step the target unlearns to run in circles: on text that it wrote
            greedily itself, tokens that complete a repeated 4-gram become less likely (sequence-level
            unlikelihood, Welleck et al. 1908.04319). Text that repeats itself would flatter the acceptance.
-4. distil  the target is frozen; the draft goes on learning its distribution, half of it on text that the
+3. distil  the target is frozen; the draft goes on learning its distribution, half of it on text that the
            target wrote itself (DistillSpec, 2310.08461), because that is what it will have to guess.
 
-Each model's learning rate is constant, then falls linearly to zero at the end of its own training. ``--resume``
-goes on from the weights in the output folder, and ``--stages`` runs only some of the stages.
+In all of them one batch in ``LONG_EVERY`` has windows of the full context, so that late positions are learned and
+stay learned. Each model's learning rate is constant, then falls linearly to zero at the end of its own training.
+``--resume`` goes on from the weights in the output folder (a model that is not there begins anew), and ``--stages``
+runs only some of the stages.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import shutil
 import time
@@ -38,11 +40,13 @@ VOCABULARY = 4096
 CONTEXT = 2560
 WINDOW = 256
 BATCH_TOKENS = 4096
+DISTIL_BATCH_TOKENS = 2048  # the draft alone: it is small, and gains more from many steps than from large ones
+LONG_EVERY = 8
 EARLY_LAYER = 3
 TARGET = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=12, num_attention_heads=6)
 DRAFT = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=2, num_attention_heads=6)
 MUON_LR, ADAMW_LR = 0.02, 3e-3
-STAGES = {"joint": 0.50, "long": 0.06, "unloop": 0.22, "distil": 0.22}  # shares of the time budget
+STAGES = {"joint": 0.45, "unloop": 0.20, "distil": 0.35}  # shares of the time budget
 UNLOOP_WEIGHT = 0.5
 DECAY_FROM = 0.45  # the share of its own training after which a model's learning rate falls to zero
 
@@ -116,8 +120,8 @@ class Windows:
 class Learner:
     """One model with its optimisers: Muon for the matrices inside the blocks, AdamW for everything else."""
 
-    def __init__(self, model: LlamaForCausalLM):
-        self.model = model
+    def __init__(self, model: LlamaForCausalLM, rate: float):
+        self.model, self.rate = model, rate
         blocks = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n and "lm_head" not in n]
         chosen = set(blocks)
         rest = [p for p in model.parameters() if p not in chosen]
@@ -131,7 +135,7 @@ class Learner:
         """One update; ``progress`` in [0, 1] is the share of this model's training that has passed."""
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        scale = min(1.0, max(0.0, (1 - progress) / (1 - DECAY_FROM)))
+        scale = self.rate * min(1.0, max(0.0, (1 - progress) / (1 - DECAY_FROM)))
         for optimiser, base in zip(self.optimisers, self.base, strict=True):
             optimiser.param_groups[0]["lr"] = base * scale
             optimiser.step()
@@ -216,15 +220,23 @@ def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Pa
 
 
 def load_or_build(out: Path, resume: bool) -> tuple[PreTrainedTokenizerFast | None, LlamaForCausalLM, LlamaForCausalLM]:
-    """Tokenizer, target and draft from ``out``, or no tokenizer and fresh models."""
-    if not resume:
-        return None, build_model(TARGET), build_model(DRAFT)
-    models = [LlamaForCausalLM.from_pretrained(out / name, dtype=torch.float32) for name in ("target", "draft")]
-    return PreTrainedTokenizerFast.from_pretrained(out / "target"), *models
+    """Tokenizer, target and draft from ``out`` as far as they are there; no tokenizer and fresh models otherwise."""
+    tokenizer, target, draft = None, build_model(TARGET), build_model(DRAFT)
+    if resume:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(out / "target")
+        target = LlamaForCausalLM.from_pretrained(out / "target", dtype=torch.float32)
+        if (out / "draft").exists():
+            draft = LlamaForCausalLM.from_pretrained(out / "draft", dtype=torch.float32)
+    return tokenizer, target, draft
 
 
-def train(corpus_dir: Path, out: Path, minutes: float, stages: list[str], resume: bool, seed: int = 0) -> None:
-    """Train both models within ``minutes`` and write ``out/target``, ``out/draft`` and ``out/training.json``."""
+def train(
+    corpus_dir: Path, out: Path, minutes: float, stages: list[str], resume: bool, rate: float = 1.0, seed: int = 0
+) -> None:
+    """Train both models within ``minutes`` and write ``out/target``, ``out/draft`` and ``out/training.json``.
+
+    ``rate`` scales both learning rates.
+    """
     torch.manual_seed(seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     documents, held_out_documents = corpus.load(corpus_dir, seed)
@@ -233,15 +245,18 @@ def train(corpus_dir: Path, out: Path, minutes: float, stages: list[str], resume
         tokenizer = train_tokenizer([d for name in ("story", "children", "python") for d in documents[name]])
     windows = Windows(documents, tokenizer, device, seed)
     held_out = Windows(held_out_documents, tokenizer, device, seed)
-    target_learner, draft_learner = Learner(target.to(device)), Learner(draft.to(device))
+    target_learner, draft_learner = Learner(target.to(device), rate), Learner(draft.to(device), rate)
     shares = [STAGES[stage] for stage in stages]
     edges = dict(zip(stages, accumulate(share / sum(shares) for share in shares), strict=True))
     target_end = max((edge for stage, edge in edges.items() if stage != "distil"), default=1.0)
     began, tokens, step = time.monotonic(), 0, 0
-    pool: list[torch.Tensor] = []
+    pools: dict[str, list[torch.Tensor]] = {stage: [] for stage in stages}
     log = []
+
     # Compiled, these functions run a third faster on two cores; without a C++ compiler they run as they are.
-    compiled = torch.compile if device.type == "cuda" or shutil.which("g++") else lambda function: function
+    def compiled(function):
+        return torch.compile(function, dynamic=False) if device.type == "cuda" or shutil.which("g++") else function
+
     losses, logits_of, distil, unlike = map(
         compiled, (target_loss, target_logits, distillation_loss, unlikelihood_loss)
     )
@@ -255,23 +270,26 @@ def train(corpus_dir: Path, out: Path, minutes: float, stages: list[str], resume
             save(model, tokenizer, out / name)
         (out / "training.json").write_text(json.dumps(log, indent=1) + "\n")
 
-    def written(length: int, greedy: tuple[bool, bool]) -> torch.Tensor:
+    def written(rows: int, length: int, greedy: tuple[bool, bool], uses: int) -> torch.Tensor:
         """A batch of windows the target wrote, from a pool of 128 whose halves are greedy or sampled."""
+        pool = pools[stage]
         if not pool:
             halves = windows.batch(128, 31).chunk(2)
             texts = torch.cat([write_windows(target, h, length + 1, g) for h, g in zip(halves, greedy, strict=True)])
-            texts = texts[torch.randperm(len(texts), device=device)]
-            pool.extend(list(texts.split(BATCH_TOKENS // WINDOW)) * 2)
+            for _ in range(uses):
+                pool.extend(texts[torch.randperm(len(texts), device=device)].split(rows))
         return pool.pop()
 
     while (progress := (time.monotonic() - began) / (60 * minutes)) < 1:
         stage = next(stage for stage, edge in edges.items() if progress < edge or stage == stages[-1])
-        length = CONTEXT if stage == "long" else WINDOW
-        ids = windows.batch(max(1, BATCH_TOKENS // length), length)
+        batch_tokens = DISTIL_BATCH_TOKENS if stage == "distil" else BATCH_TOKENS
+        length = WINDOW if step % LONG_EVERY else CONTEXT
+        rows = math.ceil(batch_tokens / length)
+        ids = windows.batch(rows, length)
         autocast = torch.autocast(device.type, torch.bfloat16)
         if stage == "distil":
             if step % 2:
-                ids = written(WINDOW, (True, False))
+                ids = written(rows, WINDOW, (True, False), uses=4)
             with torch.no_grad(), autocast:
                 logits = logits_of(target, ids[:, :-1])
         else:
@@ -279,7 +297,7 @@ def train(corpus_dir: Path, out: Path, minutes: float, stages: list[str], resume
                 loss, early_loss, logits = losses(target, ids)
             loss = loss + 0.2 * early_loss
             if stage == "unloop" and step % 2:
-                circles = written(WINDOW // 2 + 32, (True, True))
+                circles = written(rows, WINDOW // 2 + 32, (True, True), uses=2)
                 with autocast:
                     loss = loss + UNLOOP_WEIGHT * unlike(target, circles, repeats(circles, start=32))
             target_learner.step(loss, progress / target_end)
@@ -300,8 +318,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=100, help="time budget of the training itself")
     parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES))
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--rate", type=float, default=1.0, help="learning rate; below 1 for short resumed runs")
     arguments = parser.parse_args()
-    train(arguments.corpus, arguments.out, arguments.minutes, arguments.stages, arguments.resume)
+    train(arguments.corpus, arguments.out, arguments.minutes, arguments.stages, arguments.resume, arguments.rate)
 
 
 if __name__ == "__main__":
