@@ -249,6 +249,7 @@ def test_stale_cache_row_is_caught(monkeypatch) -> None:
     """A rollback that leaves one row of the rejected draft where an accepted token's should stand is not lossless."""
     crop = RoomyLayer.crop
 
+    @torch.inference_mode()
     def stale(self, count):
         kept = self._length + count
         if count and kept:
