@@ -15,7 +15,6 @@ class Context:
     def __init__(self, prompt_ids: torch.Tensor, room: int):
         self.prompt_length = self.length = len(prompt_ids)
         self._ids = torch.cat([prompt_ids, prompt_ids.new_zeros(room)])
-        self.capacity = len(self._ids)
         self.device = self._ids.device
 
     def ids(self, start: int, end: int) -> torch.Tensor:

@@ -45,7 +45,7 @@ def _rounds(call: Call) -> Iterator[Event]:
     sampler = Sampler(params, device)
     vocabulary = call.pair.vocabulary
     context = Context(call.prompt_ids, room=params.max_new_tokens)
-    target = Runner(call.pair.target, context.capacity)
+    target = Runner(call.pair.target)
     if call.started.gamma:
         drafter = ModelDraft(call.pair.draft, vocabulary, sampler, context)
     else:

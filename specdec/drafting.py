@@ -34,7 +34,7 @@ class ModelDraft:
     """A small model that drafts by itself, token by token."""
 
     def __init__(self, model: PreTrainedModel, vocabulary: int, sampler: Sampler, context: Context):
-        self._runner = Runner(model, context.capacity)
+        self._runner = Runner(model)
         self._rows = model.get_input_embeddings().weight.shape[0]
         self._vocabulary = vocabulary
         self._sampler = sampler

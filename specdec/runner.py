@@ -11,13 +11,12 @@ from specdec.timing import between, mark
 
 
 class Runner:
-    """Runs one model for one call over at most ``capacity`` tokens. The cache belongs to the call; the model is shared
-    and only read."""
+    """Runs one model for one call. The cache belongs to the call; the model is shared and only read."""
 
-    def __init__(self, model: PreTrainedModel, capacity: int):
+    def __init__(self, model: PreTrainedModel):
         self.model = model
         self.device = model.device
-        self._cache = new_cache(model, capacity)
+        self._cache = new_cache(model)
         self._length = 0
         self._keeps_logits = model._supports_logits_to_keep()
         self._marks: list[tuple] = []
