@@ -32,7 +32,7 @@ from transformers import GenerationConfig
 import specdec
 
 GAMMAS = range(1, 17) if FULL else (1, 5, 16)
-SEEDS = range(2) if FULL else (0,)
+SEEDS = range(6) if FULL else (0,)
 NEW_TOKENS = 60 if FULL else 40
 
 

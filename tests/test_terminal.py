@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ PROMPT = "Once upon a time"
 
 def terminal(*arguments: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "specdec", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
 def test_prints_the_text_of_generate_and_the_figures() -> None:
