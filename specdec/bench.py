@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 from rich.console import Console
@@ -130,53 +130,45 @@ def table(results: list[LaneResults]) -> Table:
     return out
 
 
-def direct_table(pair: Pair, prompt: str, params: SamplingParams, gamma: int, runs: int) -> Table:
-    """Whole-call seconds of a lane through ``driven`` over the same call made directly, interleaved."""
+def direct_table(pair: Pair, prompts: list[str], params: SamplingParams, gamma: int, runs: int) -> Table:
+    """Whole-call seconds of a lane through ``driven`` over the same call made directly.
 
-    def seconds(work: Callable[[], object]) -> float:
-        began = time.perf_counter()
-        work()
-        return time.perf_counter() - began
+    One ratio a run and prompt, from four calls: direct, driven, driven, direct, so that a steady drift cancels out.
+    """
+    lanes = {key: lane for key, lane in lanes_of(pair, [gamma]).items() if key != ("specdec", 0)}
 
-    def through(lane: Callable[[], Iterator[Event]]) -> float:
+    def finished(events: Iterator[Event]) -> float:
         """The lane's own clock at its end: the consumer's last nap is not the lane's."""
-        events = chain.from_iterable(driven(lane(), INTERVAL))
         return next(event.elapsed_seconds for event in events if isinstance(event, Finished))
 
-    def plain() -> Iterator[Event]:
-        return generate(pair, prompt, params=params)
+    def through_thread(key: tuple[str, int | None], prompt: str) -> float:
+        return finished(chain.from_iterable(driven(lanes[key](prompt, params), INTERVAL)))
 
-    def ours() -> Iterator[Event]:
-        return speculative(pair, prompt, gamma=gamma, params=params)
+    def directly(key: tuple[str, int | None], prompt: str) -> float:
+        name, gamma = key
+        if name == "specdec":
+            return finished(lanes[key](prompt, params))
+        call = prepare(name, pair, prompt, params, gamma or 0)
+        began = time.perf_counter()
+        run_generate(call, **({"assistant_model": pair.draft} if name == "assisted" else {}))
+        return time.perf_counter() - began
 
-    def theirs() -> Iterator[Event]:
-        return assisted(pair, prompt, gamma=gamma, params=params)
-
-    def direct_generate(lane: str, gamma: int = 0, **extra: object) -> float:
-        call = prepare(lane, pair, prompt, params, gamma)
-        return seconds(lambda: run_generate(call, **extra))
-
-    def direct_ours() -> float:
-        return next(event.elapsed_seconds for event in ours() if isinstance(event, Finished))
-
-    pairs = {
-        "generate": (lambda: direct_generate("generate"), lambda: through(plain)),
-        "specdec": (direct_ours, lambda: through(ours)),
-    }
-    if can_assist(pair):
-        pairs["assisted"] = (
-            lambda: direct_generate("assisted", gamma, assistant_model=pair.draft),
-            lambda: through(theirs),
-        )
-    out = Table(title=f"Through the decoding thread / called directly, whole call, γ {gamma}")
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in lanes}
+    for key in lanes:  # both threads warm up
+        directly(key, prompts[0]), through_thread(key, prompts[0])
+    for _, prompt in track(list(product(range(runs), prompts)), description="Direct calls", transient=True):
+        for key in lanes:
+            first, *inner, last = (work(key, prompt) for work in (directly, through_thread, through_thread, directly))
+            times[key[0]].append((first + last, sum(inner)))
+    out = Table(title=f"Through the decoding thread / called directly, whole call, \u03b3 {gamma}")
     for column in ("lane", "direct s", "driven s", "driven / direct"):
         out.add_column(column, justify="left" if column == "lane" else "right")
-    for name, (direct, thread) in pairs.items():
-        # The order alternates, and the first pair warms both threads up.
-        times = [(direct(), thread()) if i % 2 else (thread(), direct())[::-1] for i in range(2 * runs + 1)][1:]
-        ratios = [driven_seconds / direct_seconds for direct_seconds, driven_seconds in times]
+    for name, rows in times.items():
         out.add_row(
-            name, _spread([t[0] for t in times], ".3f"), _spread([t[1] for t in times], ".3f"), _spread(ratios, ".3f")
+            name,
+            _spread([row[0] / 2 for row in rows], ".3f"),
+            _spread([row[1] / 2 for row in rows], ".3f"),
+            _spread([row[1] / row[0] for row in rows], ".3f"),
         )
     return out
 
@@ -257,7 +249,7 @@ def main() -> None:
     for rival in results:
         if (rival.name, rival.gamma) == ("assisted", best.gamma):
             console.print(f"Against assisted generation at the same γ {_spread(best.speedups(rival), '.2f')}x.")
-    console.print(direct_table(pair, prompts[0], params, best.gamma, arguments.runs))
+    console.print(direct_table(pair, prompts, params, best.gamma, arguments.runs))
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 
 from specdec.drafting import Proposal
 from specdec.events import Decision, DraftToken
@@ -39,7 +39,7 @@ def observe(
 
     logits (g + 1, V): the target's raw ones. choices (g + 1,): its most likely tokens. p (g + 1, V): None in greedy.
     """
-    gamma, at, width = len(proposal.ids), verdict.accepted.view(1), min(TOP, logits.shape[-1])
+    gamma, at, width = len(proposal.ids), verdict.accepted, min(TOP, logits.shape[-1])
     raw_p = (logits.index_select(0, at) if gamma else logits).log_softmax(-1)
     raw_q = proposal.logits.log_softmax(-1) if gamma else proposal.logits
     best = raw_p.topk(width)
@@ -52,19 +52,20 @@ def observe(
         tops = [p.index_select(0, at).topk(width)]
         tops += [_row(proposal.q, at, gamma).topk(width)] if gamma else []
         tops += [verdict.residual.topk(width)] if verdict.residual is not None else []
-        sampled = [best.values[0, :2], _of(proposal.q, proposal.ids), _of(p[:gamma], proposal.ids)]
+        sampled = [best.values, _of(proposal.q, proposal.ids), _of(p[:gamma], proposal.ids)]
         sampled += [] if verdict.draw is None else [verdict.draw]
-    (n,), (token_id,), choices, guesses, confidence, accept_prob, *rest = _to_host(
+    n, token_id, choices, guesses, surprise, accept_prob, *rest = _to_host(
         at,
-        verdict.token_id.view(1),
+        verdict.token_id,
         choices,
         proposal.guesses,
-        _of(raw_q, proposal.guesses) if gamma else raw_q[:, 0],
+        F.nll_loss(raw_q, proposal.guesses, reduction="none") if gamma else proposal.guesses,
         verdict.accept_prob,
-        *(part[0] for top in tops for part in (top.indices, top.values)),
+        *(part for top in tops for part in (top.indices, top.values)),
         *sampled,
     )
-    tables, sampled = rest[: 2 * len(tops)], rest[2 * len(tops) :]
+    tables, sampled = [row for (row,) in rest[: 2 * len(tops)]], rest[2 * len(tops) :]
+    confidence = [math.exp(-nats) for nats in surprise]
     if p is None:
         best = tables[1]
         tables[1::2] = [[math.exp(value) for value in values] for values in tables[1::2]]
@@ -72,7 +73,7 @@ def observe(
         draft_prob, draw = [1.0] * gamma, None
         target_prob = [float(guess == choice) for guess, choice in zip(guesses[:gamma], choices, strict=False)]
     else:
-        best, draft_prob, target_prob, *draw = sampled
+        (best,), draft_prob, target_prob, *draw = sampled
     whole, tables = n == gamma, [_table(*table) for table in zip(tables[::2], tables[1::2], strict=True)]
     return Observed(
         accepted=int(n),
@@ -83,14 +84,14 @@ def observe(
         accept_prob=[float(value) for value in accept_prob],
         draw=draw[0] if draw else None,
         choices=[int(i) for i in choices],
-        confidence=[math.exp(value) for value in confidence[:gamma]],
+        confidence=confidence[:gamma],
         margin=best[0] - best[1],
         decision=Decision(
             p=tables[0],
             q=None if whole else tables[1],
             residual=None if whole or verdict.residual is None else tables[2],
         ),
-        missed=tuple((int(i), math.exp(value)) for i, value in zip(guesses[gamma:], confidence[gamma:], strict=True)),
+        missed=tuple((int(i), sure) for i, sure in zip(guesses[gamma:], confidence[gamma:], strict=True)),
     )
 
 
@@ -133,13 +134,13 @@ def _of(rows: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     return rows.gather(1, ids[:, None])[:, 0]
 
 
-def _to_host(*parts: torch.Tensor) -> list[list[float]]:
-    """Every part as a list, in one transfer. Joined as float32, in which ids up to 16 million stay exact."""
-    if parts[0].device.type == "cpu":  # nothing to transfer
-        return [part.tolist() for part in parts]
-    host = torch.cat(parts).tolist()
-    ends = list(accumulate(len(part) for part in parts))
-    return [host[end - len(part) : end] for part, end in zip(parts, ends, strict=True)]
+def _to_host(*parts: torch.Tensor) -> list[Any]:
+    """Every part as numbers in lists, in one transfer. Joined as float32, in which ids up to 16 million stay exact."""
+    if parts[0].device.type != "cpu":
+        joined = torch.cat([part.flatten() for part in parts]).cpu()
+        pieces = joined.split([part.numel() for part in parts])
+        parts = [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
+    return [part.tolist() for part in parts]
 
 
 def _table(tokens: list[float], values: list[float]) -> tuple[tuple[int, float], ...]:

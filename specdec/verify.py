@@ -46,8 +46,8 @@ def residual(n: torch.Tensor, q: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
     Behind a fully accepted draft there is no q: it counts as zero there, and the residual is p itself, which makes
     the bonus token a case of the correction.
     """
-    p_next = p.index_select(0, n.view(1))
-    q_next = torch.cat([q, torch.zeros_like(p[:1])]).index_select(0, n.view(1))
+    p_next = p.index_select(0, n)
+    q_next = torch.cat([q, torch.zeros_like(p[:1])]).index_select(0, n)
     rest = (p_next - q_next).clamp(min=0.0)
     total = rest.sum()
     # Where p and q agree to the last bit nothing is left, though rounding may have rejected: then p is right.
@@ -63,7 +63,7 @@ def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor) -> Verdict:
         return Verdict(draft_ids.new_zeros(()), choices[0], draft_ids, None, None)
     match = draft_ids == choices[:-1]
     n = _leading(match)
-    return Verdict(n, choices.index_select(0, n.view(1))[0], match, None, None)
+    return Verdict(n, choices.take(n), match, None, None)
 
 
 def verify_top_k(draft_ids: torch.Tensor, processed: torch.Tensor, choices: torch.Tensor, k: int) -> Verdict:
@@ -75,7 +75,7 @@ def verify_top_k(draft_ids: torch.Tensor, processed: torch.Tensor, choices: torc
     best = processed[:-1].topk(min(k, processed.shape[-1]))
     passes = ((best.indices == draft_ids[:, None]) & (best.values > float("-inf"))).any(-1)
     n = _leading(passes)
-    return Verdict(n, choices.index_select(0, n.view(1))[0], passes, None, None)
+    return Verdict(n, choices.take(n), passes, None, None)
 
 
 def _leading(flags: torch.Tensor) -> torch.Tensor:
