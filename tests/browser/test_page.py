@@ -6,7 +6,10 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from conftest import open_page, run
+
+pytestmark = pytest.mark.xdist_group("browser")  # one process drives it: two would fight for the cores
 
 ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 512 tokens and no end of text
 MARKUP = "<script>window.bitten = 1</script><img src=x onerror='window.bitten = 1'> ${window.bitten = 1} {{value}}"
