@@ -160,7 +160,7 @@ def direct_table(pair: Pair, prompts: list[str], params: SamplingParams, gamma: 
         for key in lanes:
             first, *inner, last = (work(key, prompt) for work in (directly, through_thread, through_thread, directly))
             times[key[0]].append((first + last, sum(inner)))
-    out = Table(title=f"Through the decoding thread / called directly, whole call, \u03b3 {gamma}")
+    out = Table(title=f"Through the decoding thread / called directly, whole call, γ {gamma}")
     for column in ("lane", "direct s", "driven s", "driven / direct"):
         out.add_column(column, justify="left" if column == "lane" else "right")
     for name, rows in times.items():
