@@ -59,6 +59,13 @@ class RoomyLayer(DynamicLayer):
         return moved
 
 
+def first_layers_of(cache: DynamicCache, count: int) -> DynamicCache:
+    """A cache whose layers are the first ``count`` of ``cache``: the same objects, so that either sees all tokens."""
+    view = DynamicCache()
+    view.layers, view.layer_class_to_replicate = cache.layers[:count], None
+    return view
+
+
 def new_cache(model: PreTrainedModel) -> DynamicCache:
     """An empty cache for ``model``; layers of other kinds stay transformers' own."""
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))

@@ -14,8 +14,9 @@ import torch
 from transformers import StopStringCriteria
 
 from specdec.errors import InvalidInput
-from specdec.events import FinishReason, SamplingParams, Started, check_gamma
+from specdec.events import FinishReason, SamplingParams, Started
 from specdec.models import Pair, Prompt
+from specdec.policy import Fixed, Policy, policy_of
 
 # Every field by which a model's own generation config could change which tokens ``generate`` picks, with the value
 # that leaves them alone. Passed explicitly, because a field that is left out is filled from the model's config.
@@ -71,6 +72,7 @@ class Call:
     prompt_ids: torch.Tensor
     eos_ids: frozenset[int]
     stop_criteria: StopStringCriteria | None
+    policy: Policy
     started: Started
 
     @property
@@ -99,14 +101,15 @@ def prepare(
     pair: Pair,
     prompt: Prompt,
     params: SamplingParams,
-    gamma: int = 0,
+    gamma: int | str | Policy = 0,
     acceptance: str = "lossless",
     accept_top_k: int | None = None,
 ) -> Call:
     """Check every argument of a lane; raise ``InvalidInput`` with what was found and what to do."""
-    check_gamma(gamma)
-    if gamma and pair.draft is None:
-        raise InvalidInput(f"gamma is {gamma}, but the pair has no draft; give the pair a draft or use gamma 0.")
+    policy = policy_of(gamma)
+    drafting = policy != Fixed(0)
+    if drafting and pair.draft is None:
+        raise InvalidInput(f"gamma is {policy}, but the pair has no draft; give the pair a draft or use gamma 0.")
     if acceptance not in ("lossless", "top-k"):
         raise InvalidInput(f"acceptance is {acceptance!r}; use 'lossless' or 'top-k'.")
     if acceptance == "top-k" and (
@@ -116,13 +119,14 @@ def prepare(
     if acceptance == "lossless" and accept_top_k is not None:
         raise InvalidInput(f"accept_top_k is {accept_top_k!r}, but acceptance is 'lossless'; leave one of them out.")
     prompt_ids = pair.encode(prompt)[0].to(pair.target.device)
-    _check_length(pair, len(prompt_ids), params.max_new_tokens, drafting=gamma > 0)
+    _check_length(pair, len(prompt_ids), params.max_new_tokens, drafting)
     if params.stop and pair.tokenizer is None:
         raise InvalidInput(f"stop is {params.stop!r}, but the pair has no tokenizer to read its tokens with.")
     if params.seed is None:
         params = replace(params, seed=secrets.randbits(32))  # JSON readers round integers above 2^53
     return Call(
         pair=pair,
+        policy=policy,
         prompt_ids=prompt_ids,
         eos_ids=frozenset() if params.ignore_eos else pair.eos_ids,
         stop_criteria=StopStringCriteria(pair.tokenizer, list(params.stop)) if params.stop else None,
@@ -130,7 +134,7 @@ def prepare(
             lane=lane,
             prompt_ids=tuple(prompt_ids.tolist()),
             params=params,
-            gamma=gamma,
+            gamma=policy.gamma if type(policy) is Fixed else str(policy),
             acceptance=acceptance,
             accept_top_k=accept_top_k,
             pair=pair.describe(),

@@ -8,10 +8,12 @@ import torch
 
 from specdec.call import Call, prepare
 from specdec.context import Context
-from specdec.drafting import ModelDraft, NoDraft, Proposal
-from specdec.events import Event, Finished, Round, SamplingParams
+from specdec.drafting import new_drafter
+from specdec.events import Event, Finished, Round, SamplingParams, check_gamma
 from specdec.models import Pair, Prompt
 from specdec.observe import draft_tokens, observe
+from specdec.policy import Policy
+from specdec.proposal import Proposal
 from specdec.runner import Runner
 from specdec.sampling import Sampler
 from specdec.timing import CallClock, between, mark
@@ -22,16 +24,17 @@ def speculative(
     pair: Pair,
     prompt: Prompt,
     *,
-    gamma: int = 5,
+    gamma: int | str | Policy = 5,
     params: SamplingParams = SamplingParams(),
     acceptance: str = "lossless",
     accept_top_k: int | None = None,
 ) -> Iterator[Event]:
     """Decode ``prompt`` with the pair's draft proposing ``gamma`` tokens a round; yield an event a round.
 
-    ``prompt`` is a str, a list of chat messages or a LongTensor (n,) or (1, n); ``gamma`` 0 is plain decoding by the
-    same loop. ``acceptance="lossless"`` keeps the target's distribution (greedy: its very text);
-    ``acceptance="top-k"`` keeps a draft token that is among the target's ``accept_top_k`` best, which is not lossless.
+    ``prompt`` is a str, a list of chat messages or a LongTensor (n,) or (1, n). ``gamma`` 0 is plain decoding by the
+    same loop, "auto" chooses round by round, and a policy such as ``ConfidenceStop`` by a rule of its own.
+    ``acceptance="lossless"`` keeps the target's distribution (greedy: its very text); ``acceptance="top-k"`` keeps a
+    draft token that is among the target's ``accept_top_k`` best, which is not lossless.
 
     Arguments are checked at once: ``InvalidInput`` says what was found. Closing the generator ends the work and
     leaves no state behind.
@@ -43,23 +46,21 @@ def _rounds(call: Call) -> Iterator[Event]:
     yield call.started
     clock, params, device = CallClock(), call.params, call.pair.target.device
     sampler = Sampler(params, device)
-    vocabulary = call.pair.vocabulary
     context = Context(call.prompt_ids, room=params.max_new_tokens)
     target = Runner(call.pair.target)
-    if call.started.gamma:
-        drafter = ModelDraft(call.pair.draft, vocabulary, sampler, context)
-    else:
-        drafter = NoDraft(vocabulary, context)
+    policy = call.policy.start()
+    drafter = new_drafter(call.pair, call.started.gamma != 0, sampler, context, target)
     new_ids: list[int] = []
     index, reason, prefill_seconds = 0, None, 0.0
     while reason is None:
         with torch.inference_mode():
             # 1. The draft proposes gamma tokens, but never so many that the target's own would pass the length.
-            gamma = min(call.started.gamma, params.max_new_tokens - len(new_ids) - 1) if index else 0
+            gamma = min(check_gamma(policy.length()), params.max_new_tokens - len(new_ids) - 1) if index else 0
             began = mark(device)
             if index == 0:  # the prefill is a round without a draft, whose target pass reads the prompt
                 drafter.prefill(context)
-            proposal = drafter.propose(context, gamma)
+            proposal = drafter.propose(context, gamma, policy.least_confidence)
+            gamma = len(proposal.ids)
             drafted = mark(device)
             # 2. One target pass over the last committed token, which is not cached yet, and the gamma draft tokens:
             #    gamma + 1 rows, one to judge each draft token by and one to go on from if all of them stand.
@@ -76,12 +77,12 @@ def _rounds(call: Call) -> Iterator[Event]:
         block = [*seen.draft_ids[: seen.accepted], seen.token_id]
         kept, reason = call.cut(new_ids, block)
         new_ids += block[:kept]
-        context.commit(kept, new_ids[-1])
+        context.commit(block[:kept])
         target.crop_to(context.length - 1)
         drafter.crop_to(context.length - 1)
-        if index == 0 and call.started.gamma:
-            target.require_croppable()
-            drafter.require_croppable()
+        if index == 0:
+            target.require_cache()
+            drafter.require_cache()
         # 5. Tell.
         whole = kept == len(block)
         elapsed = clock.elapsed()
@@ -99,6 +100,7 @@ def _rounds(call: Call) -> Iterator[Event]:
             decision=seen.decision if whole else None,
             missed=seen.missed,
         )
+        policy.saw(event)
         clock.pause()
         yield event
         clock.resume()

@@ -1,53 +1,116 @@
-"""Who proposes: today a draft model. Trees and EAGLE-style heads are out of scope.
+"""Who proposes: a draft model, the target's own early layers, or the context itself. Trees and EAGLE-style heads are
+out of scope.
 
-A drafter has ``prefill(context)``, ``propose(context, gamma)``, ``crop_to(length)``, ``take_seconds()`` and
-``require_croppable()``. It never decides what is kept.
+A drafter never decides what is kept.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
-from transformers import PreTrainedModel
 
 from specdec.context import Context
+from specdec.early_exit import EarlyExit
+from specdec.lookup import NgramIndex, PromptLookup
+from specdec.models import Pair
+from specdec.proposal import Proposal, nothing
 from specdec.runner import Runner
 from specdec.sampling import Sampler
+from specdec.translated import TranslatedDraft
 
 
-class Proposal(NamedTuple):
-    """One draft on the device; g tokens over the target's V ids.
+class Drafter(Protocol):
+    """What the loop asks of whoever proposes."""
 
-    ``guesses`` are the g tokens and behind them the draft's choices at m positions that it read only now, because the
-    target had added a token there before the draft could; ``logits`` are the raw ones of both.
+    def prefill(self, context: Context) -> None:
+        """Read the prompt, so that the first round drafts at the cost of any other."""
+
+    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+        """Up to ``gamma`` tokens behind the committed ids, written into the context as well; the first whose raw
+        probability is below ``least_confidence`` is the last."""
+
+    def crop_to(self, length: int) -> None:
+        """Forget all but the first ``length`` ids."""
+
+    def take_seconds(self) -> float:
+        """Seconds in forward passes of its own since the last call of this method."""
+
+    def require_cache(self) -> None:
+        """After the prefill: refuse a model that cannot be rolled back."""
+
+
+def new_drafter(pair: Pair, drafting: bool, sampler: Sampler, context: Context, target: Runner) -> Drafter:
+    """The drafter of one call."""
+    if not drafting:
+        return NoDraft(pair.vocabulary, context)
+    if isinstance(pair.draft, PromptLookup):
+        return LookupDraft(pair.draft, pair.vocabulary, sampler, context)
+    if isinstance(pair.draft, EarlyExit):
+        return EarlyExitDraft(target.sharing(pair.early), pair.vocabulary, sampler, context)
+    if pair.translation is not None:
+        return TranslatedDraft(pair, sampler, context)
+    return ModelDraft(Runner(pair.draft), pair.vocabulary, sampler, context)
+
+
+class NoDraft:
+    """Proposes nothing, so that plain decoding is the same loop (gamma 0)."""
+
+    def __init__(self, vocabulary: int, context: Context):
+        self._nothing = nothing(vocabulary, context.device)
+
+    def prefill(self, context: Context) -> None: ...
+
+    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+        return self._nothing
+
+    def crop_to(self, length: int) -> None: ...
+
+    def take_seconds(self) -> float:
+        return 0.0
+
+    def require_cache(self) -> None: ...
+
+
+class LookupDraft(NoDraft):
+    """Copies what followed the context's last tokens where they stood before (n-gram or prompt lookup).
+
+    Its q is one-hot, so that rejection sampling stays exact.
     """
 
-    ids: torch.Tensor  # (g,)
-    q: torch.Tensor | None  # (g, V), the distribution each id was drawn from; None in greedy
-    logits: torch.Tensor  # (g + m, V) raw
-    guesses: torch.Tensor  # (g + m,)
+    def __init__(self, lookup: PromptLookup, vocabulary: int, sampler: Sampler, context: Context):
+        super().__init__(vocabulary, context)
+        self._index = NgramIndex(lookup)
+        self._vocabulary = vocabulary
+        self._greedy = sampler.greedy
+
+    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+        copied = self._index.continuation(context.tokens, gamma)
+        if not copied:
+            return self._nothing
+        ids = context.place(0, len(copied))
+        ids.copy_(torch.tensor(copied))
+        q = None if self._greedy else F.one_hot(ids, self._vocabulary).float()
+        return Proposal(ids, q, None, ids, torch.zeros(len(ids), device=ids.device))
 
 
 class ModelDraft:
     """A small model that drafts by itself, token by token."""
 
-    def __init__(self, model: PreTrainedModel, vocabulary: int, sampler: Sampler, context: Context):
-        self._runner = Runner(model)
-        self._rows = model.get_input_embeddings().weight.shape[0]
+    def __init__(self, runner: Runner, vocabulary: int, sampler: Sampler, context: Context):
+        self._runner = runner
+        self._rows = runner.model.get_input_embeddings().weight.shape[0]
         self._vocabulary = vocabulary
         self._sampler = sampler
         self._missed: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._nothing = nothing(vocabulary, context.device)
 
     def prefill(self, context: Context) -> None:
-        """Read the prompt, so that the first round drafts at the cost of any other."""
         raw, processed = self._forward(context, context.length, keep=1)
         self._missed = [(raw, processed.argmax(-1))]
 
-    def propose(self, context: Context, gamma: int) -> Proposal:
-        """Draft ``gamma`` tokens behind the committed ids and write them into the context."""
+    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
         if gamma == 0:
             return self._nothing
         logits, q = [], []
@@ -64,7 +127,10 @@ class ModelDraft:
                 q.append(self._sampler.probabilities(processed))
                 context.place(i).copy_(self._sampler.draw(q[-1]))
             logits.append(raw)
-        ids = context.ids(context.length, context.length + gamma)
+            # A look at the confidence is a wait for the device.
+            if least_confidence and raw.softmax(-1)[0, context.place(i)].item() < least_confidence:
+                break
+        ids = context.place(0, len(logits))
         missed, self._missed = self._missed, []
         return Proposal(
             ids,
@@ -79,8 +145,8 @@ class ModelDraft:
     def take_seconds(self) -> float:
         return self._runner.take_seconds()
 
-    def require_croppable(self) -> None:
-        self._runner.require_croppable()
+    def require_cache(self) -> None:
+        self._runner.require_cache()
 
     def _forward(self, context: Context, end: int, keep: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Feed the ids up to ``end`` that are not cached; raw and processed logits over the target's ids."""
@@ -97,27 +163,26 @@ class ModelDraft:
         return raw, self._sampler.process(raw, context, end)
 
 
-class NoDraft:
-    """Proposes nothing, so that plain decoding is the same loop (gamma 0)."""
+class EarlyExitDraft(ModelDraft):
+    """The target's first layers with its final norm and head, drafting in the target's own cache.
 
-    def __init__(self, vocabulary: int, context: Context):
-        self._nothing = nothing(vocabulary, context.device)
+    Drafting grows those layers only, so they are cropped before the target verifies: its pass computes them anew,
+    as the draft's rows are of the same values but the pass must start at one length in all layers.
+    """
 
-    def prefill(self, context: Context) -> None: ...
+    def prefill(self, context: Context) -> None:
+        """The target reads the prompt for both."""
 
-    def propose(self, context: Context, gamma: int) -> Proposal:
-        return self._nothing
+    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+        if gamma == 0:  # the prefill is one such round, whose cache is empty
+            return self._nothing
+        self._runner.follow(context.length - 1)
+        proposal = super().propose(context, gamma, least_confidence)
+        self._runner.crop_to(context.length - 1)
+        return proposal
 
-    def crop_to(self, length: int) -> None: ...
+    def crop_to(self, length: int) -> None:
+        """The target crops the layers that both share."""
 
-    def take_seconds(self) -> float:
-        return 0.0
-
-    def require_croppable(self) -> None: ...
-
-
-def nothing(vocabulary: int, device: torch.device) -> Proposal:
-    """A draft of no tokens."""
-    rows = torch.empty(0, vocabulary, device=device)
-    ids = torch.empty(0, dtype=torch.long, device=device)
-    return Proposal(ids, rows, rows, ids)
+    def require_cache(self) -> None:
+        """The target's."""

@@ -63,14 +63,15 @@ class SamplingParams:
 class Started:
     """The first event: everything needed to run the same call again.
 
-    ``lane`` is ``speculative``, ``generate`` or ``assisted``. ``params.seed`` is the seed really used.
-    ``neutralised`` names the fields of the target's own generation config that were set aside.
+    ``lane`` is ``speculative``, ``generate`` or ``assisted``; ``gamma`` is a length or a policy's name.
+    ``params.seed`` is the seed really used. ``neutralised`` names the fields of the target's own generation config
+    that were set aside.
     """
 
     lane: str
     prompt_ids: tuple[int, ...]
     params: SamplingParams
-    gamma: int
+    gamma: int | str
     acceptance: str
     accept_top_k: int | None
     pair: dict[str, Any]

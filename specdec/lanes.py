@@ -84,8 +84,12 @@ def assisted(
     It streams accepted ids only, so drafts, statuses and pass times are None.
     """
     call = prepare("assisted", pair, prompt, params, gamma)
-    if gamma == 0:
-        raise InvalidInput("gamma is 0; assisted generation drafts at least 1 token a round.")
+    if not isinstance(call.started.gamma, int) or gamma == 0:
+        raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
+    if len(pair.models(drafting=True)) == 1:
+        raise IncompatiblePair("transformers' assisted generation needs a draft model; leave this lane out.")
+    if pair.translation is not None:
+        raise IncompatiblePair("Target and draft have different tokenizers; leave the lane of assisted generation out.")
     if not can_assist(pair):
         rows = [model.config.get_text_config(decoder=True).vocab_size for model in (pair.target, pair.draft)]
         raise IncompatiblePair(
@@ -97,8 +101,10 @@ def assisted(
 
 def can_assist(pair: Pair) -> bool:
     """Whether transformers' assisted generation takes this pair: it asks for equal vocabulary rows."""
-    sizes = {model.config.get_text_config(decoder=True).vocab_size for model in (pair.target, pair.draft) if model}
-    return pair.draft is not None and len(sizes) == 1
+    models = pair.models(drafting=True)
+    if len(models) < 2 or pair.translation is not None:
+        return False
+    return len({m.config.get_text_config(decoder=True).vocab_size for m in models}) == 1
 
 
 def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | None = None) -> Iterator[list[Event]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from specdec.events import Event, Finished, Round, Started
+from specdec.events import MAX_GAMMA, Event, Finished, Round, Started
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,8 @@ def measure(events: Iterable[Event]) -> Metrics | None:
     observed = all(r.draft is not None for r in later)
     statuses = [token.status for r in later for token in r.draft or ()] if observed else []
     accepted, rejected = statuses.count("accepted"), statuses.count("rejected")
-    # A round cut by EOS added no token of the target's; one near the length limit could not draft all it wanted.
-    # Where drafts are not observed, only the last round can be such a one.
-    gamma = next((event.gamma for event in events if isinstance(event, Started)), 0)
-    whole = [r for r in later if r.token_id is not None and len(r.draft) >= gamma] if observed else later[:-1]
+    # Where drafts are not observed, only the last round can have been cut.
+    whole = _whole(events) if observed else later[:-1]
     return Metrics(
         new_tokens=new_tokens,
         target_passes=len(later),
@@ -125,6 +123,22 @@ def repeated_ngrams(ids: Iterable[int], n: int = 4) -> float:
     ids = list(ids)
     grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+def _whole(events: list[Event]) -> list[Round]:
+    """The rounds behind the prefill that neither EOS cut, which leaves no token of the target's, nor the length, near
+    which a draft may be shorter than it would be."""
+    started = next((event for event in events if isinstance(event, Started)), None)
+    longest = started.gamma if started and isinstance(started.gamma, int) else MAX_GAMMA
+    whole, written = [], 0
+    for event in events:
+        if isinstance(event, Round):
+            drafted = len(event.draft or ())
+            last = started is not None and written + drafted + 1 >= started.params.max_new_tokens
+            if event.index and event.token_id is not None and not (last and drafted < longest):
+                whole.append(event)
+            written += len(event.committed_ids)
+    return whole
 
 
 def _overhead(rounds: list[Round], decode_seconds: float) -> float | None:

@@ -1,47 +1,65 @@
-"""A pair: a target, what drafts for it, and their tokenizer. Loading and checking; no decoding."""
+"""A pair: a target, what drafts for it, and their tokenizer. No loading, no decoding."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from jinja2 import TemplateError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.utils import logging as transformers_logging
 
-from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed
+from specdec.early_exit import EarlyExit, first_layers, refuse_exit
+from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.lookup import PromptLookup
+from specdec.translate import Translation
 
 Prompt = str | list[dict[str, str]] | torch.Tensor
 
-EMBEDDED = Path(__file__).parent / "embedded"
-
 # Layers that fold the past into one state: a crop would leave it wrong without a word. Convolutions can be rolled back.
 _RECURRENT_LAYERS = {"linear_attention", "hybrid", "hybrid_sliding", "mamba", "mamba2", "recurrent"}
+_CAUSAL_ANYWAY = ("gpt_neox", "gpt_neox_japanese")  # their configs carry is_decoder False, and nobody reads it
+_FORGETFUL = ("moshi",)  # drops what leaves its window, whatever the cache was told
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
     """A target model and its draft, both in eval mode, shared by all calls and never written to.
 
-    ``draft`` may be None: then only gamma 0 runs. ``tokenizer`` may be None: then prompts are ids.
+    ``draft`` may be a model, ``PromptLookup()``, ``EarlyExit(layers)`` or None: then only gamma 0 runs. ``tokenizer``
+    may be None: then prompts are ids. A ``draft_tokenizer`` that differs makes the draft work in its own vocabulary;
+    ``translation`` is then what lies between the two. ``early`` are the layers of the target that ``EarlyExit`` uses.
     """
 
     target: PreTrainedModel
-    draft: PreTrainedModel | None = None
+    draft: PreTrainedModel | PromptLookup | EarlyExit | None = None
     tokenizer: Any = None
     draft_tokenizer: Any = None
     name: str | None = None
+    translation: Translation | None = field(init=False, default=None)
+    early: PreTrainedModel | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        for model in (self.target, self.draft):
-            if model is not None:
-                refuse_unsuitable(model.config, type(model))
-                model.eval()
-        if self.tokenizer is not None and self.draft_tokenizer is not None:
-            check_tokenizers(self.tokenizer, self.draft_tokenizer)
+        if not (self.draft is None or isinstance(self.draft, (PreTrainedModel, PromptLookup, EarlyExit))):
+            raise InvalidInput(
+                f"The draft is {self.draft!r}; give a model, PromptLookup(), EarlyExit(layers) or None. "
+                "load_pair takes names."
+            )
+        for model in self.models(drafting=True):
+            refuse_unsuitable(model.config, type(model))
+            model.eval()
+        if isinstance(self.draft, EarlyExit):
+            refuse_exit(self.target.config, self.draft.layers)
+            object.__setattr__(self, "early", first_layers(self.target, self.draft.layers))
+        if self.draft_tokenizer is not None:
+            if self.tokenizer is None:
+                raise InvalidInput("The draft has a tokenizer and the target has none; give both, or neither.")
+            if tokenizer_difference(self.tokenizer, self.draft_tokenizer) is not None:
+                object.__setattr__(self, "translation", Translation(self.tokenizer, self.draft_tokenizer))
 
     @property
     def vocabulary(self) -> int:
@@ -55,10 +73,15 @@ class Pair:
         return frozenset(eos if isinstance(eos, (list, tuple)) else [] if eos is None else [eos])
 
     def context_length(self, drafting: bool = True) -> int | None:
-        """Tokens that fit both models (the target alone without drafting); None where neither has a bound."""
-        models = (self.target, self.draft) if drafting else (self.target,)
-        bounds = [getattr(m.config, "max_position_embeddings", None) for m in models if m is not None]
+        """Tokens that fit both models; the target alone without drafting, or where the draft counts in tokens of its
+        own and stops drafting when its context is full. None where there is no bound."""
+        models = self.models(drafting and self.translation is None)
+        bounds = [getattr(m.config.get_text_config(), "max_position_embeddings", None) for m in models]
         return min((bound for bound in bounds if bound), default=None)
+
+    def models(self, drafting: bool) -> list[PreTrainedModel]:
+        """The target, and the draft where it is a model of its own."""
+        return [self.target, self.draft] if drafting and isinstance(self.draft, PreTrainedModel) else [self.target]
 
     def encode(self, prompt: Prompt) -> torch.Tensor:
         """Prompt ids, (1, n), n of at least 1. Chat messages go through the tokenizer's own template."""
@@ -96,14 +119,20 @@ class Pair:
     def describe(self) -> dict[str, Any]:
         """Names, sizes, devices and number types, as plain values."""
         facts: dict[str, Any] = {"name": self.name, "context": self.context_length()}
-        for role, model in (("target", self.target), ("draft", self.draft)):
-            facts[role] = None if model is None else _short_name(model)
-            if model is not None:
-                config = model.config.get_text_config(decoder=True)
-                facts[f"{role}_layers"] = getattr(config, "num_hidden_layers", None)
-                facts[f"{role}_parameters"] = model.num_parameters()
-                facts[f"{role}_dtype"] = str(model.dtype).removeprefix("torch.")
+        facts["draft"] = self._method()
+        for role, model in zip(("target", "draft"), self.models(drafting=True), strict=False):
+            config = model.config.get_text_config(decoder=True)
+            facts[role] = _short_name(model)
+            facts[f"{role}_layers"] = getattr(config, "num_hidden_layers", None)
+            facts[f"{role}_parameters"] = model.num_parameters()
+            facts[f"{role}_dtype"] = str(model.dtype).removeprefix("torch.")
         return facts | {"device": str(self.target.device)}
+
+    def _method(self) -> str | None:
+        """How tokens are drafted without a second model, in words."""
+        if isinstance(self.draft, PromptLookup):
+            return f"prompt lookup, {self.draft.min_ngram} to {self.draft.max_ngram} tokens"
+        return f"its first {self.draft.layers} layers" if isinstance(self.draft, EarlyExit) else None
 
     def _check_ids(self, ids: torch.Tensor) -> torch.Tensor:
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool or ids.ndim not in (1, 2):
@@ -122,73 +151,26 @@ class Pair:
         return ids
 
 
-def load_pair(
-    target: str | None = None,
-    draft: str | None = None,
-    *,
-    device: str = "auto",
-    dtype: str = "auto",
-    draft_dtype: str = "auto",
-    revision: str | None = None,
-    draft_revision: str | None = None,
-) -> Pair:
-    """Load a target and a draft by hub id or folder; without arguments the embedded pair, which needs no network.
-
-    ``device`` "auto" is the GPU if there is one. ``dtype`` "auto" is bfloat16 on a GPU and float32 on a CPU; else a
-    name such as "float16". Weights are read from safetensors only and no code from a repository is run.
-    Raises ``LoadFailed`` or ``IncompatiblePair``.
-    """
-    if target is None:
-        if draft is not None:
-            raise InvalidInput(f"A draft ({draft}) was given without a target; give both, or neither.")
-        target, draft, name = str(EMBEDDED / "target"), str(EMBEDDED / "draft"), "embedded"
-    else:
-        name = None
-    where = _device(device)
-    tokenizer = _load(target, revision, AutoTokenizer)
-    # What can be refused without weights is refused before they are read.
-    configs = [_load(target, revision, AutoConfig)]
-    draft_tokenizer = None
-    if draft is not None:
-        configs.append(_load(draft, draft_revision, AutoConfig))
-        draft_tokenizer = _load(draft, draft_revision, AutoTokenizer)
-        check_tokenizers(tokenizer, draft_tokenizer)
-    for config in configs:
-        refuse_unsuitable(config)
-    return Pair(
-        target=_load_model(target, revision, where, dtype),
-        draft=None if draft is None else _load_model(draft, draft_revision, where, draft_dtype),
-        tokenizer=tokenizer,
-        draft_tokenizer=draft_tokenizer,
-        name=name,
-    )
-
-
 def quiet() -> None:
     """For programs, not for the library: no progress bars and no advice from transformers on the terminal."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
 
 
-def check_tokenizers(target: Any, draft: Any) -> None:
-    """Refuse two tokenizers that give an id different tokens. Sizes may differ: padding is not vocabulary."""
+def tokenizer_difference(target: Any, draft: Any) -> str | None:
+    """Where two tokenizers part, in words; None if ids mean the same. Sizes may differ: padding is not vocabulary."""
     ours = {token_id: token for token, token_id in target.get_vocab().items()}
     theirs = {token_id: token for token, token_id in draft.get_vocab().items()}
     for token_id in sorted(ours.keys() & theirs.keys()):
         if ours[token_id] != theirs[token_id]:
-            raise IncompatiblePair(
-                f"The tokenizers differ: id {token_id} is {ours[token_id]!r} in the target's and "
-                f"{theirs[token_id]!r} in the draft's. Choose a draft that was trained with the target's tokenizer."
-            )
-    if extra := sorted(ours.keys() ^ theirs.keys()):
-        # A few added tokens at the end are common among models of one family; the draft simply never proposes them.
-        if len(extra) > 0.01 * len(ours):
-            first = extra[0]
-            raise IncompatiblePair(
-                f"The tokenizers differ: id {first} is {ours.get(first, theirs.get(first))!r} in the "
-                f"{'target' if first in ours else 'draft'}'s and missing in the other's. Choose a draft that was "
-                "trained with the target's tokenizer."
-            )
+            return f"id {token_id} is {ours[token_id]!r} in the target's and {theirs[token_id]!r} in the draft's"
+    extra = sorted(ours.keys() ^ theirs.keys())
+    # A few added tokens at the end are common among models of one family; the draft simply never proposes them.
+    if len(extra) > 0.01 * len(ours):
+        owner, other = ("target", "draft") if extra[0] in ours else ("draft", "target")
+        token = ours.get(extra[0], theirs.get(extra[0]))
+        return f"id {extra[0]} is {token!r} in the {owner}'s and missing in the {other}'s"
+    return None
 
 
 def refuse_unsuitable(config: Any, model_class: type | None = None) -> None:
@@ -196,8 +178,12 @@ def refuse_unsuitable(config: Any, model_class: type | None = None) -> None:
     name = model_class.__name__ if model_class else (getattr(config, "architectures", None) or [config.model_type])[0]
     if config.is_encoder_decoder:
         raise IncompatiblePair(f"{name} is an encoder-decoder model; choose a decoder-only (causal) language model.")
+    if getattr(config, "is_decoder", True) is False and config.model_type not in _CAUSAL_ANYWAY:
+        raise IncompatiblePair(f"{name} reads in both directions; choose a decoder-only (causal) language model.")
     if model_class is None:
-        model_class = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+        if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+            raise IncompatiblePair(f"{name} is no causal language model; choose one that writes text.")
+        model_class = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     layers = set(getattr(config.get_text_config(decoder=True), "layer_types", None) or ())
     recurrent = sorted(layers & _RECURRENT_LAYERS)
     if recurrent or getattr(model_class, "_is_stateful", False):
@@ -206,53 +192,8 @@ def refuse_unsuitable(config: Any, model_class: type | None = None) -> None:
             f"{name} keeps recurrent state{what}, which cannot be rolled back after a rejected draft. Choose a model "
             "with attention or convolution layers only."
         )
-
-
-def _device(device: str) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-        torch.empty(0, device=chosen)
-        if chosen.type == "meta":
-            raise RuntimeError("the meta device holds no values")
-    except (RuntimeError, AssertionError) as error:
-        raise LoadFailed(f"Device {device!r} cannot be used here; use 'cpu' or 'auto'.") from error
-    return chosen
-
-
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name == "auto":  # half precision on a CPU is slower and less exact
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name not in dtypes:
-        raise InvalidInput(f"dtype is {name!r}; use 'auto', 'float32', 'bfloat16' or 'float16'.")
-    return dtypes[name]
-
-
-def _load_model(source: str, revision: str | None, device: torch.device, dtype: str) -> PreTrainedModel:
-    options = {"dtype": _dtype(dtype, device), "use_safetensors": True}
-    model = _load(source, revision, AutoModelForCausalLM, **options)
-    try:
-        return model.to(device).eval()
-    except RuntimeError as error:  # out of memory
-        size = model.num_parameters() * model.dtype.itemsize / 1e9
-        raise LoadFailed(f"{source!r} needs {size:.1f} GB on {device}, which could not be had: {error}") from error
-
-
-def _load(source: str, revision: str | None, kind: Any, **options: Any) -> Any:
-    """``kind.from_pretrained``, its many errors told in one sentence."""
-    try:
-        return kind.from_pretrained(source, revision=revision, trust_remote_code=False, **options)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        part = {AutoTokenizer: "tokenizer", AutoConfig: "configuration"}.get(kind, "weights")
-        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        hint = (
-            "Check the folder."
-            if Path(source).exists()
-            else "Check the name and the network (licensed models need HF_TOKEN). The embedded pair needs no network."
-        )
-        raise LoadFailed(f"The {part} of {source!r} could not be loaded: {first_line.rstrip('.')}. {hint}") from error
+    if config.model_type in _FORGETFUL or "past_key_values" not in inspect.signature(model_class.forward).parameters:
+        raise IncompatiblePair(f"{name} keeps no cache that could be rolled back; choose another model.")
 
 
 def _short_name(model: PreTrainedModel) -> str:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from specdec.drafting import Proposal
 from specdec.events import Decision, DraftToken
+from specdec.proposal import Proposal
 from specdec.verify import Verdict
 
 TOP = 10
@@ -41,12 +41,12 @@ def observe(
     """
     gamma, at, width = len(proposal.ids), verdict.accepted, min(TOP, logits.shape[-1])
     raw_p = (logits.index_select(0, at) if gamma else logits).log_softmax(-1)
-    raw_q = proposal.logits.log_softmax(-1) if gamma else proposal.logits
+    raw_q = proposal.logits.log_softmax(-1) if gamma and proposal.logits is not None else None
     best = raw_p.topk(width)
     # The tables to show where the target decided: p, then q unless the whole draft stood, then the residual.
     if p is None:
         tops = [best]
-        tops += [_row(raw_q, at, gamma).topk(width)] if gamma else []
+        tops += [_row(raw_q, at, gamma).topk(width)] if raw_q is not None else []
         sampled = []
     else:
         tops = [p.index_select(0, at).topk(width)]
@@ -54,18 +54,22 @@ def observe(
         tops += [verdict.residual.topk(width)] if verdict.residual is not None else []
         sampled = [best.values, _of(proposal.q, proposal.ids), _of(p[:gamma], proposal.ids)]
         sampled += [] if verdict.draw is None else [verdict.draw]
-    n, token_id, choices, guesses, surprise, accept_prob, *rest = _to_host(
+    if raw_q is None:
+        nats = proposal.nats if gamma else proposal.guesses
+    else:
+        nats = F.nll_loss(raw_q, proposal.guesses, reduction="none")
+    n, token_id, choices, guesses, nats, accept_prob, *rest = _to_host(
         at,
         verdict.token_id,
         choices,
         proposal.guesses,
-        F.nll_loss(raw_q, proposal.guesses, reduction="none") if gamma else proposal.guesses,
+        nats,
         verdict.accept_prob,
         *(part for top in tops for part in (top.indices, top.values)),
         *sampled,
     )
     tables, sampled = [row for (row,) in rest[: 2 * len(tops)]], rest[2 * len(tops) :]
-    confidence = [math.exp(-nats) for nats in surprise]
+    confidence = [math.exp(-value) for value in nats]
     if p is None:
         best = tables[1]
         tables[1::2] = [[math.exp(value) for value in values] for values in tables[1::2]]
@@ -88,7 +92,7 @@ def observe(
         margin=best[0] - best[1],
         decision=Decision(
             p=tables[0],
-            q=None if whole else tables[1],
+            q=None if whole or (p is None and raw_q is None) else tables[1],
             residual=None if whole or verdict.residual is None else tables[2],
         ),
         missed=tuple((int(i), sure) for i, sure in zip(guesses[gamma:], confidence[gamma:], strict=True)),

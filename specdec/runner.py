@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
-from specdec.cache import new_cache
+from specdec.cache import first_layers_of, new_cache
 from specdec.errors import IncompatiblePair
 from specdec.timing import between, mark
 
@@ -13,10 +13,10 @@ from specdec.timing import between, mark
 class Runner:
     """Runs one model for one call. The cache belongs to the call; the model is shared and only read."""
 
-    def __init__(self, model: PreTrainedModel):
+    def __init__(self, model: PreTrainedModel, cache: DynamicCache | None = None):
         self.model = model
         self.device = model.device
-        self._cache = new_cache(model)
+        self._cache = new_cache(model) if cache is None else cache
         self._length = 0
         self._keeps_logits = model._supports_logits_to_keep()
         self._marks: list[tuple] = []
@@ -38,12 +38,24 @@ class Runner:
         self._cache.crop(min(0, length - self._length))
         self._length = min(self._length, length)
 
-    def require_croppable(self) -> None:
-        """After a first pass: refuse a cache that cannot be rolled back (recurrent state)."""
+    def sharing(self, early: PreTrainedModel) -> Runner:
+        """A runner of this model's first layers that shares their part of the cache; see ``follow``."""
+        count = early.config.get_text_config(decoder=True).num_hidden_layers
+        return Runner(early, first_layers_of(self._cache, count))
+
+    def follow(self, length: int) -> None:
+        """Take note that whoever shares this cache has left ``length`` tokens in it."""
+        self._length = length
+
+    def require_cache(self) -> None:
+        """After a first pass: refuse a model that did not fill its cache, or whose cache cannot be rolled back."""
+        name = type(self.model).__name__
+        if self._cache.get_seq_length() != self._length:
+            raise IncompatiblePair(f"{name} leaves its cache empty, so it cannot go on where it stopped; use another.")
         if not getattr(self._cache, "is_croppable", True):
             raise IncompatiblePair(
-                f"{type(self.model).__name__} keeps recurrent state, which cannot be rolled back after a rejected "
-                "draft. Use a model with attention or convolution layers only."
+                f"{name} keeps recurrent state, which cannot be rolled back after a rejected draft. Use a model with "
+                "attention or convolution layers only."
             )
 
     def take_seconds(self) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,23 +18,32 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 from transformers import (
     AutoModelForCausalLM,
+    BloomConfig,
     DynamicCache,
     Gemma2Config,
+    Gemma3TextConfig,
     GenerationConfig,
     GenerationMixin,
     GPT2Config,
     GPTNeoXConfig,
+    Lfm2Config,
     LlamaConfig,
+    MistralConfig,
+    MixtralConfig,
+    OPTConfig,
+    Phi3Config,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2Config,
+    Qwen3Config,
 )
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 import specdec
 
 FAMILIES = ("llama", "qwen2", "gpt2", "gpt_neox", "gemma2")
+MORE_FAMILIES = ("qwen3", "mistral", "gemma3", "phi3", "opt", "bloom", "mixtral", "lfm2")
 CONTEXT = 128
 
 SAMPLE_TEXT = """Once upon a time there was a little girl named Lily. She had a small red ball. One day she lost it.
@@ -50,24 +60,39 @@ class TableConfig(PreTrainedConfig):
     def __init__(self, vocab_size: int = 8, max_position_embeddings: int = 512, **kwargs):
         self.vocab_size = vocab_size
         self.max_position_embeddings = max_position_embeddings
-        self.num_hidden_layers = 1
+        self.num_hidden_layers = kwargs.pop("num_hidden_layers", 1)
         self.hidden_size = self.num_attention_heads = self.num_key_value_heads = 1
         super().__init__(**kwargs)
 
 
-class TableModel(PreTrainedModel, GenerationMixin):
-    """Logits of the next token = ``table[..., the token before, this token]``, missing tokens read as 0.
+class TableLayer(nn.Module):
+    """Adds ``table[..., the token before, this token]`` to the logits, missing tokens read as 0.
 
-    The keys of its one cache layer are the token ids themselves, and the context is read from there.
+    The keys in its layer of the cache are the token ids themselves, and the context is read from there.
     """
+
+    def __init__(self, index: int, table: torch.Tensor):
+        super().__init__()
+        self.index, self.order = index, table.dim() - 1
+        self.table = nn.Parameter(table.reshape(-1, table.shape[-1]).float(), requires_grad=False)
+        self.place_values = torch.tensor([float(table.shape[0] ** i) for i in reversed(range(self.order))])
+
+    def forward(self, input_ids: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
+        states = input_ids[:, None, :, None].float()
+        context = cache.update(states, states, self.index)[0][0, 0, :, 0]
+        span = input_ids.shape[1] + self.order - 1
+        windows = F.pad(context[-span:], (max(0, span - len(context)), 0)).unfold(0, self.order, 1)
+        return self.table[(windows @ self.place_values).long()][None]
+
+
+class TableModel(PreTrainedModel, GenerationMixin):
+    """Logits of the next token are the sum of what its layers look up, one table each."""
 
     config_class = TableConfig
 
-    def __init__(self, config: TableConfig, table: torch.Tensor):
+    def __init__(self, config: TableConfig, tables: list[torch.Tensor]):
         super().__init__(config)
-        self.order = table.dim() - 1
-        self.table = nn.Parameter(table.reshape(-1, table.shape[-1]).float(), requires_grad=False)
-        self.place_values = torch.tensor([float(table.shape[0] ** i) for i in reversed(range(self.order))])
+        self.layers = nn.ModuleList(TableLayer(i, table) for i, table in enumerate(tables))
         self.embedding = nn.Embedding(config.vocab_size, 1)
         self.post_init()
 
@@ -86,24 +111,26 @@ class TableModel(PreTrainedModel, GenerationMixin):
     ):  # fmt: skip
         if past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
-        states = input_ids[:, None, :, None].float()
-        context = past_key_values.update(states, states, 0)[0][0, 0, :, 0]
-        span = input_ids.shape[1] + self.order - 1
-        windows = F.pad(context[-span:], (max(0, span - len(context)), 0)).unfold(0, self.order, 1)
-        logits = self.table[(windows @ self.place_values).long()][None]
+        logits = sum(layer(input_ids, past_key_values) for layer in self.layers)
         keep = logits[:, -logits_to_keep:] if logits_to_keep else logits
         return CausalLMOutputWithPast(logits=keep, past_key_values=past_key_values)
 
 
-def table_model(table: torch.Tensor, vocab_size: int | None = None, eos: int | list[int] | None = None) -> TableModel:
-    """A model whose logits are ``table[t-k+1, ..., t]``; ``vocab_size`` above the table's width pads with -1e4."""
+def table_model(
+    table: torch.Tensor, *more: torch.Tensor, vocab_size: int | None = None, eos: int | list[int] | None = None
+) -> TableModel:
+    """A model whose logits are ``table[t-k+1, ..., t]``; ``vocab_size`` above the table's width pads with -1e4.
+
+    With ``more`` tables it has more layers, and its logits are the sum.
+    """
     width = table.shape[-1]
     vocab_size = vocab_size or width
     if vocab_size > width:
         padding = torch.full((*table.shape[:-1], vocab_size - width), -1e4)
         table = torch.cat([table, padding], dim=-1)
     with isolated_rng(0):
-        model = TableModel(TableConfig(vocab_size=vocab_size, pad_token_id=0), table).eval()
+        config = TableConfig(vocab_size=vocab_size, pad_token_id=0, num_hidden_layers=1 + len(more))
+        model = TableModel(config, [table, *more]).eval()
     model.generation_config = GenerationConfig(pad_token_id=0, eos_token_id=eos)
     return model
 
@@ -126,26 +153,50 @@ def chain(following: list[int]) -> torch.Tensor:
 # --- small transformers of real families -----------------------------------------------------------------------------
 
 
-def tiny(family: str, seed: int = 0, layers: int = 2, vocab_size: int = 320, eos: int | list[int] | None = None):
-    """A randomly initialised model of a real family, its weights large enough that logits stay far from ties."""
+def _config(family: str, layers: int, vocab_size: int, context: int):
+    """Grouped queries where the family has them, and windows of 8 tokens, so that texts of a test outgrow them."""
     shape = {"vocab_size": vocab_size, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     if family == "gpt2":
-        config = GPT2Config(**shape, n_embd=48, n_layer=layers, n_head=4, n_positions=CONTEXT, initializer_range=0.3)
-    else:
-        shape |= {
-            "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": layers, "num_attention_heads": 4,
-            "max_position_embeddings": CONTEXT, "initializer_range": 0.3, "tie_word_embeddings": False,
-        }  # fmt: skip
-        grouped = {"num_key_value_heads": 2}
-        if family == "llama":
-            config = LlamaConfig(**shape, **grouped)
-        elif family == "qwen2":
-            config = Qwen2Config(**shape, **grouped)
-        elif family == "gpt_neox":
-            config = GPTNeoXConfig(**shape)
-        elif family == "gemma2":  # every second layer sees the last 8 tokens only
-            config = Gemma2Config(**shape, **grouped, head_dim=12, query_pre_attn_scalar=12, sliding_window=8)
+        return GPT2Config(**shape, n_embd=48, n_layer=layers, n_head=4, n_positions=context, initializer_range=0.3)
+    if family == "bloom":
+        return BloomConfig(**shape, hidden_size=48, n_layer=layers, n_head=4, initializer_range=0.3)
+    shape |= {
+        "hidden_size": 48, "num_hidden_layers": layers, "num_attention_heads": 4, "max_position_embeddings": context,
+        "tie_word_embeddings": False,
+    }  # fmt: skip
+    if family == "opt":
+        return OPTConfig(**shape, ffn_dim=96, word_embed_proj_dim=48, init_std=0.3)
+    shape |= {"intermediate_size": 96, "initializer_range": 0.3}
+    if family == "gpt_neox":
+        return GPTNeoXConfig(**shape)
+    shape |= {"num_key_value_heads": 2}
+    gemma = {"head_dim": 12, "query_pre_attn_scalar": 12, "sliding_window": 8}
+    turns = [("sliding_attention", "full_attention")[i % 2] for i in range(layers)]
+    configs = {
+        "llama": lambda: LlamaConfig(**shape),
+        "qwen2": lambda: Qwen2Config(**shape),
+        "qwen3": lambda: Qwen3Config(**shape, head_dim=12),
+        "mistral": lambda: MistralConfig(**shape, sliding_window=8),
+        "gemma2": lambda: Gemma2Config(**shape, **gemma),
+        "gemma3": lambda: Gemma3TextConfig(**shape, **gemma, layer_types=turns),
+        "phi3": lambda: Phi3Config(**shape),
+        "mixtral": lambda: MixtralConfig(**shape, num_local_experts=4, num_experts_per_tok=2),
+        "lfm2": lambda: Lfm2Config(**shape, layer_types=[("conv", "full_attention")[i % 2] for i in range(layers)]),
+    }
+    return configs[family]()
+
+
+def tiny(
+    family: str,
+    seed: int = 0,
+    layers: int = 2,
+    vocab_size: int = 320,
+    eos: int | list[int] | None = None,
+    context: int = CONTEXT,
+):
+    """A randomly initialised model of a real family, its weights large enough that logits stay far from ties."""
     with isolated_rng(seed):
+        config = _config(family, layers, vocab_size, context)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     model.generation_config = GenerationConfig(eos_token_id=eos, pad_token_id=0)
     return model
@@ -200,6 +251,38 @@ def word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
 
 def letters(count: int) -> PreTrainedTokenizerFast:
     return word_tokenizer([f"w{i}" for i in range(count)])
+
+
+def letter_tokenizer(tokens: list[str]) -> PreTrainedTokenizerFast:
+    """Tokens of one or two letters, in the order given: "ab" is written where a and b meet."""
+    merges = [(token[0], token[1]) for token in tokens if len(token) == 2]
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+@functools.cache
+def shuffled_tokenizer(original: PreTrainedTokenizerFast, count: int) -> tuple[PreTrainedTokenizerFast, list[int]]:
+    """The first ``count`` tokens of a byte-level BPE, their ids in another order: ``order[new id]`` is the old one."""
+    state = json.loads(original.backend_tokenizer.to_str())
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(0)).tolist()
+    new_id = {old: new for new, old in enumerate(order)}
+    state["model"]["vocab"] = {t: new_id[i] for t, i in state["model"]["vocab"].items() if i in new_id}
+    state["model"]["merges"] = [m for m in state["model"]["merges"] if "".join(m) in state["model"]["vocab"]]
+    for token in state["added_tokens"]:
+        token["id"] = new_id[token["id"]]
+    tokenizer = Tokenizer.from_str(json.dumps(state))
+    roles = {"bos_token": original.bos_token, "eos_token": original.eos_token}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **roles), order
+
+
+def shuffled_rows(model, order: list[int]):
+    """``model`` for the ids of ``shuffled_tokenizer``."""
+    twin = copy.deepcopy(model)
+    for weight in {twin.get_input_embeddings().weight, twin.get_output_embeddings().weight}:
+        weight.data[: len(order)] = weight.data[order]
+    return twin
 
 
 # --- running lanes ---------------------------------------------------------------------------------------------------

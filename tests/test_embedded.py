@@ -18,8 +18,8 @@ from specdec.bench import PROMPTS, read_prompts
 from specdec.embedded.corpus import HELD_OUT_EVERY, python_documents
 from specdec.embedded.evaluate import held_out_windows, leave_one_out
 from specdec.embedded.train import CONTEXT, Windows
+from specdec.loading import EMBEDDED
 from specdec.metrics import repeated_ngrams
-from specdec.models import EMBEDDED
 
 GAMMAS = (1, 2, 3, 5, 8, 16) if FULL else (1, 5, 16)
 NEW_TOKENS = 64 if FULL else 32

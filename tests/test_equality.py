@@ -12,9 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from accelerate import dispatch_model
 from comparison import FULL, Comparison
 from fakes import (
     FAMILIES,
+    MORE_FAMILIES,
     byte_tokenizer,
     chain,
     count_passes,
@@ -24,11 +26,13 @@ from fakes import (
     prompt_of,
     rounds_of,
     shared_tiny,
+    shuffled_rows,
+    shuffled_tokenizer,
     table_model,
     table_pair,
     tiny,
 )
-from transformers import GenerationConfig
+from transformers import GenerationConfig, OpenAIGPTConfig, OpenAIGPTLMHeadModel
 
 import specdec
 
@@ -50,26 +54,46 @@ DRAFTS = ("other seed", "near", "equal", "other family", "fewer ids", "more ids"
 
 @functools.cache
 def pair_of(family: str, draft: str, seed: int = 0) -> specdec.Pair:
-    target = shared_tiny(family, seed, layers=3, vocab_size=336)
+    """``family`` is the target's; the draft "for llama" is one of ``family`` for a Llama."""
+    if draft == "for llama":
+        layers = 2 if family == "lfm2" else 1  # its first layer is a convolution, and it counts by its attention
+        model = shared_tiny(family, seed + 100, layers=layers, vocab_size=304, context=512)
+        return specdec.Pair(target=target_of("llama", seed), draft=model, tokenizer=byte_tokenizer())
+    target = target_of(family, seed)
+    draft_tokenizer = None
     if draft == "equal":
         model = target
     elif draft == "near":
         model = noisy_copy(target, seed, scale=0.006)
+    elif draft == "lookup":
+        model = specdec.PromptLookup()
+    elif draft == "early exit":
+        model = specdec.EarlyExit(2)
+    elif draft == "other ids":
+        draft_tokenizer, order = shuffled_tokenizer(byte_tokenizer(), 280)
+        model = shuffled_rows(noisy_copy(target, seed, scale=0.006), order)
     elif draft == "other family":
-        model = shared_tiny(FAMILIES[(FAMILIES.index(family) + 1) % len(FAMILIES)], seed, layers=1, vocab_size=336)
+        other = FAMILIES[(FAMILIES.index(family) + 1) % len(FAMILIES)]
+        model = shared_tiny(other, seed, layers=1, vocab_size=336, context=512)
     else:
         rows = {"other seed": 336, "fewer ids": 304, "more ids": 368}[draft]
-        model = shared_tiny(family, seed + 100, layers=1, vocab_size=rows)
-    return specdec.Pair(target=target, draft=model, tokenizer=byte_tokenizer())
+        model = shared_tiny(family, seed + 100, layers=2, vocab_size=rows, context=512)
+    return specdec.Pair(target=target, draft=model, tokenizer=byte_tokenizer(), draft_tokenizer=draft_tokenizer)
+
+
+def target_of(family: str, seed: int):
+    return shared_tiny(family, seed, layers=3, vocab_size=336, context=512)
 
 
 @functools.cache
-def reference_of(family: str, seed: int, prompt_length: int, penalty: float) -> tuple[int, ...]:
-    target = shared_tiny(family, seed, layers=3, vocab_size=336)
-    return generated(target, prompt_of(prompt_length, seed=seed), NEW_TOKENS, repetition_penalty=penalty)
+def reference_of(
+    family: str, seed: int, prompt_length: int, penalty: float, new_tokens: int = NEW_TOKENS
+) -> tuple[int, ...]:
+    prompt_ids = prompt_of(prompt_length, seed=seed)
+    return generated(target_of(family, seed), prompt_ids, new_tokens, repetition_penalty=penalty)
 
 
-def spoken(pair: specdec.Pair, prompt_ids: torch.Tensor, gamma: int, **settings) -> tuple[int, ...]:
+def spoken(pair: specdec.Pair, prompt_ids: torch.Tensor, gamma: int | str, **settings) -> tuple[int, ...]:
     settings = {"max_new_tokens": NEW_TOKENS} | settings
     events = list(specdec.speculative(pair, prompt_ids, gamma=gamma, params=specdec.SamplingParams(**settings)))
     assert tuple(specdec.collect(iter(events)).token_ids) == ids_of(events)
@@ -88,6 +112,34 @@ def test_text_equals_generate(family: str, draft: str, gamma: int, penalty: floa
         prompt_ids = prompt_of(length, seed=seed)
         ours = spoken(pair, prompt_ids, gamma, repetition_penalty=penalty)
         comparison.require_same(pair.target, prompt_ids, ours, reference_of(family, seed, length, penalty), penalty)
+
+
+@pytest.mark.parametrize("gamma", [*GAMMAS, "auto"])
+@pytest.mark.parametrize("draft", ["near", "for llama", "fewer ids", "more ids", "other ids", "lookup", "early exit"])
+@pytest.mark.parametrize("family", [*FAMILIES, *MORE_FAMILIES])
+def test_every_family_and_every_way_to_draft(family: str, draft: str, gamma: int | str, comparison) -> None:
+    """Each family as target and as draft, and what needs no second model; 300 tokens in the full table."""
+    pair, new_tokens = pair_of(family, draft), 300 if FULL else 24
+    prompt_ids = prompt_of(20, seed=0)
+    ours = spoken(pair, prompt_ids, gamma, max_new_tokens=new_tokens)
+    target = "llama" if draft == "for llama" else family
+    comparison.require_same(pair.target, prompt_ids, ours, reference_of(target, 0, 20, 1.0, new_tokens), 1.0)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_early_exit_of_a_target_that_is_spread(family: str, comparison) -> None:
+    """Accelerate hangs its hooks into every module, where a copy of a module must not run the original."""
+    target = dispatch_model(tiny(family), {"": "cpu"}, main_device="cpu", force_hooks=True)
+    prompt_ids = prompt_of(9)
+    ours = spoken(specdec.Pair(target, specdec.EarlyExit(1)), prompt_ids, 5)
+    comparison.require_same(target, prompt_ids, ours, generated(tiny(family), prompt_ids, NEW_TOKENS))
+
+
+def test_a_model_that_keeps_no_cache_is_refused() -> None:
+    """It would go on without its past and write another text."""
+    config = OpenAIGPTConfig(vocab_size=320, n_embd=16, n_layer=1, n_head=2, n_positions=128)
+    with pytest.raises(specdec.IncompatiblePair, match="no cache"):
+        specdec.Pair(OpenAIGPTLMHeadModel(config))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -115,7 +167,8 @@ def test_target_alone_equals_generate(gamma: int, comparison) -> None:
 
 def test_sliding_window_is_exceeded() -> None:
     """The sliding-window family really slides: its window is smaller than the texts compared above."""
-    assert shared_tiny("gemma2", 0, layers=3, vocab_size=336).config.sliding_window < 20
+    for family in ("gemma2", "gemma3", "mistral"):
+        assert target_of(family, 0).config.sliding_window < 20
 
 
 def test_id_beyond_the_draft_is_written_and_read(comparison) -> None:
@@ -321,7 +374,7 @@ def test_neutral_config_is_not_mentioned() -> None:
 
 def test_reference_is_not_our_engine() -> None:
     """``generate`` of the reference runs without a draft: one forward pass a token."""
-    target = shared_tiny("gpt2", 0, layers=3, vocab_size=336)
+    target = target_of("gpt2", 0)
     with count_passes(target) as fed:
         generated(target, prompt_of(20), 10)
     assert fed == [20] + [1] * 9

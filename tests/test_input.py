@@ -217,20 +217,6 @@ def test_no_draft_but_a_draft_length() -> None:
 # --- pairs -----------------------------------------------------------------------------------------------------------
 
 
-def test_tokenizers_that_differ() -> None:
-    """Ids that mean another token make every draft nonsense: the first one that differs is named."""
-    words = [f"w{i}" for i in range(300)]
-    swapped = [*words[:7], "other", *words[8:]]
-    model = shared_tiny("llama", 6)
-    with pytest.raises(specdec.SpecdecError) as refusal:
-        specdec.Pair(
-            target=model, draft=model, tokenizer=word_tokenizer(words), draft_tokenizer=word_tokenizer(swapped)
-        )
-    assert isinstance(refusal.value, specdec.IncompatiblePair)
-    for found in ("7", "w7", "other"):
-        assert found in str(refusal.value)
-
-
 def test_tokenizers_that_agree() -> None:
     """Two loads of one tokenizer agree, whatever the sizes of the two vocabularies' padding."""
     words = [f"w{i}" for i in range(300)]
@@ -240,6 +226,7 @@ def test_tokenizers_that_agree() -> None:
     )
     params = specdec.SamplingParams(max_new_tokens=4)
     assert len(ids_of(list(specdec.speculative(pair, "w1 w2", params=params)))) == 4
+    assert pair.translation is None
 
 
 def test_recurrent_state_is_refused() -> None:
@@ -284,14 +271,3 @@ def test_load_pair_from_folders(tmp_path) -> None:
     assert loaded.target.dtype == loaded.draft.dtype == torch.float32
     described = next(specdec.speculative(loaded, "Once upon", params=params)).pair
     assert str(tmp_path) not in str(described), "paths of a machine are nobody's business"
-
-
-def test_load_pair_refuses_other_tokenizers_before_weights(tmp_path) -> None:
-    """Gigabytes are not read for a pair that cannot work: no weights lie in these folders."""
-    for name, size in (("target", 290), ("draft", 280)):
-        tiny("llama", 6).config.save_pretrained(tmp_path / name)
-        byte_tokenizer(size).save_pretrained(tmp_path / name)
-    words = word_tokenizer([f"w{i}" for i in range(290)])
-    words.save_pretrained(tmp_path / "draft")
-    with pytest.raises(specdec.IncompatiblePair, match="tokenizers differ"):
-        specdec.load_pair(str(tmp_path / "target"), str(tmp_path / "draft"))

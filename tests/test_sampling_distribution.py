@@ -7,18 +7,20 @@ fixed, so a run gives the same verdict each time. ``test_..._is_caught`` put kno
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import itertools
 import math
 
 import pytest
 import torch
-from fakes import ids_of, random_table, table_pair
+from fakes import ids_of, letter_tokenizer, random_table, table_model, table_pair
 from scipy import stats
 
 import specdec
 from specdec.cache import RoomyLayer
 from specdec.drafting import ModelDraft
+from specdec.translated import TranslatedDraft
 
 verify_module = importlib.import_module("specdec.verify")
 
@@ -161,7 +163,7 @@ def test_missing_residual_is_caught_in_verify(monkeypatch) -> None:
 
 WIDTH = 5
 CONTINUATION = 4  # round 0 writes one; draft, correction, bonus and the round behind a rollback all fall into the rest
-PROMPT = torch.tensor([1, 2, 3])
+PROMPT = torch.tensor([3, 1, 2, 3])
 TARGET = random_table(WIDTH, 3, seed=0)
 DRAFT = TARGET + random_table(WIDTH, 3, seed=1)
 CALLS = 20_000
@@ -180,19 +182,37 @@ def processed(logits: torch.Tensor, params: specdec.SamplingParams) -> torch.Ten
 
 
 def exact_continuations(params: specdec.SamplingParams) -> torch.Tensor:
-    """The chance of each of the 5^4 continuations; the table looks at three tokens, as many as the prompt has."""
+    """The chance of each of the 5^4 continuations; the table looks at three tokens, no more than the prompt has."""
     rows = torch.stack([processed(row, params) for row in TARGET.reshape(-1, WIDTH)]).reshape(TARGET.shape)
     chances = torch.ones(WIDTH**CONTINUATION, dtype=torch.double)
     for cell, ids in enumerate(itertools.product(range(WIDTH), repeat=CONTINUATION)):
         text = (*PROMPT.tolist(), *ids)
         for i in range(CONTINUATION):
-            chances[cell] *= rows[text[i : i + 4]]
+            chances[cell] *= rows[text[i + 1 : i + 5]]
     return chances
 
 
-def sample(params: dict, gamma: int, calls: int = CALLS) -> tuple[torch.Tensor, torch.Tensor]:
+def pair_of(drafting: str) -> specdec.Pair:
+    """TARGET, drafted for by a table of its own, over its own tokens or others, by copying, or by the first of two
+    layers whose sum it is."""
+    if drafting == "model":
+        return table_pair(TARGET, DRAFT)
+    if drafting == "prompt lookup":
+        return dataclasses.replace(table_pair(TARGET, None), draft=specdec.PromptLookup(max_ngram=2))
+    if drafting == "other tokenizer":  # four letters in common, in another order; "e" is missing, three are strange
+        tokens = ["x", "d", "b", "a", "y", "ab", "c"]
+        return specdec.Pair(
+            target=table_model(TARGET),
+            draft=table_model(random_table(len(tokens), 2, seed=2)),
+            tokenizer=letter_tokenizer(list("abcde")),
+            draft_tokenizer=letter_tokenizer(tokens),
+        )
+    return specdec.Pair(target=table_model(DRAFT, TARGET - DRAFT), draft=specdec.EarlyExit(1))
+
+
+def sample(params: dict, gamma: int, calls: int = CALLS, drafting: str = "model") -> tuple[torch.Tensor, torch.Tensor]:
     """Counts of the first four tokens over many calls, each with a seed of its own, and their exact distribution."""
-    pair = table_pair(TARGET, DRAFT)
+    pair = pair_of(drafting)
     counts = torch.zeros(WIDTH**CONTINUATION)
     for seed in range(calls):
         settings = specdec.SamplingParams(max_new_tokens=CONTINUATION + 1, seed=seed, **params)
@@ -214,6 +234,13 @@ CASES = {
 def test_continuations_are_distributed_as_the_target_writes_them(case: str) -> None:
     """20,000 continuations of four tokens against the exact distribution over 625 outcomes, at 1e-4."""
     counts, exact = sample(*CASES[case])
+    assert p_value(counts, exact) > SIGNIFICANCE
+    assert total_variation(counts, exact) < total_variation_bound(CALLS, exact)
+
+
+@pytest.mark.parametrize("drafting", ["prompt lookup", "early exit", "other tokenizer"])
+def test_other_ways_to_draft_are_lossless(drafting: str) -> None:
+    counts, exact = sample(*CASES["plain"], drafting=drafting)
     assert p_value(counts, exact) > SIGNIFICANCE
     assert total_variation(counts, exact) < total_variation_bound(CALLS, exact)
 
@@ -243,6 +270,18 @@ def test_q_of_other_processors_is_caught(monkeypatch) -> None:
 
     monkeypatch.setattr(ModelDraft, "propose", unprocessed)
     assert p_value(*sample(NARROW, 2, FEW)) < SIGNIFICANCE
+
+
+def test_unshared_part_of_q_is_caught(monkeypatch) -> None:
+    """A draft with another tokenizer that keeps the share of its unshared tokens out of q is not lossless."""
+    propose = TranslatedDraft.propose
+
+    def unnormalised(self, *args, **kwargs):
+        proposal = propose(self, *args, **kwargs)
+        return proposal._replace(q=0.6 * proposal.q)
+
+    monkeypatch.setattr(TranslatedDraft, "propose", unnormalised)
+    assert p_value(*sample(*CASES["plain"], FEW, drafting="other tokenizer")) < SIGNIFICANCE
 
 
 def test_stale_cache_row_is_caught(monkeypatch) -> None:

@@ -1,0 +1,69 @@
+"""Drafting with the target's own first layers: no second model to load, and its cache is the target's."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from specdec.errors import IncompatiblePair, InvalidInput
+
+
+@dataclass(frozen=True)
+class EarlyExit:
+    """Draft with the target's first ``layers`` layers, its final norm and its head."""
+
+    layers: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.layers, bool) or not isinstance(self.layers, int) or self.layers < 1:
+            raise InvalidInput(f"layers is {self.layers!r}; give a whole number of 1 or more.")
+
+
+def refuse_exit(config: Any, count: int) -> None:
+    """Refuse, by its config alone, a model that cannot be left after ``count`` layers."""
+    config = config.get_text_config(decoder=True)
+    depth, kinds = config.num_hidden_layers, getattr(config, "layer_types", None) or ["full_attention"]
+    if count >= depth:
+        raise IncompatiblePair(f"Early exit after {count} layers, but the target has {depth}; use fewer.")
+    if not any("attention" in kind for kind in kinds[:count]):
+        raise IncompatiblePair(f"None of the target's first {count} layers is an attention layer; use more.")
+    if getattr(config, "hidden_size_per_layer_input", None):
+        raise IncompatiblePair("The target gives each layer an input of its own, so it cannot be left early.")
+
+
+def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
+    """``model`` with its first ``count`` decoder layers: a view that shares every weight.
+
+    transformers' own early exit writes the layer count into the shared config; here every module on the way to the
+    list of layers is a shallow copy with a config of its own, and the model itself is left as it is.
+    """
+    depth = model.config.get_text_config(decoder=True).num_hidden_layers
+    # A vision tower may be as deep as the text model; of nested lists the outer one holds the layers.
+    stacks = [m for m in model.get_decoder().modules() if isinstance(m, nn.ModuleList) and len(m) == depth]
+    if not stacks:
+        raise IncompatiblePair(f"{type(model).__name__} has no single list of its {depth} layers to leave early.")
+    path = next(name for name, module in model.named_modules() if module is stacks[0]).split(".")
+    view = module = _shallow(model, count)
+    for name in path[:-1]:
+        module._modules[name] = _shallow(module._modules[name], count)
+        module = module._modules[name]
+    module._modules[path[-1]] = module._modules[path[-1]][:count]
+    return view
+
+
+def _shallow(module: nn.Module, count: int) -> nn.Module:
+    """A copy of ``module`` that holds the same children, with a config of ``count`` layers if it has one."""
+    twin = copy.copy(module)
+    twin._modules = dict(module._modules)
+    twin.__dict__.pop("forward", None)  # accelerate's hooks put one there, bound to the module that was copied
+    if hasattr(twin, "config"):
+        twin.config = copy.deepcopy(twin.config)
+        text = twin.config.get_text_config(decoder=True)
+        text.num_hidden_layers = count
+        if getattr(text, "layer_types", None):
+            text.layer_types = text.layer_types[:count]
+    return twin

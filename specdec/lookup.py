@@ -1,0 +1,51 @@
+"""Drafting from the context alone: text that repeats itself is copied from where it stood before.
+
+Known as prompt lookup (Saxena 2023) or n-gram drafting; it needs no second model and costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec.errors import InvalidInput
+
+LONGEST = 32  # tokens an n-gram
+
+
+@dataclass(frozen=True)
+class PromptLookup:
+    """Draft what followed the last ``max_ngram`` tokens, or fewer down to ``min_ngram``, where they stood last."""
+
+    max_ngram: int = 3
+    min_ngram: int = 1
+
+    def __post_init__(self) -> None:
+        if type(self.min_ngram) is not int or type(self.max_ngram) is not int:
+            raise InvalidInput(f"n-gram lengths are {self.min_ngram!r} and {self.max_ngram!r}; give whole numbers.")
+        if not 1 <= self.min_ngram <= self.max_ngram <= LONGEST:
+            raise InvalidInput(
+                f"n-grams of {self.min_ngram} to {self.max_ngram} tokens; give 1 <= min <= max <= {LONGEST}."
+            )
+
+
+class NgramIndex:
+    """Where every n-gram of a growing list of tokens stood last."""
+
+    def __init__(self, lookup: PromptLookup):
+        self._lengths = range(lookup.max_ngram, lookup.min_ngram - 1, -1)
+        self._followed_at: dict[tuple[int, ...], int] = {}
+        self._read = 0
+
+    def continuation(self, tokens: list[int], count: int) -> list[int]:
+        """Up to ``count`` tokens that followed the longest known n-gram at the end of ``tokens``; [] if none did."""
+        # An n-gram counts as seen once a token follows it, so the one at the very end is not found in itself.
+        for end in range(max(self._read, 1), len(tokens)):
+            for n in self._lengths:
+                if n <= end:
+                    self._followed_at[tuple(tokens[end - n : end])] = end
+        self._read = len(tokens)
+        for n in self._lengths:
+            start = self._followed_at.get(tuple(tokens[-n:])) if n <= len(tokens) else None
+            if start is not None:
+                return tokens[start : start + count]
+        return []

@@ -1,0 +1,98 @@
+"""Two vocabularies, one text: what a draft with a tokenizer of its own needs to work for a target.
+
+Tokens are compared by the bytes they stand for, so that it does not matter how a tokenizer spells a space. The tokens
+that begin and end a text are compared by their role.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import Any
+
+import torch
+
+from specdec.text import TokenBytes
+
+# Stand-ins for tokens that play a role; no UTF-8 text holds these bytes.
+_ROLES = {"bos_token_id": b"\xff<bos>", "eos_token_id": b"\xff<eos>"}
+_ANCHOR = "\n"
+
+
+class Vocabulary:
+    """The tokens of one tokenizer as bytes, and texts as its tokens."""
+
+    def __init__(self, tokenizer: Any):
+        self._tokenizer = tokenizer
+        bytes_of = TokenBytes(tokenizer)
+        roles = {getattr(tokenizer, role, None): data for role, data in _ROLES.items()}
+        added = getattr(tokenizer, "added_tokens_decoder", {})
+        special = {token_id for token_id, token in added.items() if token.special}
+        self.bytes_of: dict[int, bytes] = {}
+        self.id_of: dict[bytes, int] = {}
+        for token_id in sorted(tokenizer.get_vocab().values()):
+            data = self.bytes_of[token_id] = roles.get(token_id) or bytes_of(token_id)
+            # A special token without a shared role is no text: it is never found in one, nor proposed as one.
+            if token_id in roles or token_id not in special:
+                self.id_of.setdefault(data, token_id)
+        self._longest = max(map(len, self.id_of), default=0)
+
+    def join(self, token_ids: list[int]) -> bytes:
+        return b"".join(self.bytes_of.get(token_id, b"") for token_id in token_ids)
+
+    def split(self, data: bytes) -> list[int]:
+        """Ids of the longest tokens, left to right. A byte that no token holds is left out."""
+        ids, at = [], 0
+        while at < len(data):
+            ends = range(min(len(data), at + self._longest), at, -1)
+            end = next((end for end in ends if data[at:end] in self.id_of), None)
+            if end is not None:
+                ids.append(self.id_of[data[at:end]])
+            at = end or at + 1
+        return ids
+
+    def encode(self, data: bytes) -> list[int]:
+        """Ids as the tokenizer itself writes ``data`` behind other text; half a character at the end is left out."""
+        end = data.find(b"\xff")
+        text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(data[:end] if end >= 0 else data)
+        # Many tokenizers put a space before the first word: with something in front there is none.
+        before, ids = (self._tokenizer(t, add_special_tokens=False).input_ids for t in (_ANCHOR, _ANCHOR + text))
+        written = ids[len(before) :] if ids[: len(before)] == before else self.split(text.encode())
+        return written + (self.split(data[end:]) if end >= 0 else [])
+
+
+class Translation:
+    """Between a target's ids and a draft's."""
+
+    def __init__(self, target: Any, draft: Any):
+        self.target, self.draft = Vocabulary(target), Vocabulary(draft)
+        self._draft_tokenizer = draft
+        shared = sorted(
+            (self.draft.id_of[data], t) for data, t in self.target.id_of.items() if data in self.draft.id_of
+        )
+        self.shared = torch.tensor(shared, dtype=torch.long).view(-1, 2)  # (s, 2): draft id, target id
+
+    def prompt(self, token_ids: list[int]) -> list[int]:
+        """A prompt of the target's ids in the draft's, as its own tokenizer writes it."""
+        data = self.target.join(token_ids)
+        for role in _ROLES.values():
+            data = data.replace(role, b"")
+        ids = self._draft_tokenizer(data.decode(errors="replace"), verbose=False).input_ids
+        ended = ids and ids[-1] == self._draft_tokenizer.eos_token_id  # some tokenizers end every text
+        return ids[:-1] if ended else ids
+
+    def proposal(self, draft_ids: list[int], nats: list[float]) -> tuple[list[int], list[float]]:
+        """Drafted ids as the target's, and how sure the draft was of each.
+
+        ``nats[i]`` is -log of the draft's probability of ``draft_ids[i]``; a target token's is the sum over the
+        draft's tokens that begin in it, 0 where it lies inside one that began before.
+        """
+        target_ids = self.target.encode(self.draft.join(draft_ids))
+        sums, taken, start, end = [], 0, 0, 0
+        for token_id in target_ids:
+            end += len(self.target.bytes_of[token_id])
+            sums.append(0.0)
+            while taken < len(draft_ids) and start < end:
+                sums[-1] += nats[taken]
+                start += len(self.draft.bytes_of.get(draft_ids[taken], b""))
+                taken += 1
+        return target_ids, sums

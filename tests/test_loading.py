@@ -1,0 +1,244 @@
+"""Loading: what cannot work is refused in one sentence before weights are read; what can, loads from folder or hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fakes import byte_tokenizer, tiny
+from hub import hub
+from transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    MambaConfig,
+    MambaForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+import specdec
+from specdec import loading
+from specdec.slot import Slot
+
+SMALL = {"vocab_size": 320, "num_layers": 1}
+
+
+def write(folder: Path, model) -> Path:
+    model.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory) -> Path:
+    """``me/good`` and ``me/draft``, and one checkpoint for each thing that can be wrong."""
+    root = tmp_path_factory.mktemp("models")
+    write(root / "me/good", tiny("llama", 0))
+    write(root / "me/draft", tiny("llama", 1, layers=1))
+    write(root / "me/licensed", tiny("llama", 0))
+    write(root / "me/t5", T5ForConditionalGeneration(T5Config(**SMALL, d_model=16, d_kv=4, d_ff=16, num_heads=2)))
+    mamba = MambaConfig(vocab_size=320, hidden_size=16, num_hidden_layers=1, state_size=4)
+    write(root / "me/mamba", MambaForCausalLM(mamba))
+    pickled = write(root / "me/pickled", tiny("llama", 0))
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    code = write(root / "me/code", tiny("llama", 0))
+    config = json.loads((code / "config.json").read_text())
+    config |= {"model_type": "homemade", "auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}}
+    (code / "config.json").write_text(json.dumps(config))
+    (code / "own.py").write_text("raise SystemExit('code of the repository was run')")
+    broken = write(root / "me/broken", tiny("llama", 0))
+    data = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(data[: len(data) // 2])
+    (root / "me/empty").mkdir()
+    small = {"vocab_size": 320, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    write(root / "me/bert", BertLMHeadModel(BertConfig(**small, intermediate_size=16)))
+    masked = DistilBertConfig(vocab_size=320, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
+    write(root / "me/masked", DistilBertForMaskedLM(masked))
+    for name, change in (
+        ("short", {"num_hidden_layers": 5}),
+        ("packed", {"quantization_config": {"quant_method": "gptq", "bits": 4}}),
+        ("odd", {"hidden_size": "48"}),
+    ):
+        folder = write(root / f"me/{name}", tiny("llama", 0))
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | change))
+    torn = write(root / "me/torn", tiny("llama", 0))
+    (torn / "model.safetensors").rename(torn / "model-1.safetensors")
+    (torn / "model.safetensors.index.json").write_text("{torn")
+    return root
+
+
+REFUSALS = {
+    "me/pickled": "pytorch_model.bin only",
+    "me/code": "code from its own repository",
+    "me/t5": "encoder-decoder",
+    "me/mamba": "recurrent state",
+    "me/broken": "damaged",
+    "me/empty": "config.json",
+    "me/bert": "both directions",
+    "me/masked": "no causal language model",
+    "me/short": "lacks 27 of the weights",
+    "me/packed": "could not be loaded",
+    "me/odd": "could not be loaded",
+    "me/torn": "damaged",
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_folder_that_cannot_work_is_refused(name: str, shelf) -> None:
+    """As target and as draft, in one sentence that says what was found."""
+    good, bad = str(shelf / "me/good"), str(shelf / name)
+    for names in ((bad, good), (good, bad)):
+        with pytest.raises((specdec.LoadFailed, specdec.IncompatiblePair)) as refusal:
+            specdec.load_pair(*names)
+        assert REFUSALS[name] in str(refusal.value)
+        assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["~nobody/here", "x" * 400, "a b", "me/../../x"])
+def test_a_strange_name_is_no_model(name: str) -> None:
+    with pytest.raises(specdec.LoadFailed):
+        specdec.load_pair(name, name)
+
+
+def test_an_early_exit_that_cannot_be_is_refused_before_weights_are_read(shelf, monkeypatch) -> None:
+    monkeypatch.setattr(loading, "_read", lambda *args: pytest.fail("weights were read"))
+    with pytest.raises(specdec.IncompatiblePair, match="Early exit after 99 layers"):
+        specdec.load_pair(shelf / "me/good", specdec.EarlyExit(99))
+
+
+def test_too_little_memory_is_said_before_weights_are_read(shelf, monkeypatch) -> None:
+    monkeypatch.setattr(loading, "free_bytes", lambda device: 1e5)
+    monkeypatch.setattr(loading, "_read", lambda *args: pytest.fail("weights were read"))
+    with pytest.raises(specdec.LoadFailed, match=r"need .* free"):
+        specdec.load_pair(str(shelf / "me/good"), str(shelf / "me/draft"))
+
+
+def test_number_types_of_target_and_draft_may_differ(shelf) -> None:
+    names = str(shelf / "me/good"), str(shelf / "me/draft")
+    pair = specdec.load_pair(*names, draft_dtype="bfloat16")
+    assert (pair.target.dtype, pair.draft.dtype) == (torch.float32, torch.bfloat16)
+    texts = [
+        specdec.collect(specdec.speculative(p, "Once", gamma=4, params=specdec.SamplingParams(max_new_tokens=12)))
+        for p in (pair, specdec.load_pair(*names))
+    ]
+    assert texts[0].token_ids == texts[1].token_ids
+    with pytest.raises(specdec.LoadFailed, match="GPU"):
+        specdec.load_pair(*names, device="cpu", bits=8)
+    with pytest.raises(specdec.InvalidInput, match="bits"):
+        specdec.load_pair(*names, bits=3)
+
+
+SCRIPT = """
+import json, sys, specdec
+for target, draft, revision in json.load(sys.stdin):
+    seen = []
+    try:
+        pair = specdec.load_pair(target, draft, revision=revision, progress=lambda *step: seen.append(step))
+        params = specdec.SamplingParams(max_new_tokens=8)
+        ids = list(specdec.collect(specdec.speculative(pair, "Once", params=params)).token_ids)
+        print(json.dumps({"ids": ids, "name": pair.describe()["target"], "progress": seen[-1:]}))
+    except specdec.SpecdecError as error:
+        print(json.dumps({"error": str(error)}))
+"""
+
+
+def load_from(address: str, home: Path, pairs: list[tuple]) -> list[dict]:
+    """What ``load_pair`` says in a process of its own, as the hub's address is read once."""
+    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"}
+    out = subprocess.run(
+        [sys.executable, "-c", SCRIPT], input=json.dumps(pairs), env=environment, capture_output=True, text=True
+    )
+    assert out.returncode == 0, out.stderr
+    return [json.loads(line) for line in out.stdout.splitlines() if line.startswith("{")]
+
+
+def test_hub(shelf, tmp_path) -> None:
+    """Downloads a pair, tells of progress, refuses what is wrong before weights; then works without a network."""
+    good = ("me/good", "me/draft", None)
+    with hub(shelf, licensed=("me/licensed",)) as (address, asked):
+        wrong = [(name, "me/draft", None) for name in (*REFUSALS, "me/unknown", "me/licensed", "no/such/name")]
+        first, *refused = load_from(address, tmp_path, [good, *wrong])
+    here = specdec.load_pair(str(shelf / "me/good"), str(shelf / "me/draft"))
+    expected = specdec.collect(specdec.speculative(here, "Once", params=specdec.SamplingParams(max_new_tokens=8)))
+    assert tuple(first["ids"]) == tuple(expected.token_ids)
+    assert first["name"] == "me/good"
+    (what, done, total) = first["progress"][0]
+    assert what == "me/draft" and 0 < done <= total
+    words = [*REFUSALS.values(), "no model 'me/unknown'", "HF_TOKEN", "no name of a model"]
+    for answer, word in zip(refused, words, strict=True):
+        assert word in answer["error"]
+    weights = [path for path in asked if path.startswith("GET") and path.endswith((".bin", ".py"))]
+    assert not weights, "what is refused is not fetched"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        again, missing = load_from(nowhere, tmp_path, [good, ("me/other", "me/draft", None)])
+    assert again["ids"] == first["ids"]
+    assert "network" in missing["error"]
+
+
+def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
+    """Beside it where both fit, after it where they do not; a failure leaves the first one working."""
+
+    def plan(target: str, draft: str) -> loading.Plan:
+        return loading.plan_pair(str(shelf / target), str(shelf / draft))
+
+    def text() -> list[int]:
+        params = specdec.SamplingParams(max_new_tokens=8)
+        return list(specdec.collect(specdec.speculative(slot.pair, "Once", params=params)).token_ids)
+
+    slot = Slot(plan("me/good", "me/draft"))
+    first = text()
+    assert "beside" in slot.change(plan("me/draft", "me/draft"))
+    second = text()
+    assert first != second
+    monkeypatch.setattr("specdec.slot.free_bytes", lambda device: 0)
+    assert "freed first" in slot.change(plan("me/good", "me/draft"))
+    assert text() == first
+
+    def fail(part, *args):
+        if part.checkpoint.name.endswith("licensed"):
+            raise specdec.LoadFailed("no luck")
+        return read(part, *args)
+
+    read = loading._read
+    monkeypatch.setattr(loading, "_read", fail)
+    for free in (0, 1e12):
+        monkeypatch.setattr("specdec.slot.free_bytes", lambda device, free=free: free)
+        with pytest.raises(specdec.LoadFailed, match="no luck"):
+            slot.change(plan("me/licensed", "me/draft"))
+        assert text() == first
+
+
+def test_a_pair_that_fits_nowhere_is_not_even_fetched(shelf, monkeypatch) -> None:
+    slot = Slot(loading.plan_pair(shelf / "me/draft", shelf / "me/draft"))
+    before = slot.pair
+    monkeypatch.setattr("specdec.checkpoint.Checkpoint.fetch", lambda *args: pytest.fail("weights were fetched"))
+    monkeypatch.setattr(loading, "free_bytes", lambda device: 0)
+    with pytest.raises(specdec.LoadFailed, match="free"):
+        slot.change(loading.plan_pair(shelf / "me/good", shelf / "me/good"))
+    assert slot.pair is before
+
+
+def test_an_old_pair_that_is_gone_is_said(shelf, tmp_path, monkeypatch) -> None:
+    """Freed first, the new one fails, and the old one's files were deleted: one sentence, and the page still stands."""
+    old = write(tmp_path / "old", tiny("llama", 0))
+    slot = Slot(loading.plan_pair(old, old))
+    monkeypatch.setattr("specdec.slot.free_bytes", lambda device: 0)
+    (old / "model.safetensors").unlink()
+    with pytest.raises(specdec.LoadFailed, match="could not be loaded again either"):
+        slot.change(loading.plan_pair(shelf / "me/packed", shelf / "me/draft"))
+    assert slot.facts["target"] and not slot.loaded
+    with pytest.raises(specdec.LoadFailed, match="No pair is loaded"):
+        slot.pair  # noqa: B018
+    assert "freed first" in slot.change(loading.plan_pair(shelf / "me/good", shelf / "me/draft"))
+    assert slot.loaded
