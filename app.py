@@ -10,7 +10,8 @@ import sys
 import torch
 
 import specdec
-from specdec.cli import add_pair_arguments, pair_of
+from specdec.cli import add_pair_arguments, plan_of
+from specdec.slot import Slot
 from specdec.ui import build, serve
 from specdec.ui.limits import LOCAL, PUBLIC
 
@@ -28,10 +29,10 @@ def main() -> None:
     # A core is left to the server and to a browser on the same machine: without, Stop is answered when all is over.
     torch.set_num_threads(max(1, torch.get_num_threads() - 1))
     try:
-        pair = pair_of(args)
+        slot = Slot(plan_of(args), compile=args.compile)
     except specdec.SpecdecError as error:
         sys.exit(str(error))
-    demo = build(pair, PUBLIC if os.environ.get("SPACE_ID") else LOCAL)
+    demo = build(slot, PUBLIC if os.environ.get("SPACE_ID") else LOCAL)
     serve(demo, server_name=args.host, server_port=args.port, share=args.share)
 
 

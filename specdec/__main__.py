@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from specdec.cli import add_pair_arguments, pair_of
+from specdec.cli import add_pair_arguments, gamma_of, pair_of
 from specdec.errors import SpecdecError
 from specdec.events import Event, Round, SamplingParams, Started
 from specdec.models import quiet
@@ -97,7 +97,7 @@ def legend() -> Text:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m specdec", description="Race speculative decoding in the terminal.")
     parser.add_argument("prompt")
-    parser.add_argument("--gamma", type=int, default=5, help="draft length, 0-16 (default 5)")
+    parser.add_argument("--gamma", type=gamma_of, default=5, help="draft length, 0-16 (default 5), or auto")
     parser.add_argument("--tokens", type=int, default=128, help="new tokens (default 128)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
     parser.add_argument("--top-k", type=int, default=0)

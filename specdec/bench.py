@@ -22,7 +22,7 @@ from rich.progress import track
 from rich.table import Table
 
 from specdec.call import machine, prepare, versions
-from specdec.cli import add_pair_arguments, pair_of
+from specdec.cli import add_pair_arguments, gamma_of, pair_of
 from specdec.decode import speculative
 from specdec.errors import SpecdecError
 from specdec.events import Event, Finished, SamplingParams
@@ -36,6 +36,7 @@ PROMPTS = Path(__file__).parents[1] / "examples" / "prompts.jsonl"
 INTERVAL = 0.08  # seconds between two looks at a lane, as on the page: the consumer must not wake at every event
 
 Lane = Callable[[str, SamplingParams], Iterator[Event]]
+Key = tuple[str, int | str | None]  # a lane and its draft length
 
 
 @dataclass
@@ -43,7 +44,7 @@ class LaneResults:
     """Every result of one lane: ``runs[i]`` holds one ``Result`` a prompt."""
 
     name: str
-    gamma: int | None
+    gamma: int | str | None
     runs: list[list[Result]] = field(default_factory=list)
 
     def tokens_per_second(self) -> list[float]:
@@ -67,29 +68,27 @@ class LaneResults:
         return [result.metrics for run in self.runs for result in run]
 
 
-def lanes_of(pair: Pair, gammas: list[int]) -> dict[tuple[str, int | None], Lane]:
+def lanes_of(pair: Pair, gammas: list[int | str]) -> dict[Key, Lane]:
     """Plain ``generate``, our loop at gamma 0, and ours and transformers' speculation at each gamma."""
 
-    def ours(gamma: int) -> Lane:
+    def ours(gamma: int | str) -> Lane:
         return lambda prompt, params: speculative(pair, prompt, gamma=gamma, params=params)
 
     def theirs(gamma: int) -> Lane:
         return lambda prompt, params: assisted(pair, prompt, gamma=gamma, params=params)
 
-    lanes: dict[tuple[str, int | None], Lane] = {
+    lanes: dict[Key, Lane] = {
         ("generate", None): lambda prompt, params: generate(pair, prompt, params=params),
         ("specdec", 0): ours(0),
     }
     for gamma in gammas:
         lanes[("specdec", gamma)] = ours(gamma)
-        if can_assist(pair):
+        if can_assist(pair) and isinstance(gamma, int):
             lanes[("assisted", gamma)] = theirs(gamma)
     return lanes
 
 
-def benchmark(
-    lanes: dict[tuple[str, int | None], Lane], prompts: list[str], params: SamplingParams, runs: int
-) -> list[LaneResults]:
+def benchmark(lanes: dict[Key, Lane], prompts: list[str], params: SamplingParams, runs: int) -> list[LaneResults]:
     """Play every lane on every prompt ``runs`` times, interleaved."""
     results = {key: LaneResults(*key) for key in lanes}
     warm_up = replace(params, max_new_tokens=min(16, params.max_new_tokens))
@@ -141,10 +140,10 @@ def direct_table(pair: Pair, prompts: list[str], params: SamplingParams, gamma: 
         """The lane's own clock at its end: the consumer's last nap is not the lane's."""
         return next(event.elapsed_seconds for event in events if isinstance(event, Finished))
 
-    def through_thread(key: tuple[str, int | None], prompt: str) -> float:
+    def through_thread(key: Key, prompt: str) -> float:
         return finished(chain.from_iterable(driven(lanes[key](prompt, params), INTERVAL)))
 
-    def directly(key: tuple[str, int | None], prompt: str) -> float:
+    def directly(key: Key, prompt: str) -> float:
         name, gamma = key
         if name == "specdec":
             return finished(lanes[key](prompt, params))
@@ -179,14 +178,41 @@ def pass_costs(results: list[LaneResults]) -> str:
     target_pass = single.ratio("verify_seconds", "target_passes")
     lines = [f"A target pass over one token takes {target_pass * 1e3:.2f} ms (our loop at γ 0)."]
     for lane in results:
-        if lane.name == "specdec" and lane.gamma:
+        if lane.name == "specdec" and isinstance(lane.gamma, int) and lane.gamma:
             draft_pass = lane.ratio("draft_seconds", "accepted", "rejected", "discarded")
+            if draft_pass is None:
+                lines.append(f"At \u03b3 {lane.gamma} nothing was drafted.")
+                continue
             growth = lane.ratio("verify_seconds", "target_passes") / target_pass
             lines.append(
                 f"γ {lane.gamma}: cost coefficient c = {draft_pass / target_pass:.2f} "
                 f"({draft_pass * 1e3:.2f} ms a draft pass), verify growth v = {growth:.2f}."
             )
     return "\n".join(lines)
+
+
+def auto_share(results: list[LaneResults]) -> list[float]:
+    """Speed at "auto" over that at the best fixed draft length, one figure a prompt.
+
+    The best is picked on every second run and both are scored on the others, so that luck does not choose it. Each
+    speed is one over plain ``generate``'s in the same run.
+    """
+    plain = results[0]
+    auto = next(lane for lane in results if (lane.name, lane.gamma) == ("specdec", "auto"))
+    fixed = [lane for lane in results if lane.name == "specdec" and lane is not auto]
+
+    def gain(lane: LaneResults, prompt: int, first: int) -> float:
+        """Median over every second run."""
+        pairs = zip(lane.runs[first::2], plain.runs[first::2], strict=True)
+        return statistics.median(
+            ours[prompt].metrics.tokens_per_second / theirs[prompt].metrics.tokens_per_second for ours, theirs in pairs
+        )
+
+    shares = []
+    for prompt in range(len(plain.runs[0])):
+        best = max(fixed, key=lambda lane: gain(lane, prompt, 0))
+        shares.append(gain(auto, prompt, 1) / gain(best, prompt, 1))
+    return shares
 
 
 def repetition(results: list[LaneResults], names: list[str]) -> str:
@@ -217,13 +243,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m specdec.bench", description=__doc__.split("\n\n")[0])
     add_pair_arguments(parser)
     parser.add_argument("--prompts", type=Path, default=PROMPTS, help="JSON lines with name and prompt")
-    parser.add_argument("--gammas", type=int, nargs="+", default=[2, 3, 4, 5, 6, 8])
+    parser.add_argument("--gammas", type=gamma_of, nargs="+", default=[2, 3, 4, 5, 6, 8], help="lengths, or auto")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)
     arguments = parser.parse_args()
     quiet()
-    if arguments.tokens < 32 or min(arguments.gammas) < 1:
+    if arguments.tokens < 32 or any(isinstance(g, int) and g < 1 for g in arguments.gammas):
         parser.error("a benchmark needs at least 32 tokens and draft lengths of 1 or more")
     console = Console(width=None if Console().is_terminal else 120)
     try:
@@ -241,10 +267,16 @@ def main() -> None:
     console.print(table(results))
     console.print(pass_costs(results))
     console.print(repetition(results, [row["name"] for row in rows]))
-    best = max(
-        (lane for lane in results if lane.name == "specdec" and lane.gamma),
-        key=lambda lane: statistics.median(lane.speedups(results[0])),
-    )
+    fixed = [lane for lane in results if lane.name == "specdec" and lane.gamma and lane.gamma != "auto"]
+    if not fixed:
+        return
+    if "auto" in arguments.gammas and arguments.runs > 1:
+        shares = auto_share(results)
+        each = ", ".join(f"{row['name']} {share:.2f}" for row, share in zip(rows, shares, strict=True))
+        console.print(
+            f"\u03b3 auto against the best fixed \u03b3: {statistics.median(shares):.2f} in the median ({each})."
+        )
+    best = max(fixed, key=lambda lane: statistics.median(lane.speedups(results[0])))
     console.print(f"Best γ here: {best.gamma}. Against plain generate {_spread(best.speedups(results[0]), '.2f')}x.")
     for rival in results:
         if (rival.name, rival.gamma) == ("assisted", best.gamma):

@@ -9,6 +9,7 @@ from specdec.decode import speculative
 from specdec.events import Event, SamplingParams
 from specdec.lanes import driven, generate
 from specdec.models import Pair, Prompt
+from specdec.policy import Policy
 
 WARM_UP_TOKENS = 8
 
@@ -17,7 +18,7 @@ def race(
     pair: Pair,
     prompt: Prompt,
     *,
-    gamma: int = 5,
+    gamma: int | str | Policy = 5,
     params: SamplingParams = SamplingParams(),
     interval: float = 0.08,
     max_seconds: float | None = None,

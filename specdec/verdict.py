@@ -48,6 +48,7 @@ def verdict(plain: Sequence[Event], speculative: Sequence[Event], stopped: str |
         return {"event": "verdict", "sentence": "No token was written.", "notes": notes, "stopped": bool(stopped)}
     gain = metrics.speedup(base, lane)
     notes += _text_notes(plain, speculative, started, bool(stopped)) + _repetition(speculative, lane)
+    notes += _lengths(speculative)
     record = {"event": "verdict", "stopped": bool(stopped), "notes": notes, **_headline(gain, lane)}
     record["same"] = _ids(plain) == _ids(speculative)
     record["figures"] = _figures(base, lane, plain, speculative, started)
@@ -125,6 +126,16 @@ def _repetition(speculative: Sequence[Event], lane: metrics.Metrics) -> list[str
     if share < REPETITIVE or not lane.accepted:
         return []
     return [f"{words.percent(share)} of the text repeats itself, which is easy to guess: other prompts gain less."]
+
+
+def _lengths(speculative: Sequence[Event]) -> list[str]:
+    """What a policy chose, as nobody else did."""
+    started = next((event for event in speculative if isinstance(event, Started)), None)
+    drafted = [len(event.draft) for event in speculative if isinstance(event, Round) and event.index]
+    if started is None or isinstance(started.gamma, int) or not drafted:
+        return []
+    idle = f", none in {drafted.count(0)} of them" if 0 in drafted else ""
+    return [f"Draft length \u03b3 {started.gamma}: {sum(drafted) / len(drafted):.1f} tokens a round on average{idle}."]
 
 
 def _ids(events: Sequence[Event]) -> list[int]:

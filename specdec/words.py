@@ -50,6 +50,6 @@ def _model(facts: dict[str, Any], role: str) -> str | None:
     if not name:
         return None
     # The folders of the embedded pair are called target and draft: their layers say more than their names.
-    if facts.get("name"):
+    if facts.get("name") and layers:
         name = role
-    return f"{name} ({layers} layers)" if layers else name
+    return f"{name} ({layers} layer{'s' * (layers != 1)})" if layers else name

@@ -13,7 +13,8 @@ class Limits:
     prompt_tokens: int | None = None
     seconds: float | None = None
     waiting: int | None = None
+    public: bool = False  # pairs from the list only
 
 
 LOCAL = Limits()
-PUBLIC = Limits(new_tokens=256, prompt_tokens=512, seconds=60, waiting=16)
+PUBLIC = Limits(new_tokens=256, prompt_tokens=512, seconds=60, waiting=16, public=True)

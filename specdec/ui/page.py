@@ -14,7 +14,9 @@ import gradio as gr
 from specdec import words
 from specdec.errors import SpecdecError
 from specdec.events import MAX_GAMMA, SamplingParams
+from specdec.slot import Slot
 from specdec.ui.limits import LOCAL, Limits
+from specdec.ui.pairs import PairPanel
 from specdec.ui.serving import ROUTE, plotly_address
 from specdec.ui.startup import StartupRace
 from specdec.ui.stream import refusal, stream
@@ -29,11 +31,10 @@ import(new URL("{ROUTE}/live.js", document.baseURI).href).then((live) =>
 """
 
 
-def build(pair: Any, limits: Limits = LOCAL) -> gr.Blocks:
-    """The page for one loaded pair, as a Gradio app; ``serve`` launches it."""
-    facts = pair.describe()
+def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
+    """The page around a loaded pair, as a Gradio app; ``serve`` launches it."""
     examples = [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines() if line.strip()]
-    startup = StartupRace(pair, examples[0]["prompt"], GAMMA)
+    startup = StartupRace(slot.pair, examples[0]["prompt"], GAMMA)
     stops = _Stops()
 
     def run(
@@ -44,6 +45,8 @@ def build(pair: Any, limits: Limits = LOCAL) -> gr.Blocks:
         seed: str,
         top_k: float,
         top_p: float,
+        auto: bool,
+        chat: bool,
         request: gr.Request,
     ) -> Iterator[str]:
         stop = stops.current(request)
@@ -56,19 +59,22 @@ def build(pair: Any, limits: Limits = LOCAL) -> gr.Blocks:
                 top_p=top_p,
                 seed=_seed(seed),
             )
+            pair = slot.pair
         except SpecdecError as error:
             yield refusal(error)
             return
-        yield from stream(pair, prompt or "", _whole(gamma), params, limits=limits, stop=stop)
+        message = [{"role": "user", "content": prompt}] if chat and prompt else prompt or ""
+        length = "auto" if auto else _whole(gamma)
+        yield from stream(pair, message, length, params, limits=limits, stop=stop)
 
     with gr.Blocks(title="specdec", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
-        gr.HTML(_header(facts), elem_id="sd-header")
+        header = gr.HTML(_header(slot.facts), elem_id="sd-header")
+        panel = PairPanel(slot, limits, _header, startup.give_way)
         with gr.Row(elem_id="sd-ask"):
             with gr.Column(scale=7, min_width=320):
                 prompt = gr.Textbox(
                     examples[0]["prompt"],
                     label="Prompt",
-                    info="Continues stories and Python; cannot answer questions." if facts.get("name") else None,
                     lines=4,
                     max_lines=12,
                     elem_id="sd-prompt",
@@ -82,6 +88,7 @@ def build(pair: Any, limits: Limits = LOCAL) -> gr.Blocks:
                 gamma = gr.Slider(
                     0, MAX_GAMMA, GAMMA, step=1, label="Draft length \u03b3", buttons=[], elem_id="sd-gamma"
                 )
+                auto = gr.Checkbox(False, label="Choose \u03b3 round by round (auto)", elem_id="sd-auto")
                 new_tokens = gr.Slider(
                     1,
                     limits.new_tokens,
@@ -98,19 +105,26 @@ def build(pair: Any, limits: Limits = LOCAL) -> gr.Blocks:
                     seed = gr.Textbox("", label="Seed", placeholder="drawn", max_lines=1, min_width=90)
                     top_k = gr.Number(0, label="Top-k (0: all)", precision=0, minimum=0, min_width=90)
                     top_p = gr.Number(1, label="Top-p", minimum=0, maximum=1, step=0.05, min_width=90)
+                chat = gr.Checkbox(label="Chat", elem_id="sd-chat")
                 start = gr.Button("Run race", variant="primary", elem_id="sd-run")
                 halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
         live = gr.HTML(
             "", html_template="", js_on_load=_MOUNT, apply_default_css=False, elem_id="sd-live", elem_classes="sd-live"
         )
 
-        inputs = [prompt, gamma, new_tokens, temperature, seed, top_k, top_p]
+        facing = [header, prompt, chat]
+        inputs = [prompt, gamma, new_tokens, temperature, seed, top_k, top_p, auto, chat]
         quiet = {"show_progress": "hidden", "api_visibility": "private"}
+        machine = {"concurrency_limit": 1, "concurrency_id": "machine"}  # a race and a load wait for each other
         # The first step makes this visitor's stop flag before the race may have to queue.
         start.click(stops.arm, js="() => { window.specdec.begin(); }", queue=False, **quiet).then(
-            run, inputs, live, concurrency_limit=1, **quiet
+            run, inputs, live, **machine, **quiet
         ).then(None, js="() => { window.specdec.end(); }", **quiet)
         halt.click(stops.set, js="() => { window.specdec.halt(); }", queue=False, **quiet)
+        panel.look.click(panel.say, panel.inputs, panel.report, **quiet)
+        panel.load.click(panel.change, panel.inputs, [panel.report, *facing], **machine, **quiet)
+        auto.change(lambda on: gr.update(interactive=not on), auto, gamma, queue=False, **quiet)
+        demo.load(panel.facing, outputs=facing, queue=False, **quiet)
         demo.load(startup.lines, outputs=live, queue=False, **quiet)
         demo.unload(stops.forget)
     demo.queue(max_size=limits.waiting)

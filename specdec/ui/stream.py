@@ -12,6 +12,7 @@ from typing import Any
 
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, SamplingParams, Started
+from specdec.models import Prompt
 from specdec.race import race
 from specdec.recording import Recorder
 from specdec.ui.limits import Limits
@@ -24,8 +25,8 @@ _numbers = itertools.count(1)
 
 def stream(
     pair: Any,
-    prompt: str,
-    gamma: int,
+    prompt: Prompt,
+    gamma: int | str,
     params: SamplingParams,
     *,
     limits: Limits,
@@ -73,15 +74,16 @@ def refusal(error: SpecdecError) -> str:
     return _begin("run") + _error(str(error))
 
 
-def check(pair: Any, prompt: str, params: SamplingParams, limits: Limits) -> None:
+def check(pair: Any, prompt: Prompt, params: SamplingParams, limits: Limits) -> None:
     """Refuse what this page does not offer; what the engine itself refuses, it refuses itself."""
     if params.max_new_tokens > limits.new_tokens:
         raise InvalidInput(f"New tokens {params.max_new_tokens} is above {limits.new_tokens}. Nothing ran.")
     if limits.prompt_tokens is not None:
         takes = f"this public page takes {limits.prompt_tokens} tokens. Nothing ran."
-        if len(prompt) > 32 * limits.prompt_tokens:  # not worth counting
-            raise InvalidInput(f"The prompt has {len(prompt)} characters; {takes}")
-        if (found := len(pair.tokenizer(prompt).input_ids)) > limits.prompt_tokens:
+        written = prompt if isinstance(prompt, str) else prompt[0]["content"]
+        if len(written) > 32 * limits.prompt_tokens:  # not worth counting
+            raise InvalidInput(f"The prompt has {len(written)} characters; {takes}")
+        if (found := len(pair.tokenizer(written).input_ids)) > limits.prompt_tokens:
             raise InvalidInput(f"The prompt has {found} tokens; {takes}")
 
 

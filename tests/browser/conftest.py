@@ -17,21 +17,22 @@ FLAGS = [
 ]  # fmt: skip
 
 
-def load_page_pair():
+def load_page_slot():
     """The pair the page shows by default, or the one named by the environment."""
     import torch
 
-    import specdec
+    from specdec.loading import plan_pair
+    from specdec.slot import Slot
 
     torch.set_num_threads(1)  # a core is left to the browser, so that what the tests press is answered at once
-    return specdec.load_pair(os.environ.get("SPECDEC_TARGET"), os.environ.get("SPECDEC_DRAFT"))
+    return Slot(plan_pair(os.environ.get("SPECDEC_TARGET"), os.environ.get("SPECDEC_DRAFT")))
 
 
-def launch(pair) -> tuple[object, str]:
+def launch(slot) -> tuple[object, str]:
     """Serve the page on a free port; the app, to be closed, and its address."""
     from specdec.ui import build, serve
 
-    demo = build(pair)
+    demo = build(slot)
     _, address, _ = serve(demo, prevent_thread_lock=True, quiet=True)
     return demo, address
 
@@ -54,7 +55,7 @@ def browser() -> Iterator[object]:
 @pytest.fixture(scope="session")
 def address(browser) -> Iterator[str]:
     """The page's address."""
-    demo, address = launch(load_page_pair())
+    demo, address = launch(load_page_slot())
     yield address
     demo.close()
 

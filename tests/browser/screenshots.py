@@ -11,14 +11,14 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
-from conftest import CHROMIUM, FLAGS, WAIT, launch, load_page_pair, open_page  # noqa: E402
+from conftest import CHROMIUM, FLAGS, WAIT, launch, load_page_slot, open_page  # noqa: E402
 
 WIDTHS = {1440: 900, 390: 844}
 
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    demo, address = launch(load_page_pair())
+    demo, address = launch(load_page_slot())
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         for theme in ("light", "dark"):

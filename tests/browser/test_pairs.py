@@ -1,0 +1,113 @@
+"""Another pair, another way to draft, and chat: on a page of its own, as it changes what the page works with."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import launch, load_page_slot, run
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from fakes import byte_tokenizer, tiny  # noqa: E402
+
+pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+
+
+@pytest.fixture(scope="module")
+def address(browser) -> Iterator[str]:
+    demo, address = launch(load_page_slot())
+    yield address
+    demo.close()
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory) -> Path:
+    """A tiny chat model, its draft, and a target without a template."""
+    root = tmp_path_factory.mktemp("models")
+    for name, layers in (("chatty", 2), ("small", 1), ("base", 2)):
+        tiny("llama", 1, layers=layers, context=512).save_pretrained(root / name)
+        tokenizer = byte_tokenizer()
+        tokenizer.chat_template = "{% for m in messages %}[{{ m.content }}]{% endfor %}" if name == "chatty" else None
+        tokenizer.save_pretrained(root / name)
+        tokenizer.chat_template = None
+    return root
+
+
+def choose(page, target: Path | str, draft: Path | str) -> None:
+    if not page.locator("#sd-preset").is_visible():
+        page.click("#sd-change button")
+    pick(page, "Another pair")
+    page.fill("#sd-target input", str(target))
+    page.fill("#sd-draft input", str(draft))
+
+
+def pick(page, name: str) -> None:
+    page.click("#sd-preset input")
+    page.click(f'[role=option]:has-text("{name}")')
+
+
+def report(page, pattern: str) -> str:
+    """Wait until the panel says it."""
+    page.wait_for_function(
+        "(pattern) => new RegExp(pattern).test(document.querySelector('#sd-report').innerText)", arg=pattern
+    )
+    return page.locator("#sd-report").inner_text()
+
+
+def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside):
+    """Check says what to expect without loading; Load exchanges the pair; chat is there for a model that has it."""
+    before = page.locator(".sd-pair").inner_text()
+    choose(page, shelf / "chatty", shelf / "small")
+    page.click("#sd-check")
+    found = report(page, "Tokenizer")
+    for topic in ("Vocabulary", "Context", "Cost", "Memory", "Cache", "Chat"):
+        assert topic in found
+    assert page.locator(".sd-pair").inner_text() == before
+    page.click("#sd-load")
+    report(page, "gave back")
+    assert "chatty" in page.locator(".sd-pair").inner_text()
+    assert page.locator("#sd-chat input").is_checked()
+    page.fill("#sd-prompt textarea", "Hello")
+    run(page)
+    assert page.locator(".sd-promptText").first.evaluate("(node) => node.textContent") == "[Hello]"
+    assert outside == []
+
+
+def test_a_pair_that_cannot_be_had_leaves_the_old_one(page, shelf):
+    """One clear sentence, and the loaded pair goes on."""
+    before = page.locator(".sd-pair").inner_text()
+    choose(page, shelf / "nowhere", shelf / "small")
+    page.click("#sd-load")
+    assert "Still loaded" in report(page, "no folder")
+    assert page.locator(".sd-pair").inner_text() == before
+    run(page)
+    assert not page.locator(".sd-live .sd-error").is_visible()
+
+
+def test_a_base_model_says_that_it_has_no_chat(page, shelf):
+    choose(page, shelf / "base", shelf / "small")
+    page.click("#sd-load")
+    report(page, "gave back")
+    assert page.locator("#sd-chat input").is_disabled()
+    assert "no chat template" in page.locator("#sd-chat").inner_text()
+
+
+@pytest.mark.parametrize("method", ["Prompt lookup", "Early exit"])
+def test_drafting_without_a_second_model(page, method: str):
+    """The embedded target drafts for itself; greedy text stays the same."""
+    page.click("#sd-change button")
+    pick(page, "embedded")
+    page.click(f'#sd-method label:has-text("{method}")')
+    page.click("#sd-load")
+    report(page, "gave back")
+    run(page)
+    assert re.fullmatch(r"(\d+) of \1", page.locator(".sd-figures dd").all_inner_texts()[3])
+
+
+def test_gamma_is_chosen_round_by_round(page):
+    page.check("#sd-auto input")
+    run(page)
+    assert re.search(r"auto: [\d.]+ tokens a round", page.locator(".sd-notes").inner_text())
