@@ -91,25 +91,26 @@ def policy_of(gamma: int | str | Policy) -> Policy:
 class Chooser:
     """The state of ``AutoGamma`` in one call.
 
-    Expected tokens a second at length g are expected_tokens(alpha, g) / (g d + T(g)): Leviathan et al. 2211.17192,
-    Theorem 3.8, with the target's pass T(g) = a + b g measured instead of assumed constant. All estimates forget, as
-    text changes. Where 0 is best the draft rests, and a short probe every so often asks whether it still is. Elsewhere
-    a neighbour of the best is tried every so often, or the line T would rest on one point.
+    Expected tokens a second at length g are expected_tokens(alpha, g) / (D(g) + T(g + 1)): Leviathan et al. 2211.17192,
+    Theorem 3.8, with the seconds of g draft passes and of a target pass over g + 1 rows measured instead of assumed
+    proportional. All estimates forget, as text changes. Where 0 is best the draft rests, and a short probe every so
+    often asks whether it still is. Elsewhere a neighbour of the best is tried every so often, or the lines D and T
+    would rest on one point.
     """
 
     least_confidence = None
-    # Two lengths to draw the line through. The first draft's times are thrown away: caches are cold, kernels chosen.
+    # Two lengths to draw the lines through. The first draft's times are thrown away: caches are cold, kernels chosen.
     _OPENING = (4, 4, 1)
     _PROBE = 2
     _NEIGHBOUR_EVERY = 24  # rounds
     _FORGET = 0.98  # a round
+    _PRIOR = 5.6, 8.0  # accepted of tested: a common acceptance, worth two drafts
 
     def __init__(self) -> None:
         self._rounds = 0
         self._resting, self._wait = 0, 16
-        self._accepted, self._tested = 1.0, 2.0  # a prior: as good as one token in two
-        self._draft_pass = Mean()
-        self._line = Line()
+        self._accepted, self._tested = self._PRIOR
+        self._drafting, self._checking = Line(), Line()
 
     def length(self) -> int:
         if self._rounds < len(self._OPENING):
@@ -135,35 +136,19 @@ class Chooser:
             self._accepted = self._FORGET * self._accepted + accepted
             self._tested = self._FORGET * self._tested + accepted + rejected
         if self._rounds > 1:
-            self._line.add(len(statuses), event.verify_seconds)
+            self._checking.add(len(statuses) + 1, event.verify_seconds)
             if statuses:
-                self._draft_pass.add(event.draft_seconds / len(statuses))
+                self._drafting.add(len(statuses), event.draft_seconds)
 
     def _gain(self, gamma: int) -> float:
-        seconds = gamma * self._draft_pass.value + max(self._line.at(gamma), 1e-9)
-        return expected_tokens(self._accepted / self._tested, gamma) / seconds
-
-
-class Mean:
-    """A running mean that forgets, and takes no sample for more than twice what it knows: a machine's hiccup."""
-
-    def __init__(self, forget: float = 0.95):
-        self._forget, self._sum, self._count = forget, 0.0, 0.0
-
-    @property
-    def value(self) -> float:
-        return self._sum / self._count if self._count else 0.0
-
-    def add(self, sample: float) -> None:
-        sample = min(sample, 2 * self.value) if self._count else sample
-        self._sum = self._forget * self._sum + sample
-        self._count = self._forget * self._count + 1
+        seconds = self._checking.at(gamma + 1) + (self._drafting.at(gamma) if gamma else 0.0)
+        return expected_tokens(self._accepted / self._tested, gamma) / max(seconds, 1e-9)
 
 
 class Line:
-    """Least squares through seconds against draft length, forgetting as ``Mean`` does.
+    """Least squares through seconds against a count of passes or rows; neither falling nor negative at a count of 0.
 
-    It never falls, and a row more never costs more than a whole pass over one row.
+    It forgets, and takes no sample for more than twice what it expects: a machine's hiccup.
     """
 
     def __init__(self, forget: float = 0.95):
@@ -180,8 +165,10 @@ class Line:
         )
 
     def at(self, x: float) -> float:
+        if not self._n:
+            return 0.0
         mean_x, mean_y = self._x / self._n, self._y / self._n
         spread = self._xx / self._n - mean_x**2
         slope = (self._xy / self._n - mean_x * mean_y) / spread if spread > 1e-9 else 0.0
-        slope = min(max(0.0, slope), mean_y / (1 + mean_x))
+        slope = min(max(0.0, slope), mean_y / mean_x)
         return mean_y + slope * (x - mean_x)
