@@ -73,7 +73,7 @@ def _show(console: Console, events: Iterator[Event], tokenizer) -> None:
                 console.print(Text(stream.push(token_id), STYLES[kind]), end="")
     console.print(stream.finish() + "\n")
     console.print(legend())
-    record = verdict(lanes["generate"], lanes["speculative"])
+    record = verdict([lanes], text_of=Recorder(tokenizer).text_of)
     console.print(record["sentence"], style="bold")
     for figure in record.get("figures", []):
         console.print(f"{figure['value']}  {figure['label']}")

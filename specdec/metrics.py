@@ -45,6 +45,10 @@ class Metrics:
     overhead_share: float | None
 
     @property
+    def drafted(self) -> int | None:
+        return None if self.accepted is None else self.accepted + self.rejected + self.discarded
+
+    @property
     def seconds_per_token(self) -> float | None:
         return 1 / self.tokens_per_second if self.tokens_per_second else None
 
@@ -97,6 +101,20 @@ def speedup_total(baseline: Metrics, lane: Metrics) -> float | None:
     return _ratio((baseline.prefill_seconds + baseline.decode_seconds) / baseline.new_tokens, seconds / lane.new_tokens)
 
 
+def guess_cost(base: Metrics, lane: Metrics) -> float | None:
+    """Seconds of drafting a guess / plain seconds a token."""
+    if not lane.drafted or lane.draft_seconds is None or not base.seconds_per_token:
+        return None
+    return lane.draft_seconds / lane.drafted / base.seconds_per_token
+
+
+def round_cost(base: Metrics, lane: Metrics) -> float | None:
+    """Seconds of a round / plain seconds a token."""
+    if not lane.target_passes or not base.seconds_per_token:
+        return None
+    return lane.decode_seconds / lane.target_passes / base.seconds_per_token
+
+
 def latency_reduction(factor: float) -> float:
     """The share of the baseline's seconds that a speed-up saves."""
     return 1 - 1 / factor
@@ -116,6 +134,21 @@ def expected_speedup(alpha: float, gamma: int, cost_coefficient: float, verify_g
     target pass over gamma+1 tokens / over one.
     """
     return expected_tokens(alpha, gamma) / (gamma * cost_coefficient + verify_growth)
+
+
+def break_even_alpha(gamma: int, round_cost: float) -> float | None:
+    """The acceptance rate at which a round of ``gamma`` guesses writes as many tokens as it costs, by the closed form.
+
+    ``round_cost`` is seconds of a round / seconds of a plain token. None where even a round without a miss costs more
+    than it writes.
+    """
+    if round_cost > gamma + 1:
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if expected_tokens(middle, gamma) < round_cost else (low, middle)
+    return high
 
 
 def repeated_ngrams(ids: Iterable[int], n: int = 4) -> float:

@@ -1,17 +1,24 @@
-"""A race: plain ``generate``, then speculative decoding, on the same ids, settings and thread."""
+"""A race: lanes on the same ids, settings and thread, one after another, as often as asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from specdec.decode import speculative
-from specdec.events import Event, SamplingParams
-from specdec.lanes import driven, generate
+from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.events import Event, SamplingParams, Started
+from specdec.lanes import assisted, driven, generate
+from specdec.lookup import PromptLookup
 from specdec.models import Pair, Prompt
 from specdec.policy import Policy
 
 WARM_UP_TOKENS = 8
+# Who may run: transformers' plain ``generate``, our loop with the pair's draft, transformers' assisted generation,
+# our loop without a draft, our loop copying from the context, and the draft on its own.
+ENTRANTS = ("generate", "speculative", "assisted", "gamma-0", "prompt-lookup", "draft-alone")
+DEFAULT_LANES = ENTRANTS[:2]
 
 
 def race(
@@ -20,26 +27,65 @@ def race(
     *,
     gamma: int | str | Policy = 5,
     params: SamplingParams = SamplingParams(),
+    acceptance: str = "lossless",
+    accept_top_k: int | None = None,
+    lanes: Sequence[str] = DEFAULT_LANES,
+    runs: int = 1,
     interval: float = 0.08,
     max_seconds: float | None = None,
 ) -> Iterator[list[Event]]:
-    """Yield the events of both lanes in batches, one lane after the other; each ``Started`` says whose follow.
+    """Yield the events of all ``lanes`` in batches, one lane after another; each ``Started`` names whose follow.
 
-    Each lane is warmed up by a few tokens first. ``interval`` is the least time between two batches and
-    ``max_seconds`` the deadline of each lane. Arguments are checked at once.
+    ``lanes`` are some of ``ENTRANTS``. With several ``runs`` each lane runs once a run and the order rotates, so that
+    no lane always has the first place. Each lane is warmed up by a few tokens first, and all share one seed.
+    ``interval`` is the least time between two batches and ``max_seconds`` the deadline of each lane. Arguments are
+    checked at once.
     """
+    for lane in lanes:
+        if lane not in ENTRANTS:
+            raise InvalidInput(f"There is no lane {lane!r}; choose from {', '.join(ENTRANTS)}.")
+    if not lanes or len(set(lanes)) < len(lanes):
+        raise InvalidInput(f"The lanes are {', '.join(lanes) or 'none'}; name each once, and at least one.")
+    if runs < 1:
+        raise InvalidInput(f"runs is {runs}; give 1 or more.")
+    if params.seed is None:
+        params = replace(params, seed=secrets.randbits(32))
 
-    def lanes(params: SamplingParams) -> list[Iterator[Event]]:
-        return [generate(pair, prompt, params=params), speculative(pair, prompt, gamma=gamma, params=params)]
+    def enter(lane: str, params: SamplingParams) -> Iterator[Event]:
+        if lane == "generate":
+            return generate(pair, prompt, params=params)
+        if lane == "assisted":
+            return assisted(pair, prompt, gamma=gamma, params=params)
+        if lane == "gamma-0":
+            return speculative(pair, prompt, gamma=0, params=params)
+        if lane == "draft-alone":
+            return generate(_draft_alone(pair), prompt, params=params)
+        entrant = replace(pair, draft=PromptLookup(), draft_tokenizer=None) if lane == "prompt-lookup" else pair
+        return speculative(
+            entrant, prompt, gamma=gamma, params=params, acceptance=acceptance, accept_top_k=accept_top_k
+        )
 
-    warm_up = lanes(replace(params, max_new_tokens=min(WARM_UP_TOKENS, params.max_new_tokens)))
-    return _run(warm_up, lanes(params), interval, max_seconds)
+    short = replace(params, max_new_tokens=min(WARM_UP_TOKENS, params.max_new_tokens))
+    for lane in lanes:
+        enter(lane, params)  # checks it; nothing runs before it is asked for its first event
+
+    def run() -> Iterator[list[Event]]:
+        for index in range(runs):
+            first = index % len(lanes)
+            for lane in (*lanes[first:], *lanes[:first]):
+                for _ in driven(enter(lane, short)):
+                    pass
+                for batch in driven(enter(lane, params), interval, max_seconds):
+                    yield [replace(event, lane=lane) if isinstance(event, Started) else event for event in batch]
+
+    return run()
 
 
-def _run(
-    warm_up: list[Iterator[Event]], lanes: list[Iterator[Event]], interval: float, max_seconds: float | None
-) -> Iterator[list[Event]]:
-    for short, lane in zip(warm_up, lanes, strict=True):
-        for _ in driven(short):
-            pass
-        yield from driven(lane, interval, max_seconds)
+def _draft_alone(pair: Pair) -> Pair:
+    """The draft as a target: what it would write, were nobody to check it."""
+    models = pair.models(drafting=True)
+    if len(models) == 1:
+        raise IncompatiblePair("This pair has no draft model that could write on its own; leave that lane out.")
+    if pair.translation is not None:
+        raise IncompatiblePair("The draft has a tokenizer of its own; leave the lane of the draft alone out.")
+    return Pair(target=models[1], tokenizer=pair.tokenizer)

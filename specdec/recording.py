@@ -3,6 +3,9 @@
 A line is one event: ``{"event": "started" | "round" | "finished", ...fields}``. Beside the event's own fields a
 line carries ``tokens``, the bytes of every token id it is the first to mention, as a string of one character a byte
 (code points 0-255). The ids and these bytes are all a reader needs to show the run without a model.
+
+The recording of a race holds its lanes one after another and, between them, lines about the whole: ``begin`` (settings,
+pair, when), ``lane_end``, ``verdict`` and ``error``. ``read`` passes over those.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from typing import Any
 
+from specdec.errors import InvalidInput
 from specdec.events import Decision, DraftToken, Event, Finished, Round, SamplingParams, Started
 from specdec.text import TokenBytes
 
@@ -18,6 +23,7 @@ VERSION = 1
 
 _TYPES = {"started": Started, "round": Round, "finished": Finished}
 _NAMES = {kind: name for name, kind in _TYPES.items()}
+_ABOUT = {"begin", "lane_end", "verdict", "error"}
 
 
 class Recorder:
@@ -28,7 +34,7 @@ class Recorder:
         self._described: set[int] = set()
 
     def line(self, event: Event) -> str:
-        """One event as one line of JSON, newline included; ``<`` is escaped so that the line may stand in a page."""
+        """One event as one line."""
         record = {"event": _NAMES[type(event)], **asdict(event)}
         if isinstance(event, Started):
             record["version"] = VERSION
@@ -36,17 +42,38 @@ class Recorder:
         self._described.update(new)
         if new:
             record["tokens"] = {str(i): self._bytes_of(i).decode("latin-1") for i in new}
-        return json.dumps(record, separators=(",", ":")).replace("<", "\\u003c") + "\n"
+        return line(record)
+
+    def text_of(self, token_id: int) -> str:
+        """A token on its own, as far as it is text."""
+        return self._bytes_of(token_id).decode(errors="replace")
+
+
+def line(record: dict[str, Any]) -> str:
+    """A record as one line of JSON, newline included; ``<`` is escaped so that the line may stand in a page."""
+    return json.dumps(record, separators=(",", ":")).replace("<", "\\u003c") + "\n"
 
 
 def read(lines: Iterable[str]) -> Iterator[Event]:
-    """The events of a recording, equal to those that were recorded."""
-    for line in lines:
-        record = json.loads(line)
-        kind = _TYPES[record.pop("event")]
-        record.pop("tokens", None)
-        record.pop("version", None)
-        yield kind(**{name: _restore(name, value) for name, value in record.items()})
+    """The events of a recording, equal to those that were recorded.
+
+    Raises ``InvalidInput`` where a line is no JSON, of an unknown kind or of another version.
+    """
+    for number, text in enumerate(lines, start=1):
+        try:
+            record = json.loads(text)
+            kind, found = record.pop("event"), record.pop("version", VERSION)
+            record.pop("tokens", None)
+            if kind in _ABOUT or found != VERSION:
+                event = None
+            else:
+                event = _TYPES[kind](**{name: _restore(name, value) for name, value in record.items()})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidInput(f"Line {number} is not a line of a recording.") from error
+        if found != VERSION:
+            raise InvalidInput(f"The recording is of version {found}; this program reads version {VERSION}.")
+        if event is not None:
+            yield event
 
 
 def token_bytes(lines: Iterable[str]) -> dict[int, bytes]:

@@ -1,13 +1,16 @@
-"""The verdict on a race: one sentence, its origin, four figures, the labels of the chart."""
+"""The verdict on a race: one sentence, its origin, four figures, the chart's labels, and what stands in Details."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain, zip_longest
+from collections.abc import Callable, Sequence
+from itertools import chain
+from statistics import median
 from typing import Any
 
 from specdec import metrics, words
 from specdec.events import Event, Finished, Round, Started
+from specdec.metrics import Metrics
+from specdec.tables import Run, common_prefix, details, four_figures, lane_rows, started_of, time_words, written_ids
 
 # One run cannot tell a gain of a few percent from the noise of the machine.
 NO_DIFFERENCE = (0.95, 1.05)
@@ -30,31 +33,50 @@ def lane_end(lane: str, events: Sequence[Event]) -> dict[str, Any] | None:
     }
 
 
-def verdict(plain: Sequence[Event], speculative: Sequence[Event], stopped: str | None = None) -> dict[str, Any]:
-    """Everything the page says about a race, as one record. ``stopped`` begins the sentence of a race cut short."""
-    started = next(event for event in chain(plain, speculative) if isinstance(event, Started))
-    written, asked = len(_ids(speculative)), started.params.max_new_tokens
+def verdict(
+    runs: Sequence[Run], stopped: str | None = None, text_of: Callable[[int], str] | None = None
+) -> dict[str, Any]:
+    """Everything that is said about a race, as one record.
+
+    ``shown`` is the run whose speed-up is the median; text, chart and figures are of that run. ``stopped`` begins the
+    sentence of a race cut short, and ``text_of`` names a token.
+    """
     notes = []
+    complete = [run for run in runs if all(_ended(run.get(lane, ())) for lane in ("generate", "speculative"))]
+    if stopped and complete:
+        notes.append(f"{stopped} before all lanes had ended; what had ended counts.")
+        runs = [{lane: events for lane, events in run.items() if _ended(events)} for run in complete]
+        stopped = None
+    plain, speculative = (list(runs[0].get(lane, ())) for lane in ("generate", "speculative"))
+    started = next(event for event in chain(plain, speculative) if isinstance(event, Started))
     if stopped:
+        written, asked = len(written_ids(speculative)), started.params.max_new_tokens
         if written < 2:
             lane = "speculative" if speculative else "plain"
-            tokens = written if speculative else len(_ids(plain))
+            tokens = written if speculative else len(written_ids(plain))
             sentence = f"{stopped} at {tokens} of {asked} in the {lane} lane."
             return {"event": "verdict", "sentence": sentence, "notes": ["Nothing to compare yet."], "stopped": True}
         notes.append(f"{stopped} at {written} of {asked}; compared over the tokens both wrote.")
-        plain = _up_to(plain, written)
+        runs = [{**runs[0], "generate": _up_to(plain, written)}]
+    shown, gains = _median_run(runs)
+    plain, speculative = (list(runs[shown][lane]) for lane in ("generate", "speculative"))
     base, lane = metrics.measure(plain), metrics.measure(speculative)
     if base is None or lane is None:
         return {"event": "verdict", "sentence": "No token was written.", "notes": notes, "stopped": bool(stopped)}
-    gain = metrics.speedup(base, lane)
-    notes += _text_notes(plain, speculative, started, bool(stopped)) + _repetition(speculative, lane)
+    headline = _headline(gains, base, lane, speculative)
+    notes += _text_notes(plain, speculative, bool(stopped), text_of or str) + _repetition(speculative, lane)
     notes += _lengths(speculative)
-    record = {"event": "verdict", "stopped": bool(stopped), "notes": notes, **_headline(gain, lane)}
-    record["same"] = _ids(plain) == _ids(speculative)
-    record["figures"] = _figures(base, lane, plain, speculative, started)
+    record = {"event": "verdict", "stopped": bool(stopped), "runs": len(runs), "shown": shown, **headline}
+    record |= {"notes": notes, "same": written_ids(plain) == written_ids(speculative)}
+    record["figures"] = four_figures(base, lane, plain, speculative)
+    record["lanes"] = lane_rows(runs)
+    record["details"] = details(base, lane, speculative)
+    record["time"] = time_words(lane)
+    if (acceptance := started_of(speculative).acceptance) != "lossless":
+        record["warning"] = f"Not lossless: {acceptance} acceptance changes the output."
     if stopped:  # it has no end of its own
         record["end"] = lane_end("speculative", speculative)
-    elif base.new_tokens == lane.new_tokens and gain:
+    elif base.new_tokens == lane.new_tokens and gains:
         saved = base.decode_seconds - lane.decode_seconds
         record["saved"] = f"{words.seconds(abs(saved))} {'saved' if saved >= 0 else 'lost'}"
     record["chart"] = (
@@ -64,65 +86,76 @@ def verdict(plain: Sequence[Event], speculative: Sequence[Event], stopped: str |
     return record
 
 
-def _headline(gain: float | None, lane: metrics.Metrics) -> dict[str, Any]:
-    if gain is None:
+def _median_run(runs: Sequence[Run]) -> tuple[int, list[float]]:
+    """The run to show, and the speed-ups of all that have one."""
+    gains = {}
+    for index, run in enumerate(runs):
+        figures = [metrics.measure(run.get(lane, ())) for lane in ("generate", "speculative")]
+        if None not in figures and (gain := metrics.speedup(*figures)):
+            gains[index] = gain
+    if not gains:
+        return 0, []
+    middle = median(gains.values())
+    return min(gains, key=lambda index: abs(gains[index] - middle)), list(gains.values())
+
+
+def _headline(gains: Sequence[float], base: Metrics, lane: Metrics, speculative: Sequence[Event]) -> dict[str, Any]:
+    if not gains:
         return {"factor": None, "sentence": "Too few tokens to compare."}
+    gain = median(gains)
+    exact = {"factor": f"{gain:.2f}x"}
     if not lane.accepted and not lane.rejected:
-        return {"factor": f"{gain:.2f}x", "sentence": f"Nothing was guessed: {gain:.2f}x is the loop alone."}
-    low, high = NO_DIFFERENCE
-    if low <= gain <= high:
-        return {"factor": f"{gain:.2f}x", "sentence": f"No clear difference: {gain:.2f}x in one run."}
-    shown = words.factor(gain)
-    if gain > high:
-        return {
-            "factor": f"{shown}x",
-            "faster": True,
-            "sentence": f"Speculative decoding is {shown} times as fast here.",
-        }
-    reason = "Guessing and checking cost more time than the guesses saved."
-    if lane.alpha is not None:
-        reason = f"Only {words.percent(lane.alpha)} of guesses kept." if lane.alpha < 0.495 else reason
-    return {"factor": f"{gain:.2f}x", "sentence": f"Slower here: {gain:.2f}x. {reason}"}
-
-
-def _figures(
-    base: metrics.Metrics, lane: metrics.Metrics, plain: Sequence[Event], speculative: Sequence[Event], started: Started
-) -> list[dict[str, str]]:
-    """Four figures, each a value and what it is."""
-    figures = [
-        {
-            "value": f"{words.rate(base.tokens_per_second)} \u2192 {words.rate(lane.tokens_per_second)}",
-            "label": "tokens/s, plain \u2192 speculative",
-        },
-        {"value": words.percent(lane.alpha), "label": "acceptance: guesses kept, of those tested"},
-        {"value": words.number(lane.mean_acceptance_length), "label": "tokens a target pass"},
-    ]
-    ours, theirs = _ids(speculative), _ids(plain)
-    if started.params.greedy:
-        same = _common_prefix(ours, theirs)
-        longest = max(len(ours), len(theirs))
-        figures.append({"value": f"{same} of {longest}", "label": "tokens the same, counted from the start"})
+        return exact | {"sentence": f"Nothing was guessed: {gain:.2f}x is the loop alone."}
+    several = f"{min(gains):.2f}\u2013{max(gains):.2f}"
+    if len(gains) == 1:
+        alike, where = NO_DIFFERENCE[0] <= gain <= NO_DIFFERENCE[1], "in one run"
     else:
-        figures.append({"value": f"{len(theirs)} / {len(ours)}", "label": "tokens written, plain / speculative"})
-    return figures
+        alike, where = min(gains) <= 1 <= max(gains), f"median of {len(gains)}, spread {several}"
+    if alike:
+        return exact | {"sentence": f"No clear difference: {gain:.2f}x, {where}."}
+    of = f" (median of {len(gains)}, {words.factor(min(gains))}\u2013{words.factor(max(gains))})" * (len(gains) > 1)
+    if gain > 1:
+        return {
+            "factor": f"{words.factor(gain)}x",
+            "faster": True,
+            "sentence": f"Speculative decoding is {words.factor(gain)} times as fast here{of}.",
+        }
+    return exact | {
+        "sentence": f"Slower here: {gain:.2f}x{of}. {_why_slower(base, lane, started_of(speculative).gamma)}"
+    }
 
 
-def _text_notes(plain: Sequence[Event], speculative: Sequence[Event], started: Started, stopped: bool) -> list[str]:
-    if not started.params.greedy:
+def _why_slower(base: Metrics, lane: Metrics, gamma: int | str) -> str:
+    guess, cost = metrics.guess_cost(base, lane), metrics.round_cost(base, lane)
+    if guess is not None and guess >= 1:
+        return f"A guess costs {guess:.2f} of a plain token; no \u03b3 can pay."
+    if not isinstance(gamma, int) or lane.alpha is None or cost is None:
+        return "Guessing and checking cost more time than the guesses saved."
+    needed = metrics.break_even_alpha(gamma, cost)
+    if needed is None:
+        return f"A round costs {cost:.1f} plain tokens and writes {gamma + 1} at most."
+    return f"{words.percent(lane.alpha)} of guesses kept; by its cost \u03b3 {gamma} needs {words.percent(needed)}."
+
+
+def _text_notes(
+    plain: Sequence[Event], speculative: Sequence[Event], stopped: bool, text_of: Callable[[int], str]
+) -> list[str]:
+    if not started_of(speculative).params.greedy:
         return ["Sampling: texts may differ, the distribution does not."]
-    ours, theirs = _ids(speculative), _ids(plain)
-    same = _common_prefix(ours, theirs)
+    ours, theirs = written_ids(speculative), written_ids(plain)
+    same = common_prefix(ours, theirs)
     if ours == theirs:
         return [f"Identical text{' so far' if stopped else ''}: {same} of {len(theirs)} tokens."]
+    tokens = [f"\u201c{text_of(ids[same])}\u201d" if same < len(ids) else "the end" for ids in (theirs, ours)]
     margin = _margin_at(speculative, same)
-    note = f"First difference at token {same + 1}" + ("." if margin is None else f"; logit margin {margin:.3g}.")
-    if started.pair.get("target_dtype", "float32") != "float32":
-        note += " In half precision near-ties can flip; float32 gives equal texts."
-    return [note]
+    return [
+        f"First difference at token {same + 1}: plain {tokens[0]}, speculative {tokens[1]}"
+        + ("." if margin is None else f"; logit margin {margin:.3g}.")
+    ]
 
 
-def _repetition(speculative: Sequence[Event], lane: metrics.Metrics) -> list[str]:
-    share = metrics.repeated_ngrams(_ids(speculative))
+def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[str]:
+    share = metrics.repeated_ngrams(written_ids(speculative))
     if share < REPETITIVE or not lane.accepted:
         return []
     return [f"{words.percent(share)} of the text repeats itself, which is easy to guess: other prompts gain less."]
@@ -130,29 +163,26 @@ def _repetition(speculative: Sequence[Event], lane: metrics.Metrics) -> list[str
 
 def _lengths(speculative: Sequence[Event]) -> list[str]:
     """What a policy chose, as nobody else did."""
-    started = next((event for event in speculative if isinstance(event, Started)), None)
+    gamma = started_of(speculative).gamma
     drafted = [len(event.draft) for event in speculative if isinstance(event, Round) and event.index]
-    if started is None or isinstance(started.gamma, int) or not drafted:
+    if isinstance(gamma, int) or not drafted:
         return []
     idle = f", none in {drafted.count(0)} of them" if 0 in drafted else ""
-    return [f"Draft length \u03b3 {started.gamma}: {sum(drafted) / len(drafted):.1f} tokens a round on average{idle}."]
+    return [f"Draft length \u03b3 {gamma}: {sum(drafted) / len(drafted):.1f} tokens a round on average{idle}."]
 
 
-def _ids(events: Sequence[Event]) -> list[int]:
-    return [token for event in events if isinstance(event, Round) for token in event.committed_ids]
-
-
-def _common_prefix(ours: list[int], theirs: list[int]) -> int:
-    pairs = enumerate(zip_longest(ours, theirs))
-    return next((place for place, (one, other) in pairs if one != other), len(ours))
+def _ended(events: Sequence[Event]) -> bool:
+    return bool(events) and isinstance(events[-1], Finished)
 
 
 def _up_to(events: Sequence[Event], tokens: int) -> list[Event]:
     """The plain lane's events up to ``tokens`` tokens; it writes one a round."""
     kept: list[Event] = []
+    written = 0
     for event in events:
-        if isinstance(event, Finished) or (isinstance(event, Round) and len(_ids(kept)) >= tokens):
+        if isinstance(event, Finished) or (isinstance(event, Round) and written >= tokens):
             break
+        written += len(event.committed_ids) if isinstance(event, Round) else 0
         kept.append(event)
     return kept
 

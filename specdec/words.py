@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
-LANE_NAMES = {"generate": "Plain", "speculative": "Speculative"}
+LANE_NAMES = {
+    "generate": "Plain",
+    "speculative": "Speculative",
+    "assisted": "transformers assisted",
+    "gamma-0": "specdec, \u03b3 0",
+    "prompt-lookup": "Prompt lookup",
+    "draft-alone": "Draft alone",
+}
+
+# Every figure that is shown, with what it means and its unit.
+DEFINITIONS = {
+    "speed-up": "Plain seconds / this lane's seconds, a token, over the tokens after the first. A factor.",
+    "tokens/s": "Tokens written after the first one / seconds from the first token to the last.",
+    "acceptance": "Guesses kept / guesses tested. A guess behind the first miss was never tested and does not count.",
+    "tokens a pass": "Tokens written a pass of the target, its own correction or bonus token counted. The first token "
+    "and rounds cut short by the end are left out.",
+    "same": "Tokens of the two texts that are equal, counted from the start to the first difference.",
+    "written": "Tokens each lane wrote. When sampling, equal texts are not to be expected.",
+    "first token": "Seconds from the call to the first token: the prompt is read, by the draft too where there is one.",
+    "with the prompt": "The speed-up with the time to the first token counted in.",
+    "saved": "The share of the plain lane's seconds after its first token that was saved.",
+    "drafted and kept": "Guesses kept / all guesses, those never tested included.",
+    "draft cost": "Seconds a guess / plain seconds a token. At 1 or more no draft length can pay.",
+    "round cost": "Seconds a round / plain seconds a token: so many tokens a round must write to break even.",
+    "outside": "The share of the speculative lane's time, after its first token, not spent inside the models' passes.",
+}
 
 
 def factor(value: float) -> str:
@@ -25,6 +52,15 @@ def number(value: float | None, digits: int = 1) -> str:
 def rate(value: float | None) -> str:
     """Tokens a second: whole numbers, one digit more where they are small."""
     return number(value, 0 if value is None or value >= 20 else 1)
+
+
+def spread(values: Sequence[float], show: Callable[[float], str]) -> str:
+    """A median with the lowest and highest value, or the one value there is."""
+    if not values:
+        return "\u2013"
+    if len(values) == 1:
+        return show(values[0])
+    return f"{show(median(values))} ({show(min(values))}\u2013{show(max(values))})"
 
 
 def seconds(value: float) -> str:

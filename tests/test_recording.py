@@ -155,3 +155,24 @@ def test_ids_mentioned_in_one_place_only_are_described() -> None:
     table = recording.token_bytes([recorder.line(event) for event in events])
     bytes_of = TokenBytes(tokenizer)
     assert table == {token_id: bytes_of(token_id) for token_id in range(10, 19)}
+
+
+def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
+    """The file that the page saves holds lines about the whole race; the events come out of it all the same."""
+    events, lines = record(pair, "speculative", {})
+    about = [recording.line({"event": "begin", "version": 1}), recording.line({"event": "verdict", "sentence": "x"})]
+    assert list(recording.read([about[0], *lines, about[1]])) == events
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "Line 1 is not a line of a recording"),
+        ('{"event": "tune"}', "Line 1 is not a line of a recording"),
+        ('{"event": "finished", "mood": 3}', "Line 1 is not a line of a recording"),
+        ('{"event": "begin", "version": 99}', "of version 99"),
+    ],
+)
+def test_what_is_no_recording_is_named(line: str, said: str) -> None:
+    with pytest.raises(specdec.InvalidInput, match=said):
+        list(recording.read([line]))

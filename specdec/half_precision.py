@@ -1,0 +1,43 @@
+"""Whether a difference between two greedy texts is rounding: the same place once more in float32."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from specdec.events import Event, Started
+from specdec.memory import free_bytes, gigabytes
+from specdec.models import Pair
+from specdec.tables import first_difference, written_ids
+
+
+def float32_note(pair: Pair, run: Mapping[str, Sequence[Event]], text_of: Callable[[int], str] = str) -> str | None:
+    """What the target chooses in float32 where plain and speculative text part; None where that is no question.
+
+    The target is copied to float32 for one pass over the prompt and the common text, if there is memory for it.
+    """
+    plain, speculative = run["generate"], run["speculative"]
+    started = next(event for event in speculative if isinstance(event, Started))
+    place = first_difference(plain, speculative)
+    dtype = pair.target.dtype
+    if place is None or dtype == torch.float32 or not started.params.greedy or started.acceptance != "lossless":
+        return None
+    if getattr(pair.target, "is_quantized", False):
+        return "Whether float32 settles it was not tried: the target's weights are quantised."
+    needed = 4 * pair.target.num_parameters()
+    if needed > free_bytes(pair.target.device):
+        return f"Whether float32 settles it was not tried: the target would need {gigabytes(needed)} more."
+    theirs, ours = written_ids(plain), written_ids(speculative)
+    ids = torch.tensor([[*started.prompt_ids, *theirs[:place]]], device=pair.target.device)
+    with torch.inference_mode():
+        model = copy.deepcopy(pair.target).to(torch.float32)
+        values, best = model(input_ids=ids, use_cache=False).logits[0, -1].float().topk(2)
+    chosen = int(best[0])
+    lanes = [name for name, text in (("plain", theirs), ("speculative", ours)) if text[place : place + 1] == [chosen]]
+    agrees = f"as the {lanes[0]} lane did" if lanes else "as neither lane did"
+    return (
+        f"In float32 the target chooses \u201c{text_of(chosen)}\u201d there, {agrees}, by a logit margin of "
+        f"{float(values[0] - values[1]):.3g}: the two {str(dtype).removeprefix('torch.')} routes rounded differently."
+    )
