@@ -9,12 +9,13 @@ from dataclasses import dataclass
 class Limits:
     """Caps of one page; None means no cap beyond what the models themselves take."""
 
-    new_tokens: int = 512
+    new_tokens: int = 2048
     prompt_tokens: int | None = None
     seconds: float | None = None
     waiting: int | None = None
+    runs: int = 25  # of one race
     public: bool = False  # pairs from the list only
 
 
 LOCAL = Limits()
-PUBLIC = Limits(new_tokens=256, prompt_tokens=512, seconds=60, waiting=16, public=True)
+PUBLIC = Limits(new_tokens=256, prompt_tokens=512, seconds=60, waiting=16, runs=5, public=True)

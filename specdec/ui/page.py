@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,120 +14,123 @@ import gradio as gr
 
 from specdec import words
 from specdec.errors import SpecdecError
-from specdec.events import MAX_GAMMA, SamplingParams
 from specdec.slot import Slot
+from specdec.ui.api import add_endpoints
+from specdec.ui.ask import REPEATS, AskPanel
 from specdec.ui.limits import LOCAL, Limits
 from specdec.ui.pairs import PairPanel
 from specdec.ui.serving import ROUTE, plotly_address
 from specdec.ui.startup import StartupRace
 from specdec.ui.stream import refusal, stream
+from specdec.ui.turns import Turns
 
-GAMMA = 5
 PROMPTS = Path(__file__).parents[2] / "examples" / "prompts.jsonl"
 
-# Everything the script needs arrives as arguments; no text of a model or a person is ever part of it.
+# Everything the scripts need arrives as arguments; no text of a model or a person is ever part of them.
+_ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
 _MOUNT = f"""
-import(new URL("{ROUTE}/live.js", document.baseURI).href).then((live) =>
+import({_ASSET % "live.js"}).then((live) =>
   live.mount(element, props, watch, new URL("{plotly_address()}", document.baseURI).href));
 """
+_READ_LINK = f"async () => JSON.stringify(await (await import({_ASSET % 'link.js'})).settingsInAddress())"
 
 
 def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
     """The page around a loaded pair, as a Gradio app; ``serve`` launches it."""
     examples = [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines() if line.strip()]
-    startup = StartupRace(slot.pair, examples[0]["prompt"], GAMMA)
-    stops = _Stops()
+    startup = StartupRace(slot.pair, examples[0]["prompt"])
+    stops, turns = _Stops(), Turns()
+    ask = AskPanel(limits)
 
-    def run(
-        prompt: str,
-        gamma: float,
-        new_tokens: float,
-        temperature: float,
-        seed: str,
-        top_k: float,
-        top_p: float,
-        auto: bool,
-        chat: bool,
-        request: gr.Request,
-    ) -> Iterator[str]:
+    def run(runs: int, request: gr.Request, values: tuple[Any, ...]) -> Iterator[str]:
         stop = stops.current(request)
         startup.give_way()
+        with turns.running(request.session_hash):
+            try:
+                asked = ask.read(*values, runs=runs)
+                pair = slot.pair
+            except SpecdecError as error:
+                yield refusal(error)
+                return
+            yield from stream(pair, asked, limits=limits, stop=stop)
+
+    def run_once(request: gr.Request, *values: Any) -> Iterator[str]:
+        yield from run(1, request, values)
+
+    def repeat(request: gr.Request, *values: Any) -> Iterator[str]:
+        yield from run(REPEATS, request, values)
+
+    def arm(request: gr.Request) -> str:
+        stops.arm(request)
+        return turns.wait(request.session_hash)
+
+    def leave(request: gr.Request) -> None:
+        stops.forget(request)
+        turns.forget(request.session_hash)
+
+    def settings(*values: Any) -> str:
         try:
-            params = SamplingParams(
-                max_new_tokens=_whole(new_tokens),
-                temperature=temperature,
-                top_k=_whole(top_k),
-                top_p=top_p,
-                seed=_seed(seed),
-            )
-            pair = slot.pair
+            return json.dumps({"settings": ask.read(*values).settings()})
         except SpecdecError as error:
-            yield refusal(error)
-            return
-        message = [{"role": "user", "content": prompt}] if chat and prompt else prompt or ""
-        length = "auto" if auto else _whole(gamma)
-        yield from stream(pair, message, length, params, limits=limits, stop=stop)
+            return json.dumps({"problem": str(error)})
+
+    def restore(link: str) -> tuple[Any, ...]:
+        values, problems = ask.restore(json.loads(link))
+        return *values, "".join(f'<p class="sd-error" role="alert">{html.escape(p)}</p>' for p in problems)
 
     with gr.Blocks(title="specdec", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
-        header = gr.HTML(_header(slot.facts), elem_id="sd-header")
+        with gr.Row(elem_id="sd-top"):
+            header = gr.HTML(_header(slot.facts), elem_id="sd-header")
+            # Filled by the live view. A Space stands in a frame: links must name the page around it.
+            space = os.environ.get("SPACE_ID")
+            home = html.escape(f"https://huggingface.co/spaces/{space}" if space else "")
+            place = f'<div class="sd-sharePlace" data-page="{home}"></div>'
+            gr.HTML(place, elem_id="sd-share", apply_default_css=False)
         panel = PairPanel(slot, limits, _header, startup.give_way)
         with gr.Row(elem_id="sd-ask"):
             with gr.Column(scale=7, min_width=320):
-                prompt = gr.Textbox(
-                    examples[0]["prompt"],
-                    label="Prompt",
-                    lines=4,
-                    max_lines=12,
-                    elem_id="sd-prompt",
-                )
+                prompt = ask.prompt_field(examples[0]["prompt"])
                 with gr.Row(elem_id="sd-chips"):
                     for example in examples:
                         chip = gr.Button(example["name"], size="sm", min_width=0, elem_classes="sd-chip")
                         fill = f"() => {json.dumps(example['prompt'])}"
                         chip.click(None, js=fill, outputs=prompt, api_visibility="private")
+                ask.chat_field()
             with gr.Column(scale=5, min_width=300, elem_id="sd-settings"):
-                gamma = gr.Slider(
-                    0, MAX_GAMMA, GAMMA, step=1, label="Draft length \u03b3", buttons=[], elem_id="sd-gamma"
-                )
-                auto = gr.Checkbox(False, label="Choose \u03b3 round by round (auto)", elem_id="sd-auto")
-                new_tokens = gr.Slider(
-                    1,
-                    limits.new_tokens,
-                    min(128, limits.new_tokens),
-                    step=1,
-                    label="New tokens",
-                    buttons=[],
-                    elem_id="sd-tokens",
-                )
-                temperature = gr.Slider(
-                    0, 2, 0, step=0.05, label="Temperature (0 is greedy)", buttons=[], elem_id="sd-temperature"
-                )
-                with gr.Accordion("Settings", open=False, elem_id="sd-more"), gr.Row():
-                    seed = gr.Textbox("", label="Seed", placeholder="drawn", max_lines=1, min_width=90)
-                    top_k = gr.Number(0, label="Top-k (0: all)", precision=0, minimum=0, min_width=90)
-                    top_p = gr.Number(1, label="Top-p", minimum=0, maximum=1, step=0.05, min_width=90)
-                chat = gr.Checkbox(label="Chat", elem_id="sd-chat")
+                ask.setting_fields()
                 start = gr.Button("Run race", variant="primary", elem_id="sd-run")
                 halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
+                again = gr.Button("Repeat", elem_id="sd-repeat")  # pressed by the live view's own button
+        problems = gr.HTML("", elem_id="sd-problems", apply_default_css=False)
+        waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
         live = gr.HTML(
             "", html_template="", js_on_load=_MOUNT, apply_default_css=False, elem_id="sd-live", elem_classes="sd-live"
         )
+        link = gr.Textbox(visible=False)
+        shared = gr.Textbox(visible=False)
+        share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
 
-        facing = [header, prompt, chat]
-        inputs = [prompt, gamma, new_tokens, temperature, seed, top_k, top_p, auto, chat]
+        facing = [header, prompt, ask.chat]
         quiet = {"show_progress": "hidden", "api_visibility": "private"}
         machine = {"concurrency_limit": 1, "concurrency_id": "machine"}  # a race and a load wait for each other
-        # The first step makes this visitor's stop flag before the race may have to queue.
-        start.click(stops.arm, js="() => { window.specdec.begin(); }", queue=False, **quiet).then(
-            run, inputs, live, **machine, **quiet
-        ).then(None, js="() => { window.specdec.end(); }", **quiet)
+        for button, work in ((start, run_once), (again, repeat)):
+            # The first step makes this visitor's stop flag before the race may have to queue.
+            button.click(arm, outputs=waiting, js="() => { window.specdec.begin(); }", queue=False, **quiet).then(
+                work, ask.inputs, live, **machine, **quiet
+            ).then(None, js="() => { window.specdec.end(); }", **quiet)
+        share.click(settings, ask.inputs, shared, queue=False, **quiet).then(
+            None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **quiet
+        )
         halt.click(stops.set, js="() => { window.specdec.halt(); }", queue=False, **quiet)
         panel.look.click(panel.say, panel.inputs, panel.report, **quiet)
-        panel.load.click(panel.change, panel.inputs, [panel.report, *facing], **machine, **quiet)
-        auto.change(lambda on: gr.update(interactive=not on), auto, gamma, queue=False, **quiet)
-        demo.load(panel.facing, outputs=facing, queue=False, **quiet)
+        panel.load.click(panel.change, panel.inputs, [panel.report, start, *facing], **machine, **quiet)
+        ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **quiet)
+        demo.load(panel.facing, outputs=facing, queue=False, **quiet).then(
+            restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **quiet
+        )
         demo.load(startup.lines, outputs=live, queue=False, **quiet)
-        demo.unload(stops.forget)
+        demo.unload(leave)
+        add_endpoints(slot, limits, startup.give_way, **machine)
     demo.queue(max_size=limits.waiting)
     return demo
 
@@ -152,21 +156,10 @@ class _Stops:
             flag.set()
 
 
-def _whole(value: float) -> Any:
-    """Browsers send 5.0 for 5; anything else is passed on for the engine to name."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _seed(text: str) -> Any:
-    """A text field, as a number field cannot be empty; what is no number is passed on for the engine to name."""
-    text = (text or "").strip()
-    return int(text) if text.isdecimal() else text or None
-
-
 def _header(facts: dict[str, Any]) -> str:
     return (
         '<header class="sd-head"><div><h1>specdec</h1>'
-        f'<p class="sd-pair"><span>Pair</span> {html.escape(words.pair_line(facts))}</p></div>'
+        f'<p class="sd-pair"><b>Pair</b> <span>{html.escape(words.pair_line(facts))}</span></p></div>'
         '<p class="sd-lede">A small model guesses, a large one checks all guesses at once. '
         "Same result, fewer waits.</p></header>"
     )

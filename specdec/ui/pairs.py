@@ -78,7 +78,7 @@ class PairPanel:
             return _error(str(error))
 
     def change(self, *choice: Any) -> Iterator[tuple[Any, ...]]:
-        """Load a choice; yield (report, *facing) as it goes on."""
+        """Load a choice; yield (report, Run button, *facing) as it goes on. Run waits for it and says why."""
         said = ["Loading."]
 
         def progress(name: str, done: int, total: int) -> None:
@@ -88,12 +88,13 @@ class PairPanel:
         with ThreadPoolExecutor(1) as pool:
             work = pool.submit(lambda: self._slot.change(self._plan(*choice), progress))
             while not wait([work], STEP).done:
-                yield _note(said[0]), *[gr.skip()] * 3
+                yield _note(said[0]), gr.update(value="A pair is loading", interactive=False), *[gr.skip()] * 3
+        ready = gr.update(value="Run race", interactive=True)
         try:
-            yield _note(work.result()), *self.facing()
+            yield _note(work.result()), ready, *self.facing()
         except SpecdecError as error:
             still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
-            yield _error(f"{error}{still}"), *[gr.skip()] * 3
+            yield _error(f"{error}{still}"), ready, *[gr.skip()] * 3
 
     def facing(self) -> tuple[str, Any, Any]:
         """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switch."""

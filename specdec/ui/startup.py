@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from specdec.events import SamplingParams
+from specdec.ui.ask import Ask
 from specdec.ui.limits import Limits
 from specdec.ui.stream import stream
 
@@ -17,11 +18,11 @@ SECONDS = 60.0
 class StartupRace:
     """Runs one short race in the background; ``lines`` waits for it and gives its JSON lines, or None."""
 
-    def __init__(self, pair: Any, prompt: str, gamma: int):
+    def __init__(self, pair: Any, prompt: str):
         self._stop = threading.Event()
         self._done = threading.Event()
         self._text: str | None = None
-        self._work = threading.Thread(target=self._run, args=(pair, prompt, gamma), daemon=True)
+        self._work = threading.Thread(target=self._run, args=(pair, prompt), daemon=True)
         self._work.start()
 
     def lines(self) -> str | None:
@@ -33,12 +34,11 @@ class StartupRace:
         self._stop.set()
         self._done.wait(SECONDS)
 
-    def _run(self, pair: Any, prompt: str, gamma: int) -> None:
+    def _run(self, pair: Any, prompt: str) -> None:
         text = ""
-        limits = Limits(seconds=SECONDS)
-        params = SamplingParams(max_new_tokens=TOKENS)
+        ask, limits = Ask(prompt, params=SamplingParams(max_new_tokens=TOKENS)), Limits(seconds=SECONDS)
         try:
-            for text in stream(pair, prompt, gamma, params, limits=limits, stop=self._stop, origin="startup"):
+            for text in stream(pair, ask, limits=limits, stop=self._stop, origin="startup"):
                 pass
         finally:
             # Half a race, or one that failed, is nothing to greet a visitor with.

@@ -1,20 +1,22 @@
-"""One race as the growing string of JSON lines that the live view reads."""
+"""One race as the growing string of JSON lines that the live view reads; the same lines are its recording."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from specdec import words
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, SamplingParams, Started
-from specdec.models import Prompt
+from specdec.half_precision import float32_note
+from specdec.models import Pair, Prompt
 from specdec.race import race
-from specdec.recording import Recorder
+from specdec.recording import VERSION, Recorder, line
+from specdec.ui.ask import Ask
 from specdec.ui.limits import Limits
 from specdec.verdict import lane_end, verdict
 
@@ -23,31 +25,22 @@ LOG = logging.getLogger(__name__)
 _numbers = itertools.count(1)
 
 
-def stream(
-    pair: Any,
-    prompt: Prompt,
-    gamma: int | str,
-    params: SamplingParams,
-    *,
-    limits: Limits,
-    stop: threading.Event,
-    origin: str = "run",
-) -> Iterator[str]:
+def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origin: str = "run") -> Iterator[str]:
     """Run a race; yield all its lines so far, each time there are new ones. ``stop`` ends it early.
 
     The last line is a ``verdict``, or an ``error`` whose message is a sentence to show.
     """
-    text = _begin(origin)
+    text = _begin(origin, pair, ask)
     yield text
-    lanes: dict[str, list[Event]] = {}
+    runs: list[dict[str, list[Event]]] = []
     began, stopped = time.monotonic(), None
     try:
-        check(pair, prompt, params, limits)
+        check(pair, ask.message, ask.params, limits)
         recorder = Recorder(pair.tokenizer)
-        batches = race(pair, prompt, gamma=gamma, params=params)
+        batches = race(pair, ask.message, **ask.race)
         try:
             for batch in batches:
-                text += "".join(_lines(batch, lanes, recorder))
+                text += "".join(_lines(batch, runs, len(ask.lanes), recorder))
                 yield text
                 if stop.is_set():
                     stopped = "Stopped"
@@ -57,10 +50,14 @@ def stream(
                     break
         finally:
             batches.close()
-        if not lanes:
+        if not runs:
             raise InvalidInput("Stopped before the first token.")
-        complete = "speculative" in lanes and isinstance(lanes["speculative"][-1], Finished)
-        text += _line(verdict(lanes.get("generate", []), lanes.get("speculative", []), None if complete else stopped))
+        ended = [lane for run in runs for lane, events in run.items() if isinstance(events[-1], Finished)]
+        complete = len(ended) == len(ask.lanes) * ask.runs
+        record = verdict(runs, None if complete else stopped, recorder.text_of)
+        if complete and (note := float32_note(pair, runs[record["shown"]], recorder.text_of)):
+            record["notes"].append(note)
+        text += line(record)
     except SpecdecError as error:
         text += _error(str(error))
     except Exception:
@@ -71,10 +68,10 @@ def stream(
 
 def refusal(error: SpecdecError) -> str:
     """The lines of a race that never began."""
-    return _begin("run") + _error(str(error))
+    return line({"event": "begin", "number": next(_numbers)}) + _error(str(error))
 
 
-def check(pair: Any, prompt: Prompt, params: SamplingParams, limits: Limits) -> None:
+def check(pair: Pair, prompt: Prompt, params: SamplingParams, limits: Limits) -> None:
     """Refuse what this page does not offer; what the engine itself refuses, it refuses itself."""
     if params.max_new_tokens > limits.new_tokens:
         raise InvalidInput(f"New tokens {params.max_new_tokens} is above {limits.new_tokens}. Nothing ran.")
@@ -87,25 +84,26 @@ def check(pair: Any, prompt: Prompt, params: SamplingParams, limits: Limits) -> 
             raise InvalidInput(f"The prompt has {found} tokens; {takes}")
 
 
-def _lines(batch: list[Event], lanes: dict[str, list[Event]], recorder: Recorder) -> Iterator[str]:
+def _lines(batch: list[Event], runs: list[dict[str, list[Event]]], lanes: int, recorder: Recorder) -> Iterator[str]:
+    """The lines of a batch; its events are kept in ``runs``, each of ``lanes`` lanes."""
     for event in batch:
         if isinstance(event, Started):
-            lanes[event.lane] = []
-        lane = next(reversed(lanes))
-        lanes[lane].append(event)
+            if not runs or len(runs[-1]) == lanes:
+                runs.append({})
+            runs[-1][event.lane] = []
+        lane = next(reversed(runs[-1]))
+        runs[-1][lane].append(event)
         yield recorder.line(event)
-        if isinstance(event, Finished) and (end := lane_end(lane, lanes[lane])):
-            yield _line(end)
+        if isinstance(event, Finished) and (end := lane_end(lane, runs[-1][lane])):
+            yield line(end)
 
 
-def _begin(origin: str) -> str:
+def _begin(origin: str, pair: Pair, ask: Ask) -> str:
     """The first line. It differs from run to run: so the reader sees that a new string began."""
-    return _line({"event": "begin", "number": next(_numbers), "origin": origin, "at": time.time()})
+    record: dict[str, Any] = {"event": "begin", "version": VERSION, "number": next(_numbers), "origin": origin}
+    record |= {"at": time.time(), "pair": words.pair_line(pair.describe())}
+    return line(record | {"settings": ask.settings(), "lanes": ask.lanes, "runs": ask.runs})
 
 
 def _error(message: str) -> str:
-    return _line({"event": "error", "message": message})
-
-
-def _line(record: dict[str, Any]) -> str:
-    return json.dumps(record, separators=(",", ":")).replace("<", "\\u003c") + "\n"
+    return line({"event": "error", "message": message})

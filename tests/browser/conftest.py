@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WAIT = 120_000  # milliseconds; a busy machine is no reason to fail
+SKIP = '[aria-label="Skip to the end"]'
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -69,7 +71,15 @@ def outside(page) -> list[str]:
 @pytest.fixture
 def page(browser, address) -> Iterator[object]:
     """The page, opened, its live view ready and its start-up race shown. Script errors fail the test."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    with visit(browser, address) as page:
+        open_page(page, address)
+        yield page
+
+
+@contextlib.contextmanager
+def visit(browser, address: str, **settings) -> Iterator[object]:
+    """A browser profile of its own that reaches the page's host only; script errors fail the test."""
+    context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}} | settings)
     page = context.new_page()
     page.set_default_timeout(WAIT)
     page.outside, errors = [], []
@@ -84,7 +94,6 @@ def page(browser, address) -> Iterator[object]:
         return route.abort()
 
     page.route("**/*", guard)
-    open_page(page, address)
     yield page
     context.close()
     assert not errors, errors
@@ -101,3 +110,20 @@ def run(page) -> None:
     before = page.evaluate("window.specdec.verdicts + window.specdec.errors")
     page.click("#sd-run")
     page.wait_for_function(f"window.specdec.verdicts + window.specdec.errors > {before} && !window.specdec.running")
+    if page.locator(SKIP).is_visible():
+        page.click(SKIP)
+
+
+def ask(page, prompt: str | None = None, tokens: int | None = None, temperature: float | None = None) -> None:
+    """Fill in what is given, as a person does."""
+    if prompt is not None:
+        page.fill("#sd-prompt textarea", prompt)
+    for name, value in (("tokens", tokens), ("temperature", temperature)):
+        if value is not None:
+            page.fill(f"#sd-{name} input[type=number]", str(value))
+            page.locator(f"#sd-{name} input[type=number]").blur()
+
+
+def text(page, selector: str) -> str:
+    """What a person reads there."""
+    return page.locator(selector).inner_text()

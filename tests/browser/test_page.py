@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import open_page, run
+from conftest import ask, open_page, run, text
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives it: two would fight for the cores
 
@@ -17,19 +17,6 @@ MARKUP = "<script>window.bitten = 1</script><img src=x onerror='window.bitten = 
 
 def count(page, name: str) -> int:
     return page.evaluate(f"window.specdec.{name}")
-
-
-def text(page, selector: str) -> str:
-    return page.locator(selector).inner_text()
-
-
-def ask(page, prompt: str | None = None, tokens: int | None = None, temperature: float | None = None) -> None:
-    if prompt is not None:
-        page.fill("#sd-prompt textarea", prompt)
-    for name, value in (("tokens", tokens), ("temperature", temperature)):
-        if value is not None:
-            page.fill(f"#sd-{name} input[type=number]", str(value))
-            page.locator(f"#sd-{name} input[type=number]").blur()
 
 
 def test_the_page_is_never_empty_and_asks_nothing_of_other_hosts(page, outside):
@@ -58,7 +45,7 @@ def test_a_race_shows_both_lanes_and_a_verdict(page, outside):
     )
     assert texts[0] == texts[1] != ""
     assert not page.locator("details:has(> .sd-ribbon)").get_attribute("open"), "equal plain text is folded"
-    assert text(page, ".sd-headline") in page.locator(".sd-chart").get_attribute("aria-label")
+    assert text(page, ".sd-headline") in page.locator(".sd-chart .sd-plot").get_attribute("aria-label")
     assert page.locator("#sd-run").is_visible() and not page.locator("#sd-stop").is_visible()
     assert outside == []
 
@@ -86,8 +73,8 @@ def test_keys_walk_the_tokens(page):
 
 def test_stop_ends_a_race_midway(page):
     """Run becomes Stop in the same place; Stop keeps the text, says where it stopped, and the next race runs."""
-    place = page.locator("#sd-run").bounding_box()
     ask(page, ENDLESS, tokens=512)
+    place = page.locator("#sd-run").bounding_box()
     lanes = count(page, "lanesFinished")
     page.click("#sd-run")
     page.wait_for_function(f"window.specdec.lanesStarted > {lanes}")
@@ -172,7 +159,7 @@ def test_a_phone_has_no_sideways_scroll(page, address):
 
 def test_the_theme_recolours_the_chart(page):
     """A change of theme redraws the lines in its own colours."""
-    colour = "document.querySelector('.sd-chart').data?.[1]?.line.color"
+    colour = "document.querySelector('.sd-chart .sd-plot').data?.[1]?.line.color"
     page.wait_for_function(f"{colour} === '#1d5fb8'")
     page.evaluate("document.body.classList.add('dark')")
     page.wait_for_function(f"{colour} === '#6cb0f7'")

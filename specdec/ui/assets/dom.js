@@ -7,5 +7,69 @@ export function el(tag, className = "", text = "", children = []) {
   return node;
 }
 
+export function button(className, text, onClick, label = "") {
+  const node = el("button", className, text);
+  node.type = "button";
+  if (label) node.setAttribute("aria-label", label);
+  node.addEventListener("click", onClick);
+  return node;
+}
+
+// A button with a drawn sign: fonts lack half of a player's symbols.
+const SIGNS = {
+  play: "M4 2 L14 8 L4 14 Z", pause: "M3 2 H7 V14 H3 Z M9 2 H13 V14 H9 Z", start: "M2 2 H4 V14 H2 Z M14 2 L5 8 L14 14 Z",
+  end: "M2 2 L11 8 L2 14 Z M12 2 H14 V14 H12 Z", back: "M11 2 L5 8 L11 14 L9 14 L3 8 L9 2 Z", on: "M5 2 L11 8 L5 14 L7 14 L13 8 L7 2 Z",
+};
+export function sign(name, label, onClick) {
+  const node = button("sd-icon", "", onClick, label);
+  drawSign(node, name);
+  return node;
+}
+export function drawSign(node, name) {
+  const image = svg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" });
+  image.append(svg("path", { d: SIGNS[name], fill: "currentColor" }));
+  node.replaceChildren(image);
+}
+
+export function svg(tag, attributes) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
+}
+
+export function fold(className, title, children) {
+  return el("details", `sd-fold ${className}`, "", [el("summary", "", title), ...children]);
+}
+
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 export const narrow = () => matchMedia("(max-width: 640px)").matches;
+
+// Plotly, from this host, once; everything that draws waits for it.
+let plotly = null;
+export function loadPlotly(address) {
+  plotly ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = address;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = reject;
+    document.head.append(script);
+  });
+  return plotly;
+}
+
+// Calls back when the theme changes, or the node's width does.
+export function onLook(node, redraw) {
+  new MutationObserver(redraw).observe(document.body, { attributeFilter: ["class"] });
+  let width = node.clientWidth;
+  new ResizeObserver(() => {
+    if (node.clientWidth === width) return;
+    width = node.clientWidth;
+    redraw();
+  }).observe(node);
+}
+
+// A colour of the page's own, as the theme has it now.
+export const colourOf = (node) => {
+  const style = getComputedStyle(node);
+  return (name) => style.getPropertyValue(`--sd-${name}`).trim();
+};

@@ -1,10 +1,19 @@
-// The live view: verdict, figures, chart and the two texts, drawn from the lines of one race after another.
+// The live view: verdict, figures, chart, texts and what stands below them, drawn from one race after another.
 import { Chart } from "./chart.js";
-import { el, narrow, reducedMotion } from "./dom.js";
-import { LineReader, bytesOf } from "./lines.js";
+import { button, el, fold, narrow, reducedMotion } from "./dom.js";
+import { LineReader } from "./lines.js";
+import { runInAddress } from "./link.js";
+import { Race, readRecording } from "./race.js";
+import { Replay } from "./replay.js";
 import { Ribbon, legend } from "./ribbon.js";
+import { RoundCard } from "./rounds.js";
+import { Share } from "./share.js";
+import { Timing } from "./timing.js";
 
-const LANE_NAMES = { generate: "Plain", speculative: "Speculative" };
+const NAMES = {
+  generate: "Plain", speculative: "Speculative", assisted: "transformers assisted", "gamma-0": "specdec, \u03b3 0",
+  "prompt-lookup": "Prompt lookup", "draft-alone": "Draft alone",
+};
 const FIGURES = [
   "tokens/s, plain \u2192 speculative", "acceptance: guesses kept, of those tested", "tokens a target pass",
   "tokens the same, counted from the start",
@@ -18,13 +27,14 @@ const STEPS = [
 // What tests wait on, and what the page's buttons call.
 window.specdec ??= {
   mounted: false, begun: 0, rounds: 0, lanesStarted: 0, lanesFinished: 0, verdicts: 0, errors: 0, running: false,
-  begin() {}, end() {}, halt() {},
+  replaying: false, begin() {}, end() {}, halt() {}, share() {},
 };
 
-export function mount(element, props, watch, plotlyAddress) {
+export async function mount(element, props, watch, plotlyAddress) {
   const view = new View(element, plotlyAddress);
   const reader = new LineReader();
-  const update = () => view.take(reader.read(props.value ?? ""));
+  await view.openLink();
+  const update = () => view.take(reader.read(props.value ?? ""), props.value ?? "");
   watch("value", update);
   update();
   window.specdec.mounted = true;
@@ -32,21 +42,22 @@ export function mount(element, props, watch, plotlyAddress) {
 
 class View {
   #state = window.specdec;
-  #bytes = new Map();
-  #ribbons;
-  #lane = null;
-  #asked = 0;
-  #firstSeconds = 0;
-  #begin = {};
-  #labels = {};
+  #race = null;
+  #shown = ""; // where the race on show is from: "", "run", "startup", "link" or "file"
+  #ignored = false; // a start-up race that came when another was on show already
+  #ribbons = new Map();
   #halting = false;
   #pressed = 0;
   #ended = 0;
 
   constructor(root, plotlyAddress) {
     this.root = root;
+    this.chart = new Chart(plotlyAddress, (seconds) => this.#pickMoment(seconds));
+    this.card = new RoundCard((lane, index) => this.#markRound(lane, index));
+    this.timing = new Timing(plotlyAddress);
+    this.replay = new Replay((seconds) => this.#showMoment(seconds));
+    this.share = new Share((name, text) => this.#openFile(name, text));
     this.#build();
-    this.chart = new Chart(this.chartNode, plotlyAddress);
     Object.assign(this.#state, {
       begin: () => {
         this.#pressed += 1;
@@ -58,6 +69,7 @@ class View {
         if (this.#ended === this.#pressed) this.#setRunning(false);
       },
       halt: () => this.#halt(),
+      share: (answer) => this.share.take(answer.settings, answer.problem),
     });
     document.querySelector("#sd-prompt textarea")?.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
@@ -66,184 +78,365 @@ class View {
     });
   }
 
-  take(records) {
+  // New lines of a race that runs here; `text` is all of them.
+  take(records, text) {
+    this.#feed(records);
+    if (this.#race?.verdict && records.length && !this.#ignored) this.share.offer(this.#race, text);
+  }
+
+  async openLink() {
+    try {
+      const records = await runInAddress();
+      if (records) this.#open(records, "link");
+    } catch (error) {
+      this.#showError(`The run in this link cannot be shown. ${error.message}`);
+    }
+  }
+
+  #openFile(name, text) {
+    try {
+      const records = readRecording(text);
+      records[0].name = name;
+      this.#open(records, "file");
+      this.share.offer(this.#race, text);
+      if (!reducedMotion()) this.replay.restart();
+    } catch (error) {
+      this.#showError(`${name} cannot be shown. ${error.message}`);
+    }
+  }
+
+  #open(records, origin) {
+    this.replay.hide();
+    this.#feed(records.map((record) => (record.event === "begin" ? { ...record, origin } : record)));
+    this.share.offer(this.#race, records.map((record) => JSON.stringify(record)).join("\n"));
+  }
+
+  #feed(records) {
     for (const record of records) {
-      for (const [id, text] of Object.entries(record.tokens ?? {})) this.#bytes.set(Number(id), bytesOf(text));
+      if (record.event === "begin") this.#ignored = record.origin === "startup" && this.#shown !== "";
+      if (this.#ignored) continue;
+      if (!["begin", "error"].includes(record.event)) this.#race.take(record);
       this.#handlers[record.event]?.(record);
     }
-    if (records.length) this.#progress();
+    if (!records.length || this.#ignored) return;
+    for (const ribbon of this.#ribbons.values()) ribbon.grow();
+    this.card.grow();
     this.chart.flush();
+    this.#progress();
   }
 
   #handlers = {
     begin: (record) => {
-      this.#begin = record;
-      this.#lane = null;
+      this.next = record;
+      this.#race = new Race(record);
       this.#wait(false);
       this.errorNode.hidden = true;
       this.#state.begun += 1;
     },
     started: (record) => {
-      if (this.#lane === null) this.#reset(record);
-      this.#lane = record.lane;
-      this.#ribbons[record.lane].start(record.prompt_ids);
+      if (this.#race.lanes.size === 1) this.#reset();
+      this.chart.addLane(this.#race.lane);
+      this.#ribbons.get(record.lane)?.start(this.#race, this.#race.lane);
+      if (record.lane === "speculative") this.card.open(this.#race, this.#race.lane, 1);
       this.#state.lanesStarted += 1;
     },
-    round: (record) => {
-      const ribbon = this.#ribbons[this.#lane];
-      if (record.index === 0) this.#firstSeconds = record.elapsed_seconds;
-      ribbon.add(record);
-      this.chart.add(this.#lane, record.elapsed_seconds - this.#firstSeconds, ribbon.tokens);
+    round: () => {
+      if (this.#race.lane.name === "speculative" && this.#race.lane.rounds.length === 2) {
+        this.card.open(this.#race, this.#race.lane, 1);
+      }
       this.#state.rounds += 1;
     },
     finished: () => (this.#state.lanesFinished += 1),
     lane_end: (record) => {
-      this.#labels[record.lane] = record;
       this.chart.endLane(record.lane, [record.name, record.duration]);
-      this.spoken.textContent = record.spoken;
+      this.spoken.textContent = record.spoken ?? "";
     },
     verdict: (record) => {
-      for (const ribbon of Object.values(this.#ribbons)) if (!ribbon.rounds) ribbon.waiting("Did not run.");
-      this.#lane = null;
+      this.#shown = this.#race.begin.origin;
       this.#setRunning(false);
+      this.#showRun();
       this.#showVerdict(record);
       this.#state.verdicts += 1;
+      this.replay.load(Math.max(0, ...[...this.#race.lanes.values()].map((lane) => lane.duration)));
+      if (this.#shown === "run" && record.figures && !record.stopped && !reducedMotion()) this.replay.restart();
     },
     error: (record) => {
-      if (this.#lane !== null) this.headline.textContent = "The race did not end.";
-      this.#lane = null;
+      if (this.#race.lane) this.headline.textContent = "The race did not end.";
       this.#setRunning(false);
-      this.errorNode.textContent = record.message;
-      this.errorNode.hidden = false;
+      this.#showError(record.message);
       this.#state.errors += 1;
     },
   };
 
-  #reset(started) {
-    this.#asked = started.params.max_new_tokens;
-    this.#labels = {};
+  // A new run begins: its lanes have their places and wait.
+  #reset() {
+    const { lanes } = this.#race.begin;
     this.root.classList.remove("empty", "stale");
     this.how.open = false;
-    this.factor.hidden = true;
-    this.notes.replaceChildren(el("span", "", "First plain, then speculative, on the same prompt and settings."));
+    this.factor.hidden = this.warning.hidden = true;
+    this.replay.hide();
+    this.card.hide();
+    this.timing.hide();
+    this.more.hidden = true;
+    this.notes.replaceChildren(el("span", "", "One lane after the other, on the same prompt and settings."));
     this.#showFigures(FIGURES.map((label) => ({ value: "\u2013", label })));
-    for (const [lane, ribbon] of Object.entries(this.#ribbons)) {
-      ribbon.start([]);
-      ribbon.waiting(lane === "speculative" ? "Runs after the plain lane, on the same prompt." : "");
-    }
-    this.plainTitle.textContent = "Plain text";
-    this.plainFold.open = true;
-    this.chartNode.setAttribute("aria-label", "Tokens written over seconds; the race is running.");
-    this.chart.start(this.#asked);
-    if (this.#state.running && narrow()) {
+    this.#placeRibbons(lanes);
+    this.chart.words = "Tokens written over seconds; the race is running.";
+    this.chart.start(this.#race.asked);
+    if (this.#state.running && narrow() && this.#race.runs.length === 1) {
       this.root.scrollIntoView({ behavior: reducedMotion() ? "auto" : "smooth", block: "start" });
     }
   }
 
+  // The speculative text stands open; every other lane's text has a fold of its own.
+  #placeRibbons(lanes) {
+    const pick = (lane, index) => this.#pickRound(lane, index);
+    const point = ({ shown, kind, rest }) =>
+      this.point.replaceChildren(el("span", `sd-token ${kind}`, shown), el("span", "", rest));
+    this.#ribbons = new Map(lanes.map((lane) => [lane, new Ribbon(`${NAMES[lane] ?? lane} text, token by token`, point, pick)]));
+    for (const ribbon of this.#ribbons.values()) ribbon.waiting("Its turn comes later, on the same prompt.");
+    const main = this.#ribbons.get("speculative");
+    this.mainPlace.replaceChildren(...(main ? [main.node] : []));
+    this.folds = new Map(lanes.filter((lane) => lane !== "speculative").map((lane) => {
+      const node = fold("", `${NAMES[lane] ?? lane} text`, [this.#ribbons.get(lane).node]);
+      node.open = lane === "generate";
+      return [lane, node];
+    }));
+    this.otherPlace.replaceChildren(...this.folds.values());
+  }
+
+  // The run that the verdict names, if it is not the one that was drawn as it came.
+  #showRun() {
+    for (const [lane, ribbon] of this.#ribbons) if (!this.#race.lanes.has(lane)) ribbon.waiting("Did not run.");
+    if (this.#race.runs.length < 2) return;
+    this.chart.start(this.#race.asked);
+    for (const [name, lane] of this.#race.lanes) {
+      this.#ribbons.get(name).start(this.#race, lane);
+      this.chart.addLane(lane);
+      if (lane.end) this.chart.endLane(name, [lane.end.name, lane.end.duration]);
+    }
+  }
+
   #progress() {
-    if (this.#lane === null || this.#halting) return;
-    this.headline.textContent = `${LANE_NAMES[this.#lane]}: ${this.#ribbons[this.#lane].tokens} of ${this.#asked}`;
+    if (!this.#race?.lane || this.#race.verdict || this.#halting || !this.#state.running) return;
+    const { runs, lanes } = this.#race.begin;
+    const run = runs > 1 ? `Run ${this.#race.runs.length} of ${runs} \u00b7 ` : "";
+    const lane = this.#race.lane;
+    this.headline.textContent = `${run}${NAMES[lane.name] ?? lane.name}: ${lane.tokens} of ${this.#race.asked}`;
   }
 
   #setRunning(running) {
-    const button = document.activeElement?.closest?.("#sd-run, #sd-stop");
+    const held = document.activeElement?.closest?.("#sd-run, #sd-stop");
     this.#state.running = running;
     this.#wait(running);
     this.#halting = false;
+    if (running) this.replay.skip();
     document.body.classList.toggle("sd-running", running);
     // The old result dims until the first token of the new race, or comes back with an error.
     this.root.classList.toggle("stale", running);
     // Run and Stop change places: the keyboard stays where it was.
-    if (button) document.querySelector(running ? "#sd-stop" : "#sd-run")?.focus();
+    if (held) document.querySelector(running ? "#sd-stop" : "#sd-run")?.focus();
   }
 
   // Says why nothing happens, if the race does not begin at once.
   #wait(waiting) {
     clearTimeout(this.timer);
     this.statusNode.hidden = true;
-    if (waiting) this.timer = setTimeout(() => (this.statusNode.hidden = false), 800);
+    if (!waiting) return;
+    this.timer = setTimeout(() => {
+      const ahead = document.querySelector("#sd-waiting")?.textContent.trim();
+      this.statusNode.textContent = ahead || "Waiting: another race is running here.";
+      this.statusNode.hidden = false;
+    }, 800);
   }
 
   #halt() {
     this.#halting = true;
-    if (this.#lane !== null) this.headline.textContent = "Stopping \u2026";
+    if (this.#race?.lane && !this.#race.verdict) this.headline.textContent = "Stopping \u2026";
+  }
+
+  #showError(message) {
+    this.errorNode.textContent = message;
+    this.errorNode.hidden = false;
   }
 
   #showVerdict(record) {
-    const time = new Date(this.#begin.at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    const origin = this.#begin.origin === "startup"
-      ? `Measured on this machine at start-up, ${time} \u00b7 1 run` : "1 run on this machine";
     this.factor.textContent = record.factor ?? "";
     this.factor.hidden = !record.factor;
     this.factor.classList.toggle("flat", !record.faster);
     this.headline.textContent = record.sentence;
-    this.notes.replaceChildren(el("strong", "", origin), ...record.notes.map((note) => el("span", "", note)));
+    this.warning.textContent = record.warning ?? "";
+    this.warning.hidden = !record.warning;
+    this.notes.replaceChildren(...this.#origin(record), ...record.notes.map((note) => el("span", "", note)));
+    const lanes = this.#race.lanes;
     if (record.figures) {
       this.#showFigures(record.figures);
-      this.plainFold.open = !record.same;
-      if (record.same) this.plainTitle.textContent = "Plain text: the same, token for token";
+      const plain = this.folds.get("generate");
+      plain.open = !record.same;
+      if (record.same) plain.firstChild.textContent = "Plain text: the same, token for token";
+      this.#showMore(record);
     }
-    const end = this.#labels.speculative ?? record.end;
+    const end = lanes.get("speculative")?.end;
     if (end && record.factor) {
       this.chart.endLane("speculative", [end.name, `${end.duration} \u00b7 ${record.factor}`]);
       if (record.saved) this.chart.bracket(record.saved);
     }
-    this.chartNode.setAttribute("aria-label", record.chart ?? record.sentence);
+    this.chart.words = record.chart ?? record.sentence;
     this.spoken.textContent = record.sentence;
+    if (lanes.has("speculative")) {
+      this.card.open(this.#race, lanes.get("speculative"), telling(lanes.get("speculative")));
+      this.timing.open(lanes.get("speculative"), record.time);
+    }
+  }
+
+  // Where the figures are from, how many runs they are of, and what can be done about it.
+  #origin(record) {
+    const { origin, at, pair, name } = this.#race.begin;
+    const day = new Date(at * 1000);
+    const time = day.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const runs = record.runs > 1 ? `median of ${record.runs} runs` : "1 run";
+    const said = {
+      run: `${runs[0].toUpperCase()}${runs.slice(1)} on this machine`,
+      startup: `Measured on this machine at start-up, ${time} \u00b7 ${runs}`,
+      link: `From a link, not measured here \u00b7 ${runs}`,
+      file: `From the file ${name}, recorded ${day.toLocaleDateString()} ${time}, not measured here \u00b7 ${runs}`,
+    }[origin];
+    const parts = [el("strong", "", said)];
+    if (origin === "run" || origin === "startup") {
+      const again = button("sd-action small", "Repeat \u00d75", () => document.querySelector("#sd-repeat").click());
+      parts.push(again);
+    } else {
+      const here = document.querySelector(".sd-pair span")?.textContent ?? "";
+      if (here !== pair) parts.push(el("span", "", `Made with ${pair}. Loaded: ${here}.`));
+      if (origin === "link") {
+        parts.push(button("sd-action small", "Run it here", () => document.querySelector("#sd-run").click()));
+      }
+    }
+    return parts;
   }
 
   #showFigures(figures) {
-    this.figures.replaceChildren(...figures.map(({ value, label }) =>
-      el("div", "", "", [el("dd", "", value), el("dt", "", label)])));
+    this.figures.replaceChildren(...figures.map((figure) => el("div", "", "", [el("dd", "", figure.value), term(figure)])));
+  }
+
+  #showMore(record) {
+    this.more.hidden = !record.details;
+    if (!record.details) return;
+    const { columns, rows } = record.lanes;
+    const head = columns.map(({ name, definition }) => {
+      const cell = el("th", "", name);
+      cell.scope = "col";
+      if (definition) cell.title = definition;
+      return cell;
+    });
+    const body = rows.map((row) => el("tr", "", "", row.map((value, at) => {
+      const cell = el(at ? "td" : "th", "", value);
+      if (!at) cell.scope = "row";
+      cell.dataset.label = columns[at].name;
+      return cell;
+    })));
+    const table = el("table", "sd-table", "", [el("thead", "", "", [el("tr", "", "", head)]), el("tbody", "", "", body)]);
+    const facts = record.details.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)]));
+    this.moreBody.replaceChildren(table, el("dl", "sd-facts", "", facts));
+  }
+
+  #showMoment(seconds) {
+    this.#state.replaying = seconds !== null;
+    for (const [name, ribbon] of this.#ribbons) {
+      const lane = this.#race.lanes.get(name);
+      if (lane) ribbon.showUntil(seconds === null ? Infinity : lane.roundsAt(seconds));
+    }
+    this.chart.showUntil(seconds);
+    const counts = [...this.#race.lanes.values()].map((lane) => {
+      const ended = seconds === null ? lane.rounds.length : lane.roundsAt(seconds);
+      return `${NAMES[lane.name] ?? lane.name} ${lane.counts[ended - 1] ?? 0}`;
+    });
+    this.replay.say(counts.join(" \u00b7 "));
+  }
+
+  #pickRound(lane, index) {
+    const picked = this.#race.lanes.get(lane);
+    if (!picked) return;
+    this.card.open(this.#race, picked, index);
+  }
+
+  #pickMoment(seconds) {
+    const lane = this.#race?.lanes.get("speculative");
+    if (lane?.rounds.length) this.card.open(this.#race, lane, Math.min(lane.roundsAt(seconds), lane.rounds.length - 1));
+  }
+
+  #markRound(lane, index) {
+    for (const [name, ribbon] of this.#ribbons) ribbon.markRound(name === lane ? index : -1);
+    this.chart.markRound(lane, index);
   }
 
   #build() {
     this.errorNode = el("p", "sd-error");
     this.errorNode.setAttribute("role", "alert");
     this.errorNode.hidden = true;
-    this.statusNode = el("p", "sd-status", "Waiting: another race is running here.");
+    this.statusNode = el("p", "sd-status");
     this.statusNode.setAttribute("role", "status");
     this.statusNode.hidden = true;
     this.factor = el("div", "sd-factor");
     this.factor.setAttribute("aria-hidden", "true"); // the sentence says it
     this.headline = el("p", "sd-headline");
-    this.notes = el("p", "sd-notes");
-    const verdict = el("section", "sd-verdict", "", [this.factor, el("div", "", "", [this.headline, this.notes])]);
+    this.warning = el("p", "sd-warning");
+    this.notes = el("div", "sd-notes");
+    const verdict = el("section", "sd-verdict", "", [
+      this.factor, el("div", "", "", [this.headline, this.warning, this.notes])]);
     this.figures = el("dl", "sd-figures");
     this.spoken = el("p", "sd-spoken");
     this.spoken.setAttribute("aria-live", "polite");
-    this.chartNode = el("div", "sd-chart");
-    this.chartNode.setAttribute("role", "img");
-    this.chartNode.setAttribute("aria-label", "Tokens written over seconds; no race yet.");
+    this.chart.words = "Tokens written over seconds; no race yet.";
+    this.moreBody = el("div", "sd-more");
+    this.more = fold("", "Details", [this.moreBody]);
+    this.more.hidden = true;
     const result = el("div", "sd-result", "", [
-      verdict, this.figures, el("div", "sd-columns", "", [this.chartNode, this.#buildTexts()])]);
+      verdict, this.figures,
+      el("div", "sd-columns", "", [el("div", "sd-left", "", [this.chart.node, this.replay.node]), this.#buildTexts()]),
+      this.card.node, this.timing.node, this.more]);
     this.root.classList.add("empty");
     this.root.replaceChildren(this.errorNode, this.statusNode, this.spoken, result, this.#buildHow());
+    document.querySelector("#sd-share .sd-sharePlace")?.replaceChildren(this.share.node);
   }
 
   #buildTexts() {
-    const point = el("p", "sd-point");
-    const onPoint = ({ shown, kind, rest }) =>
-      point.replaceChildren(el("span", `sd-token ${kind}`, shown), el("span", "", rest));
-    this.#ribbons = {
-      speculative: new Ribbon("Speculative text, token by token", this.#bytes, onPoint),
-      generate: new Ribbon("Plain text, token by token", this.#bytes),
-    };
+    this.point = el("p", "sd-point");
     const misses = el("input");
     misses.type = "checkbox";
     misses.id = "sd-misses";
     misses.addEventListener("change", () => this.root.classList.toggle("with-misses", misses.checked));
     const toggle = el("label", "sd-toggle", "", [misses, el("span", "", "Show rejected and discarded guesses")]);
-    this.plainTitle = el("summary", "", "Plain text");
-    this.plainFold = el("details", "sd-fold", "", [this.plainTitle, this.#ribbons.generate.node]);
+    this.mainPlace = el("div");
+    this.otherPlace = el("div");
     return el("div", "sd-texts", "", [
-      el("h2", "", "Speculative text"), legend(), this.#ribbons.speculative.node, point, toggle, this.plainFold]);
+      el("h2", "", "Speculative text"), legend(), this.mainPlace, this.point, toggle, this.otherPlace]);
   }
 
   #buildHow() {
     const steps = STEPS.map(([name, text]) => el("li", "", "", [el("strong", "", name), el("span", "", text)]));
-    this.how = el("details", "sd-fold sd-how", "", [el("summary", "", "How it works"), el("ol", "", "", steps)]);
+    this.how = fold("sd-how", "How it works", [el("ol", "", "", steps)]);
     this.how.open = true;
     return this.how;
   }
+}
+
+// The round to begin with: the first that has a miss, as it has most to tell.
+function telling(lane) {
+  const found = lane.rounds.findIndex((round) => round.draft?.some((token) => token.status === "rejected"));
+  return found > 0 ? found : 1;
+}
+
+// A figure's name; where it has a definition, a tap or a click shows it, and so does a pointer that rests on it.
+function term({ label, definition }) {
+  if (!definition) return el("dt", "", label);
+  const words = el("span", "sd-definition", definition);
+  words.hidden = true;
+  const name = button("sd-term", label, () => {
+    words.hidden = !words.hidden;
+    name.setAttribute("aria-expanded", String(!words.hidden));
+  });
+  name.title = definition;
+  name.setAttribute("aria-expanded", "false");
+  return el("dt", "", "", [name, words]);
 }

@@ -13,57 +13,94 @@ const WORDS = Object.fromEntries(KINDS.map(([kind, name, meaning]) => [kind, `${
 WORDS.target = "Written by the target, nothing was guessed here";
 
 export class Ribbon {
-  tokens = 0;
-  rounds = 0;
   #text;
-  #bytes;
+  #race = null;
+  #lane = null;
+  #blocks = [];
+  #visible = 0;
   #cursor = null;
+  #current = null;
   #inWord = false; // whether the text so far ends in a visible character
 
-  constructor(label, bytes, onPoint = () => {}) {
-    this.#bytes = bytes;
-    this.onPoint = onPoint;
+  // `onPoint` is told of the token under the pointer or the cursor, `onPick` of the round that was chosen.
+  constructor(label, onPoint = () => {}, onPick = () => {}) {
+    Object.assign(this, { onPoint, onPick });
     this.node = el("div", "sd-ribbon");
     this.node.setAttribute("role", "group");
     this.node.setAttribute("aria-label", label);
     this.node.addEventListener("pointerover", (event) => this.#point(event.target.closest(".sd-token")));
-    this.node.addEventListener("click", (event) => this.#point(event.target.closest(".sd-token")));
+    this.node.addEventListener("click", (event) => {
+      this.#point(event.target.closest(".sd-token"));
+      this.#pick(event.target.closest(".sd-token"));
+    });
     this.node.addEventListener("keydown", (event) => this.#walk(event));
-  }
-
-  start(promptIds) {
-    this.#text = new TokenText(this.#bytes);
-    this.tokens = this.rounds = 0;
-    this.#cursor = null;
-    const prompt = el("span", "sd-promptText", promptIds.map((id) => this.#text.push(id)).join(""));
-    this.node.replaceChildren(prompt);
-    this.node.tabIndex = 0;
   }
 
   // Shown until the lane begins.
   waiting(words) {
+    this.#lane = null;
     this.node.replaceChildren(el("span", "sd-waiting", words));
     this.node.tabIndex = -1;
   }
 
-  add(round) {
+  // The lane's text so far; what comes later is added by `grow`.
+  start(race, lane) {
+    this.#race = race;
+    this.#lane = lane;
+    this.#text = new TokenText(race.bytes);
+    this.#blocks = [];
+    this.#cursor = this.#current = null;
+    const prompt = el("span", "sd-promptText", lane.started.prompt_ids.map((id) => this.#text.push(id)).join(""));
+    this.node.replaceChildren(prompt);
+    this.node.tabIndex = 0;
+    this.grow();
+  }
+
+  grow() {
+    if (!this.#lane) return;
+    const fresh = document.createDocumentFragment();
+    while (this.#blocks.length < this.#lane.rounds.length) {
+      const block = this.#block(this.#lane.rounds[this.#blocks.length]);
+      this.#blocks.push(block);
+      fresh.append(block);
+    }
+    this.#visible = this.#blocks.length;
+    this.node.append(fresh);
+  }
+
+  // Of a replay: the first `count` rounds are there, the rest keeps its place.
+  showUntil(count) {
+    const end = Math.min(count, this.#blocks.length);
+    for (; this.#visible > end; this.#visible--) this.#blocks[this.#visible - 1].classList.add("later");
+    for (; this.#visible < end; this.#visible++) this.#blocks[this.#visible].classList.remove("later");
+  }
+
+  markRound(index) {
+    this.#current?.classList.remove("current");
+    this.#current = this.#blocks[index] ?? null;
+    this.#current?.classList.add("current");
+  }
+
+  #block(round) {
     const drafts = round.draft ?? [];
     const block = el("span", drafts.length ? "sd-round" : "sd-round alone");
     const kept = drafts.filter((token) => token.status === "accepted");
+    const accepted = this.#lane.name === "assisted" ? "plain" : "target"; // that lane does not say which were guesses
     round.committed_ids.forEach((id, place) => {
       const added = place === round.committed_ids.length - 1 && round.token_id !== null;
       // What follows the first miss was guessed here, at the place that the correction took.
       if (added) block.append(...this.#missed(drafts, round));
-      const kind = added ? round.token_kind : place < kept.length ? "accepted" : "target";
+      const kind = added ? round.token_kind ?? accepted : place < kept.length ? "accepted" : accepted;
       const piece = this.#text.push(id);
-      const mark = this.#token(piece, kind, round, added ? null : kept[place]);
+      const draft = added ? drafts.find((token) => token.status === "rejected") ?? null : kept[place] ?? null;
+      const mark = this.#token(piece, kind, round, draft);
       if (this.#inWord && /^ \S+$/.test(piece)) mark.classList.add("word");
       if (piece) this.#inWord = /\S$/.test(piece);
       block.append(mark);
     });
-    this.node.append(block);
-    this.tokens += round.committed_ids.length;
-    this.rounds += 1;
+    // A round that ended inside its draft has no token of the target's; what was left of the draft stands behind.
+    if (round.token_id === null && drafts.length) block.append(...this.#missed(drafts, round));
+    return block;
   }
 
   #missed(drafts, round) {
@@ -85,7 +122,7 @@ export class Ribbon {
     const mark = el("span", `sd-token ${kind}`, piece);
     if (piece === "") mark.classList.add("partial");
     else if (/^\s*\n\s*$/.test(piece)) mark.classList.add("newline");
-    mark.detail = { piece, kind, round: round.index, draft };
+    mark.detail = { piece, kind, round, draft };
     return mark;
   }
 
@@ -93,18 +130,19 @@ export class Ribbon {
     const marks = [...this.node.querySelectorAll(".sd-token")].filter((mark) => mark.offsetParent !== null);
     if (!marks.length) return;
     const at = marks.indexOf(this.#cursor);
-    const round = this.#cursor?.detail.round;
+    const round = this.#cursor?.detail.round.index;
     const steps = {
       ArrowRight: () => marks[Math.min(at + 1, marks.length - 1)],
       ArrowLeft: () => marks[Math.max(at - 1, 0)],
-      ArrowDown: () => marks.find((mark) => mark.detail.round > (round ?? -1)),
-      ArrowUp: () => marks.find((mark) => mark.detail.round === round - 1),
+      ArrowDown: () => marks.find((mark) => mark.detail.round.index > (round ?? -1)),
+      ArrowUp: () => marks.find((mark) => mark.detail.round.index === round - 1),
       Home: () => marks[0],
       End: () => marks.at(-1),
     };
-    if (!(event.key in steps)) return;
+    if (event.key === "Enter") this.#pick(this.#cursor);
+    else if (event.key in steps) this.#point(steps[event.key]());
+    else return;
     event.preventDefault();
-    this.#point(steps[event.key]());
   }
 
   #point(mark) {
@@ -112,15 +150,37 @@ export class Ribbon {
     this.#cursor?.classList.remove("cursor");
     this.#cursor = mark;
     mark.classList.add("cursor");
-    this.onPoint(describe(mark.detail));
+    this.onPoint(describe(mark.detail, this.#race.bytes));
+  }
+
+  #pick(mark) {
+    if (mark?.detail) this.onPick(this.#lane.name, mark.detail.round.index);
   }
 }
 
-function describe({ piece, kind, round, draft }) {
-  const shown = piece === "" ? "part of a character" : `\u201c${piece.replaceAll("\n", "\u21b5")}\u201d`;
-  const sure = draft ? ` \u00b7 the draft was ${Math.round(draft.draft_confidence * 100)} % sure` : "";
-  return { shown, kind, rest: ` \u00b7 round ${round} \u00b7 ${WORDS[kind]}${sure}` };
+const chance = (value) => (value === 0 || value === 1 ? String(value) : value.toPrecision(3));
+const known = (value) => value !== null && value !== undefined; // a link carries no probabilities
+const percent = (share) => `${(share * 100).toFixed(share < 0.0995 && share > 0 ? 1 : 0)} %`;
+
+// What a token is, in words: its round, how it came about, and the figures of the guess at its place.
+function describe({ piece, kind, round, draft }, bytes) {
+  const parts = [`round ${round.index}`, WORDS[kind] ?? "Written here; this lane does not say what was guessed"];
+  if (draft) {
+    if (kind === "correction") parts.push(`the guess was ${quoted(textOf(draft.token_id, bytes))}`);
+    if (known(draft.draft_confidence)) parts.push(`the draft was ${percent(draft.draft_confidence)} sure`);
+    if (known(draft.draft_prob)) parts.push(`q ${chance(draft.draft_prob)}`);
+    if (known(draft.target_prob)) parts.push(`p ${chance(draft.target_prob)}`, `min(1, p/q) ${chance(draft.accept_prob)}`);
+    if (known(draft.draw)) parts.push(`draw ${chance(draft.draw)}`);
+    if (known(draft.target_token_id) && draft.target_token_id !== draft.token_id) {
+      parts.push(`the target's own choice: ${quoted(textOf(draft.target_token_id, bytes))}`);
+    }
+  }
+  const shown = piece === "" ? "part of a character" : quoted(piece);
+  return { shown, kind, rest: ` \u00b7 ${parts.join(" \u00b7 ")}` };
 }
+
+export const textOf = (id, bytes) => new TextDecoder().decode(Uint8Array.from(bytes.get(id) ?? []));
+export const quoted = (text) => `\u201c${text.replaceAll("\n", "\u21b5")}\u201d`;
 
 export function legend() {
   const items = KINDS.map(([kind, name, meaning]) => {

@@ -1,0 +1,116 @@
+"""The page's endpoints for programs: ``/race`` and ``/decode``, with the page's own defaults and limits."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import gradio as gr
+
+from specdec.decode import speculative
+from specdec.errors import InvalidInput, SpecdecError
+from specdec.events import SamplingParams
+from specdec.lanes import assisted, driven, generate
+from specdec.race import DEFAULT_LANES
+from specdec.recording import Recorder
+from specdec.slot import Slot
+from specdec.ui.ask import GAMMA, NEW_TOKENS, Ask
+from specdec.ui.limits import Limits
+from specdec.ui.stream import check, stream
+
+
+def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **queue: Any) -> None:
+    """Add both endpoints to the Blocks that are being built. ``queue`` holds their concurrency settings."""
+
+    def decode(
+        prompt: str,
+        gamma: int | Literal["auto"] = GAMMA,
+        max_new_tokens: int = NEW_TOKENS,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        seed: int | None = None,
+        ignore_eos: bool = False,
+        lane: Literal["speculative", "generate", "assisted"] = "speculative",
+    ) -> Iterator[str]:
+        """Decode a prompt and stream the recording: each output is one or more JSON lines, an event a line.
+
+        Parameters:
+            prompt: the text to continue
+            gamma: tokens the draft proposes a round, 0 to 16, or "auto"; not used by the lane generate
+            max_new_tokens: tokens to write at most
+            temperature: 0 is greedy
+            top_k: sample from the k most likely tokens; 0 is all
+            top_p: sample from the most likely tokens that together have this probability
+            min_p: leave out tokens less likely than this share of the most likely one
+            repetition_penalty: above 1 makes tokens that occurred before less likely
+            seed: for sampling; none draws one, which the recording names
+            ignore_eos: write on past the end of the text
+            lane: speculative, generate (transformers' plain generate) or assisted (its assisted generation)
+        """
+        make_way()
+        with _sentences():
+            params = SamplingParams(
+                max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, ignore_eos=ignore_eos
+            )
+            pair = slot.pair
+            check(pair, prompt, params, limits)
+            if lane == "generate":
+                events = generate(pair, prompt, params=params)
+            else:
+                events = {"speculative": speculative, "assisted": assisted}[lane](
+                    pair, prompt, gamma=gamma, params=params
+                )
+            recorder = Recorder(pair.tokenizer)
+            for batch in driven(events, interval=0.08, max_seconds=limits.seconds):
+                if batch:
+                    yield "".join(map(recorder.line, batch))
+
+    def race(
+        prompt: str,
+        gamma: int | Literal["auto"] = GAMMA,
+        max_new_tokens: int = NEW_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
+        runs: int = 1,
+        further_lanes: list[str] | None = None,
+    ) -> dict:
+        """Race plain generate against speculative decoding; return the verdict, its figures and a row a lane.
+
+        Parameters:
+            prompt: the text to continue
+            gamma: tokens the draft proposes a round, 0 to 16, or "auto"
+            max_new_tokens: tokens to write at most, in each lane
+            temperature: 0 is greedy
+            seed: for sampling; none draws one
+            runs: how often to run each lane; figures are then medians with lowest and highest
+            further_lanes: beside generate and speculative: assisted, gamma-0, prompt-lookup, draft-alone
+        """
+        make_way()
+        with _sentences():
+            if runs > limits.runs:
+                raise InvalidInput(f"runs {runs} is above {limits.runs}. Nothing ran.")
+            lanes = (*DEFAULT_LANES, *(further_lanes or ()))
+            ask = Ask(prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs)
+            *_, text = stream(slot.pair, ask, limits=limits, stop=threading.Event())
+            last = json.loads(text.splitlines()[-1])
+            if last.pop("event") == "error":
+                raise gr.Error(last["message"], print_exception=False)
+            return last
+
+    for endpoint in (decode, race):
+        gr.api(endpoint, **queue)
+
+
+@contextlib.contextmanager
+def _sentences() -> Iterator[None]:
+    """What specdec refuses reaches the caller as its sentence, without a traceback in the log."""
+    try:
+        yield
+    except SpecdecError as error:
+        raise gr.Error(str(error), print_exception=False) from error

@@ -1,0 +1,211 @@
+"""What a visitor asks for: the fields of the page, the same as a value, and the same in a link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from specdec.errors import InvalidInput, SpecdecError
+from specdec.events import MAX_GAMMA, SamplingParams, check_gamma
+from specdec.models import Prompt
+from specdec.race import DEFAULT_LANES, ENTRANTS
+from specdec.ui.limits import Limits
+
+GAMMA = 5
+NEW_TOKENS = 128
+REPEATS = 5
+FURTHER_LANES = tuple(lane for lane in ENTRANTS if lane not in DEFAULT_LANES)
+LOSSLESS, TOP_K = "lossless", "top-k"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One race as it is asked for; the engine checks the values."""
+
+    prompt: str
+    gamma: int | str = GAMMA
+    params: SamplingParams = SamplingParams(max_new_tokens=NEW_TOKENS)
+    acceptance: str = LOSSLESS
+    accept_top_k: int | None = None
+    lanes: tuple[str, ...] = DEFAULT_LANES
+    runs: int = 1
+    chat: bool = False
+
+    @property
+    def message(self) -> Prompt:
+        """The prompt as the engine takes it."""
+        return [{"role": "user", "content": self.prompt}] if self.chat and self.prompt else self.prompt
+
+    @property
+    def race(self) -> dict[str, Any]:
+        """The keywords of ``race``."""
+        names = ("gamma", "params", "acceptance", "accept_top_k", "lanes", "runs")
+        return {name: getattr(self, name) for name in names}
+
+    def settings(self) -> dict[str, Any]:
+        """As a link and a recording carry it: the values that are not the defaults, and always the prompt."""
+        values = {name: getattr(self.params, field) for name, field in _PARAMS.items()}
+        values |= {"gamma": self.gamma, "chat": int(self.chat), "accept_top_k": self.accept_top_k}
+        values |= {"lanes": ",".join(lane for lane in self.lanes if lane in FURTHER_LANES)}
+        values |= {"ignore_eos": int(self.params.ignore_eos)}
+        return {"prompt": self.prompt} | {name: v for name, v in values.items() if v != _DEFAULTS[name]}
+
+
+# The names in a link, and the fields of ``SamplingParams`` behind them.
+_PARAMS = {
+    "tokens": "max_new_tokens", "temperature": "temperature", "seed": "seed", "top_k": "top_k", "top_p": "top_p",
+    "min_p": "min_p", "penalty": "repetition_penalty",
+}  # fmt: skip
+_DEFAULTS = {
+    "gamma": GAMMA, "tokens": NEW_TOKENS, "temperature": 0.0, "seed": None, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
+    "penalty": 1.0, "ignore_eos": 0, "accept_top_k": None, "lanes": "", "chat": 0,
+}  # fmt: skip
+
+
+_FIELDS = (
+    "prompt", "gamma", "auto", "tokens", "temperature", "lanes", "seed", "top_k", "top_p", "min_p", "penalty",
+    "accept_top_k", "ignore_eos", "chat",
+)  # fmt: skip
+
+
+class AskPanel:
+    """The fields, and between them the way from their values to an ``Ask`` and from a link to their values."""
+
+    def __init__(self, limits: Limits):
+        self._limits = limits
+
+    def prompt_field(self, example: str) -> gr.Textbox:
+        self.prompt = gr.Textbox(example, label="Prompt", lines=4, max_lines=12, elem_id="sd-prompt")
+        return self.prompt
+
+    def setting_fields(self) -> None:
+        """Draft length, length and temperature in sight; the rest folded."""
+        limits = self._limits
+        slider = {"buttons": [], "step": 1}
+        self.gamma = gr.Slider(0, MAX_GAMMA, GAMMA, label="Draft length \u03b3", elem_id="sd-gamma", **slider)
+        self.auto = gr.Checkbox(False, label="Choose \u03b3 round by round (auto)", elem_id="sd-auto")
+        self.tokens = gr.Slider(
+            1, limits.new_tokens, min(NEW_TOKENS, limits.new_tokens), label="New tokens", elem_id="sd-tokens", **slider
+        )
+        self.temperature = gr.Slider(
+            0, 2, 0, label="Temperature (0 is greedy)", elem_id="sd-temperature", **slider | {"step": 0.05}
+        )
+        with gr.Accordion("Settings", open=False, elem_id="sd-more"):
+            self.lanes = gr.CheckboxGroup(
+                [(_LANE_CHOICES[lane], lane) for lane in FURTHER_LANES], label="Further lanes", elem_id="sd-lanes"
+            )
+            with gr.Row():
+                self.seed = gr.Textbox("", label="Seed", placeholder="drawn", max_lines=1, min_width=90)
+                self.top_k = gr.Number(0, label="Top-k (0: all)", precision=0, minimum=0, min_width=90)
+                self.top_p = gr.Number(1, label="Top-p", minimum=0, maximum=1, step=0.05, min_width=90)
+            with gr.Row():
+                self.min_p = gr.Number(0, label="Min-p", minimum=0, maximum=1, step=0.05, min_width=90)
+                self.penalty = gr.Number(1, label="Repetition penalty", minimum=0, step=0.05, min_width=90)
+                self.accept = gr.Textbox(
+                    "", label="Accept target's top k", placeholder="lossless", max_lines=1, min_width=90,
+                    elem_id="sd-accept",
+                )  # fmt: skip
+            self.ignore_eos = gr.Checkbox(False, label="Write on past the end of text", elem_id="sd-ignore")
+
+    def chat_field(self) -> None:
+        self.chat = gr.Checkbox(label="Chat", elem_id="sd-chat")
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The fields, in the order of ``_FIELDS``."""
+        return [
+            self.prompt, self.gamma, self.auto, self.tokens, self.temperature, self.lanes, self.seed, self.top_k,
+            self.top_p, self.min_p, self.penalty, self.accept, self.ignore_eos, self.chat,
+        ]  # fmt: skip
+
+    def read(self, *values: Any, runs: int = 1) -> Ask:
+        """The fields' values as an ``Ask``. Raises ``InvalidInput`` for what cannot be meant."""
+        (
+            prompt, gamma, auto, tokens, temperature, lanes, seed, top_k, top_p, min_p, penalty, accept, ignore, chat,
+        ) = values  # fmt: skip
+        kept = _whole_text(accept)
+        return Ask(
+            prompt=prompt or "",
+            gamma="auto" if auto else _whole(gamma),
+            params=SamplingParams(
+                max_new_tokens=_whole(tokens),
+                temperature=temperature,
+                top_k=_whole(top_k),
+                top_p=top_p,
+                min_p=min_p,
+                repetition_penalty=penalty,
+                seed=_whole_text(seed),
+                ignore_eos=bool(ignore),
+            ),
+            acceptance=LOSSLESS if kept is None else TOP_K,
+            accept_top_k=kept,
+            lanes=(*DEFAULT_LANES, *(lane for lane in FURTHER_LANES if lane in lanes)),
+            runs=runs,
+            chat=bool(chat),
+        )
+
+    def restore(self, link: dict[str, Any]) -> tuple[list[Any], list[str]]:
+        """The fields' values from a link, those it does not name left alone, and a sentence about each value that
+        could not be taken."""
+        problems = []
+        taken: dict[str, Any] = {}
+        for name, text in link.items():
+            try:
+                if name != "prompt":
+                    taken[name] = self._value(name, str(text))
+            except (SpecdecError, ValueError) as error:
+                left = "left out" if _DEFAULTS.get(name, "") in ("", None) else f"{_DEFAULTS[name]} stands instead"
+                problems.append(f"The link's {name} {text!r} was not taken ({error}); {left}.")
+        if "prompt" in link:
+            taken["prompt"] = str(link["prompt"])
+        if "gamma" in taken:
+            taken["auto"] = taken["gamma"] == "auto"
+            taken["gamma"] = gr.skip() if taken["auto"] else taken["gamma"]
+        if "lanes" in taken:
+            taken["lanes"] = [lane for lane in taken["lanes"].split(",") if lane]
+        for name in {"seed", "accept_top_k"} & taken.keys():
+            taken[name] = str(taken[name])
+        for name in {"ignore_eos", "chat"} & taken.keys():
+            taken[name] = bool(taken[name])
+        return [taken.get(name, gr.skip()) for name in _FIELDS], problems
+
+    def _value(self, name: str, text: str) -> Any:
+        """One value of a link, checked by the engine's own rules."""
+        if name in _PARAMS:
+            value = float(text) if isinstance(_DEFAULTS[name], float) else int(text)
+            SamplingParams(**{_PARAMS[name]: value})
+            if name == "tokens" and value > self._limits.new_tokens:
+                raise InvalidInput(f"above {self._limits.new_tokens}")
+            return value
+        if name == "gamma":
+            return text if text == "auto" else check_gamma(int(text))
+        if name == "lanes":
+            if unknown := set(filter(None, text.split(","))) - set(FURTHER_LANES):
+                raise InvalidInput(f"there is no lane {', '.join(sorted(unknown))}")
+            return text
+        if name == "accept_top_k" and int(text) < 1:
+            raise InvalidInput("below 1")
+        if name not in _DEFAULTS:
+            raise InvalidInput("no such setting")
+        return int(text)
+
+
+_LANE_CHOICES = {
+    "assisted": "transformers' assisted generation",
+    "gamma-0": "our loop at \u03b3 0",
+    "prompt-lookup": "prompt lookup",
+    "draft-alone": "the draft alone",
+}
+
+
+def _whole(value: float) -> Any:
+    """Browsers send 5.0 for 5; anything else is passed on for the engine to name."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _whole_text(text: str) -> Any:
+    """A text field, as a number field cannot be empty; what is no number is passed on for the engine to name."""
+    text = (text or "").strip()
+    return int(text) if text.isdecimal() else text or None

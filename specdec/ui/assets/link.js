@@ -1,0 +1,132 @@
+// What rides in the address: settings as they are, or a whole run, packed. After "#", so that no server sees it.
+import { VERSION, readRecording } from "./race.js";
+
+const LONGEST = 4096; // bytes of a link; above it the file is offered
+const INFLATED = 2e6; // bytes that a link may unpack to
+const KINDS = ["target", "correction", "bonus"];
+const TENTH = 1e4; // times are kept in tenths of a millisecond
+
+const fragment = () => new URLSearchParams(location.hash.slice(1));
+
+// The settings the address holds, as texts by name: its own, or those of the run in it.
+export async function settingsInAddress() {
+  if (!fragment().has("run")) return Object.fromEntries(fragment());
+  try {
+    return (await runInAddress())[0].settings;
+  } catch {
+    return {}; // the live view says what is wrong
+  }
+}
+
+// The records of the run in the address, or null. Throws an Error that says what is wrong with it.
+export async function runInAddress() {
+  const packed = fragment().get("run");
+  if (!packed) return null;
+  let text;
+  try {
+    text = await inflate(fromBase64(packed));
+  } catch {
+    throw new Error("The link is damaged: a part of it may be missing.");
+  }
+  return readRecording(unpack(JSON.parse(text)).map((record) => JSON.stringify(record)).join("\n"));
+}
+
+export function settingsLink(settings) {
+  return `${page()}#${new URLSearchParams(settings)}`;
+}
+
+// The link to a run, or null where it would be too long.
+export async function runLink(race) {
+  const packed = toBase64(await deflate(JSON.stringify(pack(race))));
+  const link = `${page()}#run=${packed}`;
+  return link.length > LONGEST ? null : link;
+}
+
+// On a Space the page stands in a frame; the address that people see is the Space's.
+const page = () => document.querySelector("#sd-share [data-page]")?.dataset.page || location.href.split(/[?#]/)[0];
+
+// Token texts, statuses and times; no probabilities.
+function pack(race) {
+  const lanes = [...race.lanes.values()];
+  const known = new Map();
+  const short = (id) => {
+    if (!known.has(id)) known.set(id, known.size);
+    return known.get(id);
+  };
+  const packed = lanes.map((lane) => {
+    const { lane: name, prompt_ids, params, gamma, pair, machine } = lane.started;
+    let before = 0;
+    const times = lane.rounds.map((round) => {
+      const now = Math.round(round.elapsed_seconds * TENTH);
+      const delta = now - before;
+      before = now;
+      return delta;
+    });
+    const plain = lane.rounds.every((round) => round.committed_ids.length === 1 && round.draft?.length === 0);
+    const rounds = lane.rounds.map((round) => (plain ? short(round.committed_ids[0]) : [
+      KINDS.indexOf(round.token_kind), round.committed_ids.map(short),
+      round.draft && round.draft.filter((token) => token.status !== "accepted").map((token) => short(token.token_id)),
+      round.draft && round.draft.filter((token) => token.status === "rejected").length,
+      ...["draft_seconds", "verify_seconds"].map((part) => round[part] && Math.round(round[part] * TENTH)),
+    ]));
+    return { n: name, p: prompt_ids.map(short), s: params, g: gamma, m: pair, c: machine, t: times, r: rounds, e: lane.end, f: lane.finished.finish_reason };
+  });
+  for (const lane of packed.slice(1)) {
+    for (const part of ["p", "s", "m", "c"]) if (JSON.stringify(lane[part]) === JSON.stringify(packed[0][part])) delete lane[part];
+  }
+  const { details, lanes: table, time, ...verdict } = race.verdict;
+  const { at, pair, settings } = race.begin;
+  const bytes = [...known.keys()].map((id) => String.fromCharCode(...(race.bytes.get(id) ?? [])));
+  return { v: VERSION, b: { at, pair, settings, runs: race.verdict.runs }, k: bytes, l: packed, d: { ...verdict, shown: 0 } };
+}
+
+// The lines again, with nothing where the link has nothing.
+function unpack({ v, b, k, l, d }) {
+  const tokens = Object.fromEntries(k.map((text, id) => [id, text]));
+  const records = [{ event: "begin", version: v, ...b, lanes: l.map((lane) => lane.n) }];
+  for (const lane of l) {
+    const { p, s, m, c } = { ...l[0], ...lane };
+    records.push({ event: "started", lane: lane.n, prompt_ids: p, params: s, gamma: lane.g, pair: m, machine: c, tokens });
+    let elapsed = 0;
+    lane.r.forEach((round, index) => {
+      elapsed += lane.t[index] / TENTH;
+      records.push({ event: "round", index, elapsed_seconds: elapsed, target_margin: null, decision: null, ...unpackRound(round) });
+    });
+    records.push({ event: "finished", finish_reason: lane.f });
+    if (lane.e) records.push(lane.e);
+  }
+  return [...records, d];
+}
+
+function unpackRound(round) {
+  if (typeof round === "number") return { draft: [], committed_ids: [round], token_id: round, token_kind: "target", draft_seconds: 0, verify_seconds: null };
+  const [kind, committed, missed, rejected, draft, verify] = round;
+  const added = kind >= 0;
+  const blank = { draft_prob: null, target_prob: null, accept_prob: null, draw: null, target_token_id: null, draft_confidence: null };
+  const kept = committed.slice(0, committed.length - (added ? 1 : 0)).map((id) => ({ token_id: id, status: "accepted", ...blank }));
+  const rest = (missed ?? []).map((id, place) => ({ token_id: id, status: place < rejected ? "rejected" : "discarded", ...blank }));
+  return {
+    draft: missed && (kind === 0 ? [] : [...kept, ...rest]), committed_ids: committed, token_id: added ? committed.at(-1) : null,
+    token_kind: added ? KINDS[kind] : null, draft_seconds: draft && draft / TENTH, verify_seconds: verify && verify / TENTH,
+  };
+}
+
+async function deflate(text) {
+  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+async function inflate(bytes) {
+  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
+  const decoder = new TextDecoder();
+  let [text, size] = ["", 0];
+  for (let part; !(part = await reader.read()).done;) {
+    if ((size += part.value.length) > INFLATED) throw new Error("too large");
+    text += decoder.decode(part.value, { stream: true });
+  }
+  return text + decoder.decode();
+}
+
+const toBase64 = (bytes) =>
+  btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+const fromBase64 = (text) => Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));

@@ -1,0 +1,127 @@
+// The clock of a replay: measured seconds, slowed or not, with the controls that a player has.
+import { button, drawSign, el, sign } from "./dom.js";
+
+const LASTS = 8; // seconds of replay that the slowest lane should take
+const SLOW = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+export class Replay {
+  #at = 0;
+  #length = 0;
+  #speed = 1;
+  #frame = 0;
+  #before = 0;
+
+  // `show` draws the moment it is given, in seconds; null is the end, with everything there.
+  constructor(show) {
+    this.show = show;
+    this.label = el("span", "");
+    this.counts = el("span", "sd-counts");
+    this.toggle = sign("play", "Play", () => (this.playing ? this.pause() : this.play()));
+    this.scrub = el("input", "sd-scrub");
+    Object.assign(this.scrub, { type: "range", min: 0, max: 1000, value: 1000 });
+    this.scrub.setAttribute("aria-label", "Moment of the replay");
+    this.scrub.addEventListener("input", () => {
+      this.pause();
+      this.#to((this.scrub.value / 1000) * this.#length);
+    });
+    this.speeds = el("span", "sd-speeds");
+    this.speeds.setAttribute("role", "group");
+    this.speeds.setAttribute("aria-label", "Speed of the replay");
+    this.node = el("div", "sd-replay", "", [
+      sign("start", "Replay from the start", () => this.restart()), this.toggle,
+      sign("end", "Skip to the end", () => this.skip()), this.speeds, this.scrub,
+      el("span", "sd-replayLabel", "", [this.label, this.counts])]);
+    this.node.hidden = true;
+  }
+
+  get playing() {
+    return this.#frame !== 0;
+  }
+
+  // A race that lasted so many seconds; its end is on show until it is played.
+  load(seconds) {
+    this.#stop();
+    this.#length = seconds;
+    this.#at = seconds;
+    this.node.hidden = !(seconds > 0);
+    const slow = SLOW.find((times) => seconds * times >= LASTS * 0.7) ?? SLOW.at(-1);
+    const fast = SLOW.find((times) => seconds / times <= LASTS * 2) ?? SLOW.at(-1);
+    const choices = slow > 2 ? [1 / slow, 1 / 2, 1] : slow === 2 ? [1 / 2, 1] : fast > 1 ? [1, fast] : [1];
+    this.speeds.replaceChildren(...choices.map((speed) => button("sd-speed", nameOf(speed), () => this.#pace(speed))));
+    this.#pace(slow > 1 ? 1 / slow : choices.at(-1));
+    this.#mark();
+    this.show(null);
+  }
+
+  // What the lanes have written by the moment that is on show.
+  say(words) {
+    this.counts.textContent = words;
+  }
+
+  hide() {
+    this.#stop();
+    this.node.hidden = true;
+  }
+
+  restart() {
+    this.#to(0);
+    this.play();
+  }
+
+  play() {
+    if (this.#at >= this.#length) this.#to(0);
+    this.#stop();
+    this.#before = performance.now();
+    this.#frame = requestAnimationFrame((now) => this.#tick(now));
+    this.#mark();
+  }
+
+  pause() {
+    this.#stop();
+    this.#mark();
+  }
+
+  skip() {
+    this.#stop();
+    this.#to(this.#length);
+  }
+
+  #tick(now) {
+    this.#frame = requestAnimationFrame((later) => this.#tick(later));
+    const at = this.#at + ((now - this.#before) / 1000) * this.#speed;
+    this.#before = now;
+    if (at >= this.#length) this.#stop();
+    this.#to(Math.min(at, this.#length));
+  }
+
+  #to(seconds) {
+    this.#at = seconds;
+    this.scrub.value = this.#length ? Math.round((seconds / this.#length) * 1000) : 1000;
+    this.#mark();
+    this.show(seconds >= this.#length ? null : seconds);
+  }
+
+  #stop() {
+    cancelAnimationFrame(this.#frame);
+    this.#frame = 0;
+  }
+
+  #pace(speed) {
+    this.#speed = speed;
+    for (const choice of this.speeds.children) {
+      choice.setAttribute("aria-pressed", String(choice.textContent === nameOf(speed)));
+    }
+    this.label.textContent = `Replay of measured times, ${speed === 1 ? "at their own pace" : `${nameOf(speed)} speed`}`;
+  }
+
+  #mark() {
+    const name = this.playing ? "Pause" : "Play";
+    if (this.toggle.getAttribute("aria-label") !== name) {
+      this.toggle.setAttribute("aria-label", name);
+      drawSign(this.toggle, name.toLowerCase());
+    }
+    this.scrub.setAttribute("aria-valuetext", `${this.#at.toFixed(2)} of ${this.#length.toFixed(2)} seconds`);
+  }
+}
+
+const nameOf = (speed) => (speed >= 1 ? `${speed}\u00d7` : `1/${Math.round(1 / speed)}\u00d7`);

@@ -1,0 +1,121 @@
+// The Share menu: these settings, this run, a file, the code. Nothing here starts a run.
+import { codeFor } from "./code.js";
+import { button, el, narrow } from "./dom.js";
+import { runLink, settingsLink } from "./link.js";
+
+export class Share {
+  #race = null;
+  #text = "";
+
+  // `onFile` is given the name and text of a recording that was opened.
+  constructor(onFile) {
+    this.settings = new Copyable("Link to these settings");
+    this.run = new Copyable("Link to this run");
+    this.runWords = el("p", "sd-hint", "Token texts, statuses and times; no probabilities.");
+    this.save = button("sd-action", "Download this run", () => this.#download());
+    const chooser = el("input", "sd-file");
+    Object.assign(chooser, { type: "file", accept: ".jsonl", id: "sd-open" });
+    chooser.addEventListener("change", async () => {
+      const [file] = chooser.files;
+      chooser.value = "";
+      if (!file) return;
+      this.node.open = false;
+      onFile(file.name, await file.text());
+    });
+    const open = el("label", "sd-action", "Open a recording");
+    open.htmlFor = "sd-open";
+    this.code = el("div", "sd-code");
+    const summary = el("summary", "sd-shareButton", "Share");
+    this.node = el("details", "sd-share", "", [summary, el("div", "sd-sharePanel", "", [
+      section("These settings", this.settings.node),
+      section("This run", this.run.node, this.runWords),
+      section("File", el("div", "sd-actions", "", [this.save, chooser, open]),
+        el("p", "sd-hint", "JSON lines with every event, probabilities included. It replays here without a model.")),
+      section("Code", this.code)])]);
+    this.node.addEventListener("toggle", () => this.node.open && this.#fill());
+    this.node.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      this.node.open = false;
+      summary.focus();
+    });
+    document.addEventListener("click", (event) => {
+      if (event.isTrusted && !this.node.contains(event.target)) this.node.open = false;
+    });
+  }
+
+  // The race that the page shows, and its lines.
+  offer(race, text) {
+    this.#race = race;
+    this.#text = text;
+    if (this.node.open) this.#fill();
+  }
+
+  // The form's settings, checked by the server, or what is wrong with them.
+  take(settings, problem) {
+    this.settings.set(problem ? "" : settingsLink(settings), problem);
+  }
+
+  async #fill() {
+    document.querySelector("#sd-link")?.click(); // the server answers through `take`
+    const race = this.#race?.verdict?.figures ? this.#race : null;
+    this.save.disabled = !race;
+    if (!race) {
+      this.run.set("", "No run is on show.");
+      this.code.replaceChildren(el("p", "sd-hint", "Run a race first."));
+      return;
+    }
+    const link = await runLink(race);
+    this.run.set(link ?? "", link ? "" : "This run is too long for a link; take the file.");
+    const started = race.lanes.get("speculative").started;
+    const parts = Object.entries(codeFor(race.begin.settings, started)).map(([name, lines]) => {
+      const block = new Copyable(`${name} code`, lines);
+      return el("details", "sd-codeFold", "", [el("summary", "", name), block.node]);
+    });
+    parts[0].open = !narrow();
+    this.code.replaceChildren(...parts);
+  }
+
+  #download() {
+    const time = new Date(this.#race.begin.at * 1000).toISOString().slice(0, 19).replaceAll(":", "-");
+    const anchor = el("a");
+    anchor.href = URL.createObjectURL(new Blob([this.#text], { type: "application/jsonl" }));
+    anchor.download = `specdec-${time}.jsonl`;
+    anchor.click();
+    setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
+  }
+}
+
+// A text to take along: it stands selected when touched, as copying can fail in frames and without https.
+class Copyable {
+  constructor(label, lines = null) {
+    this.field = el(lines === null ? "input" : "textarea", "sd-copyText");
+    this.field.readOnly = true;
+    this.field.setAttribute("aria-label", label);
+    this.field.addEventListener("focus", () => this.field.select());
+    this.copy = button("sd-action", "Copy", () => this.#copy(), `Copy ${label.toLowerCase()}`);
+    this.hint = el("p", "sd-hint");
+    this.node = el("div", lines === null ? "sd-copy" : "sd-copy tall", "", [this.field, this.copy, this.hint]);
+    if (lines !== null) {
+      this.field.rows = Math.min(16, lines.split("\n").length);
+      this.field.wrap = "off";
+      this.set(lines);
+    }
+  }
+
+  set(text, problem = "") {
+    this.field.value = text;
+    this.copy.disabled = !text;
+    this.hint.textContent = problem ?? "";
+  }
+
+  async #copy() {
+    this.field.select();
+    const done = await navigator.clipboard?.writeText(this.field.value).then(() => true, () => false);
+    this.copy.textContent = done ? "Copied" : "Selected";
+    setTimeout(() => (this.copy.textContent = "Copy"), 2000);
+  }
+}
+
+function section(title, ...children) {
+  return el("section", "", "", [el("h3", "", title), ...children]);
+}

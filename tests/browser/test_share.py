@@ -1,0 +1,257 @@
+"""Links, files and code: what leaves the page comes back as it was, marked as what it is, and starts nothing."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from conftest import ask, open_page, run, text, visit
+
+import specdec
+from specdec import recording
+from specdec.metrics import measure
+
+pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+ROOT = Path(specdec.__file__).parent.parent
+
+# Markup, template marks, right-to-left and zero-width characters, an emoji that is split over tokens.
+HOSTILE = "<img src=x onerror='window.bitten=1'>${window.bitten=1}{{bitten}}\u202eabc\u200b\u2066def 👩‍🚀\n\t</script>"
+SHOWN = """() => ({
+    sentence: document.querySelector('.sd-headline').textContent,
+    factor: document.querySelector('.sd-factor').textContent,
+    figures: [...document.querySelectorAll('.sd-figures dd')].map((node) => node.textContent),
+    texts: [...document.querySelectorAll('.sd-ribbon')].map((ribbon) => [...ribbon.querySelectorAll('.sd-token')]
+        .map((mark) => [mark.className.replace(' cursor', ''), mark.textContent])),
+    prompt: document.querySelector('.sd-promptText').textContent,
+})"""
+
+
+def share(page) -> None:
+    """Open the menu and wait until the server has answered."""
+    page.click(".sd-shareButton")
+    page.wait_for_function("document.querySelector('[aria-label=\"Link to these settings\"]').value !== ''")
+    page.wait_for_function(
+        "document.querySelector('[aria-label=\"Link to this run\"]').value !== ''"
+        " || document.querySelectorAll('.sd-sharePanel .sd-copy .sd-hint')[1].textContent !== ''"
+    )
+
+
+def link(page, which: str) -> str:
+    return page.locator(f'[aria-label="Link to {which}"]').input_value()
+
+
+def save(page, path: Path) -> Path:
+    with page.expect_download() as download:
+        page.click("text=Download this run")
+    download.value.save_as(path)
+    return path
+
+
+def open_link(page, address: str) -> None:
+    page.goto(address)
+    page.wait_for_function("window.specdec && window.specdec.mounted")
+
+
+def test_a_settings_link_restores_the_form_and_starts_nothing(page, browser, address):
+    """Prompt, draft length, lanes and the folded settings come back in a fresh profile; no race begins."""
+    ask(page, "Zwölf <b>Katzen</b> & 50 % = ?#\n🙂", tokens=33, temperature=0.5)
+    page.fill("#sd-gamma input[type=number]", "7")
+    page.click("#sd-more button")
+    page.check('#sd-lanes label:has-text("prompt lookup") input')
+    page.fill("#sd-more label:has-text('Seed') input", "11")
+    page.fill("#sd-accept input", "3")
+    page.locator("#sd-accept input").blur()
+    share(page)
+    target = link(page, "these settings")
+    assert "?" not in target.split("#")[0]
+    with visit(browser, address) as other:
+        open_link(other, target)
+        other.wait_for_function("document.querySelector('#sd-prompt textarea').value.includes('Katzen')")
+        other.wait_for_function("window.specdec.verdicts === 1")
+        assert other.locator("#sd-prompt textarea").input_value() == "Zwölf <b>Katzen</b> & 50 % = ?#\n🙂"
+        for name, value in (("gamma", "7"), ("tokens", "33"), ("temperature", "0.5")):
+            assert other.locator(f"#sd-{name} input[type=number]").input_value() == value
+        other.click("#sd-more button")
+        assert other.locator('#sd-lanes label:has-text("prompt lookup") input').is_checked()
+        assert other.locator("#sd-more label:has-text('Seed') input").input_value() == "11"
+        assert other.locator("#sd-accept input").input_value() == "3"
+        assert other.evaluate("window.specdec.begun") == 1  # the start-up race alone
+        share(other)
+        assert link(other, "these settings") == target
+
+
+def test_bad_values_of_a_link_are_named(browser, address):
+    """What cannot be taken is said, each with what stands instead; what can be taken is taken."""
+    bad = {"gamma": 40, "tokens": 99999, "temperature": "hot", "lanes": "draft-alone,nobody", "mood": "<b>", "top_k": 7}
+    with visit(browser, address) as page:
+        open_page(page, address + "#" + urlencode(bad | {"prompt": "Hello"}))
+        page.wait_for_selector("#sd-problems .sd-error")
+        said = page.locator("#sd-problems .sd-error").all_inner_texts()
+        assert len(said) == 5
+        for part in ("gamma '40'", "outside 0-16", "tokens '99999'", "temperature 'hot'", "nobody", "mood '<b>'"):
+            assert any(part in sentence for sentence in said), part
+        assert page.locator("#sd-gamma input[type=number]").input_value() == "5"
+        page.click("#sd-more button")
+        assert page.locator("#sd-more label:has-text('Top-k (0') input").input_value() == "7"
+        assert page.locator("#sd-prompt textarea").input_value() == "Hello"
+
+
+def test_settings_that_cannot_run_give_no_link(page):
+    page.click("#sd-more button")
+    page.fill("#sd-more label:has-text('Seed') input", "soon")
+    page.locator("#sd-more label:has-text('Seed') input").blur()
+    page.click(".sd-shareButton")
+    page.wait_for_selector(".sd-sharePanel .sd-hint:has-text('seed is')")
+    assert link(page, "these settings") == ""
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_a_linked_run_is_shown_as_it_was(page, browser, address, temperature: float):
+    """Text, statuses and figures in a fresh profile; marked as a link's, nothing starts, and it can be run here."""
+    ask(page, tokens=40, temperature=temperature)
+    run(page)
+    share(page)
+    target = link(page, "this run")
+    assert len(target) <= 4096
+    shown = page.evaluate(SHOWN)
+    with visit(browser, address) as other:
+        open_link(other, target)
+        other.wait_for_function("window.specdec.verdicts >= 1")
+        assert other.evaluate(SHOWN) == shown
+        assert "From a link, not measured here" in text(other, ".sd-notes")
+        assert other.evaluate("[window.specdec.begun, window.specdec.running]") == [1, False]
+        other.wait_for_timeout(1000)  # the start-up race must not take its place
+        assert "From a link" in text(other, ".sd-notes")
+        assert text(other, ".sd-card h2") == text(page, ".sd-card h2")
+        assert other.locator(".sd-decision").count() == 0
+        other.click("text=Run it here")
+        other.wait_for_function("window.specdec.verdicts >= 2 && !window.specdec.running")
+        assert "1 run on this machine" in text(other, ".sd-notes")
+        assert other.evaluate(SHOWN)["texts"] == shown["texts"] or temperature
+        assert other.outside == []
+
+
+def test_a_damaged_link_says_so_and_the_page_works(browser, address):
+    with visit(browser, address) as page:
+        open_page(page, address + "#run=jVZtb9s2EP7eX3F")
+        assert "The link is damaged" in text(page, ".sd-live .sd-error")
+        run(page)
+        assert not page.locator(".sd-live .sd-error").is_visible()
+
+
+def test_a_run_too_long_for_a_link_is_offered_as_a_file(page):
+    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=700)
+    page.click("#sd-more button")
+    page.check("#sd-ignore input")
+    run(page)
+    share(page)
+    assert link(page, "this run") == ""
+    assert "too long for a link" in text(page, ".sd-sharePanel")
+    assert page.locator("text=Download this run").is_enabled()
+
+
+def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address, tmp_path):
+    """Saved, read by the package and opened in another profile: the same events, text and figures, and marked."""
+    ask(page, tokens=40, temperature=1)
+    page.click("#sd-more button")
+    page.check('#sd-lanes label:has-text("loop at") input')
+    run(page)
+    page.click(".sd-shareButton")
+    path = save(page, tmp_path / "run.jsonl")
+    lines = path.read_text().splitlines()
+    events = list(recording.read(lines))
+    starts = [i for i, event in enumerate(events) if isinstance(event, specdec.Started)]
+    lanes = [events[i:j] for i, j in zip(starts, [*starts[1:], None], strict=True)]
+    assert [lane[0].lane for lane in lanes] == ["generate", "speculative", "gamma-0"]
+    shown = page.evaluate(SHOWN)
+    assert shown["figures"][1] == f"{measure(lanes[1]).alpha * 100:.0f} %"
+    with visit(browser, address) as other:
+        open_page(other, address)
+        other.set_input_files("#sd-open", path)
+        other.wait_for_function("window.specdec.verdicts === 2 && window.specdec.replaying")
+        other.click('[aria-label="Skip to the end"]')
+        assert other.evaluate(SHOWN) == shown
+        assert "From the file run.jsonl" in text(other, ".sd-notes") and "not measured here" in text(other, ".sd-notes")
+        other.click(".sd-ribbon .correction >> nth=0")
+        assert other.locator(".sd-decision li").count() > 1
+        other.click(".sd-shareButton")
+        assert save(other, tmp_path / "again.jsonl").read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lines: ["nonsense"], "Line 1 is not a line of a recording"),
+        (lambda lines: lines[:-1], "breaks off before the verdict"),
+        (lambda lines: [lines[0].replace('"version":1', '"version":9'), *lines[1:]], "of version 9"),
+        (
+            lambda lines: [lines[0], lines[1].replace('"prompt_ids":[', '"prompt_ids":["x",'), *lines[2:]],
+            "its prompt_ids",
+        ),
+    ],
+)
+def test_a_file_that_is_no_recording_is_refused_and_nothing_is_lost(page, tmp_path, change, said: str):
+    page.click(".sd-shareButton")
+    path = save(page, tmp_path / "run.jsonl")
+    path.write_text("\n".join(change(path.read_text().splitlines())))
+    before = page.evaluate(SHOWN)
+    page.set_input_files("#sd-open", path)
+    page.wait_for_selector(".sd-live .sd-error")
+    assert said in text(page, ".sd-live .sd-error")
+    assert page.evaluate(SHOWN) == before
+
+
+def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
+    """Live view, rounds, replay, link, file and code: the prompt is shown as it was typed and runs nothing."""
+    long = HOSTILE + "x" * 10_000
+    ask(page, HOSTILE, tokens=16)
+    run(page)
+    page.click('[aria-label="Next round"]')
+    page.click('[aria-label="Replay from the start"]')
+    share(page)
+    target = link(page, "this run")
+    path = save(page, tmp_path / "run.jsonl")
+    for lines in page.locator(".sd-sharePanel textarea").all():
+        ast.parse(lines.input_value())
+    assert page.evaluate(SHOWN)["prompt"] == HOSTILE
+    with visit(browser, address) as other:
+        open_link(other, target)
+        other.wait_for_function("window.specdec.verdicts >= 1")
+        assert other.evaluate(SHOWN)["prompt"] == HOSTILE
+        other.set_input_files("#sd-open", path)
+        other.wait_for_function("window.specdec.verdicts >= 2")
+        assert other.evaluate(SHOWN)["prompt"] == HOSTILE
+        other.wait_for_function("(text) => document.querySelector('#sd-prompt textarea').value === text", arg=HOSTILE)
+        ask(other, long, tokens=4)
+        other.click("#sd-run")
+        other.wait_for_function("!window.specdec.running")
+        assert other.evaluate("document.documentElement.scrollWidth") <= 1440
+        for view in (page, other):
+            assert view.evaluate("window.bitten") is None
+            assert view.locator(".sd-live img, .sd-live script, #sd-share img").count() == 0
+
+
+def test_the_code_reproduces_the_text(page):
+    """The specdec and transformers lines print the text that the page shows; vLLM's are valid Python."""
+    ask(page, 'He said "it\'s\\n done" and', tokens=12)
+    run(page)
+    shown = page.evaluate(SHOWN)
+    written = "".join(text for kind, text in shown["texts"][0] if not re.search("rejected|discarded", kind))
+    share(page)
+    blocks = page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('.sd-codeFold')].map((fold) => "
+        "[fold.querySelector('summary').textContent, fold.querySelector('textarea').value]))"
+    )
+    for name in ("specdec", "transformers"):
+        ran = subprocess.run(
+            [sys.executable, "-c", blocks[name]], cwd=ROOT, capture_output=True, text=True, timeout=300
+        )
+        assert ran.stdout == written + "\n", ran.stderr
+    ast.parse(blocks["vLLM"])
+    assert json.dumps("specdec/embedded/target") in blocks["vLLM"]

@@ -1,0 +1,190 @@
+"""The race and what it leaves: further lanes, repeats, the replay, round by round, where the time goes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from conftest import SKIP, ask, open_page, run, text, visit
+
+pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+
+
+def choose_lanes(page, *names: str) -> None:
+    page.click("#sd-more button")
+    for name in names:
+        page.check(f'#sd-lanes label:has-text("{name}") input')
+
+
+def texts_of(page) -> list[str]:
+    """The text of each lane without its prompt and without guesses that were not kept, the speculative one first."""
+    return page.evaluate(
+        "[...document.querySelectorAll('.sd-ribbon')].map((ribbon) => [...ribbon.querySelectorAll("
+        "'.sd-token:not(.rejected, .discarded)')].map((mark) => mark.textContent).join(''))"
+    )
+
+
+def test_further_lanes_race_and_are_told_apart(page):
+    """All four further lanes: each has its text, its line's name and its row; the draft alone writes its own text."""
+    choose_lanes(page, "assisted generation", "loop at", "prompt lookup", "draft alone")
+    ask(page, tokens=24)
+    run(page)
+    assert not page.locator(".sd-live .sd-error").is_visible()
+    others = page.locator(".sd-others li").all_inner_texts()
+    assert [other.split(" 0.")[0] for other in others] == [
+        "transformers assisted", "specdec, γ 0", "Prompt lookup", "Draft alone",
+    ]  # fmt: skip
+    texts = texts_of(page)
+    assert len(texts) == 6 and len(set(texts[:5])) == 1 and texts[5] != texts[0]
+    page.click("summary:has-text('Details')")
+    rows = page.locator(".sd-more tbody tr").all_inner_texts()
+    assert len(rows) == 6 and all("x" in row for row in rows[1:])
+    assert page.locator(".sd-plot.js-plotly-plot").first.evaluate("(node) => node.data.length") == 7  # and the dot
+
+
+def test_a_repeated_race_gives_a_median_and_a_spread(page):
+    """Five runs; the sentence and the row of the lane hold the median and what it lies between."""
+    ask(page, tokens=12)
+    before = page.evaluate("window.specdec.lanesFinished")
+    page.click("text=Repeat ×5")
+    page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
+    assert page.evaluate("window.specdec.lanesFinished") == before + 10
+    assert "Median of 5 runs on this machine" in text(page, ".sd-notes")
+    page.click("summary:has-text('Details')")
+    row = page.locator(".sd-more tbody tr").nth(1).inner_text()
+    low, high = map(float, re.search(r"([\d.]+)x \(([\d.]+)x–", row).groups()[::-1])
+    assert low <= high
+    assert re.search(r"median of 5", text(page, ".sd-headline"))
+    assert page.locator(".sd-ribbon .sd-token").first.is_visible()
+
+
+def test_the_replay_shows_the_lanes_on_one_clock(page):
+    """After a race both lanes are replayed; it can be paused, moved through and skipped, and ends as it was."""
+    ask(page, tokens=40)
+    page.click("#sd-run")
+    page.wait_for_function("window.specdec.verdicts === 2 && window.specdec.replaying")
+    page.click('[aria-label="Pause"]')
+    assert "Replay of measured times" in text(page, ".sd-replay")
+    scrub = page.locator(".sd-replay input[type=range]")
+
+    def written() -> list[int]:
+        return [int(n) for n in re.findall(r"(\d+)(?= ·|$)", text(page, ".sd-counts"))]
+
+    def visible() -> int:
+        return page.locator(".sd-texts .sd-ribbon").first.locator(".sd-round:not(.later)").count()
+
+    counts = []
+    for place in ("100", "400", "1000"):
+        scrub.evaluate(
+            "(node, value) => { node.value = value; node.dispatchEvent(new Event('input', {bubbles: true})); }", place
+        )
+        counts.append((*written(), visible()))
+    assert counts == sorted(counts) and counts[0] < counts[1] < counts[2]
+    assert counts[2][:2] == (40, 40)
+    page.click('[aria-label="Replay from the start"]')
+    assert page.evaluate("window.specdec.replaying")
+    page.click(SKIP)
+    assert page.locator(".sd-round.later").count() == 0
+
+
+def test_reduced_motion_replays_only_when_asked(browser, address):
+    """Who asked for less motion sees the end at once; Play still plays."""
+    with visit(browser, address, reduced_motion="reduce") as page:
+        open_page(page, address)
+        ask(page, tokens=16)
+        page.click("#sd-run")
+        page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
+        assert not page.evaluate("window.specdec.replaying")
+        page.click('[aria-label="Play"]')
+        page.wait_for_function("window.specdec.replaying")
+
+
+def test_a_round_is_read_step_by_step(page):
+    """Previous and next, the slider, a token and the chart lead to a round; its table and outcome agree with it."""
+    card = page.locator(".sd-card")
+    first = card.locator("h2").inner_text()
+    page.click('[aria-label="Next round"]')
+    assert card.locator("h2").inner_text() != first
+    page.click(".sd-ribbon .correction >> nth=1")
+    number = int(re.search(r"Round (\d+) of", card.locator("h2").inner_text())[1])
+    assert page.locator(".sd-round.current .correction").count() == 1
+    rows = card.locator(".sd-verdicts tbody tr").all()
+    results = [row.locator("td").last.inner_text() for row in rows]
+    kept = results.count("kept")
+    assert results[kept] == "not kept" and set(results[kept + 1 :]) <= {"never checked"}
+    assert f"{kept} guess" in card.locator(".sd-step:has-text('Outcome')").inner_text()
+    assert card.locator(".sd-decision li").count() == 10
+    guess, target = (rows[kept].locator("td").nth(n).inner_text() for n in (1, 2))
+    assert guess != target
+    assert target in card.locator(".sd-decision li.chosen").inner_text()
+    page.wait_for_selector(".sd-chart .main-svg")
+    page.locator(".sd-chart .sd-plot").click(position={"x": 400, "y": 120})
+    assert f"Round {number} of" not in card.locator("h2").inner_text()
+    ribbon = page.locator(".sd-ribbon").first
+    ribbon.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert card.locator("h2").inner_text().startswith("Round 2 of")
+
+
+def test_a_sampled_round_shows_draws_and_the_residual(page):
+    """At temperature 1 each tested guess has its draw, and a correction its residual distribution."""
+    ask(page, tokens=48, temperature=1)
+    run(page)
+    page.click(".sd-ribbon .correction >> nth=0")
+    card = page.locator(".sd-card")
+    table = [row.locator("td").all_inner_texts() for row in card.locator(".sd-verdicts tbody tr").all()]
+    tested = [row for row in table if row[-1] != "never checked"]
+    for _, _, _, _, q, p, accept, draw, result in tested:
+        assert float(accept) == pytest.approx(min(1, float(p) / float(q)), rel=0.02)
+        assert (float(draw) <= float(accept) + 0.001) == (result == "kept")
+    assert "residual" in text(page, ".sd-card .sd-barKeys")
+    assert "drawn from the residual" in card.inner_text()
+
+
+def test_where_the_time_goes_is_drawn_when_it_is_opened(page):
+    """The fold says the shares in words and draws a bar a round."""
+    page.click("summary:has-text('Where the time goes')")
+    assert re.search(r"drafting took \d+ %, checking \d+ % and the rest -?\d+ %", text(page, ".sd-time"))
+    page.wait_for_function("document.querySelector('.sd-time .sd-plot').data?.length === 4")
+    bars, rounds = page.evaluate(
+        "[document.querySelector('.sd-time .sd-plot').data[0].x.length, "
+        "document.querySelector('.sd-texts .sd-ribbon').querySelectorAll('.sd-round').length]"
+    )
+    assert bars == rounds - 1  # all but the prefill
+
+
+def test_a_figure_tells_its_definition(page):
+    """A tap on a figure's name shows what it is; another hides it."""
+    name = page.locator(".sd-figures .sd-term").nth(1)
+    name.click()
+    assert "Guesses kept / guesses tested" in text(page, ".sd-figures")
+    assert name.get_attribute("aria-expanded") == "true"
+    name.click()
+    assert "Guesses kept / guesses tested" not in text(page, ".sd-figures")
+
+
+def test_lossy_acceptance_is_a_plain_warning(page):
+    page.click("#sd-more button")
+    page.fill("#sd-accept input", "4")
+    ask(page, tokens=16)
+    run(page)
+    assert text(page, ".sd-warning") == "Not lossless: top-k acceptance changes the output."
+
+
+def test_a_second_visitor_is_told_of_the_queue(browser, address):
+    """While one race runs another visitor's waits and says how many are ahead."""
+    with visit(browser, address) as one, visit(browser, address) as other:
+        for page in (one, other):
+            open_page(page, address)
+        ask(one, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=2048)
+        one.click("#sd-run")
+        one.wait_for_function("window.specdec.lanesStarted > 2")
+        ask(other, tokens=8)
+        other.click("#sd-run")
+        other.wait_for_selector(".sd-status:has-text('1 ahead')")
+        one.click("#sd-stop")
+        other.wait_for_function("window.specdec.verdicts === 2")
+        assert not other.locator(".sd-status").is_visible()
