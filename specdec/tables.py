@@ -49,6 +49,7 @@ def lane_rows(runs: Sequence[Run]) -> dict[str, Any]:
         gains = [gain for pair in measured if (gain := metrics.speedup(*pair))]
         rates = [m.tokens_per_second for _, m in measured if m.tokens_per_second]
         same = first_difference(runs[0]["generate"], runs[0][lane]) is None
+        greedy = started_of(runs[0][lane]).params.greedy
         rows.append(
             [
                 words.LANE_NAMES[lane],
@@ -57,7 +58,7 @@ def lane_rows(runs: Sequence[Run]) -> dict[str, Any]:
                 words.spread([m.prefill_seconds for _, m in measured], "{:.3f} s".format),
                 words.percent(figures.alpha),
                 words.number(figures.mean_acceptance_length),
-                "yes" if same else "no",
+                ("yes" if same else "no") if greedy else "\u2013",
             ]
         )
     columns = ["Lane", "tokens/s", "speed-up", "first token", "acceptance", "tokens a pass", "same text as plain"]

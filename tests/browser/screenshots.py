@@ -1,4 +1,4 @@
-"""Screenshots of the page to look at: light and dark, wide and phone, at start, running and finished.
+"""Screenshots of every state of the page, to look at: light and dark, wide and phone.
 
 ``python tests/browser/screenshots.py FOLDER``
 """
@@ -11,9 +11,65 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
-from conftest import CHROMIUM, FLAGS, WAIT, launch, load_page_slot, open_page  # noqa: E402
+from conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run, visit  # noqa: E402
 
 WIDTHS = {1440: 900, 390: 844}
+LONG = "class Stack:\n    def __init__(self):\n        self.items = []"
+
+
+def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
+    settings = {"viewport": {"width": width, "height": WIDTHS[width]}, "color_scheme": theme}
+    with visit(browser, address, **settings) as page:
+
+        def save(state: str, full: bool = True) -> None:
+            page.screenshot(path=folder / f"{theme}-{width}-{state}.png", full_page=full)
+
+        open_page(page, address, f"?__theme={theme}")
+        page.wait_for_selector(".sd-chart .main-svg")
+        save("start")
+        page.click("#sd-run")
+        page.wait_for_function("window.specdec.lanesFinished >= 3 && window.specdec.lanesStarted >= 4")
+        save("running")
+        page.wait_for_function("window.specdec.replaying")
+        page.wait_for_timeout(4000)
+        save("replay")
+        page.click(SKIP)
+        save("finished")
+        save("first-screen", full=False)
+        page.check("#sd-misses")
+        for title in ("Where the time goes", "Details"):
+            page.click(f"summary:has-text('{title}')")
+        page.wait_for_selector(".sd-time .main-svg")
+        save("folds")
+        page.click(".sd-shareButton")
+        page.wait_for_function("document.querySelector('[aria-label=\"Link to this run\"]').value !== ''")
+        save("share", full=False)
+        link = page.locator('[aria-label="Link to this run"]').input_value()
+        page.keyboard.press("Escape")
+        page.click("#sd-more button")
+        for lane in ("assisted generation", "loop at", "prompt lookup", "draft alone"):
+            page.check(f'#sd-lanes label:has-text("{lane}") input')
+        ask(page, tokens=64, temperature=1)
+        run(page)
+        save("six-lanes-sampled")
+        ask(page, "")
+        run(page)
+        save("error", full=False)
+        for lane in ("assisted generation", "loop at", "prompt lookup", "draft alone"):
+            page.uncheck(f'#sd-lanes label:has-text("{lane}") input')
+        ask(page, LONG, tokens=1000, temperature=0)
+        started = page.evaluate("window.specdec.lanesStarted")
+        page.click("#sd-run")
+        page.wait_for_function(f"window.specdec.lanesStarted > {started + 1}")
+        page.wait_for_timeout(500)
+        page.click("#sd-stop")
+        page.wait_for_function("!window.specdec.running")
+        save("stopped")
+        page.goto("about:blank")
+        page.goto(link.replace("/#", f"/?__theme={theme}#"))
+        page.wait_for_function("window.specdec?.verdicts === 1")
+        page.wait_for_timeout(800)
+        save("link")
 
 
 def main(folder: Path) -> None:
@@ -22,22 +78,8 @@ def main(folder: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         for theme in ("light", "dark"):
-            for width, height in WIDTHS.items():
-                context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
-                page = context.new_page()
-                page.set_default_timeout(WAIT)
-                name = f"{theme}-{width}"
-                open_page(page, address, f"?__theme={theme}")
-                page.wait_for_function("document.querySelector('.sd-chart .main-svg')")
-                page.screenshot(path=folder / f"{name}-start.png", full_page=True)
-                page.click("#sd-run")
-                page.wait_for_function("window.specdec.lanesFinished >= 3 && window.specdec.lanesStarted >= 4")
-                page.screenshot(path=folder / f"{name}-running.png", full_page=True)
-                page.wait_for_function("window.specdec.verdicts === 2")
-                page.screenshot(path=folder / f"{name}-finished.png", full_page=True)
-                page.check("#sd-misses")
-                page.screenshot(path=folder / f"{name}-misses.png", full_page=True)
-                context.close()
+            for width in WIDTHS:
+                shoot(browser, address, theme, width, folder)
         browser.close()
     demo.close()
 

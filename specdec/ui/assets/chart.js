@@ -202,7 +202,7 @@ export class Chart {
     const gap = pixels(Math.abs(this.#end("generate").x - this.#end("speculative").x));
     return this.#shown().map(({ lane, lines }) => {
       const end = this.#end(lane === "bracket" ? "speculative" : lane);
-      const note = { ...end, showarrow: false, yanchor: "bottom" };
+      const note = { ...end, showarrow: false, yanchor: "bottom", bgcolor: colour("page"), borderpad: 1 };
       if (lane === "bracket") {
         const middle = (end.x + this.#end("generate").x) / 2;
         // Where the gap is too narrow for its words, they go above the neighbour's label.

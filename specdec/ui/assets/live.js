@@ -178,6 +178,7 @@ class View {
     this.card.hide();
     this.timing.hide();
     this.more.hidden = true;
+    this.point.replaceChildren();
     this.notes.replaceChildren(el("span", "", "One lane after the other, on the same prompt and settings."));
     this.#showFigures(FIGURES.map((label) => ({ value: "\u2013", label })));
     this.#placeRibbons(lanes);

@@ -9,6 +9,7 @@ const COLUMNS = [
   ["q", "the draft's probability of its guess"], ["p", "the target's probability of the guess"],
   ["min(1, p/q)", "the probability to keep it"], ["Draw", "kept if below min(1, p/q)"], ["Result", ""],
 ];
+const NONE = "\u2013";
 const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
 
 export class RoundCard {
@@ -115,23 +116,27 @@ export class RoundCard {
   }
 
   #table(round, guesses) {
-    const rows = round.draft.map((token, place) => {
+    const all = round.draft.map((token, place) => {
       const accepted = round.draft.slice(0, place).map((earlier) => earlier.token_id);
       const choice = token.target_token_id ?? null;
-      const target = choice === null ? "\u2013" : visible(this.text.peek([...accepted, choice]).at(-1));
-      const values = [
+      const target = choice === null ? NONE : visible(this.text.peek([...accepted, choice]).at(-1));
+      return [
         String(place + 1), visible(guesses[place]), target, chance(token.draft_confidence), chance(token.draft_prob), chance(token.target_prob),
-        chance(token.accept_prob), token.draw === null && token.status !== "discarded" ? "none" : chance(token.draw),
-        RESULTS[token.status]];
-      const cells = values.map((value, column) => {
+        chance(token.accept_prob), chance(token.draw), RESULTS[token.status]];
+    });
+    // Greedy draws nothing, and a link carries no probabilities: columns without a value are left out.
+    const columns = COLUMNS.map((_, column) => column).filter((column) => all.some((values) => values[column] !== NONE));
+    const rows = all.map((values, place) => {
+      const { status } = round.draft[place];
+      const cells = columns.map((column) => {
         const cell = el("td", column === 1 || column === 2 ? "sd-mono" : "");
         cell.dataset.label = COLUMNS[column][0];
-        cell.append(column === values.length - 1 ? el("span", `sd-token ${token.status}`, value) : el("span", "", value));
+        cell.append(column === COLUMNS.length - 1 ? el("span", `sd-token ${status}`, values[column]) : el("span", "", values[column]));
         return cell;
       });
-      return el("tr", token.status, "", cells);
+      return el("tr", status, "", cells);
     });
-    const head = COLUMNS.map(([name, meaning]) => {
+    const head = columns.map((column) => COLUMNS[column]).map(([name, meaning]) => {
       const cell = el("th", "", name);
       cell.scope = "col";
       cell.title = meaning;
@@ -179,7 +184,7 @@ function bar(kind, value) {
 }
 
 const chip = (piece, kind) => el("span", `sd-token sd-chipToken ${kind}`, visible(piece));
-const chance = (value) => (value === null || value === undefined ? "\u2013" : value === 0 || value === 1 ? String(value) : value.toPrecision(3));
+const chance = (value) => (value === null || value === undefined ? NONE : value === 0 || value === 1 ? String(value) : value.toPrecision(3));
 const count = (n, one, more = `${one}s`) => `${n} ${n === 1 ? one : more}`;
 const took = (seconds) => (seconds === null || seconds === undefined ? "" : `, ${(seconds * 1000).toFixed(1)} ms`);
 const passWords = (round) =>

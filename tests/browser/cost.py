@@ -1,0 +1,100 @@
+"""What the page costs the measurement it shows, and how it holds up: ``python tests/browser/cost.py``.
+
+1. The same race headless and in a browser, in turns: tokens/s of each lane, and the speed-up, as ratios.
+2. A race of 2,000 tokens: the longest gap between two frames after its first second.
+3. Twenty races: what the browser's heap holds after each, rubbish collected.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from statistics import median
+
+from playwright.sync_api import sync_playwright
+
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+from conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run  # noqa: E402
+
+from specdec import recording  # noqa: E402
+from specdec.events import Round, SamplingParams, Started  # noqa: E402
+from specdec.metrics import measure, speedup  # noqa: E402
+from specdec.ui import page as page_module  # noqa: E402
+from specdec.ui.ask import Ask  # noqa: E402
+from specdec.ui.limits import LOCAL  # noqa: E402
+from specdec.ui.stream import stream  # noqa: E402
+
+PROMPT = "Once upon a time, there was a little girl named Lily. She had a small dog that"
+TURNS, TOKENS, RUNS, LONG = 7, 128, 20, 2000
+WATCH = """() => { window.frames_ = []; const began = performance.now(); let before = began;
+    const tick = (now) => { window.frames_.push([now - began, now - before]); before = now;
+        if (!window.framesDone) requestAnimationFrame(tick); };
+    window.framesDone = false; requestAnimationFrame(tick); }"""
+
+
+def figures(text: str) -> dict[str, float]:
+    """Tokens/s of each lane and the speed-up, from a race's lines."""
+    lanes: dict[str, list] = {}
+    for event in recording.read(text.splitlines()):
+        if isinstance(event, Started):
+            lanes[event.lane] = []
+        lanes[next(reversed(lanes))].append(event)
+    measured = {lane: measure(events) for lane, events in lanes.items()}
+    rates = {lane: m.tokens_per_second for lane, m in measured.items()}
+    return rates | {"speed-up": speedup(measured["generate"], measured["speculative"])}
+
+
+def main() -> None:
+    last = [""]
+
+    def kept(*arguments, **settings):
+        for last[0] in stream(*arguments, **settings):
+            yield last[0]
+
+    page_module.stream = kept
+    slot = load_page_slot()
+    demo, address = launch(slot)
+    params = SamplingParams(max_new_tokens=TOKENS, ignore_eos=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, "--enable-precise-memory-info"])
+        page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+        page.set_default_timeout(600_000)
+        open_page(page, address)
+        ask(page, PROMPT, tokens=TOKENS)
+        page.click("#sd-more button")
+        page.check("#sd-ignore input")
+        headless, shown = [], []
+        for _ in range(TURNS):
+            *_, text = stream(slot.pair, Ask(PROMPT, params=params), limits=LOCAL, stop=threading.Event())
+            headless.append(figures(text))
+            run(page)
+            shown.append(figures(last[0]))
+        for name in headless[0]:
+            ratios = sorted(one[name] / other[name] for one, other in zip(shown, headless, strict=True))
+            print(f"{name}: page / headless {median(ratios):.3f} ({ratios[0]:.3f}-{ratios[-1]:.3f})", flush=True)
+
+        ask(page, tokens=LONG)
+        page.evaluate(WATCH)
+        page.click("#sd-run")
+        page.wait_for_function("window.specdec.verdicts > 8 && !window.specdec.running")
+        gaps = [gap for at, gap in page.evaluate("(window.framesDone = true, window.frames_)") if at > 1000]
+        rounds = sum(isinstance(event, Round) for event in recording.read(last[0].splitlines()))
+        print(f"{LONG} tokens, {rounds} rounds: longest frame gap {max(gaps):.0f} ms, median {median(gaps):.0f} ms")
+        page.click(SKIP)
+
+        ask(page, tokens=TOKENS)
+        session = page.context.new_cdp_session(page)
+        heap = []
+        for _ in range(RUNS):
+            run(page)
+            session.send("HeapProfiler.collectGarbage")
+            heap.append(session.send("Runtime.getHeapUsage")["usedSize"] / 1e6)
+        print(f"heap after each of {RUNS} races, MB: {json.dumps([round(size, 1) for size in heap])}")
+        browser.close()
+    demo.close()
+
+
+if __name__ == "__main__":
+    main()

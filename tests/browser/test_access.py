@@ -1,0 +1,42 @@
+"""axe-core on the page: nothing serious or critical, neither of ours nor of Gradio's own."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import ask, open_page, run, visit
+
+pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_serious(browser, address, theme: str, width: int):
+    """With every fold and the Share menu open, after a sampled race with further lanes."""
+    axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")
+    with visit(browser, address, viewport={"width": width, "height": 900}, color_scheme=theme) as page:
+        open_page(page, address, f"?__theme={theme}")
+        page.click("#sd-more button")
+        page.check('#sd-lanes label:has-text("loop at") input')
+        ask(page, tokens=24, temperature=1)
+        run(page)
+        page.click("#sd-change button")
+        page.check("#sd-misses")
+        for summary in page.locator(".sd-result .sd-fold > summary").all():
+            if summary.is_visible() and summary.locator("..").get_attribute("open") is None:
+                summary.click()
+        page.wait_for_function("document.querySelector('.sd-time .main-svg')")
+        found = violations(page, axe_module)
+        page.click(".sd-shareButton")
+        page.wait_for_selector(".sd-codeFold")
+        found |= violations(page, axe_module)
+        assert found == {}
+
+
+def violations(page, axe_module) -> dict[str, list[str]]:
+    """Serious and critical findings: rule -> the elements."""
+    results = axe_module.Axe().run(page).response["violations"]
+    return {
+        found["id"]: [node["html"][:160] for node in found["nodes"]]
+        for found in results
+        if found["impact"] in ("serious", "critical")
+    }
