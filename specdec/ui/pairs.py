@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
@@ -51,6 +52,8 @@ class PairPanel:
                 self.look = gr.Button("Check", elem_id="sd-check")
                 self.load = gr.Button("Load", elem_id="sd-load")
             self.report = gr.HTML(_preset_line(PRESETS[0]), elem_id="sd-report", apply_default_css=False)
+            if limits.public:
+                gr.HTML(_your_own(os.environ.get("SPACE_ID")), elem_id="sd-own", apply_default_css=False)
         self.preset.change(
             lambda name: (gr.update(visible=name == OWN), _preset_line(_PRESETS.get(name))),
             self.preset,
@@ -123,6 +126,14 @@ def _preset_line(preset: Preset | None) -> str:
     terms = " Its terms must be accepted there first (HF_TOKEN)." if preset.licensed else ""
     size = f"{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32"
     return _note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}")
+
+
+def _your_own(space: str | None) -> str:
+    """Where the pairs are a fixed list: how to measure another one."""
+    local = "pip install -r requirements.txt && python app.py --target TARGET --draft DRAFT"
+    copy = f"https://huggingface.co/spaces/{html.escape(space or '')}?duplicate=true"
+    duplicate = f' Or <a href="{copy}" target="_top">duplicate this Space</a>.' if space else ""
+    return f'<p class="sd-note">Measure your own pair, on your machine: <code>{local}</code>{duplicate}</p>'
 
 
 def _findings(findings: list[Finding]) -> str:

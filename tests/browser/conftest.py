@@ -30,11 +30,11 @@ def load_page_slot():
     return Slot(plan_pair(os.environ.get("SPECDEC_TARGET"), os.environ.get("SPECDEC_DRAFT")))
 
 
-def launch(slot) -> tuple[object, str]:
+def launch(slot, *limits) -> tuple[object, str]:
     """Serve the page on a free port; the app, to be closed, and its address."""
     from specdec.ui import build, serve
 
-    demo = build(slot)
+    demo = build(slot, *limits)
     _, address, _ = serve(demo, prevent_thread_lock=True, quiet=True)
     return demo, address
 

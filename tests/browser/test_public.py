@@ -1,0 +1,56 @@
+"""The page as a Space shows it: a fixed list of pairs, caps, and links that name the Space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from conftest import ask, launch, load_page_slot, open_page, run, text, visit
+
+pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+
+
+@pytest.fixture(scope="module")
+def address(browser) -> Iterator[str]:
+    from specdec.ui.limits import PUBLIC
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPACE_ID", "someone/specdec")
+        demo, address = launch(load_page_slot(), PUBLIC)
+    yield address
+    demo.close()
+
+
+def test_pairs_are_a_list_and_the_way_to_another_is_shown(page):
+    page.click("#sd-change button")
+    page.click("#sd-preset input")
+    assert "Another pair" not in page.locator("[role=option]").all_inner_texts()
+    assert "python app.py --target" in text(page, "#sd-own")
+    assert page.locator("#sd-own a").get_attribute("href") == (
+        "https://huggingface.co/spaces/someone/specdec?duplicate=true"
+    )
+
+
+def test_caps_are_said_in_words(page):
+    """Too long a prompt and too many tokens are refused by name; the page goes on."""
+    assert page.locator("#sd-tokens input[type=range]").get_attribute("max") == "256"
+    ask(page, "word " * 600)
+    run(page)
+    assert "this public page takes 512 tokens. Nothing ran." in text(page, ".sd-live .sd-error")
+    ask(page, "Once upon a time", tokens=8)
+    run(page)
+    assert not page.locator(".sd-live .sd-error").is_visible()
+
+
+def test_links_name_the_space_and_work_here(page, browser, address):
+    """The link is to the page that people see; its fragment, given to this page, restores the run."""
+    ask(page, "Once upon a time", tokens=12)
+    run(page)
+    page.click(".sd-shareButton")
+    field = page.locator('[aria-label="Link to this run"]')
+    page.wait_for_function("(field) => field.value !== ''", arg=field.element_handle())
+    home, fragment = field.input_value().split("#")
+    assert home == "https://huggingface.co/spaces/someone/specdec"
+    with visit(browser, address) as other:
+        open_page(other, f"{address}#{fragment}")
+        assert "From a link, not measured here" in text(other, ".sd-notes")
