@@ -126,7 +126,9 @@ class Pair:
             facts[f"{role}_layers"] = getattr(config, "num_hidden_layers", None)
             facts[f"{role}_parameters"] = model.num_parameters()
             facts[f"{role}_dtype"] = str(model.dtype).removeprefix("torch.")
-        return facts | {"device": str(self.target.device)}
+            facts[f"{role}_rows"] = config.vocab_size
+            facts[f"{role}_local"] = Path(model.config._name_or_path or ".").exists()
+        return facts | {"translated": self.translation is not None, "device": str(self.target.device)}
 
     def _method(self) -> str | None:
         """How tokens are drafted without a second model, in words."""

@@ -46,8 +46,8 @@ def race(
             raise InvalidInput(f"There is no lane {lane!r}; choose from {', '.join(ENTRANTS)}.")
     if not lanes or len(set(lanes)) < len(lanes):
         raise InvalidInput(f"The lanes are {', '.join(lanes) or 'none'}; name each once, and at least one.")
-    if runs < 1:
-        raise InvalidInput(f"runs is {runs}; give 1 or more.")
+    if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
+        raise InvalidInput(f"runs is {runs!r}; give a whole number, 1 or more.")
     if params.seed is None:
         params = replace(params, seed=secrets.randbits(32))
 
@@ -73,8 +73,8 @@ def race(
         for index in range(runs):
             first = index % len(lanes)
             for lane in (*lanes[first:], *lanes[:first]):
-                for _ in driven(enter(lane, short)):
-                    pass
+                for _ in driven(enter(lane, short), interval):
+                    yield []  # so that whoever listens can stop it
                 for batch in driven(enter(lane, params), interval, max_seconds):
                     yield [replace(event, lane=lane) if isinstance(event, Started) else event for event in batch]
 

@@ -45,10 +45,11 @@ def lane_rows(runs: Sequence[Run]) -> dict[str, Any]:
         measured = [(base, figures) for base, figures in measured if base and figures]
         if not measured:
             continue
-        figures = measured[0][1]
         gains = [gain for pair in measured if (gain := metrics.speedup(*pair))]
         rates = [m.tokens_per_second for _, m in measured if m.tokens_per_second]
-        same = first_difference(runs[0]["generate"], runs[0][lane]) is None
+        alphas = [m.alpha for _, m in measured if m.alpha is not None]
+        lengths = [m.mean_acceptance_length for _, m in measured if m.mean_acceptance_length is not None]
+        same = all(first_difference(run["generate"], run[lane]) is None for run in runs if lane in run)
         greedy = started_of(runs[0][lane]).params.greedy
         rows.append(
             [
@@ -56,8 +57,8 @@ def lane_rows(runs: Sequence[Run]) -> dict[str, Any]:
                 words.spread(rates, words.rate),
                 "1" if lane == "generate" else words.spread(gains, "{:.2f}x".format),
                 words.spread([m.prefill_seconds for _, m in measured], "{:.3f} s".format),
-                words.percent(figures.alpha),
-                words.number(figures.mean_acceptance_length),
+                words.spread(alphas, words.percent),
+                words.spread(lengths, words.number),
                 ("yes" if same else "no") if greedy else "\u2013",
             ]
         )
@@ -97,7 +98,7 @@ def time_words(lane: Metrics) -> str | None:
     draft, verify = (part / lane.decode_seconds for part in (lane.draft_seconds, lane.verify_seconds))
     return (
         f"Of {words.seconds(lane.decode_seconds)} after the first token, drafting took {words.percent(draft)}, "
-        f"checking {words.percent(verify)} and the rest {words.percent(1 - draft - verify)}."
+        f"checking {words.percent(verify)} and the rest {words.percent(max(0.0, 1 - draft - verify))}."
     )
 
 

@@ -134,6 +134,9 @@ def _why_slower(base: Metrics, lane: Metrics, gamma: int | str) -> str:
     needed = metrics.break_even_alpha(gamma, cost)
     if needed is None:
         return f"A round costs {cost:.1f} plain tokens and writes {gamma + 1} at most."
+    # The closed form counts on a full draft every round; prompt lookup often has none.
+    if lane.drafted < 0.9 * gamma * lane.target_passes or lane.alpha >= needed:
+        return f"A round costs {cost:.1f} plain tokens and wrote {words.number(lane.mean_acceptance_length)}."
     return f"{words.percent(lane.alpha)} of guesses kept; by its cost \u03b3 {gamma} needs {words.percent(needed)}."
 
 
@@ -141,6 +144,8 @@ def _text_notes(
     plain: Sequence[Event], speculative: Sequence[Event], stopped: bool, text_of: Callable[[int], str]
 ) -> list[str]:
     if not started_of(speculative).params.greedy:
+        if started_of(speculative).acceptance != "lossless":
+            return ["Sampling with this acceptance follows neither the target's text nor its distribution."]
         return ["Sampling: texts may differ, the distribution does not."]
     ours, theirs = written_ids(speculative), written_ids(plain)
     same = common_prefix(ours, theirs)

@@ -58,7 +58,7 @@ def spread(values: Sequence[float], show: Callable[[float], str]) -> str:
     """A median with the lowest and highest value, or the one value there is."""
     if not values:
         return "\u2013"
-    if len(values) == 1:
+    if len({show(value) for value in values}) == 1:
         return show(values[0])
     return f"{show(median(values))} ({show(min(values))}\u2013{show(max(values))})"
 

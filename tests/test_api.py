@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -81,12 +82,34 @@ def test_race_returns_the_verdict(client: Client) -> None:
         ("/decode", {"max_new_tokens": 5000}, "New tokens 5000 is above 2048"),
         ("/race", {"temperature": -1}, "temperature is -1"),
         ("/race", {"runs": 26}, "runs 26 is above 25"),
+        ("/race", {"runs": "2"}, "runs is '2'"),
+        ("/race", {"further_lanes": "gamma-0"}, "further_lanes is 'gamma-0'"),
+        ("/decode", {"lane": "nobody"}, "no lane 'nobody'"),
         ("/race", {"further_lanes": ["nobody"]}, "no lane 'nobody'"),
     ],
 )
 def test_a_refusal_is_a_sentence(client: Client, name: str, settings: dict, said: str) -> None:
     with pytest.raises(AppError, match=said):
         client.predict(PROMPT, api_name=name, **settings)
+
+
+@pytest.mark.parametrize("name", ["/decode", "/race"])
+def test_only_text_is_a_prompt(client: Client, name: str) -> None:
+    """Chat messages would go round the limit of a public page."""
+    with pytest.raises(AppError, match="prompt is"):
+        client.predict([{"role": "user", "content": "hi"}], api_name=name)
+
+
+@pytest.mark.parametrize("name", ["/decode", "/race"])
+def test_who_leaves_ends_the_work(client: Client, name: str) -> None:
+    """After a cancel the machine is free for the next call, long before the cancelled one would have ended."""
+    settings = {"ignore_eos": True} if name == "/decode" else {"runs": 20}
+    job = client.submit(PROMPT, max_new_tokens=2000, api_name=name, **settings)
+    next(iter(job))
+    job.cancel()
+    began = time.monotonic()
+    client.predict(PROMPT, max_new_tokens=4, api_name="/decode")
+    assert time.monotonic() - began < 30  # the whole would take minutes
 
 
 def test_the_page_itself_is_no_endpoint(client: Client) -> None:

@@ -122,6 +122,31 @@ def test_lossy_acceptance_is_a_warning_and_sampling_a_note() -> None:
     assert {"value": "4", "label": "Seed"} in said["details"]
 
 
+def test_lossy_sampling_promises_nothing() -> None:
+    warm = {"params": SamplingParams(max_new_tokens=21, temperature=1.0, seed=4)}
+    said = verdict(
+        [{"generate": plain(**warm), "speculative": speculative(acceptance="top-k", accept_top_k=3, **warm)}]
+    )
+    assert said["notes"] == ["Sampling with this acceptance follows neither the target's text nor its distribution."]
+
+
+def test_slower_with_enough_kept_does_not_contradict_itself() -> None:
+    """Where drafts are shorter than gamma the closed form does not apply: what a round cost and wrote is said."""
+    short = [
+        replace(event, draft=event.draft[:1]) if isinstance(event, Round) and event.index else event
+        for event in speculative(4.4)
+    ]
+    said = verdict([{"generate": plain(), "speculative": short}])
+    assert said["sentence"] == "Slower here: 0.91x. A round costs 4.4 plain tokens and wrote 4.0."
+
+
+def test_the_row_of_a_lane_is_of_all_runs() -> None:
+    """Acceptance 75 % and 50 % in two runs: the row gives the middle and both ends."""
+    runs = [{"generate": plain(), "speculative": speculative(kept=kept)} for kept in (3, 1)]
+    row = next(row for row in verdict(runs)["lanes"]["rows"] if row[0] == "Speculative")
+    assert row[4:6] == ["62 % (50 %\u201375 %)", "3.0 (2.0\u20134.0)"]
+
+
 def test_a_race_stopped_in_a_later_run_keeps_those_that_ended() -> None:
     whole = {"generate": plain(), "speculative": speculative()}
     said = verdict([whole, {"generate": plain(1.2)[:5]}], "Stopped")

@@ -21,6 +21,8 @@ from specdec.ui.ask import GAMMA, NEW_TOKENS, Ask
 from specdec.ui.limits import Limits
 from specdec.ui.stream import check, stream
 
+_LANES = {"speculative": speculative, "assisted": assisted}
+
 
 def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **queue: Any) -> None:
     """Add both endpoints to the Blocks that are being built. ``queue`` holds their concurrency settings."""
@@ -55,6 +57,9 @@ def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **qu
         """
         make_way()
         with _sentences():
+            _require("prompt", prompt, str, "a text")
+            _require("lane", lane, str, "speculative, generate or assisted")
+            _require("ignore_eos", ignore_eos, bool, "true or false")
             params = SamplingParams(
                 max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, ignore_eos=ignore_eos
             )
@@ -62,10 +67,10 @@ def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **qu
             check(pair, prompt, params, limits)
             if lane == "generate":
                 events = generate(pair, prompt, params=params)
+            elif lane in _LANES:
+                events = _LANES[lane](pair, prompt, gamma=gamma, params=params)
             else:
-                events = {"speculative": speculative, "assisted": assisted}[lane](
-                    pair, prompt, gamma=gamma, params=params
-                )
+                raise InvalidInput(f"There is no lane {lane!r}; choose speculative, generate or assisted.")
             recorder = Recorder(pair.tokenizer)
             for batch in driven(events, interval=0.08, max_seconds=limits.seconds):
                 if batch:
@@ -79,8 +84,9 @@ def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **qu
         seed: int | None = None,
         runs: int = 1,
         further_lanes: list[str] | None = None,
-    ) -> dict:
-        """Race plain generate against speculative decoding; return the verdict, its figures and a row a lane.
+    ) -> Iterator[dict]:
+        """Race plain generate against speculative decoding; the last output is the verdict: its sentence, its
+        figures and a row a lane.
 
         Parameters:
             prompt: the text to continue
@@ -93,18 +99,30 @@ def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **qu
         """
         make_way()
         with _sentences():
+            _require("prompt", prompt, str, "a text")
+            _require("runs", runs, int, "a whole number")
             if runs > limits.runs:
                 raise InvalidInput(f"runs {runs} is above {limits.runs}. Nothing ran.")
-            lanes = (*DEFAULT_LANES, *(further_lanes or ()))
+            _require("further_lanes", further_lanes or [], list, "a list of names")
+            lanes = (*DEFAULT_LANES, *map(str, further_lanes or ()))
             ask = Ask(prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs)
-            *_, text = stream(slot.pair, ask, limits=limits, stop=threading.Event())
-            last = json.loads(text.splitlines()[-1])
-            if last.pop("event") == "error":
-                raise gr.Error(last["message"], print_exception=False)
-            return last
+            # Each step is yielded, so that a caller who leaves ends the race; only the last one is told of at length.
+            for text in stream(slot.pair, ask, limits=limits, stop=threading.Event()):
+                last = text[text.rfind("\n", 0, -1) + 1 :]
+                yield {"running": True}
+            record = json.loads(last)
+            if record.pop("event") == "error":
+                raise gr.Error(record["message"], print_exception=False)
+            yield record
 
     for endpoint in (decode, race):
         gr.api(endpoint, **queue)
+
+
+def _require(name: str, value: Any, kind: type, wanted: str) -> None:
+    """What the caller's JSON holds is not held to the types above by anyone else."""
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise InvalidInput(f"{name} is {value!r}; give {wanted}.")
 
 
 @contextlib.contextmanager

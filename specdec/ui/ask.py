@@ -45,12 +45,12 @@ class Ask:
         return {name: getattr(self, name) for name in names}
 
     def settings(self) -> dict[str, Any]:
-        """As a link and a recording carry it: the values that are not the defaults, and always the prompt."""
+        """As a link and a recording carry it: prompt and chat always, else the values that are not the defaults."""
         values = {name: getattr(self.params, field) for name, field in _PARAMS.items()}
-        values |= {"gamma": self.gamma, "chat": int(self.chat), "accept_top_k": self.accept_top_k}
+        values |= {"gamma": self.gamma, "accept_top_k": self.accept_top_k, "ignore_eos": int(self.params.ignore_eos)}
         values |= {"lanes": ",".join(lane for lane in self.lanes if lane in FURTHER_LANES)}
-        values |= {"ignore_eos": int(self.params.ignore_eos)}
-        return {"prompt": self.prompt} | {name: v for name, v in values.items() if v != _DEFAULTS[name]}
+        changed = {name: value for name, value in values.items() if value != _DEFAULTS[name]}
+        return {"prompt": self.prompt, "chat": int(self.chat)} | changed
 
 
 # The names in a link, and the fields of ``SamplingParams`` behind them.
@@ -136,7 +136,7 @@ class AskPanel:
                 top_p=top_p,
                 min_p=min_p,
                 repetition_penalty=penalty,
-                seed=_whole_text(seed),
+                seed=_exact(_whole_text(seed)),
                 ignore_eos=bool(ignore),
             ),
             acceptance=LOSSLESS if kept is None else TOP_K,
@@ -146,20 +146,37 @@ class AskPanel:
             chat=bool(chat),
         )
 
-    def restore(self, link: dict[str, Any]) -> tuple[list[Any], list[str]]:
+    def ask_of(self, settings: dict[str, Any], runs: int = 1) -> Ask:
+        """A race as a recording carries it. Raises as ``read`` does."""
+        given = {name: self._value(name, str(text)) for name, text in settings.items()}
+        values = _DEFAULTS | {"prompt": ""} | given
+        fields = {field: values[name] for name, field in _PARAMS.items()}
+        kept = values["accept_top_k"]
+        return Ask(
+            prompt=values["prompt"],
+            gamma=values["gamma"],
+            params=SamplingParams(**fields, ignore_eos=bool(values["ignore_eos"])),
+            acceptance=LOSSLESS if kept is None else TOP_K,
+            accept_top_k=kept,
+            lanes=(*DEFAULT_LANES, *filter(None, values["lanes"].split(","))),
+            runs=runs,
+            chat=bool(values["chat"]),
+        )
+
+    def restore(self, link: dict[str, Any], chat: bool) -> tuple[list[Any], list[str]]:
         """The fields' values from a link, those it does not name left alone, and a sentence about each value that
-        could not be taken."""
+        could not be taken. ``chat`` is whether the pair has a chat template."""
         problems = []
         taken: dict[str, Any] = {}
         for name, text in link.items():
             try:
-                if name != "prompt":
-                    taken[name] = self._value(name, str(text))
+                taken[name] = self._value(name, str(text))
+                if name == "chat" and taken[name] and not chat:
+                    raise InvalidInput("the pair has no chat template")
             except (SpecdecError, ValueError) as error:
                 left = "left out" if _DEFAULTS.get(name, "") in ("", None) else f"{_DEFAULTS[name]} stands instead"
                 problems.append(f"The link's {name} {text!r} was not taken ({error}); {left}.")
-        if "prompt" in link:
-            taken["prompt"] = str(link["prompt"])
+                taken.pop(name, None)
         if "gamma" in taken:
             taken["auto"] = taken["gamma"] == "auto"
             taken["gamma"] = gr.skip() if taken["auto"] else taken["gamma"]
@@ -173,23 +190,27 @@ class AskPanel:
 
     def _value(self, name: str, text: str) -> Any:
         """One value of a link, checked by the engine's own rules."""
+        if name == "prompt":
+            return text
         if name in _PARAMS:
             value = float(text) if isinstance(_DEFAULTS[name], float) else int(text)
             SamplingParams(**{_PARAMS[name]: value})
             if name == "tokens" and value > self._limits.new_tokens:
                 raise InvalidInput(f"above {self._limits.new_tokens}")
-            return value
+            return _exact(value) if name == "seed" else value
         if name == "gamma":
             return text if text == "auto" else check_gamma(int(text))
         if name == "lanes":
             if unknown := set(filter(None, text.split(","))) - set(FURTHER_LANES):
                 raise InvalidInput(f"there is no lane {', '.join(sorted(unknown))}")
             return text
-        if name == "accept_top_k" and int(text) < 1:
-            raise InvalidInput("below 1")
         if name not in _DEFAULTS:
             raise InvalidInput("no such setting")
-        return int(text)
+        if (value := int(text)) not in (0, 1) and name in ("chat", "ignore_eos"):
+            raise InvalidInput("neither 0 nor 1")
+        if name == "accept_top_k" and value < 1:
+            raise InvalidInput("below 1")
+        return value
 
 
 _LANE_CHOICES = {
@@ -198,6 +219,13 @@ _LANE_CHOICES = {
     "prompt-lookup": "prompt lookup",
     "draft-alone": "the draft alone",
 }
+
+
+def _exact(seed: Any) -> Any:
+    """A seed that a browser can carry: it rounds whole numbers above 2^53."""
+    if isinstance(seed, int) and seed > 2**53 - 1:
+        raise InvalidInput(f"seed {seed} is above {2**53 - 1}, the largest whole number that a browser keeps.")
+    return seed
 
 
 def _whole(value: float) -> Any:

@@ -6,7 +6,7 @@ import html
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,15 @@ import gradio as gr
 
 from specdec import words
 from specdec.errors import SpecdecError
+from specdec.race import race
 from specdec.slot import Slot
 from specdec.ui.api import add_endpoints
-from specdec.ui.ask import REPEATS, AskPanel
+from specdec.ui.ask import REPEATS, Ask, AskPanel
 from specdec.ui.limits import LOCAL, Limits
 from specdec.ui.pairs import PairPanel
 from specdec.ui.serving import ROUTE, plotly_address
 from specdec.ui.startup import StartupRace
-from specdec.ui.stream import refusal, stream
+from specdec.ui.stream import check, refusal, stream
 from specdec.ui.turns import Turns
 
 PROMPTS = Path(__file__).parents[2] / "examples" / "prompts.jsonl"
@@ -42,23 +43,25 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
     stops, turns = _Stops(), Turns()
     ask = AskPanel(limits)
 
-    def run(runs: int, request: gr.Request, values: tuple[Any, ...]) -> Iterator[str]:
+    def run(request: gr.Request, read: Callable[[], Ask]) -> Iterator[str]:
         stop = stops.current(request)
         startup.give_way()
-        with turns.running(request.session_hash):
+        with turns.running(request.session_hash, stop):
             try:
-                asked = ask.read(*values, runs=runs)
-                pair = slot.pair
-            except SpecdecError as error:
+                asked, pair = read(), slot.pair
+            except (SpecdecError, ValueError) as error:
                 yield refusal(error)
                 return
             yield from stream(pair, asked, limits=limits, stop=stop)
 
-    def run_once(request: gr.Request, *values: Any) -> Iterator[str]:
-        yield from run(1, request, values)
+    def run_form(request: gr.Request, *values: Any) -> Iterator[str]:
+        yield from run(request, lambda: ask.read(*values))
 
-    def repeat(request: gr.Request, *values: Any) -> Iterator[str]:
-        yield from run(REPEATS, request, values)
+    def run_shown(request: gr.Request, shown: str) -> Iterator[str]:
+        """Once more what the page shows, whatever the form says by now."""
+        wanted = json.loads(shown)
+        runs = REPEATS if wanted["repeat"] else 1
+        yield from run(request, lambda: ask.ask_of(wanted["settings"], runs=runs))
 
     def arm(request: gr.Request) -> str:
         stops.arm(request)
@@ -70,12 +73,15 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
 
     def settings(*values: Any) -> str:
         try:
-            return json.dumps({"settings": ask.read(*values).settings()})
+            asked = ask.read(*values)
+            check(slot.pair, asked.message, asked.params, limits)
+            race(slot.pair, asked.message, **asked.race)  # checks it; nothing runs
+            return json.dumps({"settings": asked.settings()})
         except SpecdecError as error:
             return json.dumps({"problem": str(error)})
 
     def restore(link: str) -> tuple[Any, ...]:
-        values, problems = ask.restore(json.loads(link))
+        values, problems = ask.restore(json.loads(link), slot.chat)
         return *values, "".join(f'<p class="sd-error" role="alert">{html.escape(p)}</p>' for p in problems)
 
     with gr.Blocks(title="specdec", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
@@ -100,7 +106,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
                 ask.setting_fields()
                 start = gr.Button("Run race", variant="primary", elem_id="sd-run")
                 halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
-                again = gr.Button("Repeat", elem_id="sd-repeat")  # pressed by the live view's own button
+                again = gr.Button("Again", elem_id="sd-again")  # pressed by the live view's own buttons
         problems = gr.HTML("", elem_id="sd-problems", apply_default_css=False)
         waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
         live = gr.HTML(
@@ -113,10 +119,11 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         facing = [header, prompt, ask.chat]
         quiet = {"show_progress": "hidden", "api_visibility": "private"}
         machine = {"concurrency_limit": 1, "concurrency_id": "machine"}  # a race and a load wait for each other
-        for button, work in ((start, run_once), (again, repeat)):
+        shown = {"inputs": link, "js": "() => JSON.stringify(window.specdec.shown())"}
+        for button, work, given in ((start, run_form, {"inputs": ask.inputs}), (again, run_shown, shown)):
             # The first step makes this visitor's stop flag before the race may have to queue.
             button.click(arm, outputs=waiting, js="() => { window.specdec.begin(); }", queue=False, **quiet).then(
-                work, ask.inputs, live, **machine, **quiet
+                work, outputs=live, **given, **machine, **quiet
             ).then(None, js="() => { window.specdec.end(); }", **quiet)
         share.click(settings, ask.inputs, shared, queue=False, **quiet).then(
             None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **quiet
@@ -128,7 +135,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         demo.load(panel.facing, outputs=facing, queue=False, **quiet).then(
             restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **quiet
         )
-        demo.load(startup.lines, outputs=live, queue=False, **quiet)
+        demo.load(lambda: startup.lines(slot.facts), outputs=live, queue=False, **quiet)
         demo.unload(leave)
         add_endpoints(slot, limits, startup.give_way, **machine)
     demo.queue(max_size=limits.waiting)

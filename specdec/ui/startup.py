@@ -16,18 +16,20 @@ SECONDS = 60.0
 
 
 class StartupRace:
-    """Runs one short race in the background; ``lines`` waits for it and gives its JSON lines, or None."""
+    """Runs one short race in the background; ``lines`` waits for it."""
 
     def __init__(self, pair: Any, prompt: str):
+        self.facts = pair.describe()
         self._stop = threading.Event()
         self._done = threading.Event()
         self._text: str | None = None
         self._work = threading.Thread(target=self._run, args=(pair, prompt), daemon=True)
         self._work.start()
 
-    def lines(self) -> str | None:
+    def lines(self, facts: dict[str, Any]) -> str | None:
+        """What was measured, if it was with the pair of these ``facts``."""
         self._done.wait(SECONDS)
-        return self._text
+        return self._text if facts == self.facts else None
 
     def give_way(self) -> None:
         """End the race, if it still runs: somebody wants the machine."""

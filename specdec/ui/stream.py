@@ -30,12 +30,16 @@ def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origi
 
     The last line is a ``verdict``, or an ``error`` whose message is a sentence to show.
     """
+    try:
+        check(pair, ask.message, ask.params, limits)
+    except SpecdecError as error:  # before an overlong prompt is sent back
+        yield refusal(error)
+        return
     text = _begin(origin, pair, ask)
     yield text
     runs: list[dict[str, list[Event]]] = []
     began, stopped = time.monotonic(), None
     try:
-        check(pair, ask.message, ask.params, limits)
         recorder = Recorder(pair.tokenizer)
         batches = race(pair, ask.message, **ask.race)
         try:
@@ -55,7 +59,7 @@ def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origi
         ended = [lane for run in runs for lane, events in run.items() if isinstance(events[-1], Finished)]
         complete = len(ended) == len(ask.lanes) * ask.runs
         record = verdict(runs, None if complete else stopped, recorder.text_of)
-        if complete and (note := float32_note(pair, runs[record["shown"]], recorder.text_of)):
+        if complete and (note := _float32(pair, runs[record["shown"]], recorder)):
             record["notes"].append(note)
         text += line(record)
     except SpecdecError as error:
@@ -64,6 +68,15 @@ def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origi
         LOG.exception("The race failed.")
         text += _error("The race failed; the log of the program says why.")
     yield text
+
+
+def _float32(pair: Pair, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
+    """The note on a difference; the race is over, and nothing that fails here may lose it."""
+    try:
+        return float32_note(pair, run, recorder.text_of)
+    except Exception:
+        LOG.exception("Looking at the difference in float32 failed.")
+        return "Whether float32 settles it could not be tried; the log of the program says why."
 
 
 def refusal(error: SpecdecError) -> str:

@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Iterator
 
+MOMENT = 0.5  # seconds: what took less was refused
+
 
 class Turns:
     """Who asked for a race that has not ended, and how many seconds the latest one took."""
@@ -32,11 +34,12 @@ class Turns:
             self._waiting.discard(visitor)
 
     @contextlib.contextmanager
-    def running(self, visitor: str) -> Iterator[None]:
-        """A visitor's race, from its first moment to its end."""
+    def running(self, visitor: str, stop: threading.Event) -> Iterator[None]:
+        """A visitor's race, from its first moment to its end; how long a stopped one took says nothing."""
         began = time.monotonic()
         try:
             yield
         finally:
-            self._seconds = time.monotonic() - began
+            if (took := time.monotonic() - began) > MOMENT and not stop.is_set():
+                self._seconds = took
             self.forget(visitor)

@@ -207,6 +207,137 @@ def test_a_file_that_is_no_recording_is_refused_and_nothing_is_lost(page, tmp_pa
     assert page.evaluate(SHOWN) == before
 
 
+def test_a_stopped_race_is_shared_as_it_is(page, browser, address, tmp_path):
+    """Stopped in its second lane it has no end; link, code and file are of it all the same."""
+    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=300)
+    page.click("#sd-run")
+    page.wait_for_function("window.specdec.lanesStarted === 4 && window.specdec.rounds > 340")
+    page.click("#sd-stop")
+    page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
+    if "Stopped" not in text(page, ".sd-verdict"):
+        pytest.skip("it ended before it could be stopped")
+    shown = page.evaluate(SHOWN)
+    page.click(".sd-shareButton")
+    assert "class Stack" in page.locator("[aria-label='specdec code']").input_value()
+    path = save(page, tmp_path / "run.jsonl")
+    with visit(browser, address) as other:
+        open_page(other, address)
+        other.set_input_files("#sd-open", path)
+        other.wait_for_function("window.specdec.verdicts === 2")
+        assert other.evaluate(SHOWN) == shown
+
+
+def test_no_file_is_opened_into_a_race_that_runs(page, tmp_path):
+    """It says so, and the race goes on to its own verdict."""
+    page.click(".sd-shareButton")
+    path = save(page, tmp_path / "run.jsonl")
+    page.keyboard.press("Escape")
+    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=300)
+    page.click("#sd-run")
+    page.wait_for_function("window.specdec.lanesStarted === 3")
+    page.set_input_files("#sd-open", path)
+    page.wait_for_selector(".sd-live .sd-error:has-text('a race is running')")
+    page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
+    assert "1 run on this machine" in text(page, ".sd-notes")
+
+
+def test_a_forged_recording_runs_nothing(page, tmp_path):
+    """Markup in the labels of the chart stays text, and values that are no numbers are refused before any code."""
+    page.click(".sd-shareButton")
+    path = save(page, tmp_path / "run.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if line["event"] == "lane_end":
+            line["duration"] = '<a href="https://evil.example/">0.1 s</a>'
+        if line["event"] == "verdict":
+            line["saved"] = '<span style="font-size:60px">BIG</span>'
+    path.write_text("\n".join(map(json.dumps, lines)))
+    page.set_input_files("#sd-open", path)
+    page.wait_for_function("window.specdec.verdicts === 2")
+    page.click('[aria-label="Skip to the end"]')
+    page.wait_for_selector(".sd-chart .annotation-text:has-text('<a href')")
+    assert page.locator(".sd-chart a").count() == 0
+    for line in lines:
+        if line["event"] == "started":
+            line["params"]["temperature"] = "0)\nimport os; os.system('id') #"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    page.set_input_files("#sd-open", path)
+    page.wait_for_selector(".sd-live .sd-error:has-text('its params')")
+
+
+def test_a_link_pasted_into_the_open_page_is_followed(page, browser, address):
+    """The address changes behind its # only; the page takes it all the same."""
+    with visit(browser, address) as other:
+        open_page(other, address)
+        other.evaluate("location.hash = '#gamma=9'")
+        other.wait_for_function("document.querySelector('#sd-gamma input[type=number]')?.value === '9'")
+
+
+def test_a_link_to_a_chat_says_what_a_base_model_has_not(browser, address):
+    with visit(browser, address) as page:
+        open_page(page, address + "#chat=1")
+        page.wait_for_selector("#sd-problems:has-text('no chat template')")
+        run(page)
+        assert not page.locator(".sd-live .sd-error").is_visible()
+
+
+def test_the_file_of_a_linked_run_is_read_by_the_package(page, browser, address, tmp_path):
+    run(page)
+    share(page)
+    with visit(browser, address) as other:
+        open_link(other, link(page, "this run"))
+        other.wait_for_function("window.specdec.verdicts >= 1")
+        other.click(".sd-shareButton")
+        path = save(other, tmp_path / "linked.jsonl")
+    events = list(recording.read(path.read_text().splitlines()))
+    assert [event.lane for event in events if isinstance(event, specdec.Started)] == ["generate", "speculative"]
+
+
+STARTED = {
+    "gamma": 5, "acceptance": "lossless", "accept_top_k": None,
+    "params": {"max_new_tokens": 6, "temperature": 0, "top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1,
+               "seed": 2**40, "ignore_eos": False},
+    "pair": {"name": "embedded", "target": "target", "draft": "draft", "draft_layers": 2, "target_rows": 1,
+             "draft_rows": 1},
+}  # fmt: skip
+CODE = """async (started) => (await import(new URL("specdec-assets/code.js", document.baseURI).href))
+    .codeFor({ prompt: "Once upon a time", chat: 0 }, started)"""
+LOOKUP = {"draft": "prompt lookup, 1 to 3 tokens", "draft_layers": None}
+EARLY = {"draft": "its first 3 layers", "draft_layers": None}
+
+
+@pytest.mark.parametrize(
+    ("pair", "settings", "params"),
+    [
+        ({}, {"gamma": 0}, {}),
+        ({}, {"gamma": "auto"}, {}),
+        ({}, {"acceptance": "top-k", "accept_top_k": 3}, {}),
+        ({}, {}, {"temperature": 0.7, "top_k": 5, "min_p": 0.1, "ignore_eos": True}),
+        (LOOKUP, {}, {}),
+        (LOOKUP, {"gamma": "auto"}, {}),
+        (LOOKUP, {"gamma": 0}, {}),
+        (EARLY, {}, {}),
+        ({"draft": None, "draft_layers": None}, {"gamma": 0}, {}),
+    ],
+)
+def test_the_code_of_every_way_to_draft_runs(page, pair: dict, settings: dict, params: dict):
+    """transformers' and our own lines run as they stand; vLLM's are valid Python."""
+    started = STARTED | settings | {"params": STARTED["params"] | params, "pair": STARTED["pair"] | pair}
+    codes = page.evaluate(CODE, started)
+    ast.parse(codes["vLLM"])
+    for name in ("specdec", "transformers"):
+        exec(compile(codes[name].replace("specdec/embedded", str(ROOT / "specdec" / "embedded")), name, "exec"), {})
+
+
+def test_the_code_for_two_tokenizers_names_both(page):
+    """transformers takes a pair with unequal rows for two tokenizers and asks for each."""
+    started = STARTED | {"pair": STARTED["pair"] | {"name": None, "target": "a/b", "draft": "c/d", "draft_rows": 2}}
+    code = page.evaluate(CODE, started)["transformers"]
+    ast.parse(code)
+    assert 'draft_tokenizer = AutoTokenizer.from_pretrained("c/d")' in code
+    assert "tokenizer=tokenizer, assistant_tokenizer=draft_tokenizer" in code
+
+
 def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
     """Live view, rounds, replay, link, file and code: the prompt is shown as it was typed and runs nothing."""
     long = HOSTILE + "x" * 10_000

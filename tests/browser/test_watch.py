@@ -45,10 +45,13 @@ def test_further_lanes_race_and_are_told_apart(page):
 def test_a_repeated_race_gives_a_median_and_a_spread(page):
     """Five runs; the sentence and the row of the lane hold the median and what it lies between."""
     ask(page, tokens=12)
+    run(page)
+    ask(page, tokens=99)  # what is repeated is the race on show
     before = page.evaluate("window.specdec.lanesFinished")
     page.click("text=Repeat ×5")
-    page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
+    page.wait_for_function("window.specdec.verdicts === 3 && !window.specdec.running")
     assert page.evaluate("window.specdec.lanesFinished") == before + 10
+    assert page.locator(".sd-figures dd").last.inner_text() == "12 of 12"
     assert "Median of 5 runs on this machine" in text(page, ".sd-notes")
     page.click("summary:has-text('Details')")
     row = page.locator(".sd-more tbody tr").nth(1).inner_text()
@@ -147,7 +150,7 @@ def test_a_sampled_round_shows_draws_and_the_residual(page):
 def test_where_the_time_goes_is_drawn_when_it_is_opened(page):
     """The fold says the shares in words and draws a bar a round."""
     page.click("summary:has-text('Where the time goes')")
-    assert re.search(r"drafting took \d+ %, checking \d+ % and the rest -?\d+ %", text(page, ".sd-time"))
+    assert re.search(r"drafting took \d+ %, checking \d+ % and the rest \d+ %", text(page, ".sd-time"))
     page.wait_for_function("document.querySelector('.sd-time .sd-plot').data?.length === 4")
     bars, rounds = page.evaluate(
         "[document.querySelector('.sd-time .sd-plot').data[0].x.length, "
@@ -172,6 +175,28 @@ def test_lossy_acceptance_is_a_plain_warning(page):
     ask(page, tokens=16)
     run(page)
     assert text(page, ".sd-warning") == "Not lossless: top-k acceptance changes the output."
+
+
+def test_a_refused_race_leaves_the_last_one_alive(page):
+    """After a refusal the old result is not only on show: its rounds open and it replays."""
+    page.click("#sd-more button")
+    page.fill("#sd-more label:has-text('Seed') input", "soon")
+    page.click("#sd-run")
+    page.wait_for_selector(".sd-live .sd-error:visible")
+    before = text(page, ".sd-card h2")
+    page.click(".sd-ribbon .bonus >> nth=1")
+    assert text(page, ".sd-card h2") != before
+    page.click('[aria-label="Replay from the start"]')
+    page.click('[aria-label="Pause"]')
+    assert re.search(r"Plain \d+ · Speculative \d+", text(page, ".sd-counts"))
+
+
+def test_a_double_click_on_run_runs(page):
+    """The second click falls where Stop has come to stand, and does not stop the race."""
+    ask(page, tokens=200)
+    page.dblclick("#sd-run")
+    page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
+    assert "Stopped" not in text(page, ".sd-verdict")
 
 
 def test_a_second_visitor_is_told_of_the_queue(browser, address):

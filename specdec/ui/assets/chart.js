@@ -64,13 +64,15 @@ export class Chart {
   // The lane's own label; the x range freezes where the slowest lane ended, and grows only past it.
   endLane(name, lines) {
     this.#range = Math.max(...[...this.#lanes.values()].map((lane) => lane.duration), 1e-3);
-    if (MAIN.includes(name)) this.#notes = this.#notes.filter((note) => note.lane !== name).concat({ lane: name, lines });
+    if (MAIN.includes(name)) {
+      this.#notes = this.#notes.filter((note) => note.lane !== name).concat({ lane: name, lines: lines.map(escaped) });
+    }
     else this.#legend(name, lines);
     this.#draw();
   }
 
   bracket(text) {
-    this.#notes.push({ lane: "bracket", lines: [text] });
+    this.#notes.push({ lane: "bracket", lines: [escaped(text)] });
     this.#draw();
   }
 
@@ -231,3 +233,6 @@ export class Chart {
     return [tick(spec.x), tick(plain.x), { ...common, x0: spec.x, x1: plain.x, y0: height(8), y1: height(8) }];
   }
 }
+
+// Plotly reads markup in its labels; a recording from elsewhere may hold some.
+const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");

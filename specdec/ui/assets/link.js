@@ -1,5 +1,5 @@
 // What rides in the address: settings as they are, or a whole run, packed. After "#", so that no server sees it.
-import { VERSION, readRecording } from "./race.js";
+import { LANES, VERSION, checked } from "./race.js";
 
 const LONGEST = 4096; // bytes of a link; above it the file is offered
 const INFLATED = 2e6; // bytes that a link may unpack to
@@ -19,17 +19,26 @@ export async function settingsInAddress() {
 }
 
 // The records of the run in the address, or null. Throws an Error that says what is wrong with it.
-export async function runInAddress() {
+let unpacked = null; // it is asked for twice
+export function runInAddress() {
+  unpacked ??= readAddress();
+  return unpacked;
+}
+
+async function readAddress() {
   const packed = fragment().get("run");
   if (!packed) return null;
-  let text;
+  let records;
   try {
-    text = await inflate(fromBase64(packed));
+    records = unpack(JSON.parse(await inflate(fromBase64(packed))));
   } catch {
     throw new Error("The link is damaged: a part of it may be missing.");
   }
-  return readRecording(unpack(JSON.parse(text)).map((record) => JSON.stringify(record)).join("\n"));
+  return checked(records);
 }
+
+// An address that is pasted over this one changes the part after "#" only, which loads nothing by itself.
+window.addEventListener("hashchange", () => location.reload());
 
 export function settingsLink(settings) {
   return `${page()}#${new URLSearchParams(settings)}`;
@@ -54,7 +63,7 @@ function pack(race) {
     return known.get(id);
   };
   const packed = lanes.map((lane) => {
-    const { lane: name, prompt_ids, params, gamma, pair, machine } = lane.started;
+    const { event, tokens, lane: name, prompt_ids, version, ...started } = lane.started;
     let before = 0;
     const times = lane.rounds.map((round) => {
       const now = Math.round(round.elapsed_seconds * TENTH);
@@ -69,14 +78,15 @@ function pack(race) {
       round.draft && round.draft.filter((token) => token.status === "rejected").length,
       ...["draft_seconds", "verify_seconds"].map((part) => round[part] && Math.round(round[part] * TENTH)),
     ]));
-    return { n: name, p: prompt_ids.map(short), s: params, g: gamma, m: pair, c: machine, t: times, r: rounds, e: lane.end, f: lane.finished.finish_reason };
+    return { n: name, p: prompt_ids.map(short), s: started, t: times, r: rounds, e: lane.end, f: lane.finished };
   });
   for (const lane of packed.slice(1)) {
-    for (const part of ["p", "s", "m", "c"]) if (JSON.stringify(lane[part]) === JSON.stringify(packed[0][part])) delete lane[part];
+    if (JSON.stringify(lane.p) === JSON.stringify(packed[0].p)) delete lane.p;
+    for (const part of Object.keys(lane.s)) if (JSON.stringify(lane.s[part]) === JSON.stringify(packed[0].s[part])) delete lane.s[part];
   }
   const { details, lanes: table, time, ...verdict } = race.verdict;
   const { at, pair, settings } = race.begin;
-  const bytes = [...known.keys()].map((id) => String.fromCharCode(...(race.bytes.get(id) ?? [])));
+  const bytes = [...known.keys()].map((id) => (race.bytes.get(id) ?? []).map((byte) => String.fromCharCode(byte)).join(""));
   return { v: VERSION, b: { at, pair, settings, runs: race.verdict.runs }, k: bytes, l: packed, d: { ...verdict, shown: 0 } };
 }
 
@@ -84,15 +94,16 @@ function pack(race) {
 function unpack({ v, b, k, l, d }) {
   const tokens = Object.fromEntries(k.map((text, id) => [id, text]));
   const records = [{ event: "begin", version: v, ...b, lanes: l.map((lane) => lane.n) }];
+  if (l.length > LANES.length) throw new Error("too many lanes");
   for (const lane of l) {
-    const { p, s, m, c } = { ...l[0], ...lane };
-    records.push({ event: "started", lane: lane.n, prompt_ids: p, params: s, gamma: lane.g, pair: m, machine: c, tokens });
+    const started = { event: "started", version: v, lane: lane.n, prompt_ids: lane.p ?? l[0].p, ...l[0].s, ...lane.s };
+    records.push(records.length === 1 ? { ...started, tokens } : started);
     let elapsed = 0;
     lane.r.forEach((round, index) => {
       elapsed += lane.t[index] / TENTH;
-      records.push({ event: "round", index, elapsed_seconds: elapsed, target_margin: null, decision: null, ...unpackRound(round) });
+      records.push({ event: "round", index, elapsed_seconds: elapsed, model_seconds: null, target_margin: null, decision: null, missed: [], ...unpackRound(round) });
     });
-    records.push({ event: "finished", finish_reason: lane.f });
+    if (lane.f) records.push(lane.f);
     if (lane.e) records.push(lane.e);
   }
   return [...records, d];

@@ -27,7 +27,7 @@ const STEPS = [
 // What tests wait on, and what the page's buttons call.
 window.specdec ??= {
   mounted: false, begun: 0, rounds: 0, lanesStarted: 0, lanesFinished: 0, verdicts: 0, errors: 0, running: false,
-  replaying: false, begin() {}, end() {}, halt() {}, share() {},
+  replaying: false, begin() {}, end() {}, halt() {}, share() {}, shown() {},
 };
 
 export async function mount(element, props, watch, plotlyAddress) {
@@ -42,7 +42,9 @@ export async function mount(element, props, watch, plotlyAddress) {
 
 class View {
   #state = window.specdec;
-  #race = null;
+  #race = null; // on show
+  #next = null; // the one whose lines come; on show from its first lane on, so that a refusal loses nothing
+  #wanted = null; // what the Again button is to run
   #shown = ""; // where the race on show is from: "", "run", "startup", "link" or "file"
   #ignored = false; // a start-up race that came when another was on show already
   #ribbons = new Map();
@@ -56,7 +58,7 @@ class View {
     this.card = new RoundCard((lane, index) => this.#markRound(lane, index));
     this.timing = new Timing(plotlyAddress);
     this.replay = new Replay((seconds) => this.#showMoment(seconds));
-    this.share = new Share((name, text) => this.#openFile(name, text));
+    this.share = new Share((...file) => this.#openFile(...file));
     this.#build();
     Object.assign(this.#state, {
       begin: () => {
@@ -70,7 +72,10 @@ class View {
       },
       halt: () => this.#halt(),
       share: (answer) => this.share.take(answer.settings, answer.problem),
+      shown: () => this.#wanted,
     });
+    const header = document.querySelector("#sd-header");
+    if (header) new MutationObserver(() => this.#showNotes()).observe(header, { childList: true, subtree: true });
     document.querySelector("#sd-prompt textarea")?.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
       event.preventDefault();
@@ -81,7 +86,7 @@ class View {
   // New lines of a race that runs here; `text` is all of them.
   take(records, text) {
     this.#feed(records);
-    if (this.#race?.verdict && records.length && !this.#ignored) this.share.offer(this.#race, text);
+    if (this.#race?.verdict && this.#race === this.#next && records.length && !this.#ignored) this.share.offer(this.#race, text);
   }
 
   async openLink() {
@@ -93,8 +98,10 @@ class View {
     }
   }
 
-  #openFile(name, text) {
+  #openFile(name, text, size) {
+    if (this.#state.running) return this.#showError(`${name} was not opened: a race is running. Open it when that has ended.`);
     try {
+      if (!text && size) throw new Error(`It has ${size} bytes, more than this page takes.`);
       const records = readRecording(text);
       records[0].name = name;
       this.#open(records, "file");
@@ -115,7 +122,7 @@ class View {
     for (const record of records) {
       if (record.event === "begin") this.#ignored = record.origin === "startup" && this.#shown !== "";
       if (this.#ignored) continue;
-      if (!["begin", "error"].includes(record.event)) this.#race.take(record);
+      if (!["begin", "error"].includes(record.event)) this.#next.take(record);
       this.#handlers[record.event]?.(record);
     }
     if (!records.length || this.#ignored) return;
@@ -127,13 +134,13 @@ class View {
 
   #handlers = {
     begin: (record) => {
-      this.next = record;
-      this.#race = new Race(record);
+      this.#next = new Race(record);
       this.#wait(false);
       this.errorNode.hidden = true;
       this.#state.begun += 1;
     },
     started: (record) => {
+      this.#race = this.#next;
       if (this.#race.lanes.size === 1) this.#reset();
       this.chart.addLane(this.#race.lane);
       this.#ribbons.get(record.lane)?.start(this.#race, this.#race.lane);
@@ -161,7 +168,7 @@ class View {
       if (this.#shown === "run" && record.figures && !record.stopped && !reducedMotion()) this.replay.restart();
     },
     error: (record) => {
-      if (this.#race.lane) this.headline.textContent = "The race did not end.";
+      if (this.#race === this.#next) this.headline.textContent = "The race did not end.";
       this.#setRunning(false);
       this.#showError(record.message);
       this.#state.errors += 1;
@@ -192,8 +199,10 @@ class View {
   // The speculative text stands open; every other lane's text has a fold of its own.
   #placeRibbons(lanes) {
     const pick = (lane, index) => this.#pickRound(lane, index);
-    const point = ({ shown, kind, rest }) =>
+    const point = ({ shown, kind, rest }, byKey) => {
+      this.point.setAttribute("aria-live", byKey ? "polite" : "off"); // a pointer's way is not read out
       this.point.replaceChildren(el("span", `sd-token ${kind}`, shown), el("span", "", rest));
+    };
     this.#ribbons = new Map(lanes.map((lane) => [lane, new Ribbon(`${NAMES[lane] ?? lane} text, token by token`, point, pick)]));
     for (const ribbon of this.#ribbons.values()) ribbon.waiting("Its turn comes later, on the same prompt.");
     const main = this.#ribbons.get("speculative");
@@ -219,7 +228,7 @@ class View {
   }
 
   #progress() {
-    if (!this.#race?.lane || this.#race.verdict || this.#halting || !this.#state.running) return;
+    if (!this.#race?.lane || this.#race !== this.#next || this.#race.verdict || this.#halting || !this.#state.running) return;
     const { runs, lanes } = this.#race.begin;
     const run = runs > 1 ? `Run ${this.#race.runs.length} of ${runs} \u00b7 ` : "";
     const lane = this.#race.lane;
@@ -231,7 +240,7 @@ class View {
     this.#state.running = running;
     this.#wait(running);
     this.#halting = false;
-    if (running) this.replay.skip();
+    if (running && this.#state.replaying) this.replay.skip();
     document.body.classList.toggle("sd-running", running);
     // The old result dims until the first token of the new race, or comes back with an error.
     this.root.classList.toggle("stale", running);
@@ -254,6 +263,7 @@ class View {
   #halt() {
     this.#halting = true;
     if (this.#race?.lane && !this.#race.verdict) this.headline.textContent = "Stopping \u2026";
+    else this.statusNode.textContent = "Stopping: it will not run when its turn comes.";
   }
 
   #showError(message) {
@@ -268,7 +278,7 @@ class View {
     this.headline.textContent = record.sentence;
     this.warning.textContent = record.warning ?? "";
     this.warning.hidden = !record.warning;
-    this.notes.replaceChildren(...this.#origin(record), ...record.notes.map((note) => el("span", "", note)));
+    this.#showNotes();
     const lanes = this.#race.lanes;
     if (record.figures) {
       this.#showFigures(record.figures);
@@ -290,6 +300,18 @@ class View {
     }
   }
 
+  #showNotes() {
+    const record = this.#race?.verdict;
+    if (record) this.notes.replaceChildren(...this.#origin(record), ...record.notes.map((note) => el("span", "", note)));
+  }
+
+  // Runs what is on show once more, whatever the form says by now.
+  #again(repeat) {
+    if (this.#state.running) return;
+    this.#wanted = { settings: this.#race.begin.settings, repeat };
+    document.querySelector("#sd-again").click();
+  }
+
   // Where the figures are from, how many runs they are of, and what can be done about it.
   #origin(record) {
     const { origin, at, pair, name } = this.#race.begin;
@@ -303,21 +325,16 @@ class View {
       file: `From the file ${name}, recorded ${day.toLocaleDateString()} ${time}, not measured here \u00b7 ${runs}`,
     }[origin];
     const parts = [el("strong", "", said)];
-    if (origin === "run" || origin === "startup") {
-      const again = button("sd-action small", "Repeat \u00d75", () => document.querySelector("#sd-repeat").click());
-      parts.push(again);
-    } else {
-      const here = document.querySelector(".sd-pair span")?.textContent ?? "";
-      if (here !== pair) parts.push(el("span", "", `Made with ${pair}. Loaded: ${here}.`));
-      if (origin === "link") {
-        parts.push(button("sd-action small", "Run it here", () => document.querySelector("#sd-run").click()));
-      }
-    }
+    const measured = origin === "run" || origin === "startup";
+    const [words, repeat] = measured ? ["Repeat \u00d75", true] : ["Run it here", false];
+    parts.push(button("sd-action small", words, () => this.#again(repeat)));
+    const here = document.querySelector(".sd-pair span")?.textContent ?? "";
+    if (here !== pair) parts.push(el("span", "", `Made with ${pair}. Loaded: ${here}.`));
     return parts;
   }
 
   #showFigures(figures) {
-    this.figures.replaceChildren(...figures.map((figure) => el("div", "", "", [el("dd", "", figure.value), term(figure)])));
+    this.figures.replaceChildren(...figures.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)])));
   }
 
   #showMore(record) {

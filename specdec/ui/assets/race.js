@@ -2,7 +2,8 @@
 import { bytesOf } from "./lines.js";
 
 export const VERSION = 1;
-const LARGEST = 20e6; // characters of a recording that a page takes
+export const LANES = ["generate", "speculative", "assisted", "gamma-0", "prompt-lookup", "draft-alone"];
+export const LARGEST = 64e6; // characters of a recording that a page takes; its own stay below
 
 export class Lane {
   rounds = [];
@@ -20,6 +21,11 @@ export class Lane {
     this.rounds.push(round);
     this.seconds.push(round.elapsed_seconds - this.rounds[0].elapsed_seconds);
     this.counts.push(this.tokens + round.committed_ids.length);
+  }
+
+  // Whether rounds may still come.
+  get open() {
+    return this.finished === null;
   }
 
   get tokens() {
@@ -80,61 +86,91 @@ export class Race {
 // The records of a recording from somewhere else. Throws an Error whose message says what is wrong with it.
 export function readRecording(text) {
   if (text.length > LARGEST) throw new Error(`It has ${text.length} characters; this page takes ${LARGEST}.`);
-  const records = text.split("\n").filter(Boolean).map((line, at) => {
+  return checked(text.split("\n").filter(Boolean).map((line, at) => {
     try {
-      const record = JSON.parse(line);
-      check(record);
-      return record;
-    } catch (error) {
-      throw new Error(`Line ${at + 1} is not a line of a recording (${error.message}).`);
+      return JSON.parse(line);
+    } catch {
+      throw new Error(`Line ${at + 1} is not a line of a recording.`);
     }
-  });
+  }));
+}
+
+// The same records, if all of them are what the page can draw; nothing is drawn before that is known.
+export function checked(records) {
   const [begin] = records;
   if (begin?.event !== "begin") throw new Error("It does not begin as a recording of a race does.");
   if (begin.version !== VERSION) throw new Error(`It is of version ${begin.version}; this page reads ${VERSION}.`);
+  records.forEach((record, at) => {
+    const fields = object(record) && Object.hasOwn(FIELDS, record.event) ? FIELDS[record.event] : null;
+    const wrong = fields ? Object.entries(fields).find(([name, holds]) => !holds(record[name])) : ["kind"];
+    const text = wrong ?? (tokenTable(record.tokens) ? null : ["tokens"]);
+    if (text) throw new Error(`Line ${at + 1} is not a line of a recording (its ${text[0]}).`);
+  });
   if (records.at(-1).event !== "verdict") throw new Error("It breaks off before the verdict.");
-  const shown = records.at(-1).shown ?? 0;
-  const started = records.filter((record) => record.event === "started");
-  if (!(shown * begin.lanes.length < Math.max(1, started.length))) throw new Error("Its verdict names no run of it.");
+  const race = new Race(begin);
+  records.slice(1).forEach((record, at) => {
+    const { lane } = race;
+    const fits = record.event === "started" ? begin.lanes.includes(record.lane) && !lane?.open
+      : record.event === "verdict" ? at === records.length - 2
+      : record.event === "round" ? lane?.open && record.index === lane.rounds.length
+      : record.event === "begin" ? false : Boolean(lane);
+    if (!fits) throw new Error(`Line ${at + 2} stands where it cannot (${record.event}).`);
+    race.take(record);
+  });
+  const { figures } = race.verdict;
+  if (figures && !["generate", "speculative"].every((lane) => race.lanes.get(lane)?.rounds.length)) {
+    throw new Error("Its verdict compares lanes that it does not hold.");
+  }
   return records;
 }
 
-const number = (value) => Number.isFinite(value);
-const text = (value) => typeof value === "string";
+const number = (value) => Number.isFinite(value) && Math.abs(value) < 1e15;
+const text = (value) => typeof value === "string" && value.length < 1e5;
 const whole = (value) => Number.isSafeInteger(value);
 const object = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
-const maybe = (test) => (value) => value === null || value === undefined || test(value);
-const listOf = (test) => (value) => Array.isArray(value) && value.every(test);
-const chance = maybe((value) => number(value));
-const weighed = maybe(listOf((row) => Array.isArray(row) && whole(row[0]) && number(row[1])));
+const none = (test) => (value) => value === null || test(value); // there, and perhaps null
+const maybe = (test) => (value) => value === undefined || none(test)(value);
+const listOf = (test, most = 1e6) => (value) => Array.isArray(value) && value.length <= most && value.every(test);
+const oneOf = (...choices) => (value) => choices.includes(value);
+const seconds = (value) => number(value) && value >= 0;
+const weighed = none(listOf((row) => Array.isArray(row) && row.length === 2 && whole(row[0]) && number(row[1]), 20));
 const draftToken = (token) => object(token) && whole(token.token_id)
-  && ["accepted", "rejected", "discarded"].includes(token.status) && maybe(whole)(token.target_token_id)
-  && [token.draft_prob, token.target_prob, token.accept_prob, token.draw, token.draft_confidence].every(chance);
+  && oneOf("accepted", "rejected", "discarded")(token.status) && none(whole)(token.target_token_id)
+  && [token.draft_prob, token.target_prob, token.accept_prob, token.draw, token.draft_confidence].every(none(number));
+const figure = (value) => object(value) && text(value.value) && text(value.label) && maybe(text)(value.definition);
+const tokenTable = maybe((tokens) => object(tokens) && Object.values(tokens).every(text));
+const table = (value) => object(value) && listOf((column) => object(column) && text(column.name) && maybe(text)(column.definition), 20)(value.columns)
+  && listOf((row) => listOf(text)(row) && row.length === value.columns.length, 20)(value.rows);
+const SETTINGS = {
+  max_new_tokens: whole, temperature: number, top_k: whole, top_p: number, min_p: number, repetition_penalty: number,
+  seed: none(whole), ignore_eos: (value) => typeof value === "boolean",
+};
+const params = (value) => object(value) && Object.entries(SETTINGS).every(([name, holds]) => holds(value[name]));
+const plain = (value) => object(value) && Object.values(value).every((part) => ["string", "number", "boolean"].includes(typeof part) || part === null);
+const settings = (value) => plain(value) && text(value.prompt);
 
 // What each kind of line must hold for the page to draw it.
 const FIELDS = {
-  begin: { lanes: listOf(text), settings: object, at: number, pair: text, runs: whole },
-  started: { lane: text, prompt_ids: listOf(whole), params: (value) => object(value) && whole(value.max_new_tokens), pair: object },
+  begin: {
+    lanes: (value) => listOf(oneOf(...LANES), LANES.length)(value) && value.length > 0 && new Set(value).size === value.length,
+    settings, at: (value) => seconds(value) && value < 1e11, pair: text, runs: (value) => whole(value) && value >= 1,
+  },
+  started: {
+    lane: oneOf(...LANES), prompt_ids: listOf(whole), params, pair: plain, machine: plain,
+    gamma: (value) => whole(value) || text(value), acceptance: oneOf("lossless", "top-k"), accept_top_k: none(whole),
+  },
   round: {
-    index: whole, committed_ids: listOf(whole), elapsed_seconds: number, draft: maybe(listOf(draftToken)),
-    token_id: maybe(whole), token_kind: maybe((value) => ["correction", "bonus", "target"].includes(value)),
-    draft_seconds: maybe(number), verify_seconds: maybe(number), target_margin: maybe(number),
-    decision: maybe((value) => object(value) && [value.p, value.q, value.residual].every(weighed)),
+    index: whole, committed_ids: listOf(whole), elapsed_seconds: seconds, draft: none(listOf(draftToken, 64)),
+    token_id: none(whole), token_kind: none(oneOf("correction", "bonus", "target")), draft_seconds: none(number),
+    verify_seconds: none(number), target_margin: none(number),
+    decision: none((value) => object(value) && [value.p, value.q, value.residual].every(weighed)),
   },
   finished: { finish_reason: text },
-  lane_end: { lane: text, name: text, duration: text },
+  lane_end: { lane: oneOf(...LANES), name: text, duration: text, spoken: maybe(text) },
   verdict: {
-    sentence: text, notes: listOf(text), factor: maybe(text), shown: maybe((value) => whole(value) && value >= 0),
-    figures: maybe(listOf((figure) => object(figure) && text(figure.value) && text(figure.label))),
-    details: maybe(listOf((figure) => object(figure) && text(figure.value) && text(figure.label))),
-    lanes: maybe((value) => object(value) && listOf(object)(value.columns) && listOf(listOf(text))(value.rows)),
-    end: maybe(object), saved: maybe(text), chart: maybe(text), warning: maybe(text), time: maybe(text),
+    sentence: text, notes: listOf(text, 100), factor: maybe(text), shown: maybe((value) => whole(value) && value >= 0),
+    runs: maybe(whole), figures: maybe(listOf(figure, 8)), details: maybe(listOf(figure, 100)), lanes: maybe(table),
+    end: maybe((value) => object(value) && value.lane === "speculative" && text(value.name) && text(value.duration)),
+    saved: maybe(text), chart: maybe(text), warning: maybe(text), time: maybe(text),
   },
 };
-
-function check(record) {
-  const fields = object(record) && Object.hasOwn(FIELDS, record.event) ? FIELDS[record.event] : null;
-  if (!fields) throw new Error("of no known kind");
-  for (const [name, holds] of Object.entries(fields)) if (!holds(record[name])) throw new Error(`its ${name}`);
-  if (!maybe((tokens) => object(tokens) && Object.values(tokens).every(text))(record.tokens)) throw new Error("its tokens");
-}

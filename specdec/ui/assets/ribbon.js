@@ -140,17 +140,17 @@ export class Ribbon {
       End: () => marks.at(-1),
     };
     if (event.key === "Enter") this.#pick(this.#cursor);
-    else if (event.key in steps) this.#point(steps[event.key]());
+    else if (event.key in steps) this.#point(steps[event.key](), true);
     else return;
     event.preventDefault();
   }
 
-  #point(mark) {
+  #point(mark, byKey = false) {
     if (!mark?.detail) return;
     this.#cursor?.classList.remove("cursor");
     this.#cursor = mark;
     mark.classList.add("cursor");
-    this.onPoint(describe(mark.detail, this.#race.bytes));
+    this.onPoint(describe(mark.detail, this.#race.bytes), byKey);
   }
 
   #pick(mark) {

@@ -68,8 +68,9 @@ export class RoundCard {
     const lane = this.#lane.name === "speculative" ? "" : ` \u00b7 ${this.#lane.end?.name ?? this.#lane.name}`;
     this.title.textContent = `Round ${this.#index} of ${last}${lane}`;
     this.slider.setAttribute("aria-valuetext", this.title.textContent);
-    this.back.disabled = this.#index === 0;
-    this.on.disabled = this.#index === last;
+    // Not disabled: a button that is would drop the keyboard's place.
+    this.back.setAttribute("aria-disabled", String(this.#index === 0));
+    this.on.setAttribute("aria-disabled", String(this.#index === last));
   }
 
   #steps(round) {

@@ -2,6 +2,7 @@
 import { codeFor } from "./code.js";
 import { button, el, narrow } from "./dom.js";
 import { runLink, settingsLink } from "./link.js";
+import { LARGEST } from "./race.js";
 
 export class Share {
   #race = null;
@@ -20,7 +21,7 @@ export class Share {
       chooser.value = "";
       if (!file) return;
       this.node.open = false;
-      onFile(file.name, await file.text());
+      onFile(file.name, file.size > LARGEST ? "" : await file.text(), file.size);
     });
     const open = el("label", "sd-action", "Open a recording");
     open.htmlFor = "sd-open";
@@ -59,20 +60,24 @@ export class Share {
     document.querySelector("#sd-link")?.click(); // the server answers through `take`
     const race = this.#race?.verdict?.figures ? this.#race : null;
     this.save.disabled = !race;
-    if (!race) {
-      this.run.set("", "No run is on show.");
-      this.code.replaceChildren(el("p", "sd-hint", "Run a race first."));
-      return;
-    }
+    this.run.set("", race ? "" : "No run is on show.");
+    this.code.replaceChildren(...(race ? this.#codes(race) : [el("p", "sd-hint", "Run a race first.")]));
+    if (!race) return;
     const link = await runLink(race);
-    this.run.set(link ?? "", link ? "" : "This run is too long for a link; take the file.");
-    const started = race.lanes.get("speculative").started;
-    const parts = Object.entries(codeFor(race.begin.settings, started)).map(([name, lines]) => {
-      const block = new Copyable(`${name} code`, lines);
-      return el("details", "sd-codeFold", "", [el("summary", "", name), block.node]);
-    });
+    if (race === this.#race) this.run.set(link ?? "", link ? "" : "This run is too long for a link; take the file.");
+  }
+
+  #codes(race) {
+    let codes;
+    try {
+      codes = codeFor(race.begin.settings, race.lanes.get("speculative").started);
+    } catch (error) {
+      return [el("p", "sd-hint", `There is no code for this run. ${error.message}`)];
+    }
+    const parts = Object.entries(codes).map(([name, lines]) =>
+      el("details", "sd-codeFold", "", [el("summary", "", name), new Copyable(`${name} code`, lines).node]));
     parts[0].open = !narrow();
-    this.code.replaceChildren(...parts);
+    return parts;
   }
 
   #download() {
