@@ -53,6 +53,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
                 yield refusal(error)
                 return
             yield from stream(pair, asked, limits=limits, stop=stop)
+        startup.catch_up(pair)
 
     def run_form(request: gr.Request, *values: Any) -> Iterator[str]:
         yield from run(request, lambda: ask.read(*values))
@@ -92,7 +93,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
             home = html.escape(f"https://huggingface.co/spaces/{space}" if space else "")
             place = f'<div class="sd-sharePlace" data-page="{home}"></div>'
             gr.HTML(place, elem_id="sd-share", apply_default_css=False)
-        panel = PairPanel(slot, limits, _header, startup.give_way)
+        panel = PairPanel(slot, limits, _header, startup)
         with gr.Row(elem_id="sd-ask"):
             with gr.Column(scale=7, min_width=320):
                 prompt = ask.prompt_field(examples[0]["prompt"])
@@ -135,7 +136,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         demo.load(panel.facing, outputs=facing, queue=False, **quiet).then(
             restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **quiet
         )
-        demo.load(lambda: startup.lines(slot.facts), outputs=live, queue=False, **quiet)
+        demo.load(startup.lines, outputs=live, queue=False, **quiet)
         demo.unload(leave)
         add_endpoints(slot, limits, startup.give_way, **machine)
     demo.queue(max_size=limits.waiting)

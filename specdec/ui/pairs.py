@@ -20,6 +20,7 @@ from specdec.memory import gigabytes
 from specdec.presets import PRESETS, Preset
 from specdec.slot import Slot
 from specdec.ui.limits import Limits
+from specdec.ui.startup import StartupRace
 
 OWN = "Another pair"
 STEP = 0.25  # seconds between two looks at a load
@@ -28,13 +29,11 @@ _PRESETS = {preset.name: preset for preset in PRESETS}
 
 
 class PairPanel:
-    """The fold under the header. ``header`` makes the header's HTML from a pair's facts; ``give_way`` ends whatever
-    works with the old pair in the background."""
+    """The fold under the header. ``header`` makes the header's HTML from a pair's facts; the race at ``startup`` gives
+    way to a new pair and is then run with it."""
 
-    def __init__(
-        self, slot: Slot, limits: Limits, header: Callable[[dict[str, Any]], str], give_way: Callable[[], None]
-    ):
-        self._slot, self._limits, self._header, self._give_way = slot, limits, header, give_way
+    def __init__(self, slot: Slot, limits: Limits, header: Callable[[dict[str, Any]], str], startup: StartupRace):
+        self._slot, self._limits, self._header, self._startup = slot, limits, header, startup
         with gr.Accordion("Change the pair", open=False, elem_id="sd-change"):
             with gr.Row():
                 self.preset = gr.Dropdown(
@@ -87,12 +86,14 @@ class PairPanel:
         def progress(name: str, done: int, total: int) -> None:
             said[0] = f"Fetching {name}: {gigabytes(done)} of {gigabytes(total)}."
 
-        self._give_way()
+        self._startup.forget()
         with ThreadPoolExecutor(1) as pool:
             work = pool.submit(lambda: self._slot.change(self._plan(*choice), progress))
             while not wait([work], STEP).done:
                 yield _note(said[0]), gr.update(value="A pair is loading", interactive=False), *[gr.skip()] * 3
         ready = gr.update(value="Run race", interactive=True)
+        if self._slot.loaded:
+            self._startup.begin(self._slot.pair)
         try:
             yield _note(work.result()), ready, *self.facing()
         except SpecdecError as error:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-WAIT = 120_000  # milliseconds; a busy machine is no reason to fail
+WAIT = 60_000  # milliseconds; a busy machine is no reason to fail
 SKIP = '[aria-label="Skip to the end"]'
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

@@ -8,8 +8,7 @@ from conftest import ask, open_page, run, visit
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 390)])
 def test_nothing_serious(browser, address, theme: str, width: int):
     """With every fold and the Share menu open, after a sampled race with further lanes."""
     axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")
