@@ -17,7 +17,7 @@ import specdec
 from specdec import recording
 from specdec.metrics import measure
 
-pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+pytestmark = pytest.mark.xdist_group("sharing")  # the other process drives the other browser tests
 ROOT = Path(specdec.__file__).parent.parent
 
 # Markup, template marks, right-to-left and zero-width characters, an emoji that is split over tokens.

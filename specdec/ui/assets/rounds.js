@@ -162,6 +162,10 @@ export class RoundCard {
       const bars = tables.map(([kind, values]) => bar(kind, values.get(id)));
       return el("li", chosen ? "chosen" : "", "", [name, el("span", "sd-bars", "", bars)]);
     });
+    if (round.token_id !== null && !ids.slice(0, 10).includes(round.token_id)) {
+      const name = visible(this.text.peek([...accepted, round.token_id]).at(-1));
+      rows.push(el("li", "chosen", "", [el("span", "sd-barName sd-mono", name), el("span", "", "not among the most likely")]));
+    }
     const greedy = this.#lane.started.params.temperature === 0;
     const margin = round.target_margin === null ? "" : ` Logit margin ${round.target_margin.toPrecision(3)}.`;
     const words = greedy
