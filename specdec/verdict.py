@@ -136,7 +136,7 @@ def _why_slower(base: Metrics, lane: Metrics, gamma: int | str) -> str:
         return f"A round costs {cost:.1f} plain tokens and writes {gamma + 1} at most."
     # The closed form counts on a full draft every round; prompt lookup often has none.
     if lane.drafted < 0.9 * gamma * lane.target_passes or lane.alpha >= needed:
-        return f"A round costs {cost:.1f} plain tokens and wrote {words.number(lane.mean_acceptance_length)}."
+        return f"A round costs {cost:.1f} plain tokens and wrote {lane.decode_tokens / lane.target_passes:.1f}."
     return f"{words.percent(lane.alpha)} of guesses kept; by its cost \u03b3 {gamma} needs {words.percent(needed)}."
 
 

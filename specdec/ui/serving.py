@@ -53,6 +53,8 @@ def theme() -> gr.themes.Base:
         input_border_color_dark="#4b5563",
         input_border_color_focus=blue,
         input_border_color_focus_dark=light_blue,
+        input_placeholder_color="#6b7280",
+        input_placeholder_color_dark="#9ca3af",
         checkbox_border_color="#6b7280",
         checkbox_border_color_dark="#9ca3af",
         slider_color=blue,

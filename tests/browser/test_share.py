@@ -23,7 +23,7 @@ ROOT = Path(specdec.__file__).parent.parent
 # Markup, template marks, right-to-left and zero-width characters, an emoji that is split over tokens.
 HOSTILE = "<img src=x onerror='window.bitten=1'>${window.bitten=1}{{bitten}}\u202eabc\u200b\u2066def 👩‍🚀\n\t</script>"
 SHOWN = """() => ({
-    sentence: document.querySelector('.sd-headline').textContent,
+    sentence: document.querySelector('.sd-headline').textContent.replace(/ here\\b/, ''),
     factor: document.querySelector('.sd-factor').textContent,
     figures: [...document.querySelectorAll('.sd-figures dd')].map((node) => node.textContent),
     texts: [...document.querySelectorAll('.sd-ribbon')].map((ribbon) => [...ribbon.querySelectorAll('.sd-token')]
@@ -125,6 +125,7 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, temperature: fl
         other.wait_for_function("window.specdec.verdicts >= 1")
         assert other.evaluate(SHOWN) == shown
         assert "From a link, not measured here" in text(other, ".sd-notes")
+        assert "here" not in text(other, ".sd-headline")
         assert other.evaluate("[window.specdec.begun, window.specdec.running]") == [1, False]
         other.wait_for_timeout(1000)  # the start-up race must not take its place
         assert "From a link" in text(other, ".sd-notes")
@@ -210,13 +211,13 @@ def test_a_file_that_is_no_recording_is_refused_and_nothing_is_lost(page, tmp_pa
 
 def test_a_stopped_race_is_shared_as_it_is(page, browser, address, tmp_path):
     """Stopped in its second lane it has no end; link, code and file are of it all the same."""
-    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=300)
+    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=1000)
     page.click("#sd-run")
-    page.wait_for_function("window.specdec.lanesStarted === 4 && window.specdec.rounds > 340")
+    page.wait_for_function("window.specdec.lanesStarted === 4")
+    page.wait_for_function("document.querySelectorAll('.sd-ribbon')[0].querySelectorAll('.sd-round').length > 3")
     page.click("#sd-stop")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
-    if "Stopped" not in text(page, ".sd-verdict"):
-        pytest.skip("it ended before it could be stopped")
+    assert "Stopped" in text(page, ".sd-verdict")
     shown = page.evaluate(SHOWN)
     page.click(".sd-shareButton")
     assert "class Stack" in page.locator("[aria-label='specdec code']").input_value()
@@ -342,7 +343,7 @@ def test_the_code_for_two_tokenizers_names_both(page):
 
 def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
     """Live view, rounds, replay, link, file and code: the prompt is shown as it was typed and runs nothing."""
-    long = HOSTILE + "x" * 10_000
+    long = HOSTILE + "=" * 10_000  # few tokens, no space
     ask(page, HOSTILE, tokens=16)
     run(page)
     page.click('[aria-label="Next round"]')
@@ -362,9 +363,11 @@ def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
         assert other.evaluate(SHOWN)["prompt"] == HOSTILE
         other.wait_for_function("(text) => document.querySelector('#sd-prompt textarea').value === text", arg=HOSTILE)
         ask(other, long, tokens=4)
-        other.click("#sd-run")
-        other.wait_for_function("!window.specdec.running")
-        assert other.evaluate("document.documentElement.scrollWidth") <= 1440
+        run(other)
+        assert other.evaluate(SHOWN)["prompt"] == long
+        for width in (1440, 390):
+            other.set_viewport_size({"width": width, "height": 900})
+            assert other.evaluate("document.documentElement.scrollWidth") <= width
         for view in (page, other):
             assert view.evaluate("window.bitten") is None
             assert view.locator(".sd-live img, .sd-live script, #sd-share img").count() == 0

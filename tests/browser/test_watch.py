@@ -172,6 +172,7 @@ def test_a_figure_tells_its_definition(page):
 def test_lossy_acceptance_is_a_plain_warning(page):
     page.click("#sd-more button")
     page.fill("#sd-accept input", "4")
+    page.locator("#sd-accept input").blur()
     ask(page, tokens=16)
     run(page)
     assert text(page, ".sd-warning") == "Not lossless: top-k acceptance changes the output."

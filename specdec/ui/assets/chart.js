@@ -108,7 +108,8 @@ export class Chart {
     if (this.#drawing || !this.#plotly) return;
     this.#drawing = true;
     while (this.#wanted) {
-      await new Promise(requestAnimationFrame);
+      // The texts that came with these points are laid out in one frame, the chart is drawn in the next.
+      for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
       const all = this.#wanted === "all";
       this.#wanted = null;
       await (all ? this.#drawAll() : this.#drawTail()).catch((error) => console.error(error));

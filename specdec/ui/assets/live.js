@@ -275,7 +275,8 @@ class View {
     this.factor.textContent = record.factor ?? "";
     this.factor.hidden = !record.factor;
     this.factor.classList.toggle("flat", !record.faster);
-    this.headline.textContent = record.sentence;
+    const foreign = ["link", "file"].includes(this.#race.begin.origin);
+    this.headline.textContent = foreign ? record.sentence.replace(/ here\b/, "") : record.sentence;
     this.warning.textContent = record.warning ?? "";
     this.warning.hidden = !record.warning;
     this.#showNotes();

@@ -169,7 +169,7 @@ export class RoundCard {
     const greedy = this.#lane.started.params.temperature === 0;
     const margin = round.target_margin === null ? "" : ` Logit margin ${round.target_margin.toPrecision(3)}.`;
     const words = greedy
-      ? `raw probabilities; greedy takes the target's largest.${margin}`
+      ? `raw probabilities, which greedy turns into 1 for the largest and 0 for the rest.${margin}`
       : residual ? `the correction was drawn from the residual.${margin}` : `the token was drawn from p.${margin}`;
     const key = kinds.map(([name, , of]) => el("span", `sd-barKey ${name}`, `${name}: ${of}`));
     return [step("Decision", words, [el("p", "sd-barKeys", "", key), el("ul", "sd-decision", "", rows)])];
