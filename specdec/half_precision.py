@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import torch
 
-from specdec.events import Event, Started
 from specdec.memory import free_bytes, gigabytes
 from specdec.models import Pair
-from specdec.tables import first_difference, written_ids
+from specdec.tables import Run, first_difference, started_of, written_ids
 
 
-def float32_note(pair: Pair, run: Mapping[str, Sequence[Event]], text_of: Callable[[int], str] = str) -> str | None:
+def float32_note(pair: Pair, run: Run, text_of: Callable[[int], str] = str) -> str | None:
     """What the target chooses in float32 where plain and speculative text part; None where that is no question.
 
     The target is copied to float32 for one pass over the prompt and the common text, if there is memory for it.
     """
     plain, speculative = run["generate"], run["speculative"]
-    started = next(event for event in speculative if isinstance(event, Started))
+    started = started_of(speculative)
     place = first_difference(plain, speculative)
     dtype = pair.target.dtype
     if place is None or dtype == torch.float32 or not started.params.greedy or started.acceptance != "lossless":

@@ -120,48 +120,19 @@ class AskPanel:
             self.top_p, self.min_p, self.penalty, self.accept, self.ignore_eos, self.chat,
         ]  # fmt: skip
 
-    def read(self, *values: Any, runs: int = 1) -> Ask:
+    def read(self, *values: Any) -> Ask:
         """The fields' values as an ``Ask``. Raises ``InvalidInput`` for what cannot be meant."""
-        (
-            prompt, gamma, auto, tokens, temperature, lanes, seed, top_k, top_p, min_p, penalty, accept, ignore, chat,
-        ) = values  # fmt: skip
-        kept = _whole_text(accept)
-        return Ask(
-            prompt=prompt or "",
-            gamma="auto" if auto else _whole(gamma),
-            params=SamplingParams(
-                max_new_tokens=_whole(tokens),
-                temperature=temperature,
-                top_k=_whole(top_k),
-                top_p=top_p,
-                min_p=min_p,
-                repetition_penalty=penalty,
-                seed=_exact(_whole_text(seed)),
-                ignore_eos=bool(ignore),
-            ),
-            acceptance=LOSSLESS if kept is None else TOP_K,
-            accept_top_k=kept,
-            lanes=(*DEFAULT_LANES, *(lane for lane in FURTHER_LANES if lane in lanes)),
-            runs=runs,
-            chat=bool(chat),
-        )
+        given = dict(zip(_FIELDS, values, strict=True))
+        given |= {name: _whole(given[name]) for name in ("gamma", "tokens", "top_k")}
+        given |= {name: _whole_text(given[name]) for name in ("seed", "accept_top_k")}
+        given["seed"] = _exact(given["seed"])
+        return _ask(given | {"prompt": given["prompt"] or "", "gamma": "auto" if given["auto"] else given["gamma"]})
 
     def ask_of(self, settings: dict[str, Any], runs: int = 1) -> Ask:
         """A race as a recording carries it. Raises as ``read`` does."""
         given = {name: self._value(name, str(text)) for name, text in settings.items()}
         values = _DEFAULTS | {"prompt": ""} | given
-        fields = {field: values[name] for name, field in _PARAMS.items()}
-        kept = values["accept_top_k"]
-        return Ask(
-            prompt=values["prompt"],
-            gamma=values["gamma"],
-            params=SamplingParams(**fields, ignore_eos=bool(values["ignore_eos"])),
-            acceptance=LOSSLESS if kept is None else TOP_K,
-            accept_top_k=kept,
-            lanes=(*DEFAULT_LANES, *filter(None, values["lanes"].split(","))),
-            runs=runs,
-            chat=bool(values["chat"]),
-        )
+        return _ask(values | {"lanes": values["lanes"].split(",")}, runs)
 
     def restore(self, link: dict[str, Any], chat: bool) -> tuple[list[Any], list[str]]:
         """The fields' values from a link, those it does not name left alone, and a sentence about each value that
@@ -219,6 +190,23 @@ _LANE_CHOICES = {
     "prompt-lookup": "prompt lookup",
     "draft-alone": "the draft alone",
 }
+
+
+def _ask(values: dict[str, Any], runs: int = 1) -> Ask:
+    """A race from its values by the names of a link, lanes as a list."""
+    kept = values["accept_top_k"]
+    return Ask(
+        prompt=values["prompt"],
+        gamma=values["gamma"],
+        params=SamplingParams(
+            **{field: values[name] for name, field in _PARAMS.items()}, ignore_eos=bool(values["ignore_eos"])
+        ),
+        acceptance=LOSSLESS if kept is None else TOP_K,
+        accept_top_k=kept,
+        lanes=(*DEFAULT_LANES, *(lane for lane in FURTHER_LANES if lane in values["lanes"])),
+        runs=runs,
+        chat=bool(values["chat"]),
+    )
 
 
 def _exact(seed: Any) -> Any:

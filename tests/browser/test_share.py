@@ -31,6 +31,9 @@ SHOWN = """() => ({
     prompt: document.querySelector('.sd-promptText').textContent,
 })"""
 
+VERDICTS = """() => [...document.querySelectorAll('.sd-verdicts tbody tr')]
+    .map((row) => [row.cells[1].textContent, row.cells[row.cells.length - 1].textContent])"""
+
 
 def share(page) -> None:
     """Open the menu and wait until the server has answered."""
@@ -130,6 +133,7 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, temperature: fl
         other.wait_for_timeout(1000)  # the start-up race must not take its place
         assert "From a link" in text(other, ".sd-notes")
         assert text(other, ".sd-card h2") == text(page, ".sd-card h2")
+        assert other.evaluate(VERDICTS) == page.evaluate(VERDICTS) != []
         assert other.locator(".sd-decision").count() == 0
         other.click("text=Run it here")
         other.wait_for_function("window.specdec.verdicts >= 2 && !window.specdec.running")
@@ -234,7 +238,7 @@ def test_no_file_is_opened_into_a_race_that_runs(page, tmp_path):
     page.click(".sd-shareButton")
     path = save(page, tmp_path / "run.jsonl")
     page.keyboard.press("Escape")
-    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=300)
+    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=600)
     page.click("#sd-run")
     page.wait_for_function("window.specdec.lanesStarted === 3")
     page.set_input_files("#sd-open", path)

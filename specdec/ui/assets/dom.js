@@ -41,6 +41,13 @@ export function fold(className, title, children) {
   return el("details", `sd-fold ${className}`, "", [el("summary", "", title), ...children]);
 }
 
+// A probability, or a dash where there is none: a link carries no probabilities.
+export const NONE = "\u2013";
+export const chance = (value) => {
+  if (value === null || value === undefined) return NONE;
+  return value === 0 || value === 1 ? String(value) : value.toPrecision(3);
+};
+
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 export const narrow = () => matchMedia("(max-width: 640px)").matches;
 

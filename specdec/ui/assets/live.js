@@ -3,17 +3,13 @@ import { Chart } from "./chart.js";
 import { button, el, fold, narrow, reducedMotion } from "./dom.js";
 import { LineReader } from "./lines.js";
 import { runInAddress } from "./link.js";
-import { Race, readRecording } from "./race.js";
+import { NAMES, Race, readRecording } from "./race.js";
 import { Replay } from "./replay.js";
 import { Ribbon, legend } from "./ribbon.js";
 import { RoundCard } from "./rounds.js";
 import { Share } from "./share.js";
 import { Timing } from "./timing.js";
 
-const NAMES = {
-  generate: "Plain", speculative: "Speculative", assisted: "transformers assisted", "gamma-0": "specdec, \u03b3 0",
-  "prompt-lookup": "Prompt lookup", "draft-alone": "Draft alone",
-};
 const FIGURES = [
   "tokens/s, plain \u2192 speculative", "acceptance: guesses kept, of those tested", "tokens a target pass",
   "tokens the same, counted from the start",
@@ -76,6 +72,8 @@ class View {
     });
     const header = document.querySelector("#sd-header");
     if (header) new MutationObserver(() => this.#showNotes()).observe(header, { childList: true, subtree: true });
+    const queue = document.querySelector("#sd-waiting");
+    if (queue) new MutationObserver(() => this.#sayAhead()).observe(queue, { childList: true, subtree: true, characterData: true });
     document.querySelector("#sd-prompt textarea")?.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
       event.preventDefault();
@@ -86,13 +84,13 @@ class View {
   // New lines of a race that runs here; `text` is all of them.
   take(records, text) {
     this.#feed(records);
-    if (this.#race?.verdict && this.#race === this.#next && records.length && !this.#ignored) this.share.offer(this.#race, text);
+    if (this.#race?.verdict && this.#race === this.#next && records.length && !this.#ignored) this.share.offer(this.#race, () => text);
   }
 
   async openLink() {
     try {
       const records = await runInAddress();
-      if (records) this.#open(records, "link");
+      if (records) this.#open(records, "link", () => records.map((record) => JSON.stringify(record)).join("\n"));
     } catch (error) {
       this.#showError(`The run in this link cannot be shown. ${error.message}`);
     }
@@ -104,18 +102,18 @@ class View {
       if (!text && size) throw new Error(`It has ${size} bytes, more than this page takes.`);
       const records = readRecording(text);
       records[0].name = name;
-      this.#open(records, "file");
-      this.share.offer(this.#race, text);
+      this.#open(records, "file", () => text);
       if (!reducedMotion()) this.replay.restart();
     } catch (error) {
       this.#showError(`${name} cannot be shown. ${error.message}`);
     }
   }
 
-  #open(records, origin) {
+  // `text` gives the lines, should somebody want to keep them.
+  #open(records, origin, text) {
     this.replay.hide();
     this.#feed(records.map((record) => (record.event === "begin" ? { ...record, origin } : record)));
-    this.share.offer(this.#race, records.map((record) => JSON.stringify(record)).join("\n"));
+    this.share.offer(this.#race, text);
   }
 
   #feed(records) {
@@ -203,12 +201,12 @@ class View {
       this.point.setAttribute("aria-live", byKey ? "polite" : "off"); // a pointer's way is not read out
       this.point.replaceChildren(el("span", `sd-token ${kind}`, shown), el("span", "", rest));
     };
-    this.#ribbons = new Map(lanes.map((lane) => [lane, new Ribbon(`${NAMES[lane] ?? lane} text, token by token`, point, pick)]));
+    this.#ribbons = new Map(lanes.map((lane) => [lane, new Ribbon(`${NAMES[lane]} text, token by token`, point, pick)]));
     for (const ribbon of this.#ribbons.values()) ribbon.waiting("Its turn comes later, on the same prompt.");
     const main = this.#ribbons.get("speculative");
     this.mainPlace.replaceChildren(...(main ? [main.node] : []));
     this.folds = new Map(lanes.filter((lane) => lane !== "speculative").map((lane) => {
-      const node = fold("", `${NAMES[lane] ?? lane} text`, [this.#ribbons.get(lane).node]);
+      const node = fold("", `${NAMES[lane]} text`, [this.#ribbons.get(lane).node]);
       node.open = lane === "generate";
       return [lane, node];
     }));
@@ -229,10 +227,10 @@ class View {
 
   #progress() {
     if (!this.#race?.lane || this.#race !== this.#next || this.#race.verdict || this.#halting || !this.#state.running) return;
-    const { runs, lanes } = this.#race.begin;
+    const { runs } = this.#race.begin;
     const run = runs > 1 ? `Run ${this.#race.runs.length} of ${runs} \u00b7 ` : "";
     const lane = this.#race.lane;
-    this.headline.textContent = `${run}${NAMES[lane.name] ?? lane.name}: ${lane.tokens} of ${this.#race.asked}`;
+    this.headline.textContent = `${run}${NAMES[lane.name]}: ${lane.tokens} of ${this.#race.asked}`;
   }
 
   #setRunning(running) {
@@ -253,11 +251,15 @@ class View {
     clearTimeout(this.timer);
     this.statusNode.hidden = true;
     if (!waiting) return;
-    this.timer = setTimeout(() => {
-      const ahead = document.querySelector("#sd-waiting")?.textContent.trim();
-      this.statusNode.textContent = ahead || "Waiting: another race is running here.";
-      this.statusNode.hidden = false;
-    }, 800);
+    this.#sayAhead();
+    this.timer = setTimeout(() => (this.statusNode.hidden = false), 800);
+  }
+
+  // What the server says of the queue, once it has said something.
+  #sayAhead() {
+    if (this.#halting) return;
+    const ahead = document.querySelector("#sd-waiting")?.textContent.trim();
+    this.statusNode.textContent = ahead || "Waiting: another race is running here.";
   }
 
   #halt() {
@@ -368,7 +370,7 @@ class View {
     this.chart.showUntil(seconds);
     const counts = [...this.#race.lanes.values()].map((lane) => {
       const ended = seconds === null ? lane.rounds.length : lane.roundsAt(seconds);
-      return `${NAMES[lane.name] ?? lane.name} ${lane.counts[ended - 1] ?? 0}`;
+      return `${NAMES[lane.name]} ${lane.counts[ended - 1] ?? 0}`;
     });
     this.replay.say(counts.join(" \u00b7 "));
   }

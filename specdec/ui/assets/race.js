@@ -2,7 +2,11 @@
 import { bytesOf } from "./lines.js";
 
 export const VERSION = 1;
-export const LANES = ["generate", "speculative", "assisted", "gamma-0", "prompt-lookup", "draft-alone"];
+export const NAMES = {
+  generate: "Plain", speculative: "Speculative", assisted: "transformers assisted", "gamma-0": "specdec, \u03b3 0",
+  "prompt-lookup": "Prompt lookup", "draft-alone": "Draft alone",
+};
+export const LANES = Object.keys(NAMES);
 export const LARGEST = 64e6; // characters of a recording that a page takes; its own stay below
 
 export class Lane {
@@ -102,9 +106,9 @@ export function checked(records) {
   if (begin.version !== VERSION) throw new Error(`It is of version ${begin.version}; this page reads ${VERSION}.`);
   records.forEach((record, at) => {
     const fields = object(record) && Object.hasOwn(FIELDS, record.event) ? FIELDS[record.event] : null;
-    const wrong = fields ? Object.entries(fields).find(([name, holds]) => !holds(record[name])) : ["kind"];
-    const text = wrong ?? (tokenTable(record.tokens) ? null : ["tokens"]);
-    if (text) throw new Error(`Line ${at + 1} is not a line of a recording (its ${text[0]}).`);
+    const wrong = fields ? Object.keys(fields).find((name) => !fields[name](record[name])) : "kind";
+    const found = wrong ?? (tokenTable(record.tokens) ? null : "tokens");
+    if (found) throw new Error(`Line ${at + 1} is not a line of a recording (its ${found}).`);
   });
   if (records.at(-1).event !== "verdict") throw new Error("It breaks off before the verdict.");
   const race = new Race(begin);

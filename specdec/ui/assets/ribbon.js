@@ -1,5 +1,5 @@
 // A lane's text, token by token, each drawn by what it is; a round is one joined block.
-import { el } from "./dom.js";
+import { chance, el } from "./dom.js";
 import { TokenText } from "./lines.js";
 
 export const KINDS = [
@@ -158,7 +158,6 @@ export class Ribbon {
   }
 }
 
-const chance = (value) => (value === 0 || value === 1 ? String(value) : value.toPrecision(3));
 const known = (value) => value !== null && value !== undefined; // a link carries no probabilities
 const percent = (share) => `${(share * 100).toFixed(share < 0.0995 && share > 0 ? 1 : 0)} %`;
 
@@ -179,8 +178,8 @@ function describe({ piece, kind, round, draft }, bytes) {
   return { shown, kind, rest: ` \u00b7 ${parts.join(" \u00b7 ")}` };
 }
 
-export const textOf = (id, bytes) => new TextDecoder().decode(Uint8Array.from(bytes.get(id) ?? []));
-export const quoted = (text) => `\u201c${text.replaceAll("\n", "\u21b5")}\u201d`;
+const textOf = (id, bytes) => new TextDecoder().decode(Uint8Array.from(bytes.get(id) ?? []));
+const quoted = (text) => `\u201c${text.replaceAll("\n", "\u21b5")}\u201d`;
 
 export function legend() {
   const items = KINDS.map(([kind, name, meaning]) => {

@@ -1,6 +1,7 @@
 // One round, step by step: what stood there, what was guessed, what the target said, what came of it.
-import { el, sign } from "./dom.js";
+import { chance, el, NONE, sign } from "./dom.js";
 import { TokenText } from "./lines.js";
+import { NAMES } from "./race.js";
 
 const CONTEXT = 14; // tokens of what stood before
 const COLUMNS = [
@@ -9,7 +10,6 @@ const COLUMNS = [
   ["q", "the draft's probability of its guess"], ["p", "the target's probability of the guess"],
   ["min(1, p/q)", "the probability to keep it"], ["Draw", "kept if below min(1, p/q)"], ["Result", ""],
 ];
-const NONE = "\u2013";
 const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
 
 export class RoundCard {
@@ -65,7 +65,7 @@ export class RoundCard {
 
   #head() {
     const last = this.#lane.rounds.length - 1;
-    const lane = this.#lane.name === "speculative" ? "" : ` \u00b7 ${this.#lane.end?.name ?? this.#lane.name}`;
+    const lane = this.#lane.name === "speculative" ? "" : ` \u00b7 ${NAMES[this.#lane.name]}`;
     this.title.textContent = `Round ${this.#index} of ${last}${lane}`;
     this.slider.setAttribute("aria-valuetext", this.title.textContent);
     // Not disabled: a button that is would drop the keyboard's place.
@@ -189,7 +189,6 @@ function bar(kind, value) {
 }
 
 const chip = (piece, kind) => el("span", `sd-token sd-chipToken ${kind}`, visible(piece));
-const chance = (value) => (value === null || value === undefined ? NONE : value === 0 || value === 1 ? String(value) : value.toPrecision(3));
 const count = (n, one, more = `${one}s`) => `${n} ${n === 1 ? one : more}`;
 const took = (seconds) => (seconds === null || seconds === undefined ? "" : `, ${(seconds * 1000).toFixed(1)} ms`);
 const passWords = (round) =>

@@ -6,7 +6,7 @@ import { LARGEST } from "./race.js";
 
 export class Share {
   #race = null;
-  #text = "";
+  #text = null;
 
   // `onFile` is given the name and text of a recording that was opened.
   constructor(onFile) {
@@ -44,7 +44,7 @@ export class Share {
     });
   }
 
-  // The race that the page shows, and its lines.
+  // The race that the page shows, and a function that gives its lines.
   offer(race, text) {
     this.#race = race;
     this.#text = text;
@@ -83,7 +83,7 @@ export class Share {
   #download() {
     const time = new Date(this.#race.begin.at * 1000).toISOString().slice(0, 19).replaceAll(":", "-");
     const anchor = el("a");
-    anchor.href = URL.createObjectURL(new Blob([this.#text], { type: "application/jsonl" }));
+    anchor.href = URL.createObjectURL(new Blob([this.#text()], { type: "application/jsonl" }));
     anchor.download = `specdec-${time}.jsonl`;
     anchor.click();
     setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
