@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import threading
 import time
@@ -25,18 +26,25 @@ LOG = logging.getLogger(__name__)
 _numbers = itertools.count(1)
 
 
-def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origin: str = "run") -> Iterator[str]:
-    """Run a race; yield all its lines so far, each time there are new ones. ``stop`` ends it early.
+# Gradio's page handles the whole of a value each time some of it is new, so a long race is sent in parts.
+PART = 256_000  # characters: a part that is longer makes way for the next one,
+OVERLAP = 128_000  # which repeats so many, as a page that is busy may miss a few values
 
-    The last line is a ``verdict``, or an ``error`` whose message is a sentence to show.
+
+def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origin: str = "run") -> Iterator[str]:
+    """Run a race; yield its lines so far, each time there are new ones. ``stop`` ends it early.
+
+    Of a long race only the latest lines are yielded, below a ``part`` line with the number of the first of them; the
+    last value holds all lines again. The last line is a ``verdict``, or an ``error`` whose message is a sentence to
+    show.
     """
     try:
         check(pair, ask.message, ask.params, limits)
     except SpecdecError as error:  # before an overlong prompt is sent back
         yield refusal(error)
         return
-    text = _begin(origin, pair, ask)
-    yield text
+    written = _Written(_begin(origin, pair, ask))
+    yield written.latest()
     runs: list[dict[str, list[Event]]] = []
     began, stopped = time.monotonic(), None
     try:
@@ -44,8 +52,8 @@ def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origi
         batches = race(pair, ask.message, **ask.race)
         try:
             for batch in batches:
-                text += "".join(_lines(batch, runs, len(ask.lanes), recorder))
-                yield text
+                written.lines += _lines(batch, runs, len(ask.lanes), recorder)
+                yield written.latest()
                 if stop.is_set():
                     stopped = "Stopped"
                 elif limits.seconds is not None and time.monotonic() - began > limits.seconds:
@@ -61,13 +69,33 @@ def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origi
         record = verdict(runs, None if complete else stopped, recorder.text_of)
         if complete and (note := _float32(pair, runs[record["shown"]], recorder)):
             record["notes"].append(note)
-        text += line(record)
+        written.lines.append(line(record))
     except SpecdecError as error:
-        text += _error(str(error))
+        written.lines.append(_error(str(error)))
     except Exception:
         LOG.exception("The race failed.")
-        text += _error("The race failed; the log of the program says why.")
-    yield text
+        written.lines.append(_error("The race failed; the log of the program says why."))
+    yield "".join(written.lines)
+
+
+class _Written:
+    """The lines of a race so far, and the part of them that is on its way to the page."""
+
+    def __init__(self, begin: str):
+        self.lines = [begin]
+        self._number = json.loads(begin)["number"]
+        self._first = self._seen = self._length = 0
+
+    def latest(self) -> str:
+        """All lines, or those of the current part."""
+        self._length += sum(map(len, self.lines[self._seen :]))
+        self._seen = len(self.lines)
+        if self._length > PART:
+            while self._length > OVERLAP:
+                self._length -= len(self.lines[self._first])
+                self._first += 1
+        part = line({"event": "part", "number": self._number, "from": self._first}) if self._first else ""
+        return part + "".join(self.lines[self._first :])
 
 
 def _float32(pair: Pair, run: dict[str, list[Event]], recorder: Recorder) -> str | None:

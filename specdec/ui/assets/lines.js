@@ -1,21 +1,37 @@
 // The wire: a growing string of JSON lines, and token bytes to text.
 
-// Parses only what is new. A string with another first line is another run.
+// Parses only what is new. A first line tells whose lines follow: "begin" all of a race, "part" those of it from a line
+// on. Lines that were read before are passed over; where some are missing, the race's last value holds them all.
 export class LineReader {
   #head = null;
   #offset = 0;
+  #race = null;
+  #taken = 0; // lines of this race that were read
+  #at = 0; // the line at the offset
 
   read(text) {
     const records = [];
     const head = text.slice(0, text.indexOf("\n") + 1);
-    if (head !== this.#head) {
-      this.#head = head;
-      this.#offset = 0;
-    }
+    if (head !== this.#head) this.#start(head);
     for (let end; (end = text.indexOf("\n", this.#offset)) !== -1; this.#offset = end + 1) {
-      records.push(JSON.parse(text.slice(this.#offset, end)));
+      if (this.#at === this.#taken) {
+        records.push(JSON.parse(text.slice(this.#offset, end)));
+        this.#taken += 1;
+      }
+      this.#at += 1;
     }
     return records;
+  }
+
+  #start(head) {
+    this.#head = head;
+    const first = head ? JSON.parse(head) : {};
+    const part = first.event === "part";
+    this.#offset = part ? head.length : 0;
+    this.#at = part ? first.from : 0;
+    if (first.number === this.#race) return;
+    this.#race = first.number;
+    this.#taken = 0;
   }
 }
 
