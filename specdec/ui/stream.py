@@ -84,14 +84,14 @@ class _Written:
     def __init__(self, begin: str):
         self.lines = [begin]
         self._number = json.loads(begin)["number"]
-        self._first = self._seen = self._length = 0
+        self._first = self._sent = self._length = 0
 
     def latest(self) -> str:
         """All lines, or those of the current part."""
-        self._length += sum(map(len, self.lines[self._seen :]))
-        self._seen = len(self.lines)
+        sent, self._sent = self._sent, len(self.lines)
+        self._length += sum(map(len, self.lines[sent:]))
         if self._length > PART:
-            while self._length > OVERLAP:
+            while self._length > OVERLAP and self._first < sent:
                 self._length -= len(self.lines[self._first])
                 self._first += 1
         part = line({"event": "part", "number": self._number, "from": self._first}) if self._first else ""

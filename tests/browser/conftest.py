@@ -94,8 +94,10 @@ def visit(browser, address: str, **settings) -> Iterator[object]:
         return route.abort()
 
     page.route("**/*", guard)
-    yield page
-    context.close()
+    try:
+        yield page
+    finally:
+        context.close()
     assert not errors, errors
 
 

@@ -142,6 +142,21 @@ def test_half_characters_are_whole_in_the_view(page):
     assert answer == [["", "é", "", ""], ["", "😀", "é"], "", "😀", "é"]
 
 
+def test_lines_that_come_in_parts_are_read_once_each(page):
+    """Parts of a race overlap and may go missing: every line is read once, in order, and the last value fills a gap."""
+    answer = page.evaluate("""async () => {
+        const { LineReader } = await import(new URL("specdec-assets/lines.js", document.baseURI).href);
+        const reader = new LineReader();
+        const line = (record) => JSON.stringify(record) + "\\n";
+        const lines = [line({ event: "begin", number: 7 }), ...[1, 2, 3, 4, 5, 6].map((at) => line({ at }))];
+        const of = (from, to) => lines.slice(from, to).join("");
+        const part = (from, to) => line({ event: "part", number: 7, from }) + of(from, to);
+        const values = [of(0, 2), of(0, 3), part(2, 4), part(5, 6), of(0), line({ event: "begin", number: 8 })];
+        return values.map((value) => reader.read(value).map(({ at, number }) => at ?? -number));
+    }""")
+    assert answer == [[-7, 1], [2], [3], [], [4, 5, 6], [-8]]
+
+
 def test_a_phone_has_no_sideways_scroll(page, address):
     """At 390 px everything fits the width, in the start state and after a race; nothing is clipped either."""
     page.set_viewport_size({"width": 390, "height": 844})

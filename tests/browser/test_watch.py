@@ -9,6 +9,8 @@ from conftest import SKIP, ask, open_page, run, text, visit
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
 
+ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 512 tokens and no end of text
+
 
 def choose_lanes(page, *names: str) -> None:
     page.click("#sd-more button")
@@ -31,7 +33,7 @@ def test_further_lanes_race_and_are_told_apart(page):
     run(page)
     assert not page.locator(".sd-live .sd-error").is_visible()
     others = page.locator(".sd-others li").all_inner_texts()
-    assert [other.split(" 0.")[0] for other in others] == [
+    assert [other.split(" · 0.")[0] for other in others] == [
         "transformers assisted", "specdec, γ 0", "Prompt lookup", "Draft alone",
     ]  # fmt: skip
     texts = texts_of(page)
@@ -39,7 +41,28 @@ def test_further_lanes_race_and_are_told_apart(page):
     page.click("summary:has-text('Details')")
     rows = page.locator(".sd-more tbody tr").all_inner_texts()
     assert len(rows) == 6 and all("x" in row for row in rows[1:])
-    assert page.locator(".sd-plot.js-plotly-plot").first.evaluate("(node) => node.data.length") == 7  # and the dot
+    assert page.locator(".sd-plot.js-plotly-plot").first.evaluate("(node) => node.data.length") == 8  # ends and a dot
+    signs = page.locator(".sd-plot.js-plotly-plot").first.evaluate("(node) => node.data[6].marker.symbol")
+    assert len(set(signs)) == 4, "each further lane ends in a sign of its own"
+    page.click('[aria-label="Replay from the start"]')
+    labels = "document.querySelector('.sd-plot').layout.annotations.map((note) => note.text)"
+    page.wait_for_function(f"{labels}.includes('Plain') && {labels}.includes('<b>Speculative</b>')")
+    page.click(SKIP)
+
+
+def test_a_race_stopped_early_is_drawn_as_far_as_it_is_compared(page):
+    """Stopped in the second lane: both lines end, and the axes with them, where both lanes had written as much."""
+    ask(page, ENDLESS, tokens=900)
+    started = page.evaluate("window.specdec.lanesStarted")
+    page.click("#sd-run")
+    page.wait_for_function(f"window.specdec.lanesStarted > {started + 1} && window.specdec.rounds > 930")
+    page.click("#sd-stop")
+    page.wait_for_function("!window.specdec.running")
+    written = int(re.search(r"Stopped at (\d+) of 900", text(page, ".sd-notes")).group(1))
+    top = "document.querySelector('.sd-plot').layout.yaxis.range[1]"
+    page.wait_for_function(f"{top} === {written}")
+    ends = page.evaluate("document.querySelector('.sd-plot').data.slice(0, 2).map((line) => line.y.at(-1))")
+    assert ends == [written, written]
 
 
 def test_a_repeated_race_gives_a_median_and_a_spread(page):

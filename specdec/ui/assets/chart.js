@@ -1,20 +1,23 @@
 // Tokens against seconds, a step line a lane, each on its own clock, with words at the lines' ends.
 import { colourOf, el, loadPlotly, narrow, onLook, reducedMotion, svg } from "./dom.js";
+import { NAMES } from "./race.js";
 
 const MAIN = ["generate", "speculative"];
-const DASHES = { assisted: "2px,3px", "gamma-0": "8px,3px,2px,3px", "prompt-lookup": "12px,3px", "draft-alone": "1px,5px" };
+// The other lanes: alike in colour, told apart by the sign at the line's end, which the legend repeats.
+const SIGNS = { assisted: "circle", "gamma-0": "square", "prompt-lookup": "triangle-up", "draft-alone": "diamond" };
+const SHAPES = { circle: "M9,5a4,4 0 1 0 -8,0a4,4 0 1 0 8,0", square: "M1.5,1.5h7v7h-7z", "triangle-up": "M5,1l4.5,8h-9z", diamond: "M5,0l5,5l-5,5l-5,-5z" };
 const STEPS = [1, 2, 5];
 
 export class Chart {
   #plotly = null;
   #lanes = new Map(); // name -> Lane
-  #sent = new Map();
   #asked = 1;
   #range = 0.1;
   #notes = [];
   #moment = null; // of a replay, in seconds; null is the end
   #mark = null;
-  #wanted = null; // null, "tail" or "all"
+  #cut = Infinity; // tokens up to which the lanes are compared
+  #wanted = false;
   #drawing = false;
 
   // `onPick` is told the seconds at which the chart was clicked.
@@ -41,8 +44,8 @@ export class Chart {
   // An empty chart for so many tokens.
   start(asked) {
     this.#lanes = new Map();
-    this.#sent = new Map();
     this.#asked = asked;
+    this.#cut = Infinity;
     this.#range = 0.1;
     this.#notes = [];
     this.#moment = this.#mark = null;
@@ -55,15 +58,21 @@ export class Chart {
     this.#draw();
   }
 
-  // Sends what was added since the last call; with reduced motion a lane is drawn once, at its end.
+  // Rounds have been added; with reduced motion a lane is drawn once, at its end.
   flush() {
-    if (reducedMotion()) return;
-    if (this.#names.some((name) => this.#lanes.get(name).rounds.length > (this.#sent.get(name) ?? 0))) this.#want("tail");
+    if (!reducedMotion()) this.#draw();
+  }
+
+  // The race was stopped: its lanes are compared over so many tokens, and the axes end there.
+  cutAt(tokens) {
+    this.#cut = this.#asked = tokens;
+    this.#freeze();
+    this.#draw();
   }
 
   // The lane's own label; the x range freezes where the slowest lane ended, and grows only past it.
   endLane(name, lines) {
-    this.#range = Math.max(...[...this.#lanes.values()].map((lane) => lane.duration), 1e-3);
+    this.#freeze();
     if (MAIN.includes(name)) {
       this.#notes = this.#notes.filter((note) => note.lane !== name).concat({ lane: name, lines: lines.map(escaped) });
     }
@@ -93,50 +102,40 @@ export class Chart {
   }
 
   #legend(name, lines) {
-    const sample = svg("svg", { width: 34, height: 10, "aria-hidden": "true" });
-    sample.append(svg("line", { x1: 0, x2: 34, y1: 5, y2: 5, stroke: "currentColor", "stroke-width": 2, "stroke-dasharray": DASHES[name] }));
-    this.others.append(el("li", "", "", [sample, el("span", "", lines.join(" "))]));
+    const sample = svg("svg", { width: 22, height: 10, viewBox: "-12 0 22 10", "aria-hidden": "true" });
+    sample.append(
+      svg("line", { x1: -12, x2: 5, y1: 5, y2: 5, stroke: "currentColor", "stroke-width": 1.5 }),
+      svg("path", { d: SHAPES[SIGNS[name]], fill: "currentColor" }));
+    this.others.append(el("li", "", "", [sample, el("span", "", lines.join(" \u00b7 "))]));
   }
 
-  #draw() {
-    this.#want("all");
-  }
-
-  // One drawing at a time, at most one a frame: on a slow machine frames are left out, never queued.
-  async #want(what) {
-    if (this.#wanted !== "all") this.#wanted = what;
+  // One drawing at a time, at most one in two frames: on a slow machine frames are left out, never queued.
+  async #draw() {
+    this.#wanted = true;
     if (this.#drawing || !this.#plotly) return;
     this.#drawing = true;
     while (this.#wanted) {
       // The texts that came with these points are laid out in one frame, the chart is drawn in the next.
       for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
-      const all = this.#wanted === "all";
-      this.#wanted = null;
-      await (all ? this.#drawAll() : this.#drawTail()).catch((error) => console.error(error));
+      this.#wanted = false;
+      await this.#drawAll().catch((error) => console.error(error));
     }
     this.#drawing = false;
   }
 
-  async #drawTail() {
-    const names = this.#names;
-    const fresh = names.filter((name) => this.#lanes.get(name).rounds.length > (this.#sent.get(name) ?? 0));
-    if (!fresh.length) return;
-    const tail = (axis) => fresh.map((name) => this.#lanes.get(name)[axis].slice(this.#sent.get(name) ?? 0));
-    const update = { x: tail("seconds"), y: tail("counts") };
-    fresh.forEach((name) => this.#sent.set(name, this.#lanes.get(name).rounds.length));
-    await this.#plotly.extendTraces(this.plot, update, fresh.map((name) => names.indexOf(name)));
-    if (this.#grow()) await this.#plotly.relayout(this.plot, { "xaxis.range": [0, this.#range] });
+  #freeze() {
+    this.#range = Math.max(...this.#names.map((name) => this.#end(name).x), 1e-3);
   }
 
   #grow() {
-    const latest = Math.max(...[...this.#lanes.values()].map((lane) => lane.duration));
-    if (latest <= this.#range) return false;
+    const latest = Math.max(0, ...this.#names.map((name) => this.#end(name).x));
+    if (latest <= this.#range) return;
     const power = 10 ** Math.floor(Math.log10(latest));
     this.#range = (STEPS.find((step) => step * power >= latest) ?? 10) * power;
-    return true;
   }
 
   async #drawAll() {
+    this.#grow();
     const small = narrow();
     const colour = colourOf(this.plot);
     const space = this.#space(small);
@@ -159,19 +158,37 @@ export class Chart {
   }
 
   #traces(colour) {
-    const traces = this.#names.map((name) => {
+    const dots = (x, y, marker) => ({ type: "scatter", mode: "markers", hoverinfo: "skip", x, y, marker, cliponaxis: false });
+    const lines = this.#names.map((name) => {
       const lane = this.#lanes.get(name);
-      this.#sent.set(name, lane.rounds.length);
-      const count = this.#moment === null ? lane.rounds.length : lane.roundsAt(this.#moment);
+      const count = this.#count(lane);
+      const line = name === "speculative" ? { width: 3, color: colour("blue") }
+        : name === "generate" ? { width: 2, dash: "6px,3px", color: colour("plain") } : { width: 1.5, color: colour("plain") };
       const [x, y] = [lane.seconds.slice(0, count), lane.counts.slice(0, count)];
-      const line = { shape: "hv", width: 2, dash: DASHES[name] ?? "6px,3px", color: colour("plain") };
-      if (name === "speculative") Object.assign(line, { width: 3, dash: "solid", color: colour("blue") });
-      return { type: "scatter", mode: "lines", hoverinfo: "skip", name, x, y, line };
+      return { type: "scatter", mode: "lines", hoverinfo: "skip", name, x, y, line: { shape: "hv", ...line } };
+    });
+    const ended = this.#names.filter((name) => SIGNS[name] && this.#lanes.get(name).finished && this.#there(name));
+    const ends = ended.map((name) => this.#end(name));
+    const signs = dots(ends.map(({ x }) => x), ends.map(({ y }) => y), {
+      symbol: ended.map((name) => SIGNS[name]), size: 9, color: colour("plain"), line: { width: 1.5, color: colour("page") },
     });
     const marked = this.#moment === null && this.#mark ? this.#lanes.get(this.#mark.lane) : null;
-    const [x, y] = marked ? [[marked.seconds[this.#mark.index]], [marked.counts[this.#mark.index]]] : [[], []];
-    const marker = { size: 9, color: colour("blue"), line: { width: 2, color: colour("page") } };
-    return [...traces, { type: "scatter", mode: "markers", hoverinfo: "skip", name: "round", x, y, marker, cliponaxis: false }];
+    const at = marked && this.#mark.index < this.#count(marked) ? [this.#mark.index] : [];
+    const round = dots(at.map((index) => marked.seconds[index]), at.map((index) => marked.counts[index]), {
+      size: 9, color: colour("blue"), line: { width: 2, color: colour("page") },
+    });
+    return [...lines, signs, { ...round, name: "round" }];
+  }
+
+  // Rounds of a lane that are on show: up to the moment of the replay, and to where the comparison ends.
+  #count(lane) {
+    const there = this.#moment === null ? lane.rounds.length : lane.roundsAt(this.#moment);
+    return Math.min(there, this.#compared(lane));
+  }
+
+  #compared(lane) {
+    const beyond = lane.counts.findIndex((count) => count > this.#cut);
+    return beyond < 0 ? lane.rounds.length : beyond;
   }
 
   // Pixels: margins that leave room for the labels, and the plot between them.
@@ -182,51 +199,75 @@ export class Chart {
     return { ...space, small, width: this.plot.clientWidth - space.l - space.r };
   }
 
-  #end(name) {
+  // The last point of a lane, or the last one on show.
+  #end(name, count) {
     const lane = this.#lanes.get(name);
-    return { x: lane?.duration ?? 0, y: lane?.tokens ?? 0 };
+    const last = lane ? (count ?? this.#compared(lane)) - 1 : -1;
+    return last < 0 ? { x: 0, y: 0 } : { x: lane.seconds[last], y: lane.counts[last] };
   }
 
-  // What stands at the lines' ends; in a replay only where a line has come to its end.
-  #shown() {
-    if (this.#moment === null) return this.#notes;
-    return this.#notes.filter(({ lane }) => lane !== "bracket" && this.#end(lane).x <= this.#moment);
+  // Whether the replay has come to the lane's end.
+  #there(name) {
+    return this.#moment === null || this.#end(name).x <= this.#moment;
   }
 
-  // Of the lanes that have ended, the one that took longest: its label stands in the right margin.
+  #bracket() {
+    return this.#moment === null ? this.#notes.find((note) => note.lane === "bracket") : null;
+  }
+
+  #ended() {
+    return this.#notes.filter(({ lane }) => lane !== "bracket" && this.#there(lane));
+  }
+
+  // The lane that takes longest: its label stands in the right margin.
   #last() {
-    const ended = this.#notes.filter((note) => note.lane !== "bracket").map((note) => note.lane);
-    return ended.sort((one, other) => this.#end(other).x - this.#end(one).x)[0];
+    const names = this.#names.filter((name) => MAIN.includes(name));
+    return names.sort((one, other) => this.#end(other).x - this.#end(one).x)[0];
   }
 
   #annotations(space, colour) {
     const pixels = (seconds) => (seconds / this.#range) * space.width;
+    const font = (lane) => ({ size: 14, color: colour(lane === "generate" ? "plain" : "blue") });
+    const common = { showarrow: false, yanchor: "bottom", borderpad: 1 };
+    const ended = this.#ended();
+    // A line that still grows has its name at its tip.
+    const growing = MAIN.filter((lane) => this.#lanes.has(lane) && !ended.some((note) => note.lane === lane)).map((lane) => {
+      const tip = this.#end(lane, this.#count(this.#lanes.get(lane)));
+      const plain = lane === "generate";
+      const fits = plain || pixels(tip.x) + 90 < space.width + space.r;
+      return {
+        ...common, ...tip, text: plain ? NAMES[lane] : `<b>${NAMES[lane]}</b>`, font: font(lane),
+        xanchor: fits ? "left" : "right", xshift: fits ? 7 : -7, yanchor: plain ? "top" : "bottom",
+      };
+    });
     const last = this.#last();
-    const gap = pixels(Math.abs(this.#end("generate").x - this.#end("speculative").x));
-    return this.#shown().map(({ lane, lines }) => {
-      const end = this.#end(lane === "bracket" ? "speculative" : lane);
-      const note = { ...end, showarrow: false, yanchor: "bottom", bgcolor: colour("page"), borderpad: 1 };
-      if (lane === "bracket") {
-        const middle = (end.x + this.#end("generate").x) / 2;
-        // Where the gap is too narrow for its words, they go above the neighbour's label.
-        const yshift = gap > 100 ? 12 : space.small ? 46 : 30;
-        return { ...note, x: middle, text: lines[0], yshift, font: { size: 14, color: colour("ink") } };
-      }
-      const font = { size: 14, color: colour(lane === "generate" ? "plain" : "blue") };
+    const finished = ended.map(({ lane, lines }) => {
+      const end = this.#end(lane);
+      const note = { ...common, ...end, bgcolor: colour("page"), font: font(lane) };
       const text = (join) => (lane === "generate" ? lines.join(join) : `<b>${lines.join(join)}</b>`);
-      if (lane === last) {
-        return { ...note, text: text("<br>"), yanchor: "middle", xanchor: "left", xshift: 8, align: "left", font };
+      if (lane === last && this.#range - end.x < 1e-9) {
+        return { ...note, text: text("<br>"), yanchor: "middle", xanchor: "left", xshift: 8, align: "left" };
       }
       const left = pixels(end.x) + space.l;
       const wide = !space.small && left > 190;
       const anchor = left > 104 ? { xanchor: "right", align: "right" } : { xanchor: "left", align: "left" };
-      return { ...note, ...anchor, text: text(wide ? " " : "<br>"), xshift: left > 104 ? -6 : 0, yshift: 6, font };
+      return { ...note, ...anchor, text: text(wide ? " " : "<br>"), xshift: left > 104 ? -6 : 0, yshift: 6 };
     });
+    return [...growing, ...finished, ...this.#saved(space, pixels, { ...common, bgcolor: colour("page"), font: { size: 14, color: colour("ink") } })];
+  }
+
+  // The words of the bracket: over its middle, or where the gap is too narrow for them, above the neighbour's label.
+  #saved(space, pixels, common) {
+    const bracket = this.#bracket();
+    if (!bracket) return [];
+    const [plain, spec] = [this.#end("generate"), this.#end("speculative")];
+    const yshift = pixels(Math.abs(plain.x - spec.x)) > 84 ? 12 : space.small ? 46 : 30;
+    return [{ ...common, x: (plain.x + spec.x) / 2, y: spec.y, text: bracket.lines[0], yshift }];
   }
 
   // The bracket stands above the plot, where a shape is only let out on the paper's own scale.
   #shapes(space, colour) {
-    if (!this.#shown().some((note) => note.lane === "bracket")) return [];
+    if (!this.#bracket()) return [];
     const [plain, spec] = [this.#end("generate"), this.#end("speculative")];
     const height = (pixels) => spec.y / this.#asked + pixels / space.plot;
     const common = { type: "line", xref: "x", yref: "paper", line: { width: 1.5, color: colour("ink") } };

@@ -271,6 +271,7 @@ class View {
   #showError(message) {
     this.errorNode.textContent = message;
     this.errorNode.hidden = false;
+    this.errorNode.scrollIntoView({ block: "nearest" });
   }
 
   #showVerdict(record) {
@@ -295,12 +296,21 @@ class View {
       this.chart.endLane("speculative", [end.name, `${end.duration} \u00b7 ${record.factor}`]);
       if (record.saved) this.chart.bracket(record.saved);
     }
+    if (record.stopped && record.figures) this.#showCut(lanes);
     this.chart.words = record.chart ?? record.sentence;
     this.spoken.textContent = record.sentence;
     if (lanes.has("speculative")) {
       this.card.open(this.#race, lanes.get("speculative"), telling(lanes.get("speculative")));
       this.timing.open(lanes.get("speculative"), record.time);
     }
+  }
+
+  // A race cut short compares over the tokens both wrote.
+  #showCut(lanes) {
+    const plain = lanes.get("generate");
+    const written = lanes.get("speculative").tokens;
+    this.chart.cutAt(written);
+    this.chart.endLane("generate", [NAMES.generate, secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)])]);
   }
 
   #showNotes() {
@@ -461,3 +471,5 @@ function term({ label, definition }) {
   name.setAttribute("aria-expanded", "false");
   return el("dt", "", "", [name, words]);
 }
+
+const secondsOf = (value) => `${value.toFixed(value < 10 ? 2 : 1)} s`;
