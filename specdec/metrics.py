@@ -88,6 +88,31 @@ def measure(events: Iterable[Event]) -> Metrics | None:
     )
 
 
+def pool(lanes: Iterable[Metrics]) -> Metrics | None:
+    """Several calls as if they were one: counts and seconds added, rates made of the sums."""
+    lanes = list(lanes)
+    if not lanes:
+        return None
+    total = {name: _sum(getattr(m, name) for m in lanes) for name in _SUMMED}
+    tested = None if total["accepted"] is None else total["accepted"] + total["rejected"]
+    lengths = [(m.mean_acceptance_length, m.target_passes) for m in lanes if m.mean_acceptance_length is not None]
+    shares = [(m.overhead_share, m.decode_seconds) for m in lanes if m.overhead_share is not None]
+    return Metrics(
+        **total,
+        alpha=_ratio(total["accepted"], tested) if tested else None,
+        draft_acceptance_rate=_ratio(total["accepted"], tested + total["discarded"]) if tested else None,
+        mean_acceptance_length=_weighed(lengths),
+        tokens_per_second=_ratio(total["decode_tokens"], total["decode_seconds"]),
+        overhead_share=_weighed(shares),
+    )
+
+
+_SUMMED = (
+    "new_tokens", "target_passes", "accepted", "rejected", "discarded", "prefill_seconds", "decode_tokens",
+    "decode_seconds", "draft_seconds", "verify_seconds",
+)  # fmt: skip
+
+
 def speedup(baseline: Metrics, lane: Metrics) -> float | None:
     """Baseline seconds / lane seconds, a token, over the tokens after the first event."""
     if not baseline.tokens_per_second or not lane.tokens_per_second:
@@ -182,6 +207,11 @@ def _overhead(rounds: list[Round], decode_seconds: float) -> float | None:
 def _sum(values: Iterable[float | None]) -> float | None:
     values = list(values)
     return None if not values or None in values else sum(values)
+
+
+def _weighed(values: list[tuple[float, float]]) -> float | None:
+    """The mean of values, each with its weight."""
+    return _ratio(sum(value * weight for value, weight in values), sum(weight for _, weight in values))
 
 
 def _ratio(numerator: float, denominator: float) -> float | None:

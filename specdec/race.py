@@ -41,9 +41,6 @@ def race(
     ``interval`` is the least time between two batches and ``max_seconds`` the deadline of each lane. Arguments are
     checked at once.
     """
-    for lane in lanes:
-        if lane not in ENTRANTS:
-            raise InvalidInput(f"There is no lane {lane!r}; choose from {', '.join(ENTRANTS)}.")
     if not lanes or len(set(lanes)) < len(lanes):
         raise InvalidInput(f"The lanes are {', '.join(lanes) or 'none'}; name each once, and at least one.")
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
@@ -51,34 +48,47 @@ def race(
     if params.seed is None:
         params = replace(params, seed=secrets.randbits(32))
 
-    def enter(lane: str, params: SamplingParams) -> Iterator[Event]:
-        if lane == "generate":
-            return generate(pair, prompt, params=params)
-        if lane == "assisted":
-            return assisted(pair, prompt, gamma=gamma, params=params)
-        if lane == "gamma-0":
-            return speculative(pair, prompt, gamma=0, params=params)
-        if lane == "draft-alone":
-            return generate(_draft_alone(pair), prompt, params=params)
-        entrant = replace(pair, draft=PromptLookup(), draft_tokenizer=None) if lane == "prompt-lookup" else pair
-        return speculative(
-            entrant, prompt, gamma=gamma, params=params, acceptance=acceptance, accept_top_k=accept_top_k
-        )
+    def entrant(lane: str, params: SamplingParams) -> Iterator[Event]:
+        return enter(pair, prompt, lane, gamma, params, acceptance, accept_top_k)
 
     short = replace(params, max_new_tokens=min(WARM_UP_TOKENS, params.max_new_tokens))
     for lane in lanes:
-        enter(lane, params)  # checks it; nothing runs before it is asked for its first event
+        entrant(lane, params)  # checks it; nothing runs before it is asked for its first event
 
     def run() -> Iterator[list[Event]]:
         for index in range(runs):
             first = index % len(lanes)
             for lane in (*lanes[first:], *lanes[:first]):
-                for _ in driven(enter(lane, short), interval):
+                for _ in driven(entrant(lane, short), interval):
                     yield []  # so that whoever listens can stop it
-                for batch in driven(enter(lane, params), interval, max_seconds):
+                for batch in driven(entrant(lane, params), interval, max_seconds):
                     yield [replace(event, lane=lane) if isinstance(event, Started) else event for event in batch]
 
     return run()
+
+
+def enter(
+    pair: Pair,
+    prompt: Prompt,
+    lane: str,
+    gamma: int | str | Policy | None,
+    params: SamplingParams,
+    acceptance: str = "lossless",
+    accept_top_k: int | None = None,
+) -> Iterator[Event]:
+    """One lane, by its name among ``ENTRANTS``; the draft length goes only where it means something."""
+    if lane == "generate":
+        return generate(pair, prompt, params=params)
+    if lane == "assisted":
+        return assisted(pair, prompt, gamma=gamma, params=params)
+    if lane == "gamma-0":
+        return speculative(pair, prompt, gamma=0, params=params)
+    if lane == "draft-alone":
+        return generate(_draft_alone(pair), prompt, params=params)
+    if lane not in ENTRANTS:
+        raise InvalidInput(f"There is no lane {lane!r}; choose from {', '.join(ENTRANTS)}.")
+    entrant = replace(pair, draft=PromptLookup(), draft_tokenizer=None) if lane == "prompt-lookup" else pair
+    return speculative(entrant, prompt, gamma=gamma, params=params, acceptance=acceptance, accept_top_k=accept_top_k)
 
 
 def _draft_alone(pair: Pair) -> Pair:

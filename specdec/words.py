@@ -30,6 +30,15 @@ DEFINITIONS = {
     "drafted and kept": "Guesses kept / all guesses, those never tested included.",
     "draft cost": "Seconds a guess / plain seconds a token. At 1 or more no draft length can pay.",
     "round cost": "Seconds a round / plain seconds a token: so many tokens a round must write to break even.",
+    "cost coefficient": "Seconds of a draft pass / seconds of a target pass over one token (our loop at \u03b3 0).",
+    "verify growth": "Seconds of a target pass over a round's tokens / over one token. The papers take it for 1.",
+    "loop overhead": "The share of a round's time that is neither drafting nor checking.",
+    "predicted": "(1 - \u03b1^(\u03b3+1)) / ((1 - \u03b1)(\u03b3 c + v)), against our loop at \u03b3 0. "
+    "Leviathan et al., Theorem 3.8, with v measured.",
+    "measured": "Seconds a token of our loop at \u03b3 0 / of the speculative lane.",
+    "engine": "Seconds a token of plain generate / of our loop at \u03b3 0. It has nothing to do with speculation.",
+    "break-even": "The acceptance rate above which some draft length pays if checking more tokens cost nothing: c, by "
+    "Corollary 3.9.",
     "outside": "The share of the speculative lane's time, after its first token, not spent inside the models' passes.",
 }
 
@@ -61,6 +70,12 @@ def spread(values: Sequence[float], show: Callable[[float], str]) -> str:
     if len({show(value) for value in values}) == 1:
         return show(values[0])
     return f"{show(median(values))} ({show(min(values))}\u2013{show(max(values))})"
+
+
+def times(factors: Sequence[float]) -> str:
+    """Speed-ups: the median with the lowest and highest."""
+    text = spread(factors, "{:.2f}".format)
+    return text.replace(" (", "x (", 1) if "(" in text else text + "x" * bool(factors)
 
 
 def seconds(value: float) -> str:

@@ -14,12 +14,12 @@ from comparison import FULL, Comparison
 from fakes import generated, ids_of
 
 import specdec
-from specdec.bench import PROMPTS, read_prompts
 from specdec.embedded.corpus import HELD_OUT_EVERY, python_documents
 from specdec.embedded.evaluate import held_out_windows, leave_one_out
 from specdec.embedded.train import CONTEXT, Windows
 from specdec.loading import EMBEDDED
 from specdec.metrics import repeated_ngrams
+from specdec.prompts import EXAMPLES, read_prompts
 
 GAMMAS = (1, 2, 3, 5, 8, 16) if FULL else (1, 5, 16)
 NEW_TOKENS = 64 if FULL else 32
@@ -104,7 +104,7 @@ def test_any_text_survives_the_tokenizer(text: str) -> None:
 
 def test_the_whole_context_is_usable() -> None:
     """A prompt that nearly fills the context decodes to the text of ``generate``, and late tokens are no harder."""
-    text = "".join(f"{row['prompt']}\n\n" for row in read_prompts(PROMPTS))
+    text = "".join(f"{row.prompt}\n\n" for row in read_prompts(EXAMPLES))
     ids = pair().tokenizer(text * 200, verbose=False).input_ids[: CONTEXT - 32]
     prompt = torch.tensor(ids)
     params = specdec.SamplingParams(max_new_tokens=32, ignore_eos=True)
@@ -123,11 +123,11 @@ def test_every_target_layer_earns_its_place() -> None:
     assert min(costs) > 0, [round(cost, 3) for cost in costs]
 
 
-@pytest.mark.parametrize("row", read_prompts(PROMPTS), ids=lambda row: row["name"])
+@pytest.mark.parametrize("row", read_prompts(EXAMPLES), ids=lambda row: row.name)
 def test_example_prompts_do_not_run_in_circles(row: dict) -> None:
     """At most a fifth of the 4-grams in 128 greedy tokens repeat: easy text would flatter the acceptance."""
     params = specdec.SamplingParams(max_new_tokens=128, ignore_eos=True)
-    result = specdec.collect(specdec.speculative(pair(), row["prompt"], gamma=5, params=params))
+    result = specdec.collect(specdec.speculative(pair(), row.prompt, gamma=5, params=params))
     assert repeated_ngrams(result.token_ids) <= 0.20
 
 

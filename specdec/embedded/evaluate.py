@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 
 import specdec
-from specdec.bench import PROMPTS, read_prompts
 from specdec.embedded import corpus
 from specdec.embedded.train import CONTEXT, WINDOW, Windows
 from specdec.metrics import repeated_ngrams
 from specdec.models import quiet
+from specdec.prompts import EXAMPLES, read_prompts
 
 LOSS_WINDOWS = 96
 ACCEPTANCE_PROMPTS = 12
@@ -98,13 +98,13 @@ def main() -> None:
     print(", ".join(f"layer {i + 1}: {cost:.3f}" for i, cost in enumerate(costs)) + "\n", flush=True)
 
     text = "\n".join(doc for name in corpus.MIXTURE if name != "copy" for doc in documents[name])
-    rows = read_prompts(PROMPTS)
+    rows = read_prompts(EXAMPLES)
     print("Example prompts, 128 greedy tokens each, gamma 5:\n")
     print("| prompt | in the training text | acceptance | tokens a pass | repeated 4-grams |\n|---|---|---|---|---|")
     for row in rows:
-        alpha, length, repeated = acceptance(pair, [row["prompt"]], 0.0)
-        found = "yes" if row["prompt"] in text else "no"
-        print(f"| {row['name']} | {found} | {alpha:.0%} | {length:.2f} | {repeated:.0%} |", flush=True)
+        alpha, length, repeated = acceptance(pair, [row.prompt], 0.0)
+        found = "yes" if row.prompt in text else "no"
+        print(f"| {row.name} | {found} | {alpha:.0%} | {length:.2f} | {repeated:.0%} |", flush=True)
 
     print(f"\nAcceptance on {ACCEPTANCE_PROMPTS} held-out openings of 48 tokens a domain, 128 new tokens, gamma 5:\n")
     print("| domain | temperature | acceptance | tokens a pass | repeated 4-grams |\n|---|---|---|---|---|")

@@ -1,0 +1,174 @@
+"""Why speculation pays or does not: the measured terms of Leviathan et al. 2211.17192, and what each costs a token.
+
+All seconds are means over the tokens after the first. The terms need our own loop at gamma 0 beside the speculative
+lane: only then is the engine's share told apart from speculation's, and a target pass over one token measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specdec import words
+from specdec.metrics import Metrics, expected_speedup, expected_tokens
+from specdec.summary import BASELINE, LOOP, Summary, best_gamma, find
+
+NOTICEABLE = 0.03  # a share of time below which a term is not worth a sentence
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the gain is made of. Seconds are a round's, ratios plain numbers.
+
+    alpha          guesses kept / guesses tested
+    cost           c: seconds of a draft pass / seconds of a target pass over one token
+    growth         v: seconds of a target pass over a round's rows / over one
+    tokens         tokens a round wrote
+    predicted      gain over our loop at gamma 0 by the closed form from alpha, c and v; None without a fixed length
+    measured       gain over our loop at gamma 0
+    engine         our loop at gamma 0 against plain ``generate``
+    steps          seconds a token, from plain ``generate`` to speculative, each with its name; they add up exactly
+    """
+
+    gamma: int | str
+    alpha: float
+    cost: float
+    growth: float
+    tokens: float
+    overhead: float
+    predicted: float | None
+    measured: float
+    engine: float
+    steps: tuple[tuple[str, float], ...]
+
+
+def terms(plain: Metrics, loop: Metrics, lane: Metrics, gamma: int | str) -> Terms | None:
+    """The terms of one speculative lane; None where it drafted nothing or wrote too little to tell."""
+    sides = (plain, loop, lane)
+    if not lane.drafted or lane.alpha is None or not all(m.tokens_per_second and m.target_passes for m in sides):
+        return None
+    if not loop.verify_seconds or lane.verify_seconds is None or lane.draft_seconds is None:
+        return None
+    single = loop.verify_seconds / loop.target_passes
+    verify, draft = (part / lane.target_passes for part in (lane.verify_seconds, lane.draft_seconds))
+    tokens = lane.decode_tokens / lane.target_passes
+    base, alone, spent = (m.seconds_per_token for m in sides)
+    rest, rest_alone = spent * tokens - verify - draft, alone - single
+    cost, growth = lane.draft_seconds / lane.drafted / single, verify / single
+    steps = (
+        ("Plain generate", base),
+        ("Engine", alone - base),
+        ("Fewer target passes", alone / tokens - alone),
+        ("Drafting", draft / tokens),
+        ("Checking more tokens a pass", (verify - single) / tokens),
+        ("Other overhead", (rest - rest_alone) / tokens),
+    )
+    return Terms(
+        gamma=gamma,
+        alpha=lane.alpha,
+        cost=cost,
+        growth=growth,
+        tokens=tokens,
+        overhead=rest / (spent * tokens),
+        predicted=expected_speedup(lane.alpha, gamma, cost, growth) if isinstance(gamma, int) else None,
+        measured=alone / spent,
+        engine=base / alone,
+        steps=steps,
+    )
+
+
+def terms_of(summaries: Sequence[Summary], lane: Summary) -> Terms | None:
+    """The terms of one lane of a sweep or a benchmark, from the middle run of each prompt."""
+    plain, loop = find(summaries, BASELINE), find(summaries, LOOP)
+    if not plain or not loop or lane.lane != "speculative":
+        return None
+    return terms(plain.typical, loop.typical, lane.typical, lane.gamma)
+
+
+def explanation(summaries: Sequence[Summary]) -> str:
+    """A sweep or a benchmark in plain words: the best draft length, what it gains, and why."""
+    best = best_gamma(summaries)
+    if best is None:
+        return "Nothing to compare yet: the plain lane and a speculative one are needed."
+    drafted = [s for s in summaries if s.lane == "speculative" and s.gains and isinstance(s.gamma, int)]
+    text = f"Best here: \u03b3 {best.gamma}, {best.spread} plain generate."
+    if best.entrant == LOOP and drafted:
+        text = f"No draft length pays here: our loop without a draft runs at {best.spread} plain generate, "
+        best = max(drafted, key=lambda s: s.gain)
+        text += f"the best with one, \u03b3 {best.gamma}, at {best.spread}."
+    found = terms_of(summaries, best)
+    return f"{text} {paragraph(found)}" if found else text
+
+
+def paragraph(found: Terms) -> str:
+    """The terms in plain words, the verdict last."""
+    said = [
+        f"At \u03b3 {found.gamma} a round writes {found.tokens:.1f} tokens. Measured in target passes over one token, "
+        f"a guess costs {found.cost:.2f} and checking a round {found.growth:.2f}; {words.percent(found.alpha)} of the "
+        "guesses tested are kept."
+    ]
+    said.append(f"That makes it {found.measured:.2f}x our own loop without a draft" + _against(found))
+    if abs(found.engine - 1) >= NOTICEABLE:
+        said.append(f"The loop itself runs at {found.engine:.2f}x plain generate: that part is the engine's.")
+    if found.measured < 1:
+        said.append(no_gain(found.alpha, found.cost))
+    return " ".join(said)
+
+
+def no_gain(alpha: float, cost: float) -> str:
+    """What stands in the way where speculation loses, at its best: checking taken as free beyond the one pass."""
+    kept = words.percent(alpha)
+    if cost >= 1:
+        return (
+            f"A draft pass costs {cost:.2f} of a target pass: no \u03b3 can pay on this machine, whatever is kept. "
+            "Use a shallower draft, or compile both models where launching work takes the time."
+        )
+    if alpha > cost:
+        return "A shorter draft may still pay: guesses are kept more often than they cost."
+    if cost >= 0.5:
+        return (
+            f"A draft pass costs {cost:.2f} of a target pass, so more than {words.percent(cost)} of the guesses would "
+            f"have to be kept; {kept} are. No \u03b3 can pay on this machine: use a shallower draft."
+        )
+    return (
+        f"Too few guesses are kept: {kept}, where each costs {cost:.2f} of a target pass and more than "
+        f"{words.percent(cost)} is needed. No \u03b3 can pay with this draft here: use one that agrees with the target "
+        "more often."
+    )
+
+
+def _against(found: Terms) -> str:
+    if found.predicted is None:
+        return "."
+    expected = expected_tokens(found.alpha, found.gamma)
+    off = found.measured / found.predicted - 1
+    text = f"; the closed form makes {found.predicted:.2f}x of these figures."
+    if abs(off) < NOTICEABLE:
+        return text
+    causes = []
+    if abs(found.tokens / expected - 1) >= NOTICEABLE:
+        causes.append(
+            f"a round wrote {found.tokens:.2f} tokens instead of {expected:.2f}, as guesses do not hit independently"
+        )
+    if found.overhead >= NOTICEABLE:
+        causes.append(f"{words.percent(found.overhead)} of the time is spent outside drafting and checking")
+    return text + (f" The difference: {'; '.join(causes)}." if causes else "")
+
+
+def figures(found: Terms) -> list[dict[str, str]]:
+    """The terms as values with labels and definitions, for a fold."""
+    values = [
+        ("cost coefficient", f"{found.cost:.2f}", "Cost coefficient c"),
+        ("verify growth", f"{found.growth:.2f}", "Verify growth v"),
+        ("acceptance", words.percent(found.alpha), "Acceptance rate \u03b1"),
+        ("loop overhead", words.percent(found.overhead), "Outside drafting and checking"),
+        ("predicted", "\u2013" if found.predicted is None else f"{found.predicted:.2f}x", "Predicted gain"),
+        ("measured", f"{found.measured:.2f}x", "Measured gain over our loop at \u03b3 0"),
+        ("engine", f"{found.engine:.2f}x", "Our loop at \u03b3 0 over plain generate"),
+        ("break-even", _needed(found), "Acceptance needed to break even"),
+    ]
+    return [{"value": value, "label": label, "definition": words.DEFINITIONS[name]} for name, value, label in values]
+
+
+def _needed(found: Terms) -> str:
+    return "none is enough" if found.cost >= 1 else f"above {words.percent(found.cost)}"

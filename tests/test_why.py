@@ -1,0 +1,194 @@
+"""Why it pays or not: terms that add up, the closed form beside the measurement, and the verdict in the right terms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
+
+import specdec
+from specdec.bench import EXPORTS, as_json, auto_share
+from specdec.metrics import Metrics, measure, pool
+from specdec.prompts import PromptItem
+from specdec.summary import BASELINE, LOOP, best_gamma, cells, find, rows, summarise
+from specdec.sweep import ENTRANTS, closing, headline, prediction_error, sweep_rows
+from specdec.trials import Plan, Trial, entrants_of, trials
+from specdec.why import explanation, figures, no_gain, paragraph, terms
+
+PLAIN = dict(prefill_seconds=0.1, accepted=0, rejected=0, discarded=0, alpha=None, draft_acceptance_rate=None)
+
+
+def lane(tokens: int, passes: int, draft: float, verify: float, seconds: float, counts: tuple = (0, 0, 0)) -> Metrics:
+    """Figures by hand: decode tokens and passes, seconds of drafting, of checking and of all."""
+    accepted, rejected, discarded = counts
+    tested = accepted + rejected
+    return Metrics(
+        new_tokens=tokens + 1, target_passes=passes, accepted=accepted, rejected=rejected, discarded=discarded,
+        alpha=accepted / tested if tested else None, draft_acceptance_rate=None, mean_acceptance_length=tokens / passes,
+        prefill_seconds=0.1, decode_tokens=tokens, decode_seconds=seconds, tokens_per_second=tokens / seconds,
+        draft_seconds=draft, verify_seconds=verify, overhead_share=0.05,
+    )  # fmt: skip
+
+
+def trial(run: int, prompt: str, name: str, gamma, metrics: Metrics, ids=(1, 2, 3)) -> Trial:
+    return Trial(run, prompt, "c", name, gamma, ids, "length", metrics)
+
+
+GENERATE = lane(100, 100, 0.0, 0.0, 1.1)
+ALONE = lane(100, 100, 0.0, 0.9, 1.0)
+# 30 rounds of 4: of 120 guesses 70 kept, 20 rejected; a draft pass 2 ms, a target pass over five tokens 12 ms.
+DRAFTED = lane(100, 30, 0.24, 0.36, 0.63, (70, 20, 30))
+
+
+def test_the_terms_add_up_to_the_last_microsecond() -> None:
+    """From plain generate to speculative: five steps whose sum is what the lane took, each worked out by hand."""
+    found = terms(GENERATE, ALONE, DRAFTED, 4)
+    assert (found.cost, found.growth) == (pytest.approx(0.002 / 0.009), pytest.approx(0.012 / 0.009))
+    assert (found.measured, found.engine) == (pytest.approx(1 / 0.63), pytest.approx(1.1))
+    steps = dict(found.steps)
+    assert steps["Plain generate"] == pytest.approx(0.011)
+    assert steps["Engine"] == pytest.approx(-0.001)
+    assert steps["Fewer target passes"] == pytest.approx(0.010 * 0.3 - 0.010)
+    assert steps["Drafting"] == pytest.approx(0.0024)
+    assert steps["Checking more tokens a pass"] == pytest.approx((0.012 - 0.009) * 0.3)
+    assert sum(steps.values()) == pytest.approx(0.0063, abs=1e-12)
+    assert found.predicted == pytest.approx(specdec.metrics.expected_speedup(7 / 9, 4, 2 / 9, 4 / 3))
+
+
+def test_the_paragraph_names_the_figures_and_the_engine() -> None:
+    text = paragraph(terms(GENERATE, ALONE, DRAFTED, 4))
+    for words in (
+        "writes 3.3 tokens",
+        "a guess costs 0.22",
+        "checking a round 1.33",
+        "78 % of",
+        "1.59x",
+        "1.10x plain",
+    ):
+        assert words in text
+    assert len(figures(terms(GENERATE, ALONE, DRAFTED, 4))) == 8
+
+
+def test_no_terms_without_a_guess_or_a_pass() -> None:
+    assert terms(GENERATE, ALONE, ALONE, 4) is None
+    assert terms(GENERATE, replace(ALONE, verify_seconds=None), DRAFTED, 4) is None
+
+
+@pytest.mark.parametrize(
+    "alpha, cost, said",
+    [
+        (0.9, 1.2, "A draft pass costs 1.20 of a target pass: no γ can pay"),
+        (0.6, 0.85, "A draft pass costs 0.85 of a target pass, so more than 85 % of the guesses"),
+        (0.1, 0.2, "Too few guesses are kept: 10 %, where each costs 0.20"),
+        (0.6, 0.2, "A shorter draft may still pay"),
+    ],
+)
+def test_where_it_cannot_pay_the_reason_is_the_right_one(alpha: float, cost: float, said: str) -> None:
+    """Corollary 3.9: some length pays if and only if alpha is above c, checking taken as free."""
+    assert said in no_gain(alpha, cost)
+
+
+def test_pooled_calls_are_one_call() -> None:
+    """Counts and seconds add up and rates are made of the sums; what one call cannot tell, their pool cannot."""
+    both = pool([DRAFTED, DRAFTED])
+    assert (both.decode_tokens, both.accepted, both.decode_seconds) == (200, 140, pytest.approx(1.26))
+    assert (both.alpha, both.tokens_per_second) == (pytest.approx(7 / 9), pytest.approx(DRAFTED.tokens_per_second))
+    assert pool([DRAFTED, replace(DRAFTED, draft_seconds=None)]).draft_seconds is None
+    assert pool([]) is None
+
+
+def test_a_summary_compares_within_a_run_and_survives_a_hiccup() -> None:
+    """Speed-ups are of the same run and its shared prompts; the typical figures leave a slow run aside."""
+    slow = replace(ALONE, decode_seconds=9.0, tokens_per_second=100 / 9)
+    found = [
+        *(trial(run, p, "generate", None, GENERATE) for run in (0, 1, 2) for p in "ab"),
+        *(trial(run, p, "gamma-0", None, slow if (run, p) == (1, "a") else ALONE) for run in (0, 1, 2) for p in "ab"),
+        trial(0, "a", "speculative", 4, DRAFTED), trial(1, "b", "speculative", 4, DRAFTED, ids=(1, 2, 9)),
+        trial(7, "a", "speculative", 4, DRAFTED),
+    ]  # fmt: skip
+    summaries = summarise(found)
+    assert [s.entrant for s in summaries] == [BASELINE, LOOP, ("speculative", 4)]
+    loop, drafted = summaries[1:]
+    assert [round(gain, 3) for gain in loop.gains] == [1.1, round(2.2 / 10, 3), 1.1]
+    assert loop.typical.decode_seconds == pytest.approx(2.0)
+    assert drafted.gains == pytest.approx([1.1 / 0.63] * 2), "a run without its baseline is not compared"
+    assert (drafted.same, drafted.compared) == (1, 2)
+    assert best_gamma(summaries) is drafted
+
+
+def test_no_length_pays_is_said_with_the_best_there_was() -> None:
+    losing = lane(100, 80, 1.0, 0.9, 2.0, (20, 60, 240))
+    found = [trial(0, "a", name, gamma, m) for (name, gamma), m in zip(
+        (BASELINE, LOOP, ("speculative", 4)), (GENERATE, ALONE, losing), strict=True)]  # fmt: skip
+    text = explanation(summarise(found))
+    assert text.startswith("No draft length pays here: our loop without a draft runs at 1.10x plain generate")
+    assert "γ 4, at 0.55x" in text and "Too few guesses are kept: 25 %" in text
+    assert "γ 0" in headline(found)
+
+
+def test_rows_are_plain_numbers_by_category_and_over_all(tmp_path) -> None:
+    other = replace(trial(0, "b", "generate", None, GENERATE), category="d")
+    found = [trial(0, "a", "generate", None, GENERATE), trial(0, "a", "speculative", 4, DRAFTED), other]
+    table = rows(found)
+    assert [(row["category"], row["lane"], row["gamma"]) for row in table] == [
+        ("c", "generate", None), ("c", "speculative", 4), ("d", "generate", None), ("all", "generate", None),
+        ("all", "speculative", 4),
+    ]  # fmt: skip
+    assert table[1]["speedup"] == pytest.approx(1.1 / 0.63) and table[1]["latency_reduction"] == pytest.approx(
+        1 - 0.63 / 1.1
+    )
+    assert cells(table[1])[1:5] == ["Speculative", "4", "159", "1.75x"]
+    assert EXPORTS[".md"](found).splitlines()[3].startswith("| c | Speculative | 4 | 159 | 1.75x | 43 % | 78 % |")
+    assert EXPORTS[".csv"](found).splitlines()[2].startswith("c,speculative,4,1,158.7")
+    plan = Plan((PromptItem("a", "c", "x"),), (BASELINE,), specdec.SamplingParams(max_new_tokens=64), 1)
+    assert '"speedup"' in as_json({}, plan, found)
+
+
+def test_auto_is_scored_on_other_runs_than_the_best_is_picked_on() -> None:
+    found = []
+    for run in (0, 1):
+        found += [trial(run, "a", "generate", None, GENERATE), trial(run, "a", "speculative", 4, DRAFTED)]
+        found += [trial(run, "a", "speculative", "auto", replace(DRAFTED, tokens_per_second=120.0))]
+        lucky = 500.0 if run == 0 else 80.0
+        found += [trial(run, "a", "speculative", 2, replace(DRAFTED, tokens_per_second=lucky))]
+    assert auto_share(found) == {"a": pytest.approx(120 / 80)}
+    assert auto_share(found[:4]) == {}
+
+
+@pytest.mark.parametrize("kind", ["random draft", "draft as deep as its target"])
+def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str) -> None:
+    """Measured, not made up: a random draft is refused for what it misses, a deep one for what it costs."""
+    target = tiny("llama", 4, layers=6)
+    draft = tiny("llama", 5, layers=1) if kind == "random draft" else noisy_copy(target, 4, scale=0.004)
+    pair = specdec.Pair(target=target, draft=draft, tokenizer=byte_tokenizer())
+    params = specdec.SamplingParams(max_new_tokens=48, ignore_eos=True)
+    plan = Plan(
+        (PromptItem("a", "a", "Once upon a time"),), entrants_of(("generate", "speculative"), (0, 2, 6)), params, 3
+    )
+    found = list(filter(None, trials(pair, plan)))
+    text = explanation(summarise(found))
+    assert text.startswith("No draft length pays here")
+    if kind == "random draft":
+        assert "guesses are kept" in text
+    else:
+        assert "A draft pass costs" in text
+
+
+def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
+    """All lengths 0 to 16 and auto; predicted stands beside measured wherever something was drafted."""
+    target = shared_tiny("llama", 4, layers=3)
+    pair = specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
+    params = specdec.SamplingParams(max_new_tokens=48, ignore_eos=True)
+    found = list(filter(None, trials(pair, Plan((PromptItem("a", "a", "Once"),), ENTRANTS, params, 1))))
+    table = sweep_rows(found)
+    assert [row.gamma for row in table] == [*range(17), "auto"]
+    assert table[0].predicted is None and table[-1].predicted is None
+    for row in table[1:-1]:
+        assert row.predicted == pytest.approx(row.terms.predicted * row.terms.engine)
+    assert prediction_error(table) >= 0
+    assert "closed form" in closing(found)
+    assert sweep_rows(found[:1]) == [] or len(sweep_rows(found[:1])) <= 1
+    assert headline([]) == "Nothing measured yet."
+    assert find(summarise(found), LOOP).metrics.alpha is None
+    assert measure([]) is None
