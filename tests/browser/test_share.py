@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -306,8 +307,8 @@ STARTED = {
     "pair": {"name": "embedded", "target": "target", "draft": "draft", "draft_layers": 2, "target_rows": 1,
              "draft_rows": 1},
 }  # fmt: skip
-CODE = """async (started) => (await import(new URL("specdec-assets/code.js", document.baseURI).href))
-    .codeFor({ prompt: "Once upon a time", chat: 0 }, started)"""
+CODE = """async ([started, settings]) => (await import(new URL("specdec-assets/code.js", document.baseURI).href))
+    .codeFor({ prompt: "Once upon a time", chat: 0, ...settings }, started)"""
 LOOKUP = {"draft": "prompt lookup, 1 to 3 tokens", "draft_layers": None}
 EARLY = {"draft": "its first 3 layers", "draft_layers": None}
 
@@ -323,26 +324,182 @@ WAYS = [
     (EARLY, {}, {}),
     ({"draft": None, "draft_layers": None}, {"gamma": 0}, {}),
 ]
+HUB = {"name": None, "target": "a/b", "draft": "c/d"}
 
 
-def test_the_code_of_every_way_to_draft_runs(page):
-    """transformers' and our own lines run as they stand; vLLM's are valid Python."""
+def codes_of(page, pair=None, settings=None, params=None, **asked) -> dict[str, str]:
+    """The lines for one way to draft; `asked` is what the form holds."""
+    started = STARTED | (settings or {})
+    started |= {"params": STARTED["params"] | (params or {}), "pair": STARTED["pair"] | (pair or {})}
+    return page.evaluate(CODE, [started, asked])
+
+
+def commands(lines: str, folder: Path) -> list[list[str]]:
+    """The arguments of each command as bash hands them over; in an empty folder, where it finds none of them."""
+    noted = """command_not_found_handle() { printf '%s\\0' "$#" "$@"; }\n"""
+    ran = subprocess.run(
+        [shutil.which("bash"), "-c", noted + lines],
+        env={"PATH": str(folder)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert list(folder.iterdir()) == []
+    fields, found = iter(ran.stdout.split("\0")[:-1]), []
+    for count in fields:
+        found.append([next(fields) for _ in range(int(count))])
+    return found
+
+
+def options(command: list[str]) -> dict[str, str]:
+    return dict(zip(command, command[1:], strict=False))
+
+
+def served(code: str, folder: Path) -> list[str]:
+    """vLLM's line for a server, which stands in a comment of its Python."""
+    return commands(re.search("^# As a server: (.*)$", code, re.M)[1], folder)[0]
+
+
+def test_the_code_of_every_way_to_draft_runs(page, tmp_path):
+    """transformers' and our own lines run as they stand; vLLM's are valid Python, the others' a shell's."""
     for pair, settings, params in WAYS:
-        started = STARTED | settings | {"params": STARTED["params"] | params, "pair": STARTED["pair"] | pair}
-        codes = page.evaluate(CODE, started)
+        codes = codes_of(page, pair, settings, params)
+        assert list(codes) == ["specdec", "transformers", "vLLM", "SGLang", "llama.cpp"]
+        for name in list(codes)[1:]:
+            assert re.match(rf"# {re.escape(name)} b?\d", codes[name])
         ast.parse(codes["vLLM"])
+        for name in ("SGLang", "llama.cpp"):
+            commands(codes[name], tmp_path)
+            commands(codes_of(page, pair | HUB, settings, params)[name], tmp_path)
         for name in ("specdec", "transformers"):
             code = codes[name].replace("specdec/embedded", str(ROOT / "specdec" / "embedded"))
             exec(compile(code, f"{name}, {pair} {settings} {params}", "exec"), {})
 
 
-def test_the_code_for_two_tokenizers_names_both(page):
-    """transformers takes a pair with unequal rows for two tokenizers and asks for each."""
-    started = STARTED | {"pair": STARTED["pair"] | {"name": None, "target": "a/b", "draft": "c/d", "draft_rows": 2}}
-    code = page.evaluate(CODE, started)["transformers"]
-    ast.parse(code)
-    assert 'draft_tokenizer = AutoTokenizer.from_pretrained("c/d")' in code
-    assert "tokenizer=tokenizer, assistant_tokenizer=draft_tokenizer" in code
+def test_the_servers_draft_as_the_page_did(page, tmp_path):
+    """A draft model, the context, or nothing: each server is told the method and the draft length in its own words."""
+    sampled = {"temperature": 0.7, "top_p": 0.9, "seed": 2**40}
+    codes = codes_of(page, HUB, params=sampled)
+    config = {"method": "draft_model", "model": "c/d", "num_speculative_tokens": 5}
+    command = served(codes["vLLM"], tmp_path)
+    assert command[:3] == ["vllm", "serve", "a/b"]
+    assert json.loads(options(command)["--speculative-config"]) == config | {"draft_sample_method": "probabilistic"}
+    serve, ask_it = commands(codes["SGLang"], tmp_path)
+    assert " ".join(serve) == (
+        "sglang serve --model-path a/b --speculative-algorithm STANDALONE --speculative-draft-model-path c/d "
+        "--speculative-num-steps 5 --speculative-eagle-topk 1 --speculative-num-draft-tokens 6"
+    )
+    neutral = {"prompt": "Once upon a time", "max_tokens": 6, "temperature": 0.7, "top_p": 0.9, "min_p": 0}
+    assert ask_it[:2] == ["curl", "http://localhost:30000/v1/completions"]
+    said = {"top_k": -1, "repetition_penalty": 1, "seed": 2**40}
+    assert json.loads(options(ask_it)["-d"]) == neutral | said  # it knows no top-k 0
+    *converted, serve, ask_it = commands(codes["llama.cpp"], tmp_path)
+    assert [" ".join(line) for line in converted] == [
+        "python convert_hf_to_gguf.py a/b --remote --outfile target.gguf",
+        "python convert_hf_to_gguf.py c/d --remote --outfile draft.gguf",
+    ]
+    assert " ".join(serve) == (
+        "llama-server -m target.gguf -md draft.gguf --spec-type draft-simple --spec-draft-n-max 5 "
+        "--spec-draft-sampling probabilistic"
+    )
+    samplers = ["penalties", "temperature", "top_k", "top_p", "min_p"]
+    assert json.loads(options(ask_it)["-d"]) == neutral | {"top_k": 0, "seed": 0, "samplers": samplers}
+
+    codes = codes_of(page, HUB | LOOKUP, {"gamma": 2}, prompt="Hi", chat=1)
+    config = {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
+    assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
+    serve, ask_it = commands(codes["SGLang"], tmp_path)
+    assert options(serve)["--speculative-algorithm"] == "NGRAM"
+    assert options(serve)["--speculative-num-draft-tokens"] == "3"
+    assert ask_it[1] == "http://localhost:30000/v1/chat/completions"
+    assert json.loads(options(ask_it)["-d"])["messages"] == [{"role": "user", "content": "Hi"}]
+    converted, serve, _ = commands(codes["llama.cpp"], tmp_path)
+    assert options(serve)["--spec-type"] == "ngram-simple"
+    assert options(serve)["--spec-ngram-simple-size-m"] == "2"
+    assert options(serve)["--spec-ngram-simple-size-n"] == "2"  # 3 would never draft 2
+
+    codes = codes_of(page, HUB, {"gamma": 0})
+    assert served(codes["vLLM"], tmp_path) == ["vllm", "serve", "a/b"]
+    assert commands(codes["SGLang"], tmp_path)[0] == ["sglang", "serve", "--model-path", "a/b"]
+    assert commands(codes["llama.cpp"], tmp_path)[1] == ["llama-server", "-m", "target.gguf"]
+
+
+def test_the_code_says_what_a_server_cannot_do(page, tmp_path):
+    """A comment alone where it has no such method; a remark where the lines differ from what the page did."""
+    codes = codes_of(page, HUB | EARLY)
+    for name in ("vLLM", "SGLang", "llama.cpp"):
+        assert re.fullmatch("#.* no early exit .*\n", codes[name])
+    assert re.fullmatch("#.* cannot convert the embedded pair:\n#.*\n", codes_of(page)["llama.cpp"])
+    ours = {"settings": {"gamma": "auto", "acceptance": "top-k", "accept_top_k": 3}}
+    codes = codes_of(page, HUB, **ours, params={"temperature": 1, "min_p": 0.1})
+    for name in ("vLLM", "SGLang", "llama.cpp"):
+        assert "5 stands for auto" in codes[name]
+        assert "no such top-k acceptance" in codes[name]
+        assert ("no min_p where it drafts" in codes[name]) == (name != "llama.cpp")
+    assert "min_p=" not in codes["vLLM"]  # a request with it is refused
+    assert "min_p=0.1" in codes_of(page, HUB, {"gamma": 0}, {"temperature": 1, "min_p": 0.1})["vLLM"]
+
+
+def test_the_code_for_two_tokenizers_names_both(page, tmp_path):
+    """What others take for two tokenizers, as rows are unequal: transformers asks for each, others for one in kind."""
+    codes = codes_of(page, HUB | {"draft_rows": 2})
+    ast.parse(codes["transformers"])
+    assert 'draft_tokenizer = AutoTokenizer.from_pretrained("c/d")' in codes["transformers"]
+    assert "tokenizer=tokenizer, assistant_tokenizer=draft_tokenizer" in codes["transformers"]
+    assert '"use_heterogeneous_vocab": True' in codes["vLLM"]
+    assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"])["use_heterogeneous_vocab"]
+    assert re.fullmatch("# SGLang .* only with a model of the\n# target's tokenizer.*\n", codes["SGLang"])
+    assert "-md draft.gguf" in codes["llama.cpp"]
+    for other in ({"draft_rows": 200}, {"translated": True}):
+        assert re.fullmatch("# llama.cpp .* only .*\n#.* tokenizer.*\n", codes_of(page, HUB | other)["llama.cpp"])
+
+
+def test_hostile_values_stay_arguments_of_the_shell(page, tmp_path):
+    """Quotes, substitutions, redirections and line breaks of a recording run nothing and end no line."""
+    bite = "'; >bitten; ' \"$(>bitten)\" `>bitten` && >bitten | >bitten & !! \\ $HOME ~ * {a,b} \\' #🚀"
+    pair = {"name": None, "target": bite, "draft": f"c/{bite}"}
+    prompt = f"{bite}\n>bitten\r\n\x1b[201~\x9b201~{HOSTILE}\n# {bite}\nEOF"
+    for chat in (0, 1):
+        codes = codes_of(page, pair, prompt=prompt, chat=chat)
+        command = served(codes["vLLM"], tmp_path)
+        assert command[2] == bite
+        assert json.loads(options(command)["--speculative-config"])["model"] == f"c/{bite}"
+        ast.parse(codes["vLLM"])
+        serve, ask_sglang = commands(codes["SGLang"], tmp_path)
+        assert options(serve)["--model-path"] == bite
+        assert options(serve)["--speculative-draft-model-path"] == f"c/{bite}"
+        target, draft, _, ask_llama = commands(codes["llama.cpp"], tmp_path)
+        assert (target[2], draft[2]) == (bite, f"c/{bite}")
+        for command in (ask_sglang, ask_llama):
+            body = json.loads(options(command)["-d"])
+            assert (body["messages"][0]["content"] if chat else body["prompt"]) == prompt
+        for lines in codes.values():
+            assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", lines)  # a terminal would act on them
+
+
+@pytest.mark.parametrize("name", ["--trust-remote-code", "a/b\n>bitten", "a/b\x1b[201~", {"a": "b"}])
+def test_a_name_that_no_model_has_gives_no_code(page, name):
+    """An option in a name's place, a line of its own in a comment, or no text at all."""
+    for role in ("target", "draft"):
+        with pytest.raises(Exception, match="It holds a (name that no model has|value that is no number and no text)"):
+            codes_of(page, HUB | {role: name})
+
+
+def test_five_blocks_of_code_fit_a_narrow_screen(browser, address):
+    """Each opens and closes on its own, and long lines scroll within it."""
+    with visit(browser, address, viewport={"width": 390, "height": 800}) as page:
+        open_page(page, address)
+        page.click(".sd-shareButton")
+        page.wait_for_selector(".sd-codeFold")
+        folds = page.locator(".sd-codeFold summary")
+        assert folds.all_inner_texts() == ["specdec", "transformers", "vLLM", "SGLang", "llama.cpp"]
+        for fold in folds.all():
+            fold.click()
+        widths = page.locator(".sd-codeFold textarea").evaluate_all("all => all.map((one) => one.clientWidth)")
+        assert len(widths) == 5 and 0 < min(widths) and max(widths) < 358
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert page.locator("[aria-label='SGLang code']").evaluate("(one) => one.scrollWidth > one.clientWidth")
 
 
 def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
@@ -355,8 +512,11 @@ def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
     share(page)
     target = link(page, "this run")
     path = save(page, tmp_path / "run.jsonl")
-    for lines in page.locator(".sd-sharePanel textarea").all():
-        ast.parse(lines.input_value())
+    for name in ("specdec", "transformers", "vLLM"):
+        ast.parse(page.locator(f"[aria-label='{name} code']").input_value())
+    (tmp_path / "empty").mkdir()
+    *_, asked = commands(page.locator("[aria-label='SGLang code']").input_value(), tmp_path / "empty")
+    assert json.loads(options(asked)["-d"])["prompt"] == HOSTILE
     assert page.evaluate(SHOWN)["prompt"] == HOSTILE
     with visit(browser, address) as other:
         open_link(other, target)
@@ -378,7 +538,7 @@ def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
 
 
 def test_the_code_reproduces_the_text(page):
-    """The specdec and transformers lines print the text that the page shows; vLLM's are valid Python."""
+    """The specdec and transformers lines print the text that the page shows; the others' name the target."""
     ask(page, 'He said "it\'s\\n done" and', tokens=12)
     run(page)
     shown = page.evaluate(SHOWN)
@@ -395,3 +555,4 @@ def test_the_code_reproduces_the_text(page):
         assert ran.stdout == written + "\n", ran.stderr
     ast.parse(blocks["vLLM"])
     assert json.dumps("specdec/embedded/target") in blocks["vLLM"]
+    assert "sglang serve --model-path 'specdec/embedded/target'" in blocks["SGLang"]
