@@ -35,7 +35,7 @@ from specdec.models import Pair, quiet
 from specdec.prompts import EXAMPLES, read_prompts
 from specdec.summary import BASELINE, COLUMNS, best_gamma, cells, find, rows, summarise
 from specdec.trials import Plan, ResultsFile, Trial, entrants_of, trials
-from specdec.why import explanation
+from specdec.why import headline, reasons
 
 LANES = ("generate", "gamma-0", "speculative", "assisted", "prompt-lookup")
 
@@ -152,7 +152,7 @@ def report(console: Console, pair: Pair, plan: Plan, trials: Sequence[Trial]) ->
         console.print(
             f"\u03b3 auto against the best fixed \u03b3: {median(shares.values()):.2f} in the median ({each})."
         )
-    console.print(explanation(summaries))
+    console.print(f"{headline(summaries)} {reasons(summaries)}")
     best = best_gamma(summaries)
     if best and find(summaries, ("assisted", best.gamma)):
         rival = find(summarise(trials, ("assisted", best.gamma)), best.entrant)

@@ -24,9 +24,9 @@ from specdec.errors import SpecdecError
 from specdec.events import MAX_GAMMA, SamplingParams
 from specdec.models import quiet
 from specdec.prompts import EXAMPLES, PromptItem, read_prompts
-from specdec.summary import LOOP, Summary, best_gamma, find, summarise
+from specdec.summary import LOOP, Summary, best_gamma, summarise
 from specdec.trials import Entrant, Plan, Trial, entrants_of, trials
-from specdec.why import Terms, explanation, terms_of
+from specdec.why import Terms, headline, reasons, terms_of
 
 ENTRANTS: tuple[Entrant, ...] = entrants_of(("generate", "speculative"), (*range(MAX_GAMMA + 1), "auto"))
 CHECKED = range(1, 9)  # the draft lengths over which the closed form is judged
@@ -62,17 +62,6 @@ def prediction_error(rows: Sequence[Row]) -> float | None:
     return median(abs(t.predicted / t.measured - 1) for t in found) if found else None
 
 
-def headline(found: Sequence[Trial]) -> str:
-    """One sentence: which draft length is best here."""
-    summaries = summarise(found)
-    best, loop = best_gamma(summaries), find(summaries, LOOP)
-    if best is None:
-        return "Nothing measured yet."
-    if best is loop:
-        return "No draft length pays here: \u03b3 0, our loop without a draft, is fastest."
-    return f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
-
-
 COLUMNS = ("\u03b3", "speed-up", "acceptance", "tokens a pass", "gain over \u03b3 0", "predicted", "c", "v")
 
 
@@ -106,10 +95,10 @@ def table(found: Sequence[Trial]) -> Table:
 def closing(found: Sequence[Trial]) -> str:
     """Why, and how far the closed form is off."""
     error = prediction_error(sweep_rows(found))
-    text = explanation(summarise(found))
-    if error is not None:
-        text += f" Over \u03b3 1 to 8 the closed form is off by {words.percent(error)} in the median."
-    return text
+    if error is None:
+        return reasons(summarise(found))
+    judged = f"Over \u03b3 1 to 8 the closed form is off by {words.percent(error)} in the median."
+    return f"{reasons(summarise(found))} {judged}"
 
 
 def main() -> None:
@@ -144,7 +133,7 @@ def main() -> None:
     console.print(f"Pair: {words.pair_line(pair.describe())}")
     console.print(f"{len(plan.prompts)} prompts, {arguments.tokens} tokens each, {len(found)} of {len(plan)} calls.")
     console.print(table(found))
-    console.print(closing(found))
+    console.print(f"{headline(summarise(found))} {closing(found)}")
 
 
 if __name__ == "__main__":

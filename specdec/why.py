@@ -85,19 +85,33 @@ def terms_of(summaries: Sequence[Summary], lane: Summary) -> Terms | None:
     return terms(plain.typical, loop.typical, lane.typical, lane.gamma)
 
 
-def explanation(summaries: Sequence[Summary]) -> str:
-    """A sweep or a benchmark in plain words: the best draft length, what it gains, and why."""
+def headline(summaries: Sequence[Summary]) -> str:
+    """One sentence on a sweep or a benchmark: which draft length is fastest here."""
     best = best_gamma(summaries)
     if best is None:
         return "Nothing to compare yet: the plain lane and a speculative one are needed."
+    if best.entrant != LOOP:
+        return f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
+    least = _telling(summaries)
+    with_one = f", the best with one, \u03b3 {least.gamma}, at {least.spread}" if least else ""
+    return f"No draft length pays here: our loop without a draft runs at {best.spread} plain generate{with_one}."
+
+
+def reasons(summaries: Sequence[Summary]) -> str:
+    """Why, in plain words: the terms of the best draft length."""
+    found = best_terms(summaries)
+    return paragraph(found) if found else ""
+
+
+def best_terms(summaries: Sequence[Summary]) -> Terms | None:
+    """The terms of the fastest lane that drafts a fixed number of tokens, whether it pays or not."""
+    best = _telling(summaries)
+    return terms_of(summaries, best) if best else None
+
+
+def _telling(summaries: Sequence[Summary]) -> Summary | None:
     drafted = [s for s in summaries if s.lane == "speculative" and s.gains and isinstance(s.gamma, int)]
-    text = f"Best here: \u03b3 {best.gamma}, {best.spread} plain generate."
-    if best.entrant == LOOP and drafted:
-        text = f"No draft length pays here: our loop without a draft runs at {best.spread} plain generate, "
-        best = max(drafted, key=lambda s: s.gain)
-        text += f"the best with one, \u03b3 {best.gamma}, at {best.spread}."
-    found = terms_of(summaries, best)
-    return f"{text} {paragraph(found)}" if found else text
+    return max(drafted, key=lambda s: s.gain, default=None)
 
 
 def paragraph(found: Terms) -> str:

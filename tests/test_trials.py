@@ -180,7 +180,9 @@ def test_two_processes_give_the_rows_of_one(folder, uninterrupted, tmp_path) -> 
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert rows_of(path) == uninterrupted
     assert [file.name for file in tmp_path.iterdir()] == ["two.jsonl"]
-    assert ended.stdout.count("Best here") + ended.stdout.count("No draft length pays") == 1, "one process reports"
+    assert ended.stdout.count("is fastest here") + ended.stdout.count("No draft length pays") == 1, (
+        "one process reports"
+    )
 
 
 SETS = {

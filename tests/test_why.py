@@ -12,9 +12,9 @@ from specdec.bench import EXPORTS, as_json, auto_share
 from specdec.metrics import Metrics, measure, pool
 from specdec.prompts import PromptItem
 from specdec.summary import BASELINE, LOOP, best_gamma, cells, find, rows, summarise
-from specdec.sweep import ENTRANTS, closing, headline, prediction_error, sweep_rows
+from specdec.sweep import ENTRANTS, closing, prediction_error, sweep_rows
 from specdec.trials import Plan, Trial, entrants_of, trials
-from specdec.why import explanation, figures, no_gain, paragraph, terms
+from specdec.why import figures, headline, no_gain, paragraph, reasons, terms
 
 PLAIN = dict(prefill_seconds=0.1, accepted=0, rejected=0, discarded=0, alpha=None, draft_acceptance_rate=None)
 
@@ -121,10 +121,14 @@ def test_no_length_pays_is_said_with_the_best_there_was() -> None:
     losing = lane(100, 80, 1.0, 0.9, 2.0, (20, 60, 240))
     found = [trial(0, "a", name, gamma, m) for (name, gamma), m in zip(
         (BASELINE, LOOP, ("speculative", 4)), (GENERATE, ALONE, losing), strict=True)]  # fmt: skip
-    text = explanation(summarise(found))
+    text = headline(summarise(found)) + " " + reasons(summarise(found))
     assert text.startswith("No draft length pays here: our loop without a draft runs at 1.10x plain generate")
     assert "γ 4, at 0.55x" in text and "Too few guesses are kept: 25 %" in text
-    assert "γ 0" in headline(found)
+    assert "γ 4 is fastest here: 1.75x" in headline(
+        summarise(
+            [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), trial(0, "a", "speculative", 4, DRAFTED)]
+        )
+    )
 
 
 def test_rows_are_plain_numbers_by_category_and_over_all(tmp_path) -> None:
@@ -167,8 +171,8 @@ def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str) -> None
         (PromptItem("a", "a", "Once upon a time"),), entrants_of(("generate", "speculative"), (0, 2, 6)), params, 3
     )
     found = list(filter(None, trials(pair, plan)))
-    text = explanation(summarise(found))
-    assert text.startswith("No draft length pays here")
+    assert headline(summarise(found)).startswith("No draft length pays here")
+    text = reasons(summarise(found))
     if kind == "random draft":
         assert "guesses are kept" in text
     else:
@@ -189,6 +193,6 @@ def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
     assert prediction_error(table) >= 0
     assert "closed form" in closing(found)
     assert sweep_rows(found[:1]) == [] or len(sweep_rows(found[:1])) <= 1
-    assert headline([]) == "Nothing measured yet."
+    assert headline([]).startswith("Nothing to compare yet")
     assert find(summarise(found), LOOP).metrics.alpha is None
     assert measure([]) is None

@@ -14,8 +14,9 @@ class Limits:
     seconds: float | None = None
     waiting: int | None = None
     runs: int = 25  # of one race
+    prompts: int = 1000  # of a benchmark
     public: bool = False  # pairs from the list only
 
 
 LOCAL = Limits()
-PUBLIC = Limits(new_tokens=256, prompt_tokens=512, seconds=60, waiting=16, runs=5, public=True)
+PUBLIC = Limits(new_tokens=256, prompt_tokens=512, seconds=60, waiting=16, runs=5, prompts=20, public=True)

@@ -5,27 +5,27 @@ from __future__ import annotations
 import html
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from specdec import words
 from specdec.errors import SpecdecError
+from specdec.prompts import EXAMPLES, read_prompts
 from specdec.race import race
 from specdec.slot import Slot
 from specdec.ui.api import add_endpoints
 from specdec.ui.ask import REPEATS, Ask, AskPanel
+from specdec.ui.bench_tab import BenchTab
+from specdec.ui.gamma_tab import GammaTab
 from specdec.ui.limits import LOCAL, Limits
+from specdec.ui.lossless_tab import LosslessTab
 from specdec.ui.pairs import PairPanel
 from specdec.ui.serving import ROUTE, plotly_address
 from specdec.ui.startup import StartupRace
 from specdec.ui.stream import check, refusal, stream
-from specdec.ui.turns import Turns
-
-PROMPTS = Path(__file__).parents[2] / "examples" / "prompts.jsonl"
+from specdec.ui.work import Work
 
 # Everything the scripts need arrives as arguments; no text of a model or a person is ever part of them.
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
@@ -33,27 +33,26 @@ _MOUNT = f"""
 import({_ASSET % "live.js"}).then((live) =>
   live.mount(element, props, watch, new URL("{plotly_address()}", document.baseURI).href));
 """
+_TAKE_HOME = f"""
+import({_ASSET % "takehome.js"}).then((home) => home.mount(element, props, watch));
+"""
 _READ_LINK = f"async () => JSON.stringify(await (await import({_ASSET % 'link.js'})).settingsInAddress())"
 
 
 def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
     """The page around a loaded pair, as a Gradio app; ``serve`` launches it."""
-    examples = [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines() if line.strip()]
-    startup = StartupRace(slot.pair, examples[0]["prompt"])
-    stops, turns = _Stops(), Turns()
-    ask = AskPanel(limits)
+    examples = read_prompts(EXAMPLES)
+    startup = StartupRace(slot.pair, examples[0].prompt)
+    work, ask = Work(slot, startup), AskPanel(limits)
 
     def run(request: gr.Request, read: Callable[[], Ask]) -> Iterator[str]:
-        stop = stops.current(request)
-        startup.give_way()
-        with turns.running(request.session_hash, stop):
+        with work.turn(request) as (pair, stop):
             try:
-                asked, pair = read(), slot.pair
+                asked = read()
             except (SpecdecError, ValueError) as error:
                 yield refusal(error)
                 return
             yield from stream(pair, asked, limits=limits, stop=stop)
-        startup.catch_up(pair)
 
     def run_form(request: gr.Request, *values: Any) -> Iterator[str]:
         yield from run(request, lambda: ask.read(*values))
@@ -63,14 +62,6 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         wanted = json.loads(shown)
         runs = REPEATS if wanted["repeat"] else 1
         yield from run(request, lambda: ask.ask_of(wanted["settings"], runs=runs))
-
-    def arm(request: gr.Request) -> str:
-        stops.arm(request)
-        return turns.wait(request.session_hash)
-
-    def leave(request: gr.Request) -> None:
-        stops.forget(request)
-        turns.forget(request.session_hash)
 
     def settings(*values: Any) -> str:
         try:
@@ -94,25 +85,38 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
             place = f'<div class="sd-sharePlace" data-page="{home}"></div>'
             gr.HTML(place, elem_id="sd-share", apply_default_css=False)
         panel = PairPanel(slot, limits, _header, startup)
-        with gr.Row(elem_id="sd-ask"):
-            with gr.Column(scale=7, min_width=320):
-                prompt = ask.prompt_field(examples[0]["prompt"])
-                with gr.Row(elem_id="sd-chips"):
-                    for example in examples:
-                        chip = gr.Button(example["name"], size="sm", min_width=0, elem_classes="sd-chip")
-                        fill = f"() => {json.dumps(example['prompt'])}"
-                        chip.click(None, js=fill, outputs=prompt, api_visibility="private")
-                ask.chat_field()
-            with gr.Column(scale=5, min_width=300, elem_id="sd-settings"):
-                ask.setting_fields()
-                start = gr.Button("Run race", variant="primary", elem_id="sd-run")
-                halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
-                again = gr.Button("Again", elem_id="sd-again")  # pressed by the live view's own buttons
-        problems = gr.HTML("", elem_id="sd-problems", apply_default_css=False)
-        waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
-        live = gr.HTML(
-            "", html_template="", js_on_load=_MOUNT, apply_default_css=False, elem_id="sd-live", elem_classes="sd-live"
-        )
+        with gr.Tabs(elem_id="sd-tabs"):
+            with gr.Tab("Race"):
+                with gr.Row(elem_id="sd-ask"):
+                    with gr.Column(scale=7, min_width=320):
+                        prompt = ask.prompt_field(examples[0].prompt)
+                        with gr.Row(elem_id="sd-chips"):
+                            for example in examples:
+                                chip = gr.Button(example.name, size="sm", min_width=0, elem_classes="sd-chip")
+                                fill = f"() => {json.dumps(example.prompt)}"
+                                chip.click(None, js=fill, outputs=prompt, api_visibility="private")
+                        ask.chat_field()
+                    with gr.Column(scale=5, min_width=300, elem_id="sd-settings"):
+                        ask.setting_fields()
+                        start = gr.Button("Run race", variant="primary", elem_id="sd-run")
+                        halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
+                        again = gr.Button("Again", elem_id="sd-again")  # pressed by the live view's own buttons
+                problems = gr.HTML("", elem_id="sd-problems", apply_default_css=False)
+                waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
+                live = gr.HTML(
+                    "",
+                    html_template="",
+                    js_on_load=_MOUNT,
+                    apply_default_css=False,
+                    elem_id="sd-live",
+                    elem_classes="sd-live",
+                )
+            with gr.Tab("Best gamma"):
+                gamma_tab = GammaTab(work, examples, limits, prompt, _TAKE_HOME)
+            with gr.Tab("Benchmark"):
+                bench_tab = BenchTab(work, limits, slot.pair.name == "embedded")
+            with gr.Tab("Lossless?"):
+                lossless_tab = LosslessTab(work)
         link = gr.Textbox(visible=False)
         shared = gr.Textbox(visible=False)
         share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
@@ -121,15 +125,15 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         quiet = {"show_progress": "hidden", "api_visibility": "private"}
         machine = {"concurrency_limit": 1, "concurrency_id": "machine"}  # a race and a load wait for each other
         shown = {"inputs": link, "js": "() => JSON.stringify(window.specdec.shown())"}
-        for button, work, given in ((start, run_form, {"inputs": ask.inputs}), (again, run_shown, shown)):
+        for button, job, given in ((start, run_form, {"inputs": ask.inputs}), (again, run_shown, shown)):
             # The first step makes this visitor's stop flag before the race may have to queue.
-            button.click(arm, outputs=waiting, js="() => { window.specdec.begin(); }", queue=False, **quiet).then(
-                work, outputs=live, **given, **machine, **quiet
+            button.click(work.arm, outputs=waiting, js="() => { window.specdec.begin(); }", queue=False, **quiet).then(
+                job, outputs=live, **given, **machine, **quiet
             ).then(None, js="() => { window.specdec.end(); }", **quiet)
         share.click(settings, ask.inputs, shared, queue=False, **quiet).then(
             None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **quiet
         )
-        halt.click(stops.set, js="() => { window.specdec.halt(); }", queue=False, **quiet)
+        halt.click(work.stop, js="() => { window.specdec.halt(); }", queue=False, **quiet)
         panel.look.click(panel.say, panel.inputs, panel.report, **quiet)
         panel.load.click(panel.change, panel.inputs, [panel.report, start, *facing], **machine, **quiet)
         ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **quiet)
@@ -137,31 +141,12 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
             restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **quiet
         )
         demo.load(startup.lines, outputs=live, queue=False, **quiet)
-        demo.unload(leave)
+        demo.unload(work.leave)
+        for tab in (gamma_tab, bench_tab, lossless_tab):
+            tab.wire(**machine)
         add_endpoints(slot, limits, startup.give_way, **machine)
     demo.queue(max_size=limits.waiting)
     return demo
-
-
-class _Stops:
-    """A stop flag for each visitor's race: the Stop button sets it, the race looks at it."""
-
-    def __init__(self) -> None:
-        self._flags: dict[str, threading.Event] = {}
-
-    def arm(self, request: gr.Request) -> None:
-        self._flags[request.session_hash] = threading.Event()
-
-    def current(self, request: gr.Request) -> threading.Event:
-        return self._flags.setdefault(request.session_hash, threading.Event())
-
-    def set(self, request: gr.Request) -> None:
-        self.current(request).set()
-
-    def forget(self, request: gr.Request) -> None:
-        # A race that is still running ends too: nobody is there to see it.
-        if flag := self._flags.pop(request.session_hash, None):
-            flag.set()
 
 
 def _header(facts: dict[str, Any]) -> str:

@@ -61,23 +61,10 @@ export class Share {
     const race = this.#race?.verdict?.figures ? this.#race : null;
     this.save.disabled = !race;
     this.run.set("", race ? "" : "No run is on show.");
-    this.code.replaceChildren(...(race ? this.#codes(race) : [el("p", "sd-hint", "Run a race first.")]));
+    this.code.replaceChildren(...(race ? codeFolds(race.begin.settings, race.lanes.get("speculative").started) : [el("p", "sd-hint", "Run a race first.")]));
     if (!race) return;
     const link = await runLink(race);
     if (race === this.#race) this.run.set(link ?? "", link ? "" : "This run is too long for a link; take the file.");
-  }
-
-  #codes(race) {
-    let codes;
-    try {
-      codes = codeFor(race.begin.settings, race.lanes.get("speculative").started);
-    } catch (error) {
-      return [el("p", "sd-hint", `There is no code for this run. ${error.message}`)];
-    }
-    const parts = Object.entries(codes).map(([name, lines]) =>
-      el("details", "sd-codeFold", "", [el("summary", "", name), new Copyable(`${name} code`, lines).node]));
-    parts[0].open = !narrow();
-    return parts;
   }
 
   #download() {
@@ -88,6 +75,20 @@ export class Share {
     anchor.click();
     setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
   }
+}
+
+// The lines that decode so, a fold a tool. `settings` as a link carries them, `started` of the speculative lane.
+export function codeFolds(settings, started) {
+  let codes;
+  try {
+    codes = codeFor(settings, started);
+  } catch (error) {
+    return [el("p", "sd-hint", `There is no code for this run. ${error.message}`)];
+  }
+  const parts = Object.entries(codes).map(([name, lines]) =>
+    el("details", "sd-codeFold", "", [el("summary", "", name), new Copyable(`${name} code`, lines).node]));
+  parts[0].open = !narrow();
+  return parts;
 }
 
 // A text to take along: it stands selected when touched, as copying can fail in frames and without https.

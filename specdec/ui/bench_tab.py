@@ -1,0 +1,151 @@
+"""The tab that measures lanes over a prompt set, and gives the tables as files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import gradio as gr
+
+from specdec import words
+from specdec.bench import EXPORTS, LANES, as_json
+from specdec.cli import gamma_of
+from specdec.errors import InvalidInput
+from specdec.events import SamplingParams, check_gamma
+from specdec.models import Pair
+from specdec.prompts import EXAMPLES, PromptItem, read_prompts
+from specdec.summary import COLUMNS, best_gamma, cells, rows, summarise
+from specdec.trials import LEAST_TOKENS, Plan, ResultsFile, Trial, entrants_of, trials
+from specdec.ui import told
+from specdec.ui.figures import benchmark_figure
+from specdec.ui.limits import Limits
+from specdec.ui.measuring import Buttons, WhyFold, follow
+from specdec.ui.work import Work
+from specdec.why import best_terms, headline, reasons
+
+CHOICES = {
+    "gamma-0": "our loop at \u03b3 0",
+    "assisted": "transformers' assisted generation",
+    "prompt-lookup": "prompt lookup",
+}
+
+
+class BenchTab:
+    """Built inside a ``gr.Tab``."""
+
+    def __init__(self, work: Work, limits: Limits, embedded: bool):
+        self._work, self._limits = work, limits
+        known = " This pair writes stories, dialogue and Python and copies; other sets tell little about it." * embedded
+        gr.HTML(
+            f'<p class="sd-lede">Lanes over a prompt set, in turns: by category, with spread.{known}</p>',
+            apply_default_css=False,
+        )
+        with gr.Row(elem_classes="sd-form"):
+            self._set = gr.File(
+                label="Prompt set, JSON lines (none: the examples)",
+                file_types=[".jsonl", ".json"],
+                height=90,
+                type="filepath",
+                elem_id="sd-bench-set",
+            )
+            self._earlier = gr.File(
+                label="Results to go on from (none: begin anew)",
+                file_types=[".jsonl"],
+                height=90,
+                type="filepath",
+                elem_id="sd-bench-earlier",
+            )
+        with gr.Row(elem_classes="sd-form"):
+            self._lanes = gr.CheckboxGroup(
+                [(name, lane) for lane, name in CHOICES.items()],
+                value=["gamma-0"],
+                label="Lanes beside plain and speculative",
+                elem_id="sd-bench-lanes",
+            )
+            self._gammas = gr.Textbox("3 5 8", label="Draft lengths, or auto", max_lines=1, elem_id="sd-bench-gammas")
+        with gr.Row(elem_classes="sd-form"):
+            slider = {"buttons": [], "step": 1}
+            most = min(512, limits.new_tokens)
+            self._tokens = gr.Slider(LEAST_TOKENS, most, 64, label="New tokens", elem_id="sd-bench-tokens", **slider)
+            self._runs = gr.Slider(1, min(9, limits.runs), 3, label="Runs", elem_id="sd-bench-runs", **slider)
+        self._buttons = Buttons("Run benchmark", "bench")
+        self._verdict = gr.HTML("", elem_id="sd-bench-verdict", elem_classes="sd-told", apply_default_css=False)
+        self._plot = gr.Plot(None, show_label=False, visible=False, elem_id="sd-bench-plot", elem_classes="sd-figure")
+        self._table = gr.HTML("", elem_id="sd-bench-table", elem_classes="sd-told", apply_default_css=False)
+        self._why = WhyFold("bench")
+        self._files = gr.File(
+            label="CSV, JSON, Markdown, and the results to go on from",
+            file_count="multiple",
+            visible=False,
+            interactive=False,
+            elem_id="sd-bench-files",
+        )
+
+    def wire(self, **queue: Any) -> None:
+        asked = [self._set, self._earlier, self._lanes, self._gammas, self._tokens, self._runs]
+        shown = [self._verdict, self._plot, self._table, *self._why.outputs, self._files]
+        self._buttons.wire(self._work, self._run, asked, shown, **queue)
+
+    def _run(
+        self,
+        pair: Pair,
+        stop: Event,
+        chosen: str | None,
+        earlier: str | None,
+        lanes: list[str],
+        gammas: str,
+        *sizes: float,
+    ) -> Iterator[dict[Any, Any]]:
+        plan = self._plan(chosen, lanes, gammas, *map(int, sizes))
+        found = ResultsFile(Path(earlier), pair, plan).read() if earlier else []
+        done = {trial.key for trial in found}
+        for text, whole in follow(trials(pair, plan, done), plan, stop, self._limits, found):
+            yield {self._buttons.status: text} | (self._findings(found, whole) if found else {})
+        if found:
+            yield self._ending(pair, plan, found)
+
+    def _plan(self, chosen: str | None, lanes: Sequence[str], gammas: str, tokens: int, runs: int) -> Plan:
+        limits = self._limits
+        items: list[PromptItem] = read_prompts(Path(chosen) if chosen else EXAMPLES)
+        for name, found, most in (("New tokens", tokens, limits.new_tokens), ("Runs", runs, limits.runs)):
+            if found > most:
+                raise InvalidInput(f"{name} {found} is above {most}. Nothing ran.")
+        if len(items) > limits.prompts:
+            raise InvalidInput(f"The set has {len(items)} prompts; this page takes {limits.prompts}. Nothing ran.")
+        if unknown := set(lanes) - set(CHOICES):
+            raise InvalidInput(f"There is no lane {', '.join(sorted(unknown))}. Nothing ran.")
+        names = ("generate", "speculative", *(lane for lane in LANES if lane in lanes))
+        params = SamplingParams(tokens, seed=0, ignore_eos=True)
+        return Plan(tuple(items), entrants_of(names, _lengths(gammas)), params, runs)
+
+    def _findings(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
+        summaries = summarise(found)
+        if (best := best_gamma(summaries)) is None:
+            return {}
+        note = f"{len(found)} calls on this machine. {reasons(summaries)}"
+        shown = {self._verdict: told.verdict(headline(summaries), words.factor(best.gain) + "x", [note])}
+        caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
+        shown |= {self._table: told.table(COLUMNS, map(cells, rows(found)), caption)}
+        return shown | ({self._plot: gr.update(value=benchmark_figure(found), visible=True)} if whole else {})
+
+    def _ending(self, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
+        folder = Path(tempfile.mkdtemp(prefix="specdec-"))
+        (folder / "benchmark.json").write_text(as_json(pair.describe(), plan, found), encoding="utf-8")
+        for suffix, export in EXPORTS.items():
+            (folder / f"benchmark{suffix}").write_text(export(found), encoding="utf-8")
+        ResultsFile(folder / "benchmark.results.jsonl", pair, plan).merge(found)
+        leads = {self._files: gr.update(value=sorted(map(str, folder.iterdir())), visible=True)}
+        return leads | self._why.show(best_terms(summarise(found)))
+
+
+def _lengths(text: str) -> list[int | str]:
+    try:
+        found = [gamma_of(word) for word in text.replace(",", " ").split()]
+    except ValueError as error:
+        raise InvalidInput(f"The draft lengths are {text!r}; give numbers from 0 to 16, or auto.") from error
+    if not found:
+        raise InvalidInput("No draft length is given; write some, for example 3 5 8.")
+    return [g if g == "auto" else check_gamma(g) for g in found]

@@ -1,0 +1,125 @@
+"""Finished charts, as Plotly figures. Text and grid take their colours from ``page.css``, so that both themes fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from specdec import words
+from specdec.summary import best_gamma, find, summarise
+from specdec.sweep import Row
+from specdec.trials import Trial
+from specdec.why import Terms
+
+# Marks that keep 3:1 on white and on the dark page alike.
+BLUE, GREY, ORANGE = "#3a7fd0", "#7b8494", "#c2762a"
+
+
+def sweep_figure(rows: Sequence[Row]) -> go.Figure:
+    """Speed-up, tokens a pass and acceptance against the draft length: medians, bars from lowest to highest run."""
+    fixed = [row for row in rows if isinstance(row.gamma, int)]
+    auto = next((row for row in rows if row.gamma == "auto"), None)
+    best = best_gamma([row.summary for row in fixed])
+    figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.56, 0.22, 0.22])
+    x, gains = [row.gamma for row in fixed], [row.summary.gains for row in fixed]
+    y = [median(found) for found in gains]
+    bars = {
+        "array": [max(g) - m for g, m in zip(gains, y, strict=True)],
+        "arrayminus": [m - min(g) for g, m in zip(gains, y, strict=True)],
+    }
+    figure.add_scatter(
+        x=x, y=y, mode="lines+markers", name="measured", line={"color": BLUE, "width": 2}, marker={"size": 8},
+        error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | bars,
+        row=1, col=1,
+    )  # fmt: skip
+    predicted = [row for row in fixed if row.predicted]
+    figure.add_scatter(
+        x=[row.gamma for row in predicted], y=[row.predicted for row in predicted], mode="lines", name="closed form",
+        line={"color": GREY, "width": 2, "dash": "6px,4px"}, row=1, col=1,
+    )  # fmt: skip
+    figure.add_hline(y=1, line={"color": GREY, "width": 1}, row=1, col=1)
+    if auto:
+        figure.add_hline(y=auto.summary.gain, line={"color": ORANGE, "width": 2, "dash": "2px,3px"}, row=1, col=1)
+        note = {"x": 16, "y": auto.summary.gain, "xanchor": "right", "yanchor": "bottom", "showarrow": False}
+        figure.add_annotation(text=f"auto {auto.summary.gain:.2f}x", font={"color": ORANGE}, row=1, col=1, **note)
+    if best:
+        gamma = best.gamma or 0
+        mark = {"size": 15, "symbol": "circle-open", "line": {"width": 2.5, "color": BLUE}, "color": BLUE}
+        figure.add_scatter(
+            x=[gamma], y=[best.gain], mode="markers", marker=mark, name=f"best, \u03b3 {gamma}", row=1, col=1
+        )
+    drafted = [row for row in fixed if row.terms]
+    for place, values in ((2, [r.terms.tokens for r in drafted]), (3, [100 * r.terms.alpha for r in drafted])):
+        figure.add_scatter(
+            x=[row.gamma for row in drafted], y=values, mode="lines+markers", showlegend=False,
+            line={"color": BLUE, "width": 2}, marker={"size": 6}, row=place, col=1,
+        )  # fmt: skip
+    figure.update_yaxes(title_text="Speed-up over plain<br>generate (times)", rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(title_text="Tokens a<br>target pass", rangemode="tozero", row=2, col=1)
+    figure.update_yaxes(title_text="Acceptance<br>(%)", range=[0, 104], row=3, col=1)
+    figure.update_xaxes(range=[-0.5, 16.5], dtick=2)
+    figure.update_xaxes(title_text="Draft length \u03b3 (guesses a round); bars: lowest to highest run", row=3, col=1)
+    return _styled(figure, 620)
+
+
+def waterfall_figure(found: Terms) -> go.Figure:
+    """From plain ``generate`` to speculative, in milliseconds a token; the steps add up exactly."""
+    names, values = zip(*found.steps, strict=True)
+    names = [name.replace(" ", "<br>", 1) for name in names] + ["Speculative"]
+    values = [1e3 * value for value in values]
+    total = sum(values)
+    figure = go.Figure(
+        go.Waterfall(
+            x=names, y=[*values, total], measure=["absolute", *["relative"] * (len(values) - 1), "total"],
+            text=[f"{v:.2f}" if not 0 < i < len(values) else f"{v:+.2f}" for i, v in enumerate([*values, total])],
+            textposition="outside", cliponaxis=False, connector={"line": {"color": GREY, "width": 1}},
+            decreasing={"marker": {"color": BLUE}}, increasing={"marker": {"color": ORANGE}},
+            totals={"marker": {"color": GREY}},
+        )
+    )  # fmt: skip
+    figure.update_yaxes(title_text="Milliseconds a token (measured)", rangemode="tozero")
+    return _styled(figure, 360, legend=False)
+
+
+def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
+    """Speed-up by category, each lane at its best draft length over all prompts; bars from lowest to highest run."""
+    overall = [s for s in summarise(trials) if s.gains and s.lane != "generate"]
+    lanes = {}
+    for lane in dict.fromkeys(summary.lane for summary in overall):
+        lanes[lane] = max((s for s in overall if s.lane == lane), key=lambda s: s.gain).entrant
+    categories = list(dict.fromkeys(trial.category for trial in trials))
+    by_category = {c: summarise([t for t in trials if t.category == c]) for c in categories}
+    colours = {"speculative": BLUE, "gamma-0": GREY, "assisted": ORANGE, "prompt-lookup": "#5aa9a3"}
+    figure = go.Figure()
+    for lane, entrant in lanes.items():
+        found = [(c, s.gains) for c in categories if (s := find(by_category[c], entrant)) and s.gains]
+        middles = [median(gains) for _, gains in found]
+        bars = {
+            "array": [max(g) - m for (_, g), m in zip(found, middles, strict=True)],
+            "arrayminus": [m - min(g) for (_, g), m in zip(found, middles, strict=True)],
+        }
+        name = words.LANE_NAMES[lane] + ("" if entrant[1] is None else f" \u03b3 {entrant[1]}")
+        figure.add_bar(
+            x=[category for category, _ in found], y=middles, name=name, marker={"color": colours.get(lane, GREY)},
+            error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 3, "color": GREY} | bars,
+        )  # fmt: skip
+    figure.add_hline(y=1, line={"color": GREY, "width": 1})
+    figure.update_yaxes(title_text="Speed-up over plain generate (times)", rangemode="tozero")
+    figure.update_xaxes(title_text="Category; bars: median run, lines: lowest to highest run")
+    return _styled(figure, 400)
+
+
+def _styled(figure: go.Figure, height: int, legend: bool = True) -> go.Figure:
+    axis: dict[str, Any] = {"fixedrange": True, "zeroline": False, "gridcolor": "#808080", "automargin": True}
+    figure.update_layout(
+        height=height, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=legend, dragmode=False,
+        margin={"l": 10, "r": 14, "t": 36, "b": 10}, font={"size": 13}, template="none", bargap=0.35, hovermode="x",
+        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+    )  # fmt: skip
+    figure.update_xaxes(**axis | {"showgrid": False})
+    figure.update_yaxes(**axis)
+    return figure

@@ -1,0 +1,167 @@
+"""The tab that finds the best draft length, and what it leads to: why, what if, and lines to take home."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from threading import Event
+from typing import Any
+
+import gradio as gr
+
+from specdec import words
+from specdec.decode import speculative
+from specdec.errors import InvalidInput
+from specdec.events import SamplingParams
+from specdec.lanes import driven
+from specdec.models import Pair
+from specdec.prompts import PromptItem
+from specdec.summary import best_gamma, summarise
+from specdec.sweep import COLUMNS, ENTRANTS, NEW_TOKENS, RUNS, cells, closing, sweep_rows
+from specdec.trials import INTERVAL, LEAST_TOKENS, Plan, Trial, trials
+from specdec.ui import told
+from specdec.ui.figures import sweep_figure
+from specdec.ui.limits import Limits
+from specdec.ui.measuring import Buttons, WhyFold, follow
+from specdec.ui.work import Work
+from specdec.whatif import Calibration, Costs, Outcome, what_if
+from specdec.why import best_terms, headline
+
+OWN = "The prompt of the race"
+WHAT_IF = ("Draft length", "tokens a pass", "guesses", "ms a token", "gain over \u03b3 0")
+
+
+class GammaTab:
+    """Built inside a ``gr.Tab``. ``prompt`` is the race's field, ``take_home`` the script that shows the lines."""
+
+    def __init__(self, work: Work, examples: Sequence[PromptItem], limits: Limits, prompt: gr.Textbox, take_home: str):
+        self._work, self._limits = work, limits
+        self._examples = {item.name: item for item in examples}
+        gr.HTML(
+            '<p class="sd-lede">Every draft length from 0 to 16 and auto, each measured on this machine, in turns.</p>',
+            apply_default_css=False,
+        )
+        self._prompt = prompt
+        with gr.Row(elem_classes="sd-form"):
+            self._chosen = gr.CheckboxGroup(
+                [OWN, *self._examples], value=[OWN], label="Prompts", elem_id="sd-gamma-prompts"
+            )
+        with gr.Row(elem_classes="sd-form"):
+            slider = {"buttons": [], "step": 1}
+            most = min(512, limits.new_tokens)
+            self._tokens = gr.Slider(
+                LEAST_TOKENS, most, NEW_TOKENS, label="New tokens", elem_id="sd-gamma-tokens", **slider
+            )
+            self._runs = gr.Slider(1, min(9, limits.runs), RUNS, label="Runs", elem_id="sd-gamma-runs", **slider)
+            self._temperature = gr.Slider(
+                0, 2, 0, label="Temperature (0 is greedy)", elem_id="sd-gamma-temperature", **slider | {"step": 0.05}
+            )
+        self._buttons = Buttons("Find the best \u03b3", "gamma")
+        self._verdict = gr.HTML("", elem_id="sd-gamma-verdict", elem_classes="sd-told", apply_default_css=False)
+        self._plot = gr.Plot(None, show_label=False, visible=False, elem_id="sd-gamma-plot", elem_classes="sd-figure")
+        self._table = gr.HTML("", elem_id="sd-gamma-table", elem_classes="sd-told", apply_default_css=False)
+        self._why = WhyFold("gamma")
+        settings = {"open": False, "elem_classes": "sd-after"}
+        with gr.Accordion("Take it home", visible=False, elem_id="sd-gamma-home", **settings) as self._home:
+            self._lines = gr.HTML(
+                "", html_template="", js_on_load=take_home, elem_classes="sd-live", apply_default_css=False
+            )
+        with gr.Accordion("What if", elem_id="sd-gamma-whatif", **settings):
+            gr.HTML(
+                '<p class="sd-hint">One run whose draft length changes from round to round tells how every other would '
+                "have gone: exactly in tokens when greedy, as an expectation when sampling.</p>",
+                apply_default_css=False,
+            )
+            self._record = Buttons("Record one run", "whatif")
+            self._outcomes = gr.HTML("", elem_id="sd-whatif-table", elem_classes="sd-told", apply_default_css=False)
+
+    def wire(self, **queue: Any) -> None:
+        asked = [self._prompt, self._chosen, self._tokens, self._runs, self._temperature]
+        shown = [self._verdict, self._plot, self._table, *self._why.outputs, self._home, self._lines]
+        self._buttons.wire(self._work, self._sweep, asked, shown, **queue)
+        given = [self._prompt, self._chosen, self._tokens, self._temperature]
+        self._record.wire(self._work, self._what_if, given, [self._outcomes], **queue)
+
+    def _items(self, prompt: str, chosen: Sequence[str]) -> tuple[PromptItem, ...]:
+        if not chosen:
+            raise InvalidInput("No prompt is chosen; tick at least one.")
+        own = [PromptItem(OWN, OWN, prompt or "")] if OWN in chosen else []
+        return (*own, *(item for name, item in self._examples.items() if name in chosen))
+
+    def _params(self, tokens: float, temperature: float) -> SamplingParams:
+        params = SamplingParams(int(tokens), float(temperature), seed=0, ignore_eos=True)
+        if params.max_new_tokens > self._limits.new_tokens:
+            raise InvalidInput(f"New tokens {params.max_new_tokens} is above {self._limits.new_tokens}. Nothing ran.")
+        return params
+
+    def _sweep(
+        self, pair: Pair, stop: Event, prompt: str, chosen: list[str], tokens: float, runs: float, temperature: float
+    ) -> Iterator[dict[Any, Any]]:
+        if runs > self._limits.runs:
+            raise InvalidInput(f"Runs {runs} is above {self._limits.runs}. Nothing ran.")
+        plan = Plan(self._items(prompt, chosen), ENTRANTS, self._params(tokens, temperature), int(runs))
+        found: list[Trial] = []
+        for text, whole in follow(trials(pair, plan), plan, stop, self._limits, found):
+            yield {self._buttons.status: text} | (self._findings(found, whole) if found else {})
+        if ending := self._ending(pair, plan, found):
+            yield ending
+
+    def _findings(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
+        """Verdict, chart and table; the chart only where a round of all lengths is complete, as it is costly."""
+        rows, summaries = sweep_rows(found), summarise(found)
+        if (best := best_gamma(summaries)) is None:
+            return {}
+        marked = next(place for place, row in enumerate(rows) if row.summary.entrant == best.entrant)
+        note = f"{len(found)} calls on this machine. {closing(found)}"
+        table = told.table(
+            COLUMNS,
+            (cells(row, best) for row in rows),
+            "Medians over the runs (lowest\u2013highest). Speed-up is over plain generate; gain, measured and "
+            "predicted by the closed form, over our loop at \u03b3 0. c: a draft pass, v: a round's check, in target "
+            "passes.",
+            marked,
+        )
+        shown = {
+            self._verdict: told.verdict(headline(summaries), words.factor(best.gain) + "x", [note]),
+            self._table: table,
+        }
+        return shown | ({self._plot: gr.update(value=sweep_figure(rows), visible=True)} if whole else {})
+
+    def _ending(self, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
+        """What a finished sweep leads to: the terms of the best draft length, and the lines that use it."""
+        summaries = summarise(found)
+        best, terms = best_gamma(summaries), best_terms(summaries)
+        if best is None or terms is None:
+            return {}
+        item = plan.prompts[0]
+        started = next(speculative(pair, item.prompt, gamma=best.gamma or 0, params=plan.params))
+        lines = json.dumps({"settings": {"prompt": item.prompt, "chat": 0}, "started": asdict(started)})
+        return {self._home: gr.update(visible=True), self._lines: lines} | self._why.show(terms)
+
+    def _what_if(
+        self, pair: Pair, stop: Event, prompt: str, chosen: list[str], tokens: float, temperature: float
+    ) -> Iterator[dict[Any, Any]]:
+        status, events = self._record.status, []
+        params, item = self._params(tokens, temperature), self._items(prompt, chosen)[0]
+        lane = speculative(pair, item.prompt, gamma=Calibration(), params=params)
+        yield {status: told.status(f"Recording {params.max_new_tokens} tokens.")}
+        for batch in driven(lane, INTERVAL, self._limits.seconds):
+            events += batch
+            if stop.is_set():
+                yield {status: told.status("Stopped.")}
+                return
+        yield {status: "", self._outcomes: outcome_table(what_if(events, Costs.of(events)))}
+
+
+def outcome_table(outcomes: Sequence[Outcome]) -> str:
+    """Every policy's outcome; the fastest one that can be had, the oracle aside, is marked."""
+    real = [outcome for outcome in outcomes if outcome.name != "oracle"]
+    best = outcomes.index(min(real, key=lambda outcome: outcome.seconds_per_token))
+    exact = "tokens a pass exact" if all(outcome.exact for outcome in outcomes) else "all of it an expectation"
+    rows = (
+        [o.name, f"{o.tokens_per_pass:.2f}", f"{o.drafted:.0f}", f"{1e3 * o.seconds_per_token:.2f}", f"{o.gain:.2f}x"]
+        for o in outcomes
+    )
+    caption = f"Worked out from one recorded run, not measured: {exact}, times from the measured passes. The oracle is "
+    return told.table(WHAT_IF, rows, caption + "the best that any choice of lengths could have done.", best)

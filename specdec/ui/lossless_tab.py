@@ -1,0 +1,84 @@
+"""The tab that tests, by sampling, whether speculation leaves the target's distribution alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Event
+from typing import Any
+
+import gradio as gr
+
+from specdec import words
+from specdec.losslessness import Comparison, Findings, Progress, self_test
+from specdec.models import Pair
+from specdec.ui import told
+from specdec.ui.measuring import Buttons
+from specdec.ui.work import Work
+
+INTRODUCTION = (
+    "Greedy text is compared token for token by every race. When sampling, what must stay the same is the "
+    "distribution. So many short continuations are drawn with plain generate and with speculative decoding, and the "
+    "two samples are compared. A third sample, with lossy top-k acceptance, shows that the test would have noticed."
+)
+
+
+class LosslessTab:
+    """Built inside a ``gr.Tab``."""
+
+    def __init__(self, work: Work):
+        self._work = work
+        gr.HTML(f'<p class="sd-lede">{INTRODUCTION}</p>', apply_default_css=False)
+        self._buttons = Buttons("Test it", "lossless")
+        self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", elem_classes="sd-told", apply_default_css=False)
+
+    def wire(self, **queue: Any) -> None:
+        self._buttons.wire(self._work, self._test, [], [self._verdict], **queue)
+
+    def _test(self, pair: Pair, stop: Event) -> Iterator[dict[Any, Any]]:
+        status = self._buttons.status
+        for step in self_test(pair):
+            if isinstance(step, Findings):
+                yield {status: "", self._verdict: _told(step)}
+            elif stop.is_set():
+                yield {status: told.status("Stopped: before its end the test says nothing.")}
+                return
+            else:
+                yield {status: _progress(step)}
+
+
+def _progress(step: Progress) -> str:
+    return told.status(f"{step.done} of {step.total} continuations drawn.", step.done / step.total)
+
+
+def _told(found: Findings) -> str:
+    headline = {
+        "lossless": "Lossless passes, lossy is caught.",
+        "not lossless": "Lossless fails: the two samples differ by more than chance allows.",
+        "undecided": "Undecided: even lossy acceptance went unnoticed, so the test was too weak here.",
+    }[found.verdict]
+    rows = [
+        _row("speculative, lossless", found.lossless, found.alpha, found.level),
+        _row(f"speculative, top-{found.accept_top_k} acceptance (lossy)", found.lossy, found.lossy_alpha, found.level),
+    ]
+    columns = ("Sample", "total variation", "by chance alone", "cells", "p", "verdict", "acceptance")
+    caption = (
+        f"{found.draws} continuations of {found.params.max_new_tokens} tokens in each sample, compared with as many of "
+        f"plain generate; draft length \u03b3 {found.gamma}, temperature {found.params.temperature:g}, top-k "
+        f"{found.params.top_k}, seed {found.params.seed}. Total variation: half the sum of the differences between the "
+        "shares of all cells, 0 alike to 1 apart; by chance alone: its mean if all were of one distribution, and the "
+        "bound it passes once in 1,000 times. p: chi-square test of homogeneity; the samples differ where it is below "
+        f"{found.level:g}."
+    )
+    return told.verdict(headline, None, [found.sentence]) + told.table(columns, rows, caption)
+
+
+def _row(name: str, found: Comparison, alpha: float | None, level: float) -> list[str]:
+    return [
+        name,
+        f"{found.total_variation:.3f}",
+        f"{found.noise_mean:.3f}, up to {found.noise_bound:.3f}",
+        str(found.cells),
+        f"{found.p_value:.2g}",
+        "differs" if found.p_value < level else "no difference found",
+        words.percent(alpha),
+    ]

@@ -1,0 +1,99 @@
+"""What the tabs that measure have in common: their two buttons, their way through the queue, and their progress."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from threading import Event
+from typing import Any
+
+import gradio as gr
+
+from specdec.errors import SpecdecError
+from specdec.trials import Plan, Trial
+from specdec.ui import told
+from specdec.ui.figures import waterfall_figure
+from specdec.ui.limits import Limits
+from specdec.ui.work import Work
+from specdec.why import Terms, figures
+
+LOG = logging.getLogger(__name__)
+
+
+class Buttons:
+    """Start, and Stop in its place while it runs; ``status`` says what goes on."""
+
+    def __init__(self, label: str, name: str):
+        self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
+        self.halt = gr.Button("Stop", variant="secondary", visible=False, elem_id=f"sd-{name}-stop")
+        self.status = gr.HTML("", elem_id=f"sd-{name}-status", apply_default_css=False)
+
+    def wire(self, work: Work, run: Callable, inputs: list[Any], outputs: list[Any], **queue: Any) -> None:
+        """``run(pair, stop, *inputs)`` is a generator of values by component: of the status and of ``outputs``."""
+        quiet = {"show_progress": "hidden", "api_visibility": "private"}
+
+        def begin(request: gr.Request) -> tuple[Any, ...]:
+            return told.status(work.arm(request)), gr.update(visible=False), gr.update(visible=True)
+
+        def turn(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
+            with work.turn(request) as (pair, stop):
+                try:
+                    yield from run(pair, stop, *values)
+                except SpecdecError as error:
+                    yield {self.status: told.error(str(error))}
+                except Exception:
+                    LOG.exception("A measurement failed.")
+                    yield {self.status: told.error("It failed; the log of the program says why.")}
+
+        def end() -> tuple[Any, ...]:
+            return gr.update(visible=True), gr.update(visible=False)
+
+        both = [self.start, self.halt]
+        self.start.click(begin, outputs=[self.status, *both], queue=False, **quiet).then(
+            turn, inputs, [self.status, *outputs], **queue, **quiet
+        ).then(end, outputs=both, queue=False, **quiet)
+        self.halt.click(work.stop, queue=False, **quiet)
+
+
+class WhyFold:
+    """Where the time goes from plain ``generate`` to speculative, and the figures behind it; hidden until known."""
+
+    def __init__(self, name: str):
+        settings = {"open": False, "visible": False, "elem_id": f"sd-{name}-why", "elem_classes": "sd-after"}
+        with gr.Accordion("Why", **settings) as self._fold:
+            self._steps = gr.Plot(None, show_label=False, elem_classes="sd-figure")
+            self._facts = gr.HTML("", elem_classes="sd-told", apply_default_css=False)
+        self.outputs = [self._fold, self._steps, self._facts]
+
+    def show(self, found: Terms | None) -> dict[Any, Any]:
+        if found is None:
+            return {}
+        values = {self._steps: waterfall_figure(found), self._facts: told.facts(figures(found))}
+        return values | {self._fold: gr.update(visible=True)}
+
+
+def follow(
+    steps: Iterator[Trial | None], plan: Plan, stop: Event, limits: Limits, found: list[Trial]
+) -> Iterator[tuple[str, bool]]:
+    """Measure into ``found``; yield a status after each call, and whether a whole round of entrants is done.
+
+    Between two calls only, so that showing falls into no call's time. Ends when ``stop`` is set or the page's limit is
+    reached; the last status says so.
+    """
+    began, total, first = time.monotonic(), len(plan) - len(found), len(found)
+    yield told.status("Warming up."), False
+    for trial in steps:
+        late = limits.seconds is not None and time.monotonic() - began > limits.seconds
+        if stop.is_set() or late:
+            steps.close()
+            why = f"Stopped after {limits.seconds:.0f} s, this page's limit" if late else "Stopped"
+            yield told.status(f"{why}: {len(found)} of {len(plan)} calls count."), True
+            return
+        if trial is None:
+            continue
+        found.append(trial)
+        done = len(found) - first
+        left = (time.monotonic() - began) / done * (total - done)
+        text = f"{len(found)} of {len(plan)} calls, about {left:.0f} s left." if done < total else ""
+        yield told.status(text, len(found) / len(plan)), len(found) % len(plan.entrants) == 0

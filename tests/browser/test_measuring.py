@@ -1,0 +1,153 @@
+"""The tabs that measure: best gamma, what if, take it home, benchmark, and the test of losslessness."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from conftest import open_page, text, visit
+
+pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+
+
+def go_to(page, name: str) -> None:
+    page.click(f'button[role=tab]:has-text("{name}")')
+
+
+def set_number(page, field: str, value: int) -> None:
+    page.fill(f"#sd-{field} input[type=number]", str(value))
+    page.locator(f"#sd-{field} input[type=number]").blur()
+
+
+def finish(page, name: str) -> None:
+    """Start a measurement and wait until its button is back."""
+    page.click(f"#sd-{name}-start")
+    page.wait_for_selector(f"#sd-{name}-stop:visible")
+    page.wait_for_selector(f"#sd-{name}-start:visible")
+
+
+def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outside):
+    """A sweep: a verdict, a row a length with the closed form beside it, why, and lines with the best length."""
+    go_to(page, "Best gamma")
+    set_number(page, "gamma-tokens", 32)
+    set_number(page, "gamma-runs", 1)
+    finish(page, "gamma")
+    headline = text(page, "#sd-gamma-verdict .sd-headline")
+    assert re.search(r"γ \d+ is fastest here: [\d.]+x|No draft length pays here", headline)
+    rows = page.locator("#sd-gamma-table tbody tr").all_inner_texts()
+    assert [row.split()[0] for row in rows] == [*map(str, range(17)), "auto"]
+    assert sum("best" in row for row in rows) == 1 == page.locator("#sd-gamma-table tr.marked").count()
+    paragraph = text(page, "#sd-gamma-verdict .sd-paragraph")
+    for words in ("19 calls on this machine", "a guess costs", "closed form is off by"):
+        assert words in paragraph
+    page.wait_for_selector("#sd-gamma-plot .main-svg")
+    titles = " ".join(page.locator("#sd-gamma-plot text").all_text_contents())
+    for words in (
+        "Speed-up over plain",
+        "Draft length γ",
+        "lowest to highest run",
+        "Acceptance",
+        "closed form",
+        "auto",
+    ):
+        assert words in titles, titles
+    page.click("#sd-gamma-why button.label-wrap")
+    page.wait_for_selector("#sd-gamma-why .main-svg")
+    assert "Cost coefficient c" in text(page, "#sd-gamma-why")
+    page.click("#sd-gamma-home button.label-wrap")
+    best = re.match(r"γ (\d+)", headline)
+    if best:
+        assert f"gamma={best[1]}," in page.locator('[aria-label="specdec code"] >> visible=true').input_value()
+    names = page.locator("#sd-gamma-home summary").all_inner_texts()
+    assert names == ["specdec", "transformers", "vLLM", "SGLang", "llama.cpp"]
+    assert outside == []
+
+
+def test_a_stopped_sweep_keeps_what_is_there(page):
+    """Stop in the middle: the rows that were measured stay, and so does the count of calls."""
+    go_to(page, "Best gamma")
+    page.click("#sd-gamma-start")
+    page.wait_for_selector("#sd-gamma-table tbody tr")
+    page.click("#sd-gamma-stop")
+    page.wait_for_selector("#sd-gamma-start:visible")
+    assert re.search(r"Stopped: \d+ of 57 calls count", text(page, "#sd-gamma-status"))
+    assert page.locator("#sd-gamma-table tbody tr").count() >= 1
+
+
+def test_bad_choices_are_a_sentence_and_nothing_runs(page):
+    """No prompt ticked; an unreadable draft length: each is said, and the button is back."""
+    go_to(page, "Best gamma")
+    page.uncheck('#sd-gamma-prompts label:has-text("The prompt of the race") input')
+    page.click("#sd-gamma-start")
+    page.wait_for_selector("#sd-gamma-status .sd-error:has-text('No prompt is chosen')")
+    go_to(page, "Benchmark")
+    page.fill("#sd-bench-gammas input", "3 soon")
+    page.locator("#sd-bench-gammas input").blur()
+    page.click("#sd-bench-start")
+    page.wait_for_selector("#sd-bench-status .sd-error:has-text('numbers from 0 to 16, or auto')")
+
+
+def test_one_recorded_run_tells_the_other_lengths(page):
+    """What if: every length, the confidence stops and the oracle from one run, said to be worked out, not measured."""
+    go_to(page, "Best gamma")
+    page.click("#sd-gamma-whatif button.label-wrap")
+    page.click("#sd-whatif-start")
+    page.wait_for_selector("#sd-whatif-table tbody tr")
+    rows = page.locator("#sd-whatif-table tbody tr").all_inner_texts()
+    assert len(rows) == 17 + 4 + 1 and rows[-1].startswith("oracle")
+    assert "not measured: tokens a pass exact" in text(page, "#sd-whatif-table caption")
+    speeds = [float(row.split()[-2]) for row in rows]
+    assert min(speeds) == speeds[-1], "nothing is faster than the oracle"
+
+
+def test_a_benchmark_runs_an_uploaded_set_and_goes_on_from_its_results(page, tmp_path):
+    """A set of one's own: rows by category, files to take; its results, given back, are not measured again."""
+    rows = [{"name": n, "category": c, "prompt": "Once upon a time"} for n, c in (("one", "<b>a</b>"), ("two", "b"))]
+    (tmp_path / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    go_to(page, "Benchmark")
+    page.set_input_files("#sd-bench-set input[type=file]", tmp_path / "set.jsonl")
+    page.wait_for_selector("#sd-bench-set :text('set.jsonl')")
+    page.fill("#sd-bench-gammas input", "3")
+    page.locator("#sd-bench-gammas input").blur()
+    set_number(page, "bench-tokens", 32)
+    set_number(page, "bench-runs", 1)
+    finish(page, "bench")
+    found = page.locator("#sd-bench-table tbody tr").all_inner_texts()
+    assert [row.split("\t")[0] for row in found] == ["<b>a</b>"] * 3 + ["b"] * 3 + ["all"] * 3
+    assert "6 calls on this machine" in text(page, "#sd-bench-verdict")
+    page.wait_for_selector("#sd-bench-plot .main-svg")
+    files = page.locator("#sd-bench-files a[download]")
+    names = {files.nth(i).get_attribute("download") for i in range(files.count())}
+    assert {"benchmark.csv", "benchmark.json", "benchmark.md", "benchmark.results.jsonl"} <= names
+    with page.expect_download() as download:
+        page.click('#sd-bench-files a[download="benchmark.results.jsonl"]')
+    download.value.save_as(tmp_path / "results.jsonl")
+    page.set_input_files("#sd-bench-earlier input[type=file]", tmp_path / "results.jsonl")
+    page.wait_for_selector("#sd-bench-earlier :text('results.jsonl')")
+    finish(page, "bench")
+    assert page.locator("#sd-bench-table tbody tr").all_inner_texts() == found, "the same rows, to the last digit"
+
+
+def test_losslessness_is_tested_and_the_lossy_setting_caught(page):
+    """One button: progress, then both verdicts; on the embedded pair lossless passes and lossy is caught."""
+    go_to(page, "Lossless?")
+    page.click("#sd-lossless-start")
+    page.wait_for_selector("#sd-lossless-status progress")
+    page.wait_for_selector("#sd-lossless-verdict tbody tr", timeout=240_000)
+    rows = page.locator("#sd-lossless-verdict tbody tr").all_inner_texts()
+    assert len(rows) == 2 and "lossy" in rows[1]
+    assert text(page, "#sd-lossless-verdict .sd-headline") == "Lossless passes, lossy is caught."
+
+
+def test_the_tabs_fit_a_phone(browser, address):
+    """At 390 px nothing of the tabs is wider than the screen, before and after a measurement."""
+    with visit(browser, address, viewport={"width": 390, "height": 844}) as page:
+        open_page(page, address)
+        for name in ("Benchmark", "Lossless?", "Best gamma"):
+            go_to(page, name)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        page.click("#sd-gamma-whatif button.label-wrap")
+        page.click("#sd-whatif-start")
+        page.wait_for_selector("#sd-whatif-table tbody tr")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
