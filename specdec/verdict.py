@@ -11,6 +11,7 @@ from specdec import metrics, words
 from specdec.events import Event, Finished, Round, Started
 from specdec.metrics import Metrics
 from specdec.tables import Run, common_prefix, details, four_figures, lane_rows, started_of, time_words, written_ids
+from specdec.why import of_race
 
 # One run cannot tell a gain of a few percent from the noise of the machine.
 NO_DIFFERENCE = (0.95, 1.05)
@@ -72,6 +73,8 @@ def verdict(
     record["lanes"] = lane_rows(runs)
     record["details"] = details(base, lane, speculative)
     record["time"] = time_words(lane)
+    loop = runs[shown].get("gamma-0", ())
+    record["why"] = of_race(base, lane, metrics.measure(loop) if _ended(loop) else None, started_of(speculative).gamma)
     if (acceptance := started_of(speculative).acceptance) != "lossless":
         record["warning"] = f"Not lossless: {acceptance} acceptance changes the output."
     if stopped:  # it has no end of its own

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from specdec import words
-from specdec.metrics import Metrics, expected_speedup, expected_tokens
+from specdec.metrics import Metrics, expected_speedup, expected_tokens, round_cost
 from specdec.summary import BASELINE, LOOP, Summary, best_gamma, find
 
 NOTICEABLE = 0.03  # a share of time below which a term is not worth a sentence
@@ -112,6 +113,25 @@ def best_terms(summaries: Sequence[Summary]) -> Terms | None:
 def _telling(summaries: Sequence[Summary]) -> Summary | None:
     drafted = [s for s in summaries if s.lane == "speculative" and s.gains and isinstance(s.gamma, int)]
     return max(drafted, key=lambda s: s.gain, default=None)
+
+
+def of_race(plain: Metrics, lane: Metrics, loop: Metrics | None, gamma: int | str) -> dict[str, Any] | None:
+    """Why a race came out as it did: a title, a paragraph, and with our loop at gamma 0 in it the terms and steps."""
+    cost = round_cost(plain, lane)
+    if cost is None or not lane.drafted or lane.draft_seconds is None:
+        return None
+    title = f"Why: a round writes {lane.decode_tokens / lane.target_passes:.1f} tokens and costs {cost:.1f} plain ones"
+    found = terms(plain, loop, lane, gamma) if loop else None
+    if found:
+        steps = [list(step) for step in found.steps]
+        return {"title": title, "text": paragraph(found), "figures": figures(found), "steps": steps}
+    drafting = lane.draft_seconds / lane.target_passes / plain.seconds_per_token
+    text = (
+        f"In the time of plain tokens, guessing takes {drafting:.1f} a round, checking and all else "
+        f"{cost - drafting:.1f}. What of this is the engine's and not speculation's shows once the lane "
+        "\u201cour loop at \u03b3 0\u201d, under Settings, races too."
+    )
+    return {"title": title, "text": text, "figures": [], "steps": []}
 
 
 def paragraph(found: Terms) -> str:

@@ -28,6 +28,17 @@ def test_nothing_serious(browser, address, theme: str, width: int):
         page.click(".sd-shareButton")
         page.wait_for_selector(".sd-codeFold")
         found |= violations(page, axe_module)
+        page.keyboard.press("Escape")
+        for tab in ("Benchmark", "Lossless?", "Best gamma"):
+            page.click(f'button[role=tab]:has-text("{tab}")')
+            found |= violations(page, axe_module)
+        page.fill("#sd-gamma-runs input[type=number]", "1")
+        page.click("#sd-gamma-start")
+        page.wait_for_selector("#sd-gamma-why", state="visible")
+        for fold in ("why", "home", "whatif"):
+            page.click(f"#sd-gamma-{fold} button.label-wrap")
+        page.wait_for_selector("#sd-gamma-why .main-svg")
+        found |= violations(page, axe_module)
         assert found == {}
 
 

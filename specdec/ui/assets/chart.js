@@ -1,5 +1,5 @@
 // Tokens against seconds, a step line a lane, each on its own clock, with words at the lines' ends.
-import { colourOf, el, loadPlotly, narrow, onLook, reducedMotion, svg } from "./dom.js";
+import { colourOf, el, escaped, loadPlotly, narrow, onLook, reducedMotion, svg } from "./dom.js";
 import { NAMES } from "./race.js";
 
 const MAIN = ["generate", "speculative"];
@@ -275,6 +275,3 @@ export class Chart {
     return [tick(spec.x), tick(plain.x), { ...common, x0: spec.x, x1: plain.x, y0: height(8), y1: height(8) }];
   }
 }
-
-// Plotly reads markup in its labels; a recording from elsewhere may hold some.
-const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");

@@ -80,3 +80,6 @@ export const colourOf = (node) => {
   const style = getComputedStyle(node);
   return (name) => style.getPropertyValue(`--sd-${name}`).trim();
 };
+
+// Plotly reads markup in its labels; a recording from elsewhere may hold some.
+export const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");

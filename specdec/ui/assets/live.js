@@ -9,6 +9,7 @@ import { Ribbon, legend } from "./ribbon.js";
 import { RoundCard } from "./rounds.js";
 import { Share } from "./share.js";
 import { Timing } from "./timing.js";
+import { Why } from "./why.js";
 
 const FIGURES = [
   "tokens/s, plain \u2192 speculative", "acceptance: guesses kept, of those tested", "tokens a target pass",
@@ -53,6 +54,7 @@ class View {
     this.chart = new Chart(plotlyAddress, (seconds) => this.#pickMoment(seconds));
     this.card = new RoundCard((lane, index) => this.#markRound(lane, index));
     this.timing = new Timing(plotlyAddress);
+    this.why = new Why(plotlyAddress, factList);
     this.replay = new Replay((seconds) => this.#showMoment(seconds));
     this.share = new Share((...file) => this.#openFile(...file));
     this.#build();
@@ -182,6 +184,7 @@ class View {
     this.replay.hide();
     this.card.hide();
     this.timing.hide();
+    this.why.hide();
     this.more.hidden = true;
     this.point.replaceChildren();
     this.notes.replaceChildren(el("span", "", "One lane after the other, on the same prompt and settings."));
@@ -302,6 +305,7 @@ class View {
     if (lanes.has("speculative")) {
       this.card.open(this.#race, lanes.get("speculative"), telling(lanes.get("speculative")));
       this.timing.open(lanes.get("speculative"), record.time);
+      this.why.open(record.why);
     }
   }
 
@@ -367,8 +371,7 @@ class View {
       return cell;
     })));
     const table = el("table", "sd-table", "", [el("thead", "", "", [el("tr", "", "", head)]), el("tbody", "", "", body)]);
-    const facts = record.details.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)]));
-    this.moreBody.replaceChildren(table, el("dl", "sd-facts", "", facts));
+    this.moreBody.replaceChildren(table, factList(record.details));
   }
 
   #showMoment(seconds) {
@@ -425,7 +428,7 @@ class View {
     const result = el("div", "sd-result", "", [
       verdict, this.figures,
       el("div", "sd-columns", "", [el("div", "sd-left", "", [this.chart.node, this.replay.node]), this.#buildTexts()]),
-      this.card.node, this.timing.node, this.more]);
+      this.card.node, this.why.node, this.timing.node, this.more]);
     this.root.classList.add("empty");
     this.root.replaceChildren(this.errorNode, this.statusNode, this.spoken, result, this.#buildHow());
     document.querySelector("#sd-share .sd-sharePlace")?.replaceChildren(this.share.node);
@@ -471,5 +474,7 @@ function term({ label, definition }) {
   name.setAttribute("aria-expanded", "false");
   return el("dt", "", "", [name, words]);
 }
+
+const factList = (figures) => el("dl", "sd-facts", "", figures.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)])));
 
 const secondsOf = (value) => `${value.toFixed(value < 10 ? 2 : 1)} s`;

@@ -176,5 +176,7 @@ const FIELDS = {
     runs: maybe(whole), figures: maybe(listOf(figure, 8)), details: maybe(listOf(figure, 100)), lanes: maybe(table),
     end: maybe((value) => object(value) && value.lane === "speculative" && text(value.name) && text(value.duration)),
     saved: maybe(text), chart: maybe(text), warning: maybe(text), time: maybe(text),
+    why: maybe((value) => object(value) && text(value.title) && text(value.text) && listOf(figure, 20)(value.figures)
+      && listOf((step) => Array.isArray(step) && step.length === 2 && text(step[0]) && number(step[1]), 20)(value.steps)),
   },
 };
