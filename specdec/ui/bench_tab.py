@@ -32,6 +32,8 @@ CHOICES = {
     "prompt-lookup": "prompt lookup",
 }
 
+MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
+
 
 class BenchTab:
     """Built inside a ``gr.Tab``."""
@@ -47,14 +49,14 @@ class BenchTab:
             self._set = gr.File(
                 label="Prompt set, JSON lines (none: the examples)",
                 file_types=[".jsonl", ".json"],
-                height=90,
+                height=140,
                 type="filepath",
                 elem_id="sd-bench-set",
             )
             self._earlier = gr.File(
                 label="Results to go on from (none: begin anew)",
                 file_types=[".jsonl"],
-                height=90,
+                height=140,
                 type="filepath",
                 elem_id="sd-bench-earlier",
             )
@@ -128,7 +130,7 @@ class BenchTab:
         note = f"{len(found)} calls on this machine. {reasons(summaries)}"
         shown = {self._verdict: told.verdict(headline(summaries), words.factor(best.gain) + "x", [note])}
         caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
-        shown |= {self._table: told.table(COLUMNS, map(cells, rows(found)), caption)}
+        shown |= {self._table: told.table(COLUMNS, map(cells, rows(found)), caption, minor=MINOR)}
         return shown | ({self._plot: gr.update(value=benchmark_figure(found), visible=True)} if whole else {})
 
     def _ending(self, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:

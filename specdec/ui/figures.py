@@ -17,6 +17,7 @@ from specdec.why import Terms
 
 # Marks that keep 3:1 on white and on the dark page alike.
 BLUE, GREY, ORANGE = "#3a7fd0", "#7b8494", "#c2762a"
+SYMBOLS = ("circle", "square", "triangle-up", "diamond")
 
 
 def sweep_figure(rows: Sequence[Row]) -> go.Figure:
@@ -27,10 +28,7 @@ def sweep_figure(rows: Sequence[Row]) -> go.Figure:
     figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.56, 0.22, 0.22])
     x, gains = [row.gamma for row in fixed], [row.summary.gains for row in fixed]
     y = [median(found) for found in gains]
-    bars = {
-        "array": [max(g) - m for g, m in zip(gains, y, strict=True)],
-        "arrayminus": [m - min(g) for g, m in zip(gains, y, strict=True)],
-    }
+    bars = _bars(gains, y)
     figure.add_scatter(
         x=x, y=y, mode="lines+markers", name="measured", line={"color": BLUE, "width": 2}, marker={"size": 8},
         error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | bars,
@@ -62,7 +60,9 @@ def sweep_figure(rows: Sequence[Row]) -> go.Figure:
     figure.update_yaxes(title_text="Tokens a<br>target pass", rangemode="tozero", row=2, col=1)
     figure.update_yaxes(title_text="Acceptance<br>(%)", range=[0, 104], row=3, col=1)
     figure.update_xaxes(range=[-0.5, 16.5], dtick=2)
-    figure.update_xaxes(title_text="Draft length \u03b3 (guesses a round); bars: lowest to highest run", row=3, col=1)
+    figure.update_xaxes(
+        title_text="Draft length \u03b3 (guesses a round)<br>points: median run, bars: lowest to highest", row=3, col=1
+    )
     return _styled(figure, 620)
 
 
@@ -98,19 +98,25 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     for lane, entrant in lanes.items():
         found = [(c, s.gains) for c in categories if (s := find(by_category[c], entrant)) and s.gains]
         middles = [median(gains) for _, gains in found]
-        bars = {
-            "array": [max(g) - m for (_, g), m in zip(found, middles, strict=True)],
-            "arrayminus": [m - min(g) for (_, g), m in zip(found, middles, strict=True)],
-        }
+        bars = _bars([gains for _, gains in found], middles)
         name = words.LANE_NAMES[lane] + ("" if entrant[1] is None else f" \u03b3 {entrant[1]}")
-        figure.add_bar(
-            x=[category for category, _ in found], y=middles, name=name, marker={"color": colours.get(lane, GREY)},
-            error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 3, "color": GREY} | bars,
+        colour = colours.get(lane, GREY)
+        figure.add_scatter(
+            x=[category for category, _ in found], y=middles, name=name, mode="markers", offsetgroup=lane,
+            marker={"color": colour, "size": 11, "symbol": SYMBOLS[len(figure.data) % len(SYMBOLS)]},
+            error_y={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour} | bars,
         )  # fmt: skip
     figure.add_hline(y=1, line={"color": GREY, "width": 1})
     figure.update_yaxes(title_text="Speed-up over plain generate (times)", rangemode="tozero")
-    figure.update_xaxes(title_text="Category; bars: median run, lines: lowest to highest run")
+    figure.update_xaxes(title_text="Category<br>points: median run, bars: lowest to highest")
+    figure.update_layout(scattermode="group", scattergap=0.6)
     return _styled(figure, 400)
+
+
+def _bars(gains: Sequence[Sequence[float]], middles: Sequence[float]) -> dict[str, list[float]]:
+    """From the median up to the highest run and down to the lowest."""
+    pairs = list(zip(gains, middles, strict=True))
+    return {"array": [max(g) - m for g, m in pairs], "arrayminus": [m - min(g) for g, m in pairs]}
 
 
 def _styled(figure: go.Figure, height: int, legend: bool = True) -> go.Figure:

@@ -121,6 +121,7 @@ class GammaTab:
             "predicted by the closed form, over our loop at \u03b3 0. c: a draft pass, v: a round's check, in target "
             "passes.",
             marked,
+            minor=COLUMNS[4:],
         )
         shown = {
             self._verdict: told.verdict(headline(summaries), words.factor(best.gain) + "x", [note]),
@@ -163,5 +164,8 @@ def outcome_table(outcomes: Sequence[Outcome]) -> str:
         [o.name, f"{o.tokens_per_pass:.2f}", f"{o.drafted:.0f}", f"{1e3 * o.seconds_per_token:.2f}", f"{o.gain:.2f}x"]
         for o in outcomes
     )
-    caption = f"Worked out from one recorded run, not measured: {exact}, times from the measured passes. The oracle is "
-    return told.table(WHAT_IF, rows, caption + "the best that any choice of lengths could have done.", best)
+    caption = (
+        f"Worked out from one recorded run, not measured: {exact}, times from the measured passes. The oracle is the "
+        "best that any choice of lengths could have done."
+    )
+    return told.table(WHAT_IF, rows, caption, best, minor=("guesses",))

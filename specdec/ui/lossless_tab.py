@@ -69,7 +69,8 @@ def _told(found: Findings) -> str:
         "bound it passes once in 1,000 times. p: chi-square test of homogeneity; the samples differ where it is below "
         f"{found.level:g}."
     )
-    return told.verdict(headline, None, [found.sentence]) + told.table(columns, rows, caption)
+    table = told.table(columns, rows, caption, minor=("cells", "acceptance"))
+    return told.verdict(headline, None, [found.sentence]) + table
 
 
 def _row(name: str, found: Comparison, alpha: float | None, level: float) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 
 def verdict(sentence: str, factor: str | None = None, notes: Iterable[str] = ()) -> str:
@@ -24,17 +24,31 @@ def error(message: str) -> str:
     return f'<p class="sd-error" role="alert">{html.escape(message)}</p>'
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str, marked: int | None = None) -> str:
-    """A table whose rows stack on a phone; ``marked`` is the row that stands out."""
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    caption: str,
+    marked: int | None = None,
+    minor: Collection[str] = (),
+) -> str:
+    """A table with its caption below; ``marked`` is the row that stands out, ``minor`` columns a phone leaves out."""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        parts = []
+        for place, (name, text) in enumerate(zip(columns, cells, strict=True)):
+            kind = f'th scope="{"row" if tag == "td" else "col"}"' if tag == "th" or not place else tag
+            hidden = ' class="minor"' if name in minor else ""
+            parts.append(f"<{kind}{hidden}>{html.escape(text)}</{kind.split()[0]}>")
+        return "".join(parts)
+
     body = "".join(
-        f'<tr class="marked">{_cells(columns, row)}</tr>' if place == marked else f"<tr>{_cells(columns, row)}</tr>"
-        for place, row in enumerate(rows)
+        f'<tr class="marked">{row(cells, "td")}</tr>' if place == marked else f"<tr>{row(cells, 'td')}</tr>"
+        for place, cells in enumerate(rows)
     )
-    text = html.escape(caption)
-    return (
-        f'<table class="sd-table"><caption>{text}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    )
+    left_out = " Further columns show on a wider screen." if minor else ""
+    said = html.escape(caption) + (f'<span class="sd-narrow">{left_out}</span>' if left_out else "")
+    head = f"<thead><tr>{row(columns, 'th')}</tr></thead>"
+    return f'<table class="sd-plainTable"><caption>{said}</caption>{head}<tbody>{body}</tbody></table>'
 
 
 def facts(found: Iterable[dict[str, str]]) -> str:
@@ -45,12 +59,3 @@ def facts(found: Iterable[dict[str, str]]) -> str:
         for fact in found
     )
     return f'<dl class="sd-facts">{"".join(parts)}</dl>'
-
-
-def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
-    first, *rest = row
-    cells = (
-        f'<td data-label="{html.escape(name)}">{html.escape(text)}</td>'
-        for name, text in zip(columns[1:], rest, strict=True)
-    )
-    return f'<th scope="row">{html.escape(first)}</th>' + "".join(cells)

@@ -46,7 +46,7 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     for words in (
         "Speed-up over plain",
         "Draft length γ",
-        "lowest to highest run",
+        "lowest to highest",
         "Acceptance",
         "closed form",
         "auto",

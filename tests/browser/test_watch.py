@@ -183,7 +183,7 @@ def test_where_the_time_goes_is_drawn_when_it_is_opened(page):
 
 
 def test_why_tells_the_engine_from_speculation(page):
-    """The fold's title says what a round writes and costs; with our loop at gamma 0 in the race come terms and steps."""
+    """The fold's title says what a round writes and costs; our loop at gamma 0 in the race brings terms and steps."""
     title = page.locator(".sd-why summary")
     assert re.fullmatch(r"Why: a round writes [\d.]+ tokens and costs [\d.]+ plain ones", title.inner_text())
     title.click()
