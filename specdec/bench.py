@@ -45,7 +45,7 @@ def measure(pair: Pair, plan: Plan, path: Path | None) -> list[Trial]:
 
     Every process returns all trials. ``path`` lies on the main process's machine; the others write beside it.
     """
-    state = PartialState(cpu=pair.target.device.type == "cpu")
+    state = PartialState()
     file = ResultsFile(path, pair, plan, state.process_index) if path else None
     known = _all(file.read() if file else [])
     if file:
@@ -174,6 +174,7 @@ def main() -> None:
     parser.add_argument("--export", type=Path, nargs="+", default=[], help="tables to write: .csv, .json or .md")
     arguments = parser.parse_args()
     quiet()
+    PartialState(cpu=arguments.device == "cpu")  # before the models: it gives each process of a launch its GPU
     if unknown := [path for path in arguments.export if path.suffix not in {*EXPORTS, ".json"}]:
         parser.error(f"{unknown[0]} ends in none of .csv, .json and .md")
     console = Console(width=None if Console().is_terminal else 132)

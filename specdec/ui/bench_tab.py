@@ -16,13 +16,13 @@ from specdec.cli import gamma_of
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams, check_gamma
 from specdec.models import Pair
-from specdec.prompts import EXAMPLES, PromptItem, read_prompts
+from specdec.prompts import EXAMPLES, read_prompts
 from specdec.summary import COLUMNS, best_gamma, cells, rows, summarise
 from specdec.trials import LEAST_TOKENS, Plan, ResultsFile, Trial, entrants_of, trials
 from specdec.ui import told
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.limits import Limits
-from specdec.ui.measuring import Buttons, WhyFold, follow
+from specdec.ui.measuring import Buttons, WhyFold, allowed, follow
 from specdec.ui.work import Work
 from specdec.why import best_terms, headline, reasons
 
@@ -101,27 +101,13 @@ class BenchTab:
         gammas: str,
         *sizes: float,
     ) -> Iterator[dict[Any, Any]]:
-        plan = self._plan(chosen, lanes, gammas, *map(int, sizes))
+        plan = allowed(pair, _plan(chosen, lanes, gammas, *map(int, sizes)), self._limits)
         found = ResultsFile(Path(earlier), pair, plan).read() if earlier else []
         done = {trial.key for trial in found}
         for text, whole in follow(trials(pair, plan, done), plan, stop, self._limits, found):
             yield {self._buttons.status: text} | (self._findings(found, whole) if found else {})
         if found:
             yield self._ending(pair, plan, found)
-
-    def _plan(self, chosen: str | None, lanes: Sequence[str], gammas: str, tokens: int, runs: int) -> Plan:
-        limits = self._limits
-        items: list[PromptItem] = read_prompts(Path(chosen) if chosen else EXAMPLES)
-        for name, found, most in (("New tokens", tokens, limits.new_tokens), ("Runs", runs, limits.runs)):
-            if found > most:
-                raise InvalidInput(f"{name} {found} is above {most}. Nothing ran.")
-        if len(items) > limits.prompts:
-            raise InvalidInput(f"The set has {len(items)} prompts; this page takes {limits.prompts}. Nothing ran.")
-        if unknown := set(lanes) - set(CHOICES):
-            raise InvalidInput(f"There is no lane {', '.join(sorted(unknown))}. Nothing ran.")
-        names = ("generate", "speculative", *(lane for lane in LANES if lane in lanes))
-        params = SamplingParams(tokens, seed=0, ignore_eos=True)
-        return Plan(tuple(items), entrants_of(names, _lengths(gammas)), params, runs)
 
     def _findings(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
         summaries = summarise(found)
@@ -141,6 +127,15 @@ class BenchTab:
         ResultsFile(folder / "benchmark.results.jsonl", pair, plan).merge(found)
         leads = {self._files: gr.update(value=sorted(map(str, folder.iterdir())), visible=True)}
         return leads | self._why.show(best_terms(summarise(found)))
+
+
+def _plan(chosen: str | None, lanes: Sequence[str], gammas: str, tokens: int, runs: int) -> Plan:
+    items = read_prompts(Path(chosen) if chosen else EXAMPLES)
+    if unknown := set(lanes) - set(CHOICES):
+        raise InvalidInput(f"There is no lane {', '.join(sorted(unknown))}. Nothing ran.")
+    names = ("generate", "speculative", *(lane for lane in LANES if lane in lanes))
+    params = SamplingParams(tokens, seed=0, ignore_eos=True)
+    return Plan(tuple(items), entrants_of(names, _lengths(gammas)), params, runs)
 
 
 def _lengths(text: str) -> list[int | str]:

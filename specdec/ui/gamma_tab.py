@@ -23,7 +23,8 @@ from specdec.trials import INTERVAL, LEAST_TOKENS, Plan, Trial, trials
 from specdec.ui import told
 from specdec.ui.figures import sweep_figure
 from specdec.ui.limits import Limits
-from specdec.ui.measuring import Buttons, WhyFold, follow
+from specdec.ui.measuring import Buttons, WhyFold, allowed, follow
+from specdec.ui.stream import check
 from specdec.ui.work import Work
 from specdec.whatif import Calibration, Costs, Outcome, what_if
 from specdec.why import best_terms, headline
@@ -89,18 +90,11 @@ class GammaTab:
         own = [PromptItem(OWN, OWN, prompt or "")] if OWN in chosen else []
         return (*own, *(item for name, item in self._examples.items() if name in chosen))
 
-    def _params(self, tokens: float, temperature: float) -> SamplingParams:
-        params = SamplingParams(int(tokens), float(temperature), seed=0, ignore_eos=True)
-        if params.max_new_tokens > self._limits.new_tokens:
-            raise InvalidInput(f"New tokens {params.max_new_tokens} is above {self._limits.new_tokens}. Nothing ran.")
-        return params
-
     def _sweep(
         self, pair: Pair, stop: Event, prompt: str, chosen: list[str], tokens: float, runs: float, temperature: float
     ) -> Iterator[dict[Any, Any]]:
-        if runs > self._limits.runs:
-            raise InvalidInput(f"Runs {runs} is above {self._limits.runs}. Nothing ran.")
-        plan = Plan(self._items(prompt, chosen), ENTRANTS, self._params(tokens, temperature), int(runs))
+        plan = Plan(self._items(prompt, chosen), ENTRANTS, _params(tokens, temperature), int(runs))
+        allowed(pair, plan, self._limits)
         found: list[Trial] = []
         for text, whole in follow(trials(pair, plan), plan, stop, self._limits, found):
             yield {self._buttons.status: text} | (self._findings(found, whole) if found else {})
@@ -144,7 +138,8 @@ class GammaTab:
         self, pair: Pair, stop: Event, prompt: str, chosen: list[str], tokens: float, temperature: float
     ) -> Iterator[dict[Any, Any]]:
         status, events = self._record.status, []
-        params, item = self._params(tokens, temperature), self._items(prompt, chosen)[0]
+        params, item = _params(tokens, temperature), self._items(prompt, chosen)[0]
+        check(pair, item.prompt, params, self._limits)
         lane = speculative(pair, item.prompt, gamma=Calibration(), params=params)
         yield {status: told.status(f"Recording {params.max_new_tokens} tokens.")}
         for batch in driven(lane, INTERVAL, self._limits.seconds):
@@ -153,6 +148,10 @@ class GammaTab:
                 yield {status: told.status("Stopped.")}
                 return
         yield {status: "", self._outcomes: outcome_table(what_if(events, Costs.of(events)))}
+
+
+def _params(tokens: float, temperature: float) -> SamplingParams:
+    return SamplingParams(int(tokens), float(temperature), seed=0, ignore_eos=True)
 
 
 def outcome_table(outcomes: Sequence[Outcome]) -> str:

@@ -10,11 +10,13 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.errors import SpecdecError
+from specdec.errors import InvalidInput, SpecdecError
+from specdec.models import Pair
 from specdec.trials import Plan, Trial
 from specdec.ui import told
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.limits import Limits
+from specdec.ui.stream import check
 from specdec.ui.work import Work
 from specdec.why import Terms, figures
 
@@ -71,6 +73,16 @@ class WhyFold:
             return {}
         values = {self._steps: waterfall_figure(found), self._facts: told.facts(figures(found))}
         return values | {self._fold: gr.update(visible=True)}
+
+
+def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
+    """The plan, if the page offers as much."""
+    for name, found, most in (("Runs", plan.runs, limits.runs), ("Prompts", len(plan.prompts), limits.prompts)):
+        if found > most:
+            raise InvalidInput(f"{name} {found} is above {most}. Nothing ran.")
+    for item in plan.prompts:
+        check(pair, item.prompt, plan.params, limits)
+    return plan
 
 
 def follow(

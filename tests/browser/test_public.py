@@ -42,6 +42,16 @@ def test_caps_are_said_in_words(page):
     assert not page.locator(".sd-live .sd-error").is_visible()
 
 
+def test_caps_hold_where_more_is_measured(page):
+    """The tabs that measure refuse the same prompt in the same words."""
+    ask(page, "word " * 600)
+    page.click('button[role=tab]:has-text("Best gamma")')
+    page.click("#sd-gamma-whatif button.label-wrap")
+    for name in ("gamma", "whatif"):
+        page.click(f"#sd-{name}-start")
+        page.wait_for_selector(f"#sd-{name}-status .sd-error:has-text('takes 512 tokens. Nothing ran.')")
+
+
 def test_links_name_the_space_and_work_here(page, browser, address):
     """The link is to the page that people see; its fragment, given to this page, restores the run."""
     ask(page, "Once upon a time", tokens=12)
