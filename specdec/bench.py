@@ -9,11 +9,13 @@ an interrupted run goes on where it was; under ``accelerate launch`` each proces
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,32 +45,55 @@ LANES = ("generate", "gamma-0", "speculative", "assisted", "prompt-lookup")
 def measure(pair: Pair, plan: Plan, path: Path | None) -> list[Trial]:
     """Run a plan, with what ``path`` holds of it taken as done; in each process of a launch its share of the prompts.
 
-    Every process returns all trials. ``path`` lies on the main process's machine; the others write beside it.
+    Every process returns all trials. ``path`` lies on the main process's machine; the others write beside it. What one
+    process refuses, all of them raise: none may wait for one that has left.
     """
     state = PartialState()
+    main = state.is_main_process
     file = ResultsFile(path, pair, plan, state.process_index) if path else None
-    known = _all(file.read() if file else [])
+    known: list[Trial] = []
+    with _together():
+        known = file.read() if file else []
+    known = _all(known)
     if file:
-        state.wait_for_everyone()  # all have read before anyone writes
-        file.begin(known)
+        # In this order a kill at any time leaves every trial in some file.
+        for turn in (main, not main):
+            with _together():
+                if turn:
+                    file.begin(known)
     done = {trial.key for trial in known}
-    with state.split_between_processes([item.name for item in plan.prompts]) as mine:
-        mine = set(mine)
+    with state.split_between_processes([item.name for item in plan.prompts]) as names:
+        mine = set(names)
     left = sum(item.name in mine and (run, item.name, *entrant) not in done for run, item, entrant in plan.steps())
+    with _together():
+        steps = trials(pair, plan, done, mine)
     found: list[Trial] = []
-    with Progress(*Progress.get_default_columns(), transient=True, disable=not state.is_main_process) as bar:
+    with Progress(*Progress.get_default_columns(), transient=True, disable=not main) as bar:
         task = bar.add_task("Measuring", total=left)
-        for trial in trials(pair, plan, done, mine):
-            if trial is None:
-                continue
+        for trial in filter(None, steps):
             found.append(trial)
             bar.advance(task)
             if file:
                 file.add(trial)
-    every = _all([*known, *found] if state.is_main_process else found)
+    every = _all([*known, *found] if main else found)
     if file:
-        file.merge(every)
+        if main:
+            file.merge(every)
+        state.wait_for_everyone()
+        file.clear()
     return every
+
+
+@contextlib.contextmanager
+def _together() -> Iterator[None]:
+    """Raise in every process what any of them refuses."""
+    problem = None
+    try:
+        yield
+    except SpecdecError as error:
+        problem = str(error)
+    if problems := [found for found in gather_object([problem]) if found]:
+        raise InvalidInput(problems[0])
 
 
 def _all(found: list[Trial]) -> list[Trial]:
@@ -174,9 +199,12 @@ def main() -> None:
     parser.add_argument("--export", type=Path, nargs="+", default=[], help="tables to write: .csv, .json or .md")
     arguments = parser.parse_args()
     quiet()
-    PartialState(cpu=arguments.device == "cpu")  # before the models: it gives each process of a launch its GPU
+    # Before the models: it gives each process of a launch its GPU. The slowest one may take days longer than the rest.
+    PartialState(cpu=arguments.device == "cpu", timeout=timedelta(days=7))
     if unknown := [path for path in arguments.export if path.suffix not in {*EXPORTS, ".json"}]:
         parser.error(f"{unknown[0]} ends in none of .csv, .json and .md")
+    if missing := [path for path in arguments.export if not path.parent.is_dir()]:
+        parser.error(f"the folder of {missing[0]} does not exist")
     console = Console(width=None if Console().is_terminal else 132)
     try:
         pair = pair_of(arguments)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.errors import InvalidInput
+from specdec.models import Prompt
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "prompts.jsonl"
 TAKEN = "name and prompt, task_id and prompt (HumanEval), or question_id and turns (Spec-Bench, MT-bench)"
@@ -16,20 +17,29 @@ TAKEN = "name and prompt, task_id and prompt (HumanEval), or question_id and tur
 
 @dataclass(frozen=True, slots=True)
 class PromptItem:
-    """One prompt of a set. ``name`` is unique in the set; figures are summed up by ``category``."""
+    """One prompt of a set. ``name`` is unique in the set; figures are summed up by ``category``.
+
+    ``chat``: a question, put as a chat message to a target whose tokenizer has a template for such.
+    """
 
     name: str
     category: str
     prompt: str
+    chat: bool = False
+
+    def message(self, tokenizer: Any) -> Prompt:
+        """The prompt as the engine takes it."""
+        templated = self.chat and getattr(tokenizer, "chat_template", None)
+        return [{"role": "user", "content": self.prompt}] if templated else self.prompt
 
 
 def read_prompts(path: Path) -> list[PromptItem]:
     """The prompts of a JSON-lines file. Raises ``InvalidInput`` with the line that cannot be used."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path} cannot be read as UTF-8 text ({error}).") from error
-    return parse_prompts(text.splitlines())
+    return parse_prompts(text.split("\n"))  # splitlines would cut at characters that JSON lets stand
 
 
 def parse_prompts(lines: Iterable[str]) -> list[PromptItem]:
@@ -63,7 +73,7 @@ def _item(number: int, line: str) -> PromptItem:
     if not _text(prompt) or not _text(category):
         found = ", ".join(map(str, fields)) or type(record).__name__
         raise InvalidInput(f"Line {number} holds no prompt (found: {found}). Give {TAKEN}.")
-    return PromptItem(name, category, prompt)
+    return PromptItem(name, category, prompt, chat="turns" in fields)
 
 
 def _text(value: Any) -> bool:

@@ -45,8 +45,14 @@ class Summary:
 
 
 def summarise(trials: Iterable[Trial], baseline: Entrant = BASELINE) -> list[Summary]:
-    """A summary an entrant, in the order in which they first came by lane and draft length."""
+    """A summary an entrant, by lane and draft length. Where some calls are still to come, those runs of a prompt count
+    that all entrants have, so that none is judged by other prompts than the rest."""
     trials = list(trials)
+    cells: dict[Entrant, set[tuple[int, str]]] = defaultdict(set)
+    for trial in trials:
+        cells[trial.entrant].add((trial.run, trial.prompt))
+    if shared := set.intersection(*cells.values()) if cells else None:
+        trials = [trial for trial in trials if (trial.run, trial.prompt) in shared]
     base = {(t.run, t.prompt): t for t in trials if t.entrant == baseline}
     by_entrant: dict[Entrant, list[Trial]] = defaultdict(list)
     for trial in trials:
@@ -102,13 +108,14 @@ def _length(lane: str, gamma: int | str | None) -> float:
 def rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     """A row a category and entrant, then a row an entrant over all: plain numbers under the names of the columns."""
     categories = list(dict.fromkeys(trial.category for trial in trials))
-    groups = {c: [t for t in trials if t.category == c] for c in categories}
+    groups = [(c, [t for t in trials if t.category == c]) for c in categories]
     if len(categories) > 1:
-        groups["all"] = list(trials)
-    return [_row(category, summary) for category, found in groups.items() for summary in summarise(found)]
+        groups.append(("all", list(trials)))
+    greedy = all(trial.greedy for trial in trials)
+    return [_row(category, summary, greedy) for category, found in groups for summary in summarise(found)]
 
 
-def _row(category: str, summary: Summary) -> dict[str, Any]:
+def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
     m, gains, rates = summary.metrics, summary.gains, summary.rates
     return {
         "category": category,
@@ -125,7 +132,7 @@ def _row(category: str, summary: Summary) -> dict[str, Any]:
         "acceptance": m.alpha,
         "tokens_per_target_pass": m.mean_acceptance_length,
         "outside_forward": m.overhead_share,
-        "same_text": summary.same,
+        "same_text": summary.same if greedy else None,  # when sampling, equal texts are not to be expected
         "compared": summary.compared,
     }
 
@@ -147,7 +154,7 @@ def cells(row: dict[str, Any]) -> list[str]:
         "" if plain else words.percent(row["latency_reduction"]),
         "" if row["acceptance"] is None else words.percent(row["acceptance"]),
         "" if plain else words.number(row["tokens_per_target_pass"], 2),
-        f"{row['same_text']} of {row['compared']}",
+        "" if row["same_text"] is None else f"{row['same_text']} of {row['compared']}",
     ]
 
 

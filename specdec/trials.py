@@ -5,6 +5,7 @@ Each run plays every entrant on every prompt, in an order that rotates, so that 
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import secrets
@@ -43,6 +44,7 @@ class Trial:
     gamma: int | str | None
     token_ids: tuple[int, ...]
     finish_reason: str | None
+    greedy: bool
     metrics: Metrics
 
     @property
@@ -112,32 +114,25 @@ def trials(
     for item in plan.prompts:
         for lane, gamma in plan.entrants:
             try:
-                enter(pair, item.prompt, lane, gamma, plan.params)
+                enter(pair, item.message(pair.tokenizer), lane, gamma, plan.params)
             except SpecdecError as error:
                 raise type(error)(f"Prompt {item.name!r}, lane {lane}: {error}") from error
 
     def run_steps() -> Iterator[Trial | None]:
         short = replace(plan.params, max_new_tokens=WARM_UP_TOKENS)
         for lane, gamma in plan.entrants if steps else ():
-            for _ in driven(enter(pair, steps[0][1].prompt, lane, gamma, short), INTERVAL):
+            prompt = steps[0][1].message(pair.tokenizer)
+            for _ in driven(enter(pair, prompt, lane, gamma, short), INTERVAL):
                 yield None
         for run, item, (lane, gamma) in steps:
             params = replace(plan.params, seed=(plan.params.seed + run) % 2**63)
             events: list[Event] = []
-            for batch in driven(enter(pair, item.prompt, lane, gamma, params), INTERVAL):
+            for batch in driven(enter(pair, item.message(pair.tokenizer), lane, gamma, params), INTERVAL):
                 events += batch
                 yield None
             result = collect(events)
-            yield Trial(
-                run,
-                item.name,
-                item.category,
-                lane,
-                gamma,
-                tuple(result.token_ids),
-                result.finish_reason,
-                result.metrics,
-            )
+            ids, reason = tuple(result.token_ids), result.finish_reason
+            yield Trial(run, item.name, item.category, lane, gamma, ids, reason, params.greedy, result.metrics)
 
     return run_steps()
 
@@ -151,16 +146,16 @@ class ResultsFile:
 
     def __init__(self, path: Path, pair: Pair, plan: Plan, process: int = 0):
         self.path, self.process = Path(path), process
-        self._plan = plan
+        self._order = {(run, item.name, *entrant): at for at, (run, item, entrant) in enumerate(plan.steps())}
         self._head = _line(_head(pair, plan))
 
     def read(self) -> list[Trial]:
         """All trials found, of every process. Raises ``InvalidInput`` if they are of another measurement."""
         found: dict[Key, Trial] = {}
-        for path in (self.path, *sorted(self.path.parent.glob(self.path.name + ".process*"))):
+        for path in (self.path, *self._others()):
             for trial in self._read(path):
                 found.setdefault(trial.key, trial)
-        return list(found.values())
+        return [trial for trial in found.values() if trial.key in self._order]
 
     def begin(self, known: Iterable[Trial]) -> None:
         """Write the file of this process anew, with the trials that are known, and keep it open for more."""
@@ -169,18 +164,22 @@ class ResultsFile:
 
     def add(self, trial: Trial) -> None:
         with self._own.open("a", encoding="utf-8") as file:
-            file.write(_line(_record(trial)))
+            file.write(_line(asdict(trial)))
             file.flush()
             os.fsync(file.fileno())
 
     def merge(self, every: Iterable[Trial]) -> None:
-        """All trials of all processes into the one file, in the plan's order; the others go."""
-        if self.process:
-            self._own.unlink(missing_ok=True)
-            return
-        order = {(run, item.name, *entrant): place for place, (run, item, entrant) in enumerate(self._plan.steps())}
+        """All trials of all processes into the one file, in the plan's order."""
         every = {trial.key: trial for trial in every}
-        self._write(self.path, sorted(every.values(), key=lambda trial: order[trial.key]))
+        self._write(self.path, sorted(every.values(), key=lambda trial: self._order[trial.key]))
+
+    def clear(self) -> None:
+        """The files of other processes go; their trials are in the one file."""
+        for path in self._others():
+            path.unlink(missing_ok=True)
+
+    def _others(self) -> list[Path]:
+        return sorted(self.path.parent.glob(glob.escape(self.path.name) + ".process*"))
 
     @property
     def _own(self) -> Path:
@@ -188,10 +187,13 @@ class ResultsFile:
 
     def _write(self, path: Path, known: Iterable[Trial]) -> None:
         """In one step: a kill leaves the old file or the new one."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(path.name + ".new")
-        new.write_text(self._head + "".join(_line(_record(trial)) for trial in known), encoding="utf-8")
-        os.replace(new, path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new.write_text(self._head + "".join(_line(asdict(trial)) for trial in known), encoding="utf-8")
+            os.replace(new, path)
+        except OSError as error:
+            raise InvalidInput(f"Results cannot be written to {path} ({error}). Name another file.") from error
 
     def _read(self, path: Path) -> Iterator[Trial]:
         if not path.exists():
@@ -207,12 +209,9 @@ class ResultsFile:
 
 
 def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
-    about = {
-        "version": VERSION,
-        "pair": pair.describe(),
-        "machine": machine(pair.target.device),
-        "versions": versions(),
-    }
+    kind = {"device": pair.target.device.type}  # each process of a launch has a number of its own
+    about = {"version": VERSION, "pair": pair.describe() | kind, "machine": machine(pair.target.device) | kind}
+    about["versions"] = versions()
     # A drawn seed is no part of what was asked for when sampling is off.
     params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})
     asked = {"prompts": [asdict(item) for item in plan.prompts], "entrants": plan.entrants, "runs": plan.runs}
@@ -226,10 +225,6 @@ def _difference(path: Path, found: str, wanted: str) -> str:
     except (ValueError, TypeError, KeyError, AttributeError):
         return f"{path} holds no results of this program. Name another file."
     return f"{path} holds results of another measurement ({', '.join(names)} differ). Name another file."
-
-
-def _record(trial: Trial) -> dict[str, Any]:
-    return asdict(trial)
 
 
 def _trial(text: str) -> Trial | None:

@@ -12,9 +12,10 @@ from typing import Any
 
 from specdec import words
 from specdec.metrics import Metrics, expected_speedup, expected_tokens, round_cost
-from specdec.summary import BASELINE, LOOP, Summary, best_gamma, find
+from specdec.summary import BASELINE, LOOP, Summary, find
 
 NOTICEABLE = 0.03  # a share of time below which a term is not worth a sentence
+FULL, SOME = 0.95, 0.7  # guesses made / gamma a round: drafts as good as whole, and too short for the closed form
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,9 @@ class Terms:
     alpha          guesses kept / guesses tested
     cost           c: seconds of a draft pass / seconds of a target pass over one token
     growth         v: seconds of a target pass over a round's rows / over one
-    tokens         tokens a round wrote
-    predicted      gain over our loop at gamma 0 by the closed form from alpha, c and v; None without a fixed length
+    tokens         tokens a round wrote; ``whole``: of rounds that neither EOS nor the length cut
+    drafted        guesses made / gamma a round: below 1 where drafts were cut short, or nothing was there to copy
+    predicted      gain over our loop at gamma 0 by the closed form of alpha, c and v; None where drafts vary in length
     measured       gain over our loop at gamma 0
     engine         our loop at gamma 0 against plain ``generate``
     steps          seconds a token, from plain ``generate`` to speculative, each with its name; they add up exactly
@@ -36,6 +38,8 @@ class Terms:
     cost: float
     growth: float
     tokens: float
+    whole: float
+    drafted: float
     overhead: float
     predicted: float | None
     measured: float
@@ -64,14 +68,18 @@ def terms(plain: Metrics, loop: Metrics, lane: Metrics, gamma: int | str) -> Ter
         ("Checking more tokens a pass", (verify - single) / tokens),
         ("Other overhead", (rest - rest_alone) / tokens),
     )
+    share = lane.drafted / (gamma * lane.target_passes) if isinstance(gamma, int) else 0.0
     return Terms(
         gamma=gamma,
         alpha=lane.alpha,
         cost=cost,
         growth=growth,
         tokens=tokens,
+        whole=lane.mean_acceptance_length or tokens,
+        drafted=share,
         overhead=rest / (spent * tokens),
-        predicted=expected_speedup(lane.alpha, gamma, cost, growth) if isinstance(gamma, int) else None,
+        # The form counts on a full draft every round; prompt lookup often has none.
+        predicted=expected_speedup(lane.alpha, gamma, cost, growth) if share > SOME else None,
         measured=alone / spent,
         engine=base / alone,
         steps=steps,
@@ -87,21 +95,28 @@ def terms_of(summaries: Sequence[Summary], lane: Summary) -> Terms | None:
 
 
 def headline(summaries: Sequence[Summary]) -> str:
-    """One sentence on a sweep or a benchmark: which draft length is fastest here."""
-    best = best_gamma(summaries)
-    if best is None:
-        return "Nothing to compare yet: the plain lane and a speculative one are needed."
-    if best.entrant != LOOP:
-        return f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
-    least = _telling(summaries)
-    with_one = f", the best with one, \u03b3 {least.gamma}, at {least.spread}" if least else ""
-    return f"No draft length pays here: our loop without a draft runs at {best.spread} plain generate{with_one}."
+    """One sentence on a sweep or a benchmark: which draft length is fastest here, and whether it pays."""
+    drafted = [s for s in summaries if s.lane == "speculative" and s.gains]
+    loop = find(summaries, LOOP)
+    if not drafted:
+        return "Nothing to compare yet: no draft length has been measured beside plain generate."
+    best = max(drafted, key=lambda s: s.gain)
+    if best.gain <= 1 or (loop and loop.gains and best.gain <= loop.gain):
+        alone = f", our loop without a draft at {loop.spread}" if loop and loop.gains else ""
+        return f"No draft length pays here: the best, \u03b3 {best.gamma}, runs at {best.spread} plain generate{alone}."
+    text = f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
+    rivals = [s for s in summaries if s.lane in ("assisted", "prompt-lookup") and s.gains and s.gain > best.gain]
+    faster = max(rivals, key=lambda s: s.gain, default=None)
+    if faster:
+        text += f" Faster still is {words.LANE_NAMES[faster.lane].lower()}, \u03b3 {faster.gamma}: {faster.spread}."
+    return text
 
 
 def reasons(summaries: Sequence[Summary]) -> str:
     """Why, in plain words: the terms of the best draft length."""
     found = best_terms(summaries)
-    return paragraph(found) if found else ""
+    lengths = [s.gamma for s in summaries if s.lane == "speculative" and isinstance(s.gamma, int)]
+    return paragraph(found, shorter_lost=bool(found) and min(lengths) < found.gamma) if found else ""
 
 
 def best_terms(summaries: Sequence[Summary]) -> Terms | None:
@@ -134,8 +149,8 @@ def of_race(plain: Metrics, lane: Metrics, loop: Metrics | None, gamma: int | st
     return {"title": title, "text": text, "figures": [], "steps": []}
 
 
-def paragraph(found: Terms) -> str:
-    """The terms in plain words, the verdict last."""
+def paragraph(found: Terms, shorter_lost: bool = False) -> str:
+    """The terms in plain words, the verdict last. ``shorter_lost``: shorter drafts were measured and are no better."""
     said = [
         f"At \u03b3 {found.gamma} a round writes {found.tokens:.1f} tokens. Measured in target passes over one token, "
         f"a guess costs {found.cost:.2f} and checking a round {found.growth:.2f}; {words.percent(found.alpha)} of the "
@@ -145,24 +160,29 @@ def paragraph(found: Terms) -> str:
     if abs(found.engine - 1) >= NOTICEABLE:
         said.append(f"The loop itself runs at {found.engine:.2f}x plain generate: that part is the engine's.")
     if found.measured < 1:
-        said.append(no_gain(found.alpha, found.cost))
+        said.append(no_gain(found.alpha, found.cost, found.gamma != 1 and not shorter_lost))
     return " ".join(said)
 
 
-def no_gain(alpha: float, cost: float) -> str:
-    """What stands in the way where speculation loses, at its best: checking taken as free beyond the one pass."""
+def no_gain(alpha: float, cost: float, shorter: bool = True) -> str:
+    """What stands in the way where speculation loses. Corollary 3.9 takes checking many tokens for as cheap as one.
+
+    ``shorter``: whether a shorter draft is still to be tried.
+    """
     kept = words.percent(alpha)
     if cost >= 1:
         return (
             f"A draft pass costs {cost:.2f} of a target pass: no \u03b3 can pay on this machine, whatever is kept. "
-            "Use a shallower draft, or compile both models where launching work takes the time."
+            "Use a draft that costs less, or compile both models where launching work takes the time."
         )
-    if alpha > cost:
+    if alpha > cost and shorter:
         return "A shorter draft may still pay: guesses are kept more often than they cost."
+    if alpha > cost:
+        return "What the guesses save, checking more tokens a pass and the work around it take again."
     if cost >= 0.5:
         return (
             f"A draft pass costs {cost:.2f} of a target pass, so more than {words.percent(cost)} of the guesses would "
-            f"have to be kept; {kept} are. No \u03b3 can pay on this machine: use a shallower draft."
+            f"have to be kept; {kept} are. No \u03b3 can pay on this machine: use a draft that costs less."
         )
     return (
         f"Too few guesses are kept: {kept}, where each costs {cost:.2f} of a target pass and more than "
@@ -174,16 +194,15 @@ def no_gain(alpha: float, cost: float) -> str:
 def _against(found: Terms) -> str:
     if found.predicted is None:
         return "."
-    expected = expected_tokens(found.alpha, found.gamma)
     off = found.measured / found.predicted - 1
     text = f"; the closed form makes {found.predicted:.2f}x of these figures."
     if abs(off) < NOTICEABLE:
         return text
     causes = []
-    if abs(found.tokens / expected - 1) >= NOTICEABLE:
-        causes.append(
-            f"a round wrote {found.tokens:.2f} tokens instead of {expected:.2f}, as guesses do not hit independently"
-        )
+    if found.drafted < FULL:
+        causes.append("drafts were cut short by the end of the text")
+    if abs(found.whole / expected_tokens(found.alpha, found.gamma) - 1) >= NOTICEABLE:
+        causes.append("guesses do not hit independently, which the form takes for granted")
     if found.overhead >= NOTICEABLE:
         causes.append(f"{words.percent(found.overhead)} of the time is spent outside drafting and checking")
     return text + (f" The difference: {'; '.join(causes)}." if causes else "")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
@@ -111,6 +112,24 @@ def test_a_file_of_something_else_is_refused_and_left_alone(pair, tmp_path) -> N
     assert path.read_text() == "my diary\n"
 
 
+def test_files_of_other_processes_count_and_go_in_the_end(pair, tmp_path, monkeypatch) -> None:
+    """Each process of a launch has a device and a file of its own; what lies in them is not measured again."""
+    path = tmp_path / "run[1].jsonl"
+    found = list(filter(None, trials(pair, plan(runs=1))))
+    for process, device in ((0, "cuda:0"), (1, "cuda:1")):
+        monkeypatch.setattr("specdec.trials.machine", lambda _, device=device: {"cpu": "x", "device": device})
+        file = ResultsFile(path, pair, plan(runs=1), process)
+        file.begin([])
+        file.add(found[process])
+    assert [trial.key for trial in file.read()] == [trial.key for trial in found[:2]]
+    main = ResultsFile(path, pair, plan(runs=1))
+    main.merge(found)
+    main.clear()
+    assert [file.name for file in tmp_path.iterdir()] == ["run[1].jsonl"]
+    with pytest.raises(specdec.InvalidInput, match="cannot be written"):
+        ResultsFile(Path("/proc/none/results.jsonl"), pair, plan()).begin([])
+
+
 @pytest.fixture(scope="module")
 def folder(pair, tmp_path_factory) -> Path:
     """The pair and a small prompt set on disk, for programs of their own."""
@@ -196,6 +215,21 @@ SETS = {
         ("HumanEval/0", "HumanEval", "def f():\n"),
     ),
 }
+
+
+def test_a_set_from_another_editor_reads_alike(tmp_path) -> None:
+    """A byte order mark, Windows line ends, and a line separator inside a prompt."""
+    path = tmp_path / "set.jsonl"
+    path.write_bytes('\ufeff{"name": "a", "prompt": "one\u2028two"}\r\n'.encode())
+    assert [item.prompt for item in read_prompts(path)] == ["one\u2028two"]
+
+
+def test_a_question_is_a_chat_message_where_there_is_a_template() -> None:
+    (item,) = parse_prompts([json.dumps(SETS["Spec-Bench"][0])])
+    tokenizer = byte_tokenizer()
+    assert item.message(tokenizer) == "Write."
+    templated = SimpleNamespace(chat_template="{{ messages }}")
+    assert item.message(templated) == [{"role": "user", "content": "Write."}]
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -48,7 +48,7 @@ class BenchTab:
         with gr.Row(elem_classes="sd-form"):
             self._set = gr.File(
                 label="Prompt set, JSON lines (none: the examples)",
-                file_types=[".jsonl", ".json"],
+                file_types=[".jsonl"],
                 height=140,
                 type="filepath",
                 elem_id="sd-bench-set",
@@ -88,8 +88,9 @@ class BenchTab:
 
     def wire(self, **queue: Any) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, self._tokens, self._runs]
-        shown = [self._verdict, self._plot, self._table, *self._why.outputs, self._files]
-        self._buttons.wire(self._work, self._run, asked, shown, **queue)
+        cleared = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
+        cleared |= self._why.cleared | {self._files: gr.update(visible=False)}
+        self._buttons.wire(self._work, self._run, asked, cleared, **queue)
 
     def _run(
         self,
@@ -107,20 +108,20 @@ class BenchTab:
         for text, whole in follow(trials(pair, plan, done), plan, stop, self._limits, found):
             yield {self._buttons.status: text} | (self._findings(found, whole) if found else {})
         if found:
-            yield self._ending(pair, plan, found)
+            with tempfile.TemporaryDirectory(prefix="specdec-") as folder:  # Gradio keeps copies of its own for a while
+                yield self._ending(Path(folder), pair, plan, found)
 
     def _findings(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
         summaries = summarise(found)
-        if (best := best_gamma(summaries)) is None:
-            return {}
+        best = best_gamma(summaries)
+        factor = f"{words.factor(best.gain)}x" if best else None
         note = f"{len(found)} calls on this machine. {reasons(summaries)}"
-        shown = {self._verdict: told.verdict(headline(summaries), words.factor(best.gain) + "x", [note])}
+        shown = {self._verdict: told.verdict(headline(summaries), factor, [note])}
         caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
         shown |= {self._table: told.table(COLUMNS, map(cells, rows(found)), caption, minor=MINOR)}
         return shown | ({self._plot: gr.update(value=benchmark_figure(found), visible=True)} if whole else {})
 
-    def _ending(self, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
-        folder = Path(tempfile.mkdtemp(prefix="specdec-"))
+    def _ending(self, folder: Path, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
         (folder / "benchmark.json").write_text(as_json(pair.describe(), plan, found), encoding="utf-8")
         for suffix, export in EXPORTS.items():
             (folder / f"benchmark{suffix}").write_text(export(found), encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from threading import Event
 from typing import Any
 
@@ -21,6 +21,7 @@ from specdec.summary import best_gamma, summarise
 from specdec.sweep import COLUMNS, ENTRANTS, NEW_TOKENS, RUNS, cells, closing, sweep_rows
 from specdec.trials import INTERVAL, LEAST_TOKENS, Plan, Trial, trials
 from specdec.ui import told
+from specdec.ui.ask import AskPanel
 from specdec.ui.figures import sweep_figure
 from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons, WhyFold, allowed, follow
@@ -30,20 +31,21 @@ from specdec.whatif import Calibration, Costs, Outcome, what_if
 from specdec.why import best_terms, headline
 
 OWN = "The prompt of the race"
+RECORDED = 128  # tokens at least
 WHAT_IF = ("Draft length", "tokens a pass", "guesses", "ms a token", "gain over \u03b3 0")
 
 
 class GammaTab:
-    """Built inside a ``gr.Tab``. ``prompt`` is the race's field, ``take_home`` the script that shows the lines."""
+    """Built inside a ``gr.Tab``. ``ask`` holds the race's fields, ``take_home`` is the script that shows the lines."""
 
-    def __init__(self, work: Work, examples: Sequence[PromptItem], limits: Limits, prompt: gr.Textbox, take_home: str):
+    def __init__(self, work: Work, examples: Sequence[PromptItem], limits: Limits, ask: AskPanel, take_home: str):
         self._work, self._limits = work, limits
         self._examples = {item.name: item for item in examples}
         gr.HTML(
             '<p class="sd-lede">Every draft length from 0 to 16 and auto, each measured on this machine, in turns.</p>',
             apply_default_css=False,
         )
-        self._prompt = prompt
+        self._prompt, self._chat = ask.prompt, ask.chat
         with gr.Row(elem_classes="sd-form"):
             self._chosen = gr.CheckboxGroup(
                 [OWN, *self._examples], value=[OWN], label="Prompts", elem_id="sd-gamma-prompts"
@@ -78,22 +80,31 @@ class GammaTab:
             self._outcomes = gr.HTML("", elem_id="sd-whatif-table", elem_classes="sd-told", apply_default_css=False)
 
     def wire(self, **queue: Any) -> None:
-        asked = [self._prompt, self._chosen, self._tokens, self._runs, self._temperature]
-        shown = [self._verdict, self._plot, self._table, *self._why.outputs, self._home, self._lines]
-        self._buttons.wire(self._work, self._sweep, asked, shown, **queue)
-        given = [self._prompt, self._chosen, self._tokens, self._temperature]
-        self._record.wire(self._work, self._what_if, given, [self._outcomes], **queue)
+        asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
+        cleared = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
+        cleared |= self._why.cleared | {self._home: gr.update(visible=False), self._lines: ""}
+        self._buttons.wire(self._work, self._sweep, asked, cleared, **queue)
+        given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature]
+        self._record.wire(self._work, self._what_if, given, {self._outcomes: ""}, **queue)
 
-    def _items(self, prompt: str, chosen: Sequence[str]) -> tuple[PromptItem, ...]:
+    def _items(self, prompt: str, chat: bool, chosen: Sequence[str]) -> tuple[PromptItem, ...]:
         if not chosen:
             raise InvalidInput("No prompt is chosen; tick at least one.")
-        own = [PromptItem(OWN, OWN, prompt or "")] if OWN in chosen else []
+        own = [PromptItem(OWN, OWN, prompt or "", bool(chat))] if OWN in chosen else []
         return (*own, *(item for name, item in self._examples.items() if name in chosen))
 
     def _sweep(
-        self, pair: Pair, stop: Event, prompt: str, chosen: list[str], tokens: float, runs: float, temperature: float
+        self,
+        pair: Pair,
+        stop: Event,
+        prompt: str,
+        chat: bool,
+        chosen: list[str],
+        tokens: float,
+        runs: float,
+        temperature: float,
     ) -> Iterator[dict[Any, Any]]:
-        plan = Plan(self._items(prompt, chosen), ENTRANTS, _params(tokens, temperature), int(runs))
+        plan = Plan(self._items(prompt, chat, chosen), ENTRANTS, _params(tokens, temperature), int(runs))
         allowed(pair, plan, self._limits)
         found: list[Trial] = []
         for text, whole in follow(trials(pair, plan), plan, stop, self._limits, found):
@@ -130,31 +141,37 @@ class GammaTab:
         if best is None or terms is None:
             return {}
         item = plan.prompts[0]
-        started = next(speculative(pair, item.prompt, gamma=best.gamma or 0, params=plan.params))
-        lines = json.dumps({"settings": {"prompt": item.prompt, "chat": 0}, "started": asdict(started)})
+        # At home a text may end where it ends.
+        params = replace(plan.params, ignore_eos=False)
+        started = next(speculative(pair, item.message(pair.tokenizer), gamma=best.gamma or 0, params=params))
+        settings = {"prompt": item.prompt, "chat": int(item.message(pair.tokenizer) != item.prompt)}
+        lines = json.dumps({"settings": settings, "started": asdict(started)})
         return {self._home: gr.update(visible=True), self._lines: lines} | self._why.show(terms)
 
     def _what_if(
-        self, pair: Pair, stop: Event, prompt: str, chosen: list[str], tokens: float, temperature: float
+        self, pair: Pair, stop: Event, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float
     ) -> Iterator[dict[Any, Any]]:
         status, events = self._record.status, []
-        params, item = _params(tokens, temperature), self._items(prompt, chosen)[0]
-        check(pair, item.prompt, params, self._limits)
-        lane = speculative(pair, item.prompt, gamma=Calibration(), params=params)
+        params, item = _params(tokens, temperature), self._items(prompt, chat, chosen)[0]
+        # Fewer tokens would not measure all draft lengths.
+        params = replace(params, max_new_tokens=min(max(RECORDED, params.max_new_tokens), self._limits.new_tokens))
+        check(pair, item.message(pair.tokenizer), params, self._limits)
+        lane = speculative(pair, item.message(pair.tokenizer), gamma=Calibration(), params=params)
         yield {status: told.status(f"Recording {params.max_new_tokens} tokens.")}
         for batch in driven(lane, INTERVAL, self._limits.seconds):
             events += batch
             if stop.is_set():
                 yield {status: told.status("Stopped.")}
                 return
-        yield {status: "", self._outcomes: outcome_table(what_if(events, Costs.of(events)))}
+        costs = Costs.of(events)
+        yield {status: "", self._outcomes: outcome_table(item.name, what_if(events, costs), costs.assumed)}
 
 
 def _params(tokens: float, temperature: float) -> SamplingParams:
     return SamplingParams(int(tokens), float(temperature), seed=0, ignore_eos=True)
 
 
-def outcome_table(outcomes: Sequence[Outcome]) -> str:
+def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None) -> str:
     """Every policy's outcome; the fastest one that can be had, the oracle aside, is marked."""
     real = [outcome for outcome in outcomes if outcome.name != "oracle"]
     best = outcomes.index(min(real, key=lambda outcome: outcome.seconds_per_token))
@@ -164,7 +181,7 @@ def outcome_table(outcomes: Sequence[Outcome]) -> str:
         for o in outcomes
     )
     caption = (
-        f"Worked out from one recorded run, not measured: {exact}, times from the measured passes. The oracle is the "
-        "best that any choice of lengths could have done."
+        f"Worked out from one recorded run on \u201c{prompt}\u201d, not measured: {exact}, times from the measured "
+        f"passes. {assumed or ''} The oracle is the best that any choice of lengths could have done."
     )
     return told.table(WHAT_IF, rows, caption, best, minor=("guesses",))

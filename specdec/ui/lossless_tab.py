@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from threading import Event
 from typing import Any
@@ -12,6 +13,7 @@ from specdec import words
 from specdec.losslessness import Comparison, Findings, Progress, self_test
 from specdec.models import Pair
 from specdec.ui import told
+from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons
 from specdec.ui.work import Work
 
@@ -25,22 +27,24 @@ INTRODUCTION = (
 class LosslessTab:
     """Built inside a ``gr.Tab``."""
 
-    def __init__(self, work: Work):
-        self._work = work
+    def __init__(self, work: Work, limits: Limits):
+        self._work, self._limits = work, limits
         gr.HTML(f'<p class="sd-lede">{INTRODUCTION}</p>', apply_default_css=False)
         self._buttons = Buttons("Test it", "lossless")
         self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", elem_classes="sd-told", apply_default_css=False)
 
     def wire(self, **queue: Any) -> None:
-        self._buttons.wire(self._work, self._test, [], [self._verdict], **queue)
+        self._buttons.wire(self._work, self._test, [], {self._verdict: ""}, **queue)
 
     def _test(self, pair: Pair, stop: Event) -> Iterator[dict[Any, Any]]:
-        status = self._buttons.status
-        for step in self_test(pair):
+        status, began = self._buttons.status, time.monotonic()
+        for step in self_test(pair, draws=self._limits.draws):
+            late = self._limits.seconds is not None and time.monotonic() - began > self._limits.seconds
             if isinstance(step, Findings):
                 yield {status: "", self._verdict: _told(step)}
-            elif stop.is_set():
-                yield {status: told.status("Stopped: before its end the test says nothing.")}
+            elif stop.is_set() or late:
+                why = "Stopped at this page's limit of time" if late else "Stopped"
+                yield {status: told.status(f"{why}: before its end the test says nothing.")}
                 return
             else:
                 yield {status: _progress(step)}

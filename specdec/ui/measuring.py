@@ -31,29 +31,38 @@ class Buttons:
         self.halt = gr.Button("Stop", variant="secondary", visible=False, elem_id=f"sd-{name}-stop")
         self.status = gr.HTML("", elem_id=f"sd-{name}-status", apply_default_css=False)
 
-    def wire(self, work: Work, run: Callable, inputs: list[Any], outputs: list[Any], **queue: Any) -> None:
-        """``run(pair, stop, *inputs)`` is a generator of values by component: of the status and of ``outputs``."""
+    def wire(self, work: Work, run: Callable, inputs: list[Any], cleared: dict[Any, Any], **queue: Any) -> None:
+        """``run(pair, stop, *inputs)`` is a generator of values by component: of the status and of those ``cleared``.
+
+        ``cleared`` has the value of each before there is a result. An earlier result stays until ``run`` first tells
+        of more than the status: a refusal loses nothing.
+        """
         quiet = {"show_progress": "hidden", "api_visibility": "private"}
 
         def begin(request: gr.Request) -> tuple[Any, ...]:
             return told.status(work.arm(request)), gr.update(visible=False), gr.update(visible=True)
 
         def turn(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
-            with work.turn(request) as (pair, stop):
-                try:
-                    yield from run(pair, stop, *values)
-                except SpecdecError as error:
-                    yield {self.status: told.error(str(error))}
-                except Exception:
-                    LOG.exception("A measurement failed.")
-                    yield {self.status: told.error("It failed; the log of the program says why.")}
+            fresh = False
+            try:
+                with work.turn(request) as (pair, stop):
+                    for told_now in run(pair, stop, *values):
+                        if not fresh and told_now.keys() - {self.status}:
+                            told_now, fresh = cleared | told_now, True
+                        yield told_now
+            except SpecdecError as error:
+                yield {self.status: told.error(str(error))}
+            except Exception:
+                LOG.exception("A measurement failed.")
+                yield {self.status: told.error("It failed; the log of the program says why.")}
 
-        def end() -> tuple[Any, ...]:
+        def end(request: gr.Request) -> tuple[Any, ...]:
+            work.done(request)
             return gr.update(visible=True), gr.update(visible=False)
 
         both = [self.start, self.halt]
         self.start.click(begin, outputs=[self.status, *both], queue=False, **quiet).then(
-            turn, inputs, [self.status, *outputs], **queue, **quiet
+            turn, inputs, [self.status, *cleared], **queue, **quiet
         ).then(end, outputs=both, queue=False, **quiet)
         self.halt.click(work.stop, queue=False, **quiet)
 
@@ -66,7 +75,7 @@ class WhyFold:
         with gr.Accordion("Why", **settings) as self._fold:
             self._steps = gr.Plot(None, show_label=False, elem_classes="sd-figure")
             self._facts = gr.HTML("", elem_classes="sd-told", apply_default_css=False)
-        self.outputs = [self._fold, self._steps, self._facts]
+        self.cleared = {self._fold: gr.update(visible=False), self._steps: None, self._facts: ""}
 
     def show(self, found: Terms | None) -> dict[Any, Any]:
         if found is None:
@@ -96,16 +105,17 @@ def follow(
     began, total, first = time.monotonic(), len(plan) - len(found), len(found)
     yield told.status("Warming up."), False
     for trial in steps:
+        if trial is not None:
+            found.append(trial)
         late = limits.seconds is not None and time.monotonic() - began > limits.seconds
-        if stop.is_set() or late:
+        if (stop.is_set() or late) and len(found) < len(plan):
             steps.close()
             why = f"Stopped after {limits.seconds:.0f} s, this page's limit" if late else "Stopped"
             yield told.status(f"{why}: {len(found)} of {len(plan)} calls count."), True
             return
-        if trial is None:
-            continue
-        found.append(trial)
-        done = len(found) - first
-        left = (time.monotonic() - began) / done * (total - done)
-        text = f"{len(found)} of {len(plan)} calls, about {left:.0f} s left." if done < total else ""
-        yield told.status(text, len(found) / len(plan)), len(found) % len(plan.entrants) == 0
+        if trial is not None:
+            done = len(found) - first
+            left = (time.monotonic() - began) / done * (total - done)
+            text = f"{len(found)} of {len(plan)} calls, about {left:.0f} s left."
+            yield told.status(text, len(found) / len(plan)), len(found) % len(plan.entrants) == 0
+    yield "", True

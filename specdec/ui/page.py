@@ -112,11 +112,11 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
                     elem_classes="sd-live",
                 )
             with gr.Tab("Best gamma"):
-                gamma_tab = GammaTab(work, examples, limits, prompt, _TAKE_HOME)
+                gamma_tab = GammaTab(work, examples, limits, ask, _TAKE_HOME)
             with gr.Tab("Benchmark"):
                 bench_tab = BenchTab(work, limits, slot.pair.name == "embedded")
             with gr.Tab("Lossless?"):
-                lossless_tab = LosslessTab(work)
+                lossless_tab = LosslessTab(work, limits)
         link = gr.Textbox(visible=False)
         shared = gr.Textbox(visible=False)
         share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens

@@ -47,6 +47,10 @@ class Work:
             if flag := flags.get(request.session_hash):
                 flag.set()
 
+    def done(self, request: gr.Request) -> None:
+        """What a visitor asked for has ended, or never came to its turn."""
+        self._turns.forget(request.session_hash)
+
     def leave(self, request: gr.Request) -> None:
         """A visitor left: what still runs ends too, as nobody is there to see it."""
         self.stop(request)
