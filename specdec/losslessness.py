@@ -80,13 +80,18 @@ class Findings:
 
     @property
     def verdict(self) -> str:
-        """``lossless``, ``not lossless``, or ``undecided`` where the test missed even lossy acceptance."""
+        """``lossless``, ``not lossless``, ``undecided`` where the test missed even lossy acceptance, or ``untested``
+        where nothing was drafted."""
+        if self.alpha is None:
+            return "untested"
         if self.lossless.p_value < self.level:
             return "not lossless"
         return "lossless" if self.lossy.p_value < self.level else "undecided"
 
     @property
     def sentence(self) -> str:
+        if self.verdict == "untested":
+            return "Nothing was drafted behind this prompt: there was no guess to judge, so nothing was tested."
         found, lossy = self.lossless, f"{self.lossy.total_variation:.3f}"
         caught = f"is caught: {lossy}." if self.lossy.p_value < self.level else f"is missed ({lossy}): take more draws."
         return (

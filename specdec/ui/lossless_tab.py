@@ -37,7 +37,7 @@ class LosslessTab:
         self._buttons.wire(self._work, self._test, [], {self._verdict: ""}, **queue)
 
     def _test(self, pair: Pair, stop: Event) -> Iterator[dict[Any, Any]]:
-        status, began = self._buttons.status, time.monotonic()
+        status, began, shown = self._buttons.status, time.monotonic(), 0.0
         for step in self_test(pair, draws=self._limits.draws):
             late = self._limits.seconds is not None and time.monotonic() - began > self._limits.seconds
             if isinstance(step, Findings):
@@ -46,7 +46,8 @@ class LosslessTab:
                 why = "Stopped at this page's limit of time" if late else "Stopped"
                 yield {status: told.status(f"{why}: before its end the test says nothing.")}
                 return
-            else:
+            elif time.monotonic() - shown > 0.25:
+                shown = time.monotonic()
                 yield {status: _progress(step)}
 
 
@@ -58,6 +59,7 @@ def _told(found: Findings) -> str:
     headline = {
         "lossless": "Lossless passes, lossy is caught.",
         "not lossless": "Lossless fails: the two samples differ by more than chance allows.",
+        "untested": "Nothing was drafted behind this prompt, so nothing was tested.",
         "undecided": "Undecided: even lossy acceptance went unnoticed, so the test was too weak here.",
     }[found.verdict]
     rows = [
