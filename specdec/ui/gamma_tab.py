@@ -175,14 +175,9 @@ def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None)
     """Every policy's outcome; the fastest one that can be had, the oracle aside, is marked."""
     real = [outcome for outcome in outcomes if outcome.name != "oracle"]
     best = outcomes.index(min(real, key=lambda outcome: outcome.seconds_per_token))
-    sure = [outcome.exact for outcome in outcomes]
-    exact = (
-        "tokens a pass exact"
-        if all(sure)
-        else "tokens a pass exact up to a last guess that nobody recorded"
-        if any(sure)
-        else "all of it an expectation"
-    )
+    exact = "all of it an expectation"
+    if any(outcome.exact for outcome in outcomes):
+        exact = "tokens a pass exact, up to a last guess that was not recorded"
     rows = (
         [o.name, f"{o.tokens_per_pass:.2f}", f"{o.drafted:.0f}", f"{1e3 * o.seconds_per_token:.2f}", f"{o.gain:.2f}x"]
         for o in outcomes

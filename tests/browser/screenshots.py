@@ -37,7 +37,7 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         save("finished")
         save("first-screen", full=False)
         page.check("#sd-misses")
-        for title in ("Where the time goes", "Details"):
+        for title in ("Why", "Where the time goes", "Details"):
             page.click(f"summary:has-text('{title}')")
         page.wait_for_selector(".sd-time .main-svg")
         save("folds")
@@ -65,6 +65,15 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         page.click("#sd-stop")
         page.wait_for_function("!window.specdec.running")
         save("stopped")
+        for tab, name in (("Best gamma", "gamma"), ("Benchmark", "bench")):
+            page.click(f'button[role=tab]:has-text("{tab}")')
+            page.click(f"#sd-{name}-start")
+            page.wait_for_selector(f"#sd-{name}-why", state="visible")
+            page.wait_for_selector(f"#sd-{name}-start:visible")
+            page.click(f"#sd-{name}-why button.label-wrap")
+            page.wait_for_selector(f"#sd-{name}-why .main-svg")
+            page.wait_for_timeout(500)
+            save(name)
         page.goto("about:blank")
         page.goto(link.replace("/#", f"/?__theme={theme}#"))
         page.wait_for_function("window.specdec?.verdicts === 1")
