@@ -42,7 +42,7 @@ def sweep_figure(rows: Sequence[Row]) -> go.Figure:
     figure.add_hline(y=1, line={"color": GREY, "width": 1}, row=1, col=1)
     if auto:
         figure.add_hline(y=auto.summary.gain, line={"color": ORANGE, "width": 2, "dash": "2px,3px"}, row=1, col=1)
-        note = {"x": 16, "y": auto.summary.gain, "xanchor": "right", "yanchor": "bottom", "showarrow": False}
+        note = {"x": -0.4, "y": auto.summary.gain, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
         figure.add_annotation(text=f"auto {auto.summary.gain:.2f}x", font={"color": ORANGE}, row=1, col=1, **note)
     if best:
         gamma = best.gamma or 0
