@@ -152,7 +152,7 @@ def of_race(plain: Metrics, lane: Metrics, loop: Metrics | None, gamma: int | st
 def paragraph(found: Terms, shorter_lost: bool = False) -> str:
     """The terms in plain words, the verdict last. ``shorter_lost``: shorter drafts were measured and are no better."""
     said = [
-        f"At \u03b3 {found.gamma} a round writes {found.tokens:.1f} tokens. Measured in target passes over one token, "
+        f"At \u03b3 {found.gamma} a round writes {found.whole:.1f} tokens. Measured in target passes over one token, "
         f"a guess costs {found.cost:.2f} and checking a round {found.growth:.2f}; {words.percent(found.alpha)} of the "
         "guesses tested are kept."
     ]

@@ -10,7 +10,6 @@ from typing import Any
 
 import gradio as gr
 
-from specdec import words
 from specdec.bench import EXPORTS, LANES, as_json
 from specdec.cli import gamma_of
 from specdec.errors import InvalidInput
@@ -54,7 +53,7 @@ class BenchTab:
                 elem_id="sd-bench-set",
             )
             self._earlier = gr.File(
-                label="Results to go on from (none: begin anew)",
+                label="Resume from earlier results (optional)",
                 file_types=[".jsonl"],
                 height=140,
                 type="filepath",
@@ -114,7 +113,7 @@ class BenchTab:
     def _findings(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
         summaries = summarise(found)
         best = best_gamma(summaries)
-        factor = f"{words.factor(best.gain)}x" if best else None
+        factor = f"{best.gain:.2f}x" if best else None
         note = f"{len(found)} calls on this machine. {reasons(summaries)}"
         shown = {self._verdict: told.verdict(headline(summaries), factor, [note])}
         caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."

@@ -75,7 +75,7 @@ def waterfall_figure(found: Terms) -> go.Figure:
     figure = go.Figure(
         go.Waterfall(
             x=names, y=[*values, total], measure=["absolute", *["relative"] * (len(values) - 1), "total"],
-            text=[f"{v:.2f}" if not 0 < i < len(values) else f"{v:+.2f}" for i, v in enumerate([*values, total])],
+            text=[_signed(v) if 0 < i < len(values) else f"{v:.2f}" for i, v in enumerate([*values, total])],
             textposition="outside", cliponaxis=False, connector={"line": {"color": GREY, "width": 1}},
             decreasing={"marker": {"color": BLUE}}, increasing={"marker": {"color": ORANGE}},
             totals={"marker": {"color": GREY}},
@@ -108,9 +108,15 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         )  # fmt: skip
     figure.add_hline(y=1, line={"color": GREY, "width": 1})
     figure.update_yaxes(title_text="Speed-up over plain generate (times)", rangemode="tozero")
-    figure.update_xaxes(title_text="Category<br>points: median run, bars: lowest to highest")
+    figure.update_xaxes(
+        title_text="Category (each lane at its best \u03b3 over all prompts)<br>points: median run, bars: lowest to highest"
+    )
     figure.update_layout(scattermode="group", scattergap=0.6)
     return _styled(figure, 400)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "\u2212")
 
 
 def _bars(gains: Sequence[Sequence[float]], middles: Sequence[float]) -> dict[str, list[float]]:
@@ -126,6 +132,7 @@ def _styled(figure: go.Figure, height: int, legend: bool = True) -> go.Figure:
         margin={"l": 10, "r": 14, "t": 36, "b": 10}, font={"size": 13}, template="none", bargap=0.35, hovermode="x",
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
     )  # fmt: skip
+    axis["title_font"] = {"size": 13}
     figure.update_xaxes(**axis | {"showgrid": False})
     figure.update_yaxes(**axis)
     return figure

@@ -10,7 +10,6 @@ from typing import Any
 
 import gradio as gr
 
-from specdec import words
 from specdec.decode import speculative
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams
@@ -129,7 +128,7 @@ class GammaTab:
             minor=COLUMNS[4:],
         )
         shown = {
-            self._verdict: told.verdict(headline(summaries), words.factor(best.gain) + "x", [note]),
+            self._verdict: told.verdict(headline(summaries), f"{best.gain:.2f}x", [note]),
             self._table: table,
         }
         return shown | ({self._plot: gr.update(value=sweep_figure(rows), visible=True)} if whole else {})

@@ -35,6 +35,7 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         save("replay")
         page.click(SKIP)
         save("finished")
+        page.evaluate("scrollTo(0, 0)")
         save("first-screen", full=False)
         page.check("#sd-misses")
         for title in ("Why", "Where the time goes", "Details"):
@@ -53,7 +54,8 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         run(page)
         save("six-lanes-sampled")
         ask(page, "")
-        run(page)
+        page.click("#sd-run")
+        page.wait_for_selector(".sd-live .sd-error:visible")
         save("error", full=False)
         for lane in ("assisted generation", "loop at", "prompt lookup", "draft alone"):
             page.uncheck(f'#sd-lanes label:has-text("{lane}") input')

@@ -211,8 +211,10 @@ export class Chart {
     return this.#moment === null || this.#end(name).x <= this.#moment;
   }
 
-  #bracket() {
-    return this.#moment === null ? this.#notes.find((note) => note.lane === "bracket") : null;
+  // Nothing where the gap is too narrow to be seen as one.
+  #bracket(space) {
+    const gap = (Math.abs(this.#end("generate").x - this.#end("speculative").x) / this.#range) * space.width;
+    return this.#moment === null && gap > 40 ? this.#notes.find((note) => note.lane === "bracket") : null;
   }
 
   #ended() {
@@ -234,10 +236,11 @@ export class Chart {
     const growing = MAIN.filter((lane) => this.#lanes.has(lane) && !ended.some((note) => note.lane === lane)).map((lane) => {
       const tip = this.#end(lane, this.#count(this.#lanes.get(lane)));
       const plain = lane === "generate";
-      const fits = plain || pixels(tip.x) + 90 < space.width + space.r;
+      // The plain line may lie to the right of the speculative tip, so that name stands to its left if it can.
+      const right = plain || pixels(tip.x) < 96;
       return {
-        ...common, ...tip, text: plain ? NAMES[lane] : `<b>${NAMES[lane]}</b>`, font: font(lane),
-        xanchor: fits ? "left" : "right", xshift: fits ? 7 : -7, yanchor: plain ? "top" : "bottom",
+        ...common, ...tip, text: plain ? NAMES[lane] : `<b>${NAMES[lane]}</b>`, font: font(lane), bgcolor: colour("page"),
+        xanchor: right ? "left" : "right", xshift: right ? 7 : -7, yanchor: plain ? "top" : "bottom", yshift: plain ? -2 : 4,
       };
     });
     const last = this.#last();
@@ -245,7 +248,7 @@ export class Chart {
       const end = this.#end(lane);
       const note = { ...common, ...end, bgcolor: colour("page"), font: font(lane) };
       const text = (join) => (lane === "generate" ? lines.join(join) : `<b>${lines.join(join)}</b>`);
-      if (lane === last && this.#range - end.x < 1e-9) {
+      if (lane === last) {
         return { ...note, text: text("<br>"), yanchor: "middle", xanchor: "left", xshift: 8, align: "left" };
       }
       const left = pixels(end.x) + space.l;
@@ -258,7 +261,7 @@ export class Chart {
 
   // The words of the bracket: over its middle, or where the gap is too narrow for them, above the neighbour's label.
   #saved(space, pixels, common) {
-    const bracket = this.#bracket();
+    const bracket = this.#bracket(space);
     if (!bracket) return [];
     const [plain, spec] = [this.#end("generate"), this.#end("speculative")];
     const yshift = pixels(Math.abs(plain.x - spec.x)) > 84 ? 12 : space.small ? 46 : 30;
@@ -267,7 +270,7 @@ export class Chart {
 
   // The bracket stands above the plot, where a shape is only let out on the paper's own scale.
   #shapes(space, colour) {
-    if (!this.#bracket()) return [];
+    if (!this.#bracket(space)) return [];
     const [plain, spec] = [this.#end("generate"), this.#end("speculative")];
     const height = (pixels) => spec.y / this.#asked + pixels / space.plot;
     const common = { type: "line", xref: "x", yref: "paper", line: { width: 1.5, color: colour("ink") } };
