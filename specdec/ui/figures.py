@@ -108,9 +108,8 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         )  # fmt: skip
     figure.add_hline(y=1, line={"color": GREY, "width": 1})
     figure.update_yaxes(title_text="Speed-up over plain generate (times)", rangemode="tozero")
-    figure.update_xaxes(
-        title_text="Category (each lane at its best \u03b3 over all prompts)<br>points: median run, bars: lowest to highest"
-    )
+    title = "Category (each lane at its best \u03b3 over all prompts)<br>points: median run, bars: lowest to highest"
+    figure.update_xaxes(title_text=title)
     figure.update_layout(scattermode="group", scattergap=0.6)
     return _styled(figure, 400)
 
