@@ -29,6 +29,7 @@ from rich.table import Table
 from specdec import words
 from specdec.call import machine, versions
 from specdec.cli import add_pair_arguments, gamma_of, pair_of
+from specdec.direct import driven_over_direct
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.lanes import can_assist
@@ -36,7 +37,7 @@ from specdec.metrics import repeated_ngrams
 from specdec.models import Pair, quiet
 from specdec.prompts import EXAMPLES, read_prompts
 from specdec.summary import BASELINE, COLUMNS, best_gamma, cells, find, rows, summarise
-from specdec.trials import Plan, ResultsFile, Trial, entrants_of, trials
+from specdec.trials import INTERVAL, Plan, ResultsFile, Trial, entrants_of, trials
 from specdec.why import headline, reasons
 
 LANES = ("generate", "gamma-0", "speculative", "assisted", "prompt-lookup")
@@ -178,6 +179,9 @@ def report(console: Console, pair: Pair, plan: Plan, trials: Sequence[Trial]) ->
             f"\u03b3 auto against the best fixed \u03b3: {median(shares.values()):.2f} in the median ({each})."
         )
     console.print(f"{headline(summaries)} {reasons(summaries)}")
+    shares = [(s.gamma, s.metrics.overhead_share) for s in summaries if s.lane == "speculative"]
+    told = ", ".join(f"\u03b3 {gamma} {share:.1%}" for gamma, share in shares if share is not None)
+    console.print(f"Time outside the models' passes: {told or 'nothing was drafted'}.")
     best = best_gamma(summaries)
     if best and find(summaries, ("assisted", best.gamma)):
         rival = find(summarise(trials, ("assisted", best.gamma)), best.entrant)
@@ -195,6 +199,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--direct", action="store_true", help="also measure what the decoding thread costs a lane")
     parser.add_argument("--results", type=Path, help="JSON lines to keep every call in, and to go on from")
     parser.add_argument("--export", type=Path, nargs="+", default=[], help="tables to write: .csv, .json or .md")
     arguments = parser.parse_args()
@@ -220,6 +225,12 @@ def main() -> None:
     if not PartialState().is_main_process:
         return
     report(console, pair, plan, found)
+    if arguments.direct:
+        best = best_gamma(summarise(found))
+        gamma = best.gamma if best and best.gamma else 5
+        prompts = [item.prompt for item in plan.prompts]
+        for lane, ratios in driven_over_direct(pair, prompts, params, gamma, plan.runs, INTERVAL).items():
+            console.print(f"{lane}, \u03b3 {gamma}: through the decoding thread / directly {words.times(ratios)}")
     for path in arguments.export:
         text = as_json(pair.describe(), plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
         path.write_text(text, encoding="utf-8")
