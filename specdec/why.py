@@ -135,7 +135,8 @@ def of_race(plain: Metrics, lane: Metrics, loop: Metrics | None, gamma: int | st
     cost = round_cost(plain, lane)
     if cost is None or not lane.drafted or lane.draft_seconds is None:
         return None
-    title = f"Why: a round writes {lane.decode_tokens / lane.target_passes:.1f} tokens and costs {cost:.1f} plain ones"
+    tokens = lane.mean_acceptance_length or lane.decode_tokens / lane.target_passes
+    title = f"Why: a round writes {tokens:.1f} tokens and costs {cost:.1f} plain ones"
     found = terms(plain, loop, lane, gamma) if loop else None
     if found:
         steps = [list(step) for step in found.steps]
