@@ -49,9 +49,8 @@ class Row:
         return self.terms.predicted * self.terms.engine if self.terms and self.terms.predicted else None
 
 
-def sweep_rows(found: Sequence[Trial]) -> list[Row]:
+def sweep_rows(summaries: Sequence[Summary]) -> list[Row]:
     """A row a draft length that has been measured, 0 to 16 and then "auto"."""
-    summaries = summarise(found)
     lanes = [s for s in summaries if s.gains and (s.entrant == LOOP or s.lane == "speculative")]
     return [Row(0 if s.entrant == LOOP else s.gamma, s, terms_of(summaries, s)) for s in lanes]
 
@@ -81,24 +80,23 @@ def cells(row: Row, best: Summary | None) -> list[str]:
     ]
 
 
-def table(found: Sequence[Trial]) -> Table:
+def table(summaries: Sequence[Summary]) -> Table:
     out = Table(title="Draft lengths; medians over the runs (lowest\u2013highest), speed-up over plain generate")
     for column in COLUMNS:
         out.add_column(column, justify="right")
-    rows = sweep_rows(found)
-    best = best_gamma([row.summary for row in rows])
-    for row in rows:
+    best = best_gamma(summaries)
+    for row in sweep_rows(summaries):
         out.add_row(*cells(row, best))
     return out
 
 
-def closing(found: Sequence[Trial]) -> str:
+def closing(summaries: Sequence[Summary]) -> str:
     """Why, and how far the closed form is off."""
-    error = prediction_error(sweep_rows(found))
+    error = prediction_error(sweep_rows(summaries))
     if error is None:
-        return reasons(summarise(found))
+        return reasons(summaries)
     judged = f"Over \u03b3 1 to 8 the closed form is off by {words.percent(error)} in the median."
-    return f"{reasons(summarise(found))} {judged}"
+    return f"{reasons(summaries)} {judged}"
 
 
 def main() -> None:
@@ -127,13 +125,14 @@ def main() -> None:
             for trial in filter(None, steps):
                 found.append(trial)
                 bar.advance(task)
-                live.update(Group(table(found), bar))
+                live.update(Group(table(summarise(found)), bar))
     except SpecdecError as error:
         raise SystemExit(f"specdec: {error}") from error
     console.print(f"Pair: {words.pair_line(pair.describe())}")
     console.print(f"{len(plan.prompts)} prompts, {arguments.tokens} tokens each, {len(found)} of {len(plan)} calls.")
-    console.print(table(found))
-    console.print(f"{headline(summarise(found))} {closing(found)}")
+    summaries = summarise(found)
+    console.print(table(summaries))
+    console.print(f"{headline(summaries)} {closing(summaries)}")
 
 
 if __name__ == "__main__":

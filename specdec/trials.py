@@ -111,8 +111,10 @@ def trials(
         for run, item, entrant in plan.steps()
         if (run, item.name, *entrant) not in done and (prompts is None or item.name in prompts)
     ]
-    for item in plan.prompts:
-        for lane, gamma in plan.entrants:
+    # Every length is checked on one prompt, and every prompt on one length of each lane: a prompt is long to encode.
+    one_each = {lane: (lane, gamma) for lane, gamma in plan.entrants}.values()
+    for place, item in enumerate(plan.prompts):
+        for lane, gamma in one_each if place else plan.entrants:
             try:
                 enter(pair, item.message(pair.tokenizer), lane, gamma, plan.params)
             except SpecdecError as error:

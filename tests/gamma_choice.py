@@ -27,7 +27,7 @@ def main() -> None:
     best, scored = best_gamma(fresh), find(fresh, choice.entrant)
     print(f"The sweep chose γ {choice.gamma}, {choice.spread}; fresh runs are best at γ {best.gamma}, {best.spread}.")
     print(f"There the choice reaches {scored.spread}: {scored.gain / best.gain:.3f} of the best.")
-    errors = [prediction_error(sweep_rows(found)) for found in (first, second)]
+    errors = [prediction_error(sweep_rows(summarise(found))) for found in (first, second)]
     print(f"Closed form against measured, median over γ 1-8: off by {errors[0]:.1%} and {errors[1]:.1%}.")
 
 

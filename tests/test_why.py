@@ -234,14 +234,14 @@ def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
     pair = specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
     params = specdec.SamplingParams(max_new_tokens=48, ignore_eos=True)
     found = list(filter(None, trials(pair, Plan((PromptItem("a", "a", "Once"),), ENTRANTS, params, 1))))
-    table = sweep_rows(found)
+    table = sweep_rows(summarise(found))
     assert [row.gamma for row in table] == [*range(17), "auto"]
     assert table[0].predicted is None and table[-1].predicted is None
     for row in table[1:-1]:
         assert row.predicted == pytest.approx(row.terms.predicted * row.terms.engine)
     assert prediction_error(table) >= 0
-    assert "closed form" in closing(found)
-    assert sweep_rows(found[:1]) == [] or len(sweep_rows(found[:1])) <= 1
+    assert "closed form" in closing(summarise(found))
+    assert sweep_rows(summarise(found[:1])) == [] or len(sweep_rows(summarise(found[:1]))) <= 1
     assert headline([]).startswith("Nothing to compare yet")
     assert find(summarise(found), LOOP).metrics.alpha is None
     assert measure([]) is None

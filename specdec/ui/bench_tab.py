@@ -45,20 +45,9 @@ class BenchTab:
             apply_default_css=False,
         )
         with gr.Row(elem_classes="sd-form"):
-            self._set = gr.File(
-                label="Prompt set, JSON lines (none: the examples)",
-                file_types=[".jsonl"],
-                height=140,
-                type="filepath",
-                elem_id="sd-bench-set",
-            )
-            self._earlier = gr.File(
-                label="Resume from earlier results (optional)",
-                file_types=[".jsonl"],
-                height=140,
-                type="filepath",
-                elem_id="sd-bench-earlier",
-            )
+            taken = {"file_types": [".jsonl"], "height": 140, "type": "filepath"}
+            self._set = gr.File(label="Prompt set, JSON lines (none: the examples)", elem_id="sd-bench-set", **taken)
+            self._earlier = gr.File(label="Resume from earlier results (optional)", elem_id="sd-bench-earlier", **taken)
         with gr.Row(elem_classes="sd-form"):
             self._lanes = gr.CheckboxGroup(
                 [(name, lane) for lane, name in CHOICES.items()],

@@ -113,11 +113,12 @@ class GammaTab:
 
     def _findings(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
         """Verdict, chart and table; the chart only where a round of all lengths is complete, as it is costly."""
-        rows, summaries = sweep_rows(found), summarise(found)
+        summaries = summarise(found)
+        rows = sweep_rows(summaries)
         if (best := best_gamma(summaries)) is None:
             return {}
         marked = next(place for place, row in enumerate(rows) if row.summary.entrant == best.entrant)
-        note = f"{len(found)} calls on this machine. {closing(found)}"
+        note = f"{len(found)} calls on this machine. {closing(summaries)}"
         table = told.table(
             COLUMNS,
             (cells(row, best) for row in rows),

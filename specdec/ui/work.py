@@ -55,4 +55,4 @@ class Work:
         """A visitor left: what still runs ends too, as nobody is there to see it."""
         self.stop(request)
         self._flags.pop(request.session_hash, None)
-        self._turns.forget(request.session_hash)
+        self.done(request)
