@@ -7,10 +7,8 @@ import logging
 import os
 import sys
 
-import torch
-
 import specdec
-from specdec.cli import add_pair_arguments, plan_of
+from specdec.cli import add_pair_arguments, leave_a_core, plan_of
 from specdec.slot import Slot
 from specdec.ui import build, serve
 from specdec.ui.limits import LOCAL, PUBLIC
@@ -26,8 +24,7 @@ def main() -> None:
     parser.add_argument("--share", action="store_true", help="open a public link through Gradio's tunnel")
     args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
-    # A core is left to the server and to a browser on the same machine: without, Stop is answered when all is over.
-    torch.set_num_threads(max(1, torch.get_num_threads() - 1))
+    leave_a_core()
     try:
         slot = Slot(plan_of(args), compile=args.compile)
     except specdec.SpecdecError as error:

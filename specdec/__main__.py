@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from specdec.cli import add_pair_arguments, gamma_of, pair_of
+from specdec.cli import add_pair_arguments, gamma_of, leave_a_core, pair_of
 from specdec.errors import SpecdecError
 from specdec.events import Event, Round, SamplingParams, Started
 from specdec.models import quiet
@@ -31,6 +31,7 @@ STYLES = {
 def main() -> None:
     arguments = _parser().parse_args()
     quiet()
+    leave_a_core()
     console = Console(highlight=False, soft_wrap=True)
     try:
         pair = pair_of(arguments)

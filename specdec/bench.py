@@ -28,7 +28,7 @@ from rich.table import Table
 
 from specdec import words
 from specdec.call import machine, versions
-from specdec.cli import add_pair_arguments, gamma_of, pair_of
+from specdec.cli import add_pair_arguments, gamma_of, leave_a_core, pair_of
 from specdec.direct import driven_over_direct
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
@@ -204,6 +204,7 @@ def main() -> None:
     parser.add_argument("--export", type=Path, nargs="+", default=[], help="tables to write: .csv, .json or .md")
     arguments = parser.parse_args()
     quiet()
+    leave_a_core()
     # Before the models: it gives each process of a launch its GPU. The slowest one may take days longer than the rest.
     PartialState(cpu=arguments.device == "cpu", timeout=timedelta(days=7))
     if unknown := [path for path in arguments.export if path.suffix not in {*EXPORTS, ".json"}]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+import torch
+
 from specdec.early_exit import EarlyExit
 from specdec.errors import InvalidInput
 from specdec.loading import Plan, load, plan_pair
@@ -21,6 +23,14 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16; for both models")
     parser.add_argument("--bits", type=int, choices=(8, 4), help="the target's weights in so many bits (GPU)")
     parser.add_argument("--compile", action="store_true", help="compile the forward passes (torch.compile)")
+
+
+def leave_a_core() -> None:
+    """One thread less for the passes: a core is left to what shows the events, the server and a browser above all.
+
+    Without, a Stop on the page is answered when all is over. Every program does it, so that their figures compare.
+    """
+    torch.set_num_threads(max(1, torch.get_num_threads() - 1))
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:

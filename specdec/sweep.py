@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from specdec import words
-from specdec.cli import add_pair_arguments, pair_of
+from specdec.cli import add_pair_arguments, leave_a_core, pair_of
 from specdec.errors import SpecdecError
 from specdec.events import MAX_GAMMA, SamplingParams
 from specdec.models import quiet
@@ -111,6 +111,7 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.0)
     arguments = parser.parse_args()
     quiet()
+    leave_a_core()
     console = Console(width=None if Console().is_terminal else 120)
     found: list[Trial] = []
     try:

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import specdec
 from specdec.call import machine
+from specdec.cli import leave_a_core
 from specdec.models import quiet
 from specdec.prompts import EXAMPLES, read_prompts
 from specdec.trials import INTERVAL
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=20)
     arguments = parser.parse_args()
     quiet()
+    leave_a_core()
     pair = specdec.load_pair()
     params = specdec.SamplingParams(max_new_tokens=arguments.tokens, ignore_eos=True)
     prompts = [*(item.prompt for item in read_prompts(EXAMPLES)), *FURTHER][: arguments.prompts]
