@@ -23,7 +23,7 @@ class Preset:
 
 
 PRESETS = (
-    Preset("embedded", None, None, 6.1e6, 1.7e6, "a first look on any machine, without a network"),
+    Preset("embedded", None, None, 9.6e6, 1.7e6, "a first look on any machine, without a network"),
     Preset(
         "gpt2-medium <- gpt2", "openai-community/gpt2-medium", "openai-community/gpt2", 355e6, 124e6,
         "a CPU; English prose",

@@ -16,7 +16,7 @@ from fakes import generated, ids_of
 import specdec
 from specdec.embedded.corpus import HELD_OUT_EVERY, python_documents
 from specdec.embedded.evaluate import held_out_windows, leave_one_out
-from specdec.embedded.train import CONTEXT, Windows
+from specdec.embedded.train import CONTEXT, SPLIT, TARGET, Windows, build_model, deepened
 from specdec.loading import EMBEDDED
 from specdec.metrics import repeated_ngrams
 from specdec.prompts import EXAMPLES, read_prompts
@@ -121,6 +121,21 @@ def test_every_target_layer_earns_its_place() -> None:
     windows = Windows(documents, pair.tokenizer, torch.device("cpu"))
     costs = leave_one_out(pair.target, held_out_windows(windows, "python", 256, 32))
     assert min(costs) > 0, [round(cost, 3) for cost in costs]
+
+
+def test_a_deepened_model_goes_on_where_the_shallow_one_was() -> None:
+    """Layers split in two of half the strength say nearly the same; two of full strength would not."""
+    torch.manual_seed(0)
+    shallow = build_model(TARGET | {"hidden_size": 48}).eval()
+    deep, ids = deepened(shallow).eval(), torch.arange(40)[None]
+    assert len(deep.model.layers) == len(shallow.model.layers) + len(SPLIT)
+    with torch.inference_mode():
+        before, after = (model(input_ids=ids).logits for model in (shallow, deep))
+        for i, layer in enumerate(deep.model.layers):
+            if SPLIT.start <= i < SPLIT.stop + len(SPLIT):
+                layer.self_attn.o_proj.weight.mul_(2), layer.mlp.down_proj.weight.mul_(2)
+        strong = deep(input_ids=ids).logits
+    assert (after - before).norm() < 0.5 * (strong - before).norm()
 
 
 @pytest.mark.parametrize("row", read_prompts(EXAMPLES), ids=lambda row: row.name)

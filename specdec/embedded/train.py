@@ -1,7 +1,7 @@
 """Train the embedded pair: ``python -m specdec.embedded.train --corpus DIR``.
 
 One command makes the tokenizer, the target and the draft, on a GPU if there is one and on CPU cores
-otherwise. Three stages share one time budget:
+otherwise. Four stages share one time budget:
 
 1. joint   the target learns the text; beside it the draft learns the target's distribution on the same
            windows, so the target's logits are computed once for both. An auxiliary loss at layer
@@ -9,7 +9,12 @@ otherwise. Three stages share one time budget:
 2. unloop  the same, and every other step the target unlearns to run in circles: on text that it wrote
            greedily itself, tokens that complete a repeated 4-gram become less likely (sequence-level
            unlikelihood, Welleck et al. 1908.04319). Text that repeats itself would flatter the acceptance.
-3. distil  the target is frozen; the draft goes on learning its distribution, half of it on text that the
+3. deepen  each of the target's middle layers becomes two of half its strength, which leaves what it computes nearly
+           as it was, and the target alone learns on as in unloop, so that both halves find work of their own. At
+           the end its weights go only ``KEEP`` of the way from where the stage began: held-out loss is no worse
+           there, and text that unlearned too much reads naturally again (WiSE-FT, 2109.01903). Why deeper: a pass
+           of the draft has costs that depth does not change, and only a deep target is dear beside them.
+4. distil  the target is frozen; the draft goes on learning its distribution, three quarters of it on text that the
            target wrote itself (DistillSpec, 2310.08461), because that is what it will have to guess.
 
 In all of them one batch in ``LONG_EVERY`` has windows of the full context, so that late positions are learned and
@@ -21,6 +26,7 @@ runs only some of the stages.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import math
 import random
@@ -46,7 +52,9 @@ EARLY_LAYER = 3
 TARGET = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=12, num_attention_heads=6)
 DRAFT = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=2, num_attention_heads=6)
 MUON_LR, ADAMW_LR = 0.02, 3e-3
-STAGES = {"joint": 0.45, "unloop": 0.20, "distil": 0.35}  # shares of the time budget
+SPLIT = range(3, 11)  # the layers that "deepen" makes two of, counted from 0
+KEEP = 0.65  # of the way that the weights went in "deepen"
+STAGES = {"joint": 0.30, "unloop": 0.15, "deepen": 0.30, "distil": 0.25}  # shares of the time budget
 UNLOOP_WEIGHT = 0.5
 DECAY_FROM = 0.45  # the share of its own training after which a model's learning rate falls to zero
 
@@ -85,6 +93,30 @@ def build_model(shape: dict) -> LlamaForCausalLM:
             **shape,
         )
     )
+
+
+def deepened(model: LlamaForCausalLM) -> LlamaForCausalLM:
+    """The same model with each layer of ``SPLIT`` twice in a row, both at half their strength.
+
+    Copies that begin at strength zero never learned anything: these do, as each carries half of the work at once.
+    """
+    twice = [i for i in range(model.config.num_hidden_layers) for _ in range(1 + (i in SPLIT))]
+    config = copy.deepcopy(model.config)
+    config.num_hidden_layers = len(twice)
+    deep = LlamaForCausalLM(config).to(model.device)
+    deep.load_state_dict(model.state_dict(), strict=False)  # the embeddings and the last norm
+    for layer, i in zip(deep.model.layers, twice, strict=True):
+        layer.load_state_dict(model.model.layers[i].state_dict())
+        if i in SPLIT:
+            for matrix in (layer.self_attn.o_proj.weight, layer.mlp.down_proj.weight):
+                matrix.data.mul_(0.5)
+    return deep
+
+
+@torch.no_grad()
+def blend(model: LlamaForCausalLM, start: dict[str, torch.Tensor]) -> None:
+    """Take the weights back to ``KEEP`` of the way from ``start`` to where they are."""
+    model.load_state_dict({name: start[name].lerp(end, KEEP) for name, end in model.state_dict().items()})
 
 
 class Windows:
@@ -212,10 +244,9 @@ def held_out_loss(model: LlamaForCausalLM, windows: Windows, rows: int = 16) -> 
 
 def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write weights (bfloat16, shards under 10 MB) and tokenizer as any transformers checkpoint."""
-    copy = LlamaForCausalLM(model.config)
-    copy.load_state_dict(model.state_dict())
-    copy.generation_config.eos_token_id = tokenizer.eos_token_id
-    copy.to(torch.bfloat16).save_pretrained(folder, max_shard_size="9MB")
+    model = copy.deepcopy(model).to(torch.bfloat16)
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.save_pretrained(folder, max_shard_size="9MB")
     tokenizer.save_pretrained(folder)
 
 
@@ -249,7 +280,7 @@ def train(
     shares = [STAGES[stage] for stage in stages]
     edges = dict(zip(stages, accumulate(share / sum(shares) for share in shares), strict=True))
     target_end = max((edge for stage, edge in edges.items() if stage != "distil"), default=1.0)
-    began, tokens, step = time.monotonic(), 0, 0
+    began, tokens, step, start = time.monotonic(), 0, 0, None
     pools: dict[str, list[torch.Tensor]] = {stage: [] for stage in stages}
     log = []
 
@@ -282,13 +313,19 @@ def train(
 
     while (progress := (time.monotonic() - began) / (60 * minutes)) < 1:
         stage = next(stage for stage, edge in edges.items() if progress < edge or stage == stages[-1])
+        if stage == "deepen" and start is None:
+            target = deepened(target)
+            target_learner, start = Learner(target, rate), copy.deepcopy(target.state_dict())
+        elif stage != "deepen" and start is not None:
+            blend(target, start)
+            start = None
         batch_tokens = DISTIL_BATCH_TOKENS if stage == "distil" else BATCH_TOKENS
         length = WINDOW if step % LONG_EVERY else CONTEXT
         rows = math.ceil(batch_tokens / length)
         ids = windows.batch(rows, length)
         autocast = torch.autocast(device.type, torch.bfloat16)
         if stage == "distil":
-            if step % 2:
+            if step % 4:
                 ids = written(rows, WINDOW, (True, False), uses=4)
             with torch.no_grad(), autocast:
                 logits = logits_of(target, ids[:, :-1])
@@ -296,18 +333,21 @@ def train(
             with autocast:
                 loss, early_loss, logits = losses(target, ids)
             loss = loss + 0.2 * early_loss
-            if stage == "unloop" and step % 2:
+            if stage != "joint" and step % 2:
                 circles = written(rows, WINDOW // 2 + 32, (True, True), uses=2)
                 with autocast:
                     loss = loss + UNLOOP_WEIGHT * unlike(target, circles, repeats(circles, start=32))
             target_learner.step(loss, progress / target_end)
-        with autocast:
-            draft_loss = distil(draft, ids[:, :-1], logits)
-        draft_learner.step(draft_loss, progress)
+        if stage != "deepen":
+            with autocast:
+                draft_loss = distil(draft, ids[:, :-1], logits)
+            draft_learner.step(draft_loss, progress)
         tokens += ids[:, 1:].numel()
         step += 1
         if step % 250 == 0:
             report(stage)
+    if start is not None:
+        blend(target, start)
     report("end")
 
 
