@@ -32,7 +32,7 @@ from specdec.cli import add_pair_arguments, gamma_of, leave_a_core, pair_of
 from specdec.direct import driven_over_direct
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
-from specdec.lanes import can_assist
+from specdec.lanes import cannot_assist
 from specdec.metrics import repeated_ngrams
 from specdec.models import Pair, quiet
 from specdec.prompts import EXAMPLES, read_prompts
@@ -168,7 +168,7 @@ def repetition(trials: Iterable[Trial]) -> str:
 
 def report(console: Console, pair: Pair, plan: Plan, trials: Sequence[Trial]) -> None:
     """Everything there is to say in a terminal."""
-    console.print(f"Pair: {words.pair_line(pair.describe())}\nMachine: {machine(pair.target.device)} {versions()}")
+    console.print(f"Pair: {words.pair_line(pair.describe())}\nMachine: {machine(pair.device)} {versions()}")
     console.print(f"{len(plan.prompts)} prompts, {plan.params.max_new_tokens} tokens each, {plan.runs} runs.")
     console.print(table(trials))
     console.print(repetition(trials))
@@ -214,7 +214,7 @@ def main() -> None:
     console = Console(width=None if Console().is_terminal else 132)
     try:
         pair = pair_of(arguments)
-        lanes = arguments.lanes or [lane for lane in LANES[:4] if lane != "assisted" or can_assist(pair)]
+        lanes = arguments.lanes or [lane for lane in LANES[:4] if lane != "assisted" or not cannot_assist(pair)]
         if "generate" not in lanes:
             raise InvalidInput("The lane generate is what all others are compared with; add it to --lanes.")
         params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)

@@ -118,7 +118,7 @@ def prepare(
         raise InvalidInput(f"acceptance 'top-k' needs accept_top_k of 1 or more; it is {accept_top_k!r}.")
     if acceptance == "lossless" and accept_top_k is not None:
         raise InvalidInput(f"accept_top_k is {accept_top_k!r}, but acceptance is 'lossless'; leave one of them out.")
-    prompt_ids = pair.encode(prompt)[0].to(pair.target.device)
+    prompt_ids = pair.encode(prompt)[0].to(pair.device)
     _check_length(pair, len(prompt_ids), params.max_new_tokens, drafting)
     if params.stop and pair.tokenizer is None:
         raise InvalidInput(f"stop is {params.stop!r}, but the pair has no tokenizer to read its tokens with.")
@@ -138,7 +138,7 @@ def prepare(
             acceptance=acceptance,
             accept_top_k=accept_top_k,
             pair=pair.describe(),
-            machine=dict(machine(pair.target.device)),
+            machine=dict(machine(pair.device)),
             versions=dict(versions()),
             neutralised=neutralised(pair),
         ),

@@ -44,7 +44,7 @@ def speculative(
 
 def _rounds(call: Call) -> Iterator[Event]:
     yield call.started
-    clock, params, device = CallClock(), call.params, call.pair.target.device
+    clock, params, device = CallClock(), call.params, call.pair.device
     sampler = Sampler(params, device)
     context = Context(call.prompt_ids, room=params.max_new_tokens)
     target = Runner(call.pair.target)

@@ -8,7 +8,7 @@ from itertools import chain
 
 from specdec.call import prepare
 from specdec.events import Event, Finished, SamplingParams
-from specdec.lanes import can_assist, driven, run_generate
+from specdec.lanes import cannot_assist, driven, run_generate
 from specdec.models import Pair
 from specdec.race import enter
 
@@ -18,7 +18,7 @@ def driven_over_direct(
 ) -> dict[str, list[float]]:
     """A ratio a run and prompt for each lane, from four calls: direct, driven, driven, direct, so that a steady drift
     of the machine cancels out."""
-    lanes = ["generate", "speculative", *(["assisted"] if can_assist(pair) else [])]
+    lanes = ["generate", "speculative", *([] if cannot_assist(pair) else ["assisted"])]
 
     def finished(events: Iterator[Event]) -> float:
         """The lane's own clock at its end: the consumer's last nap is not the lane's."""

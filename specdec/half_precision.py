@@ -25,11 +25,14 @@ def float32_note(pair: Pair, run: Run, text_of: Callable[[int], str] = str) -> s
         return None
     if getattr(pair.target, "is_quantized", False):
         return "Whether float32 settles it was not tried: the target's weights are quantised."
+    if any(hasattr(module, "_hf_hook") for module in pair.target.modules()):
+        # A copy would keep accelerate's hooks and its ``to``, which are the target's own and would change it.
+        return "Whether float32 settles it was not tried: the target's weights are spread or offloaded."
     needed = 4 * pair.target.num_parameters()
-    if needed > free_bytes(pair.target.device):
+    if needed > free_bytes(pair.device):
         return f"Whether float32 settles it was not tried: the target would need {gigabytes(needed)} more."
     theirs, ours = written_ids(plain), written_ids(speculative)
-    ids = torch.tensor([[*started.prompt_ids, *theirs[:place]]], device=pair.target.device)
+    ids = torch.tensor([[*started.prompt_ids, *theirs[:place]]], device=pair.device)
     with torch.inference_mode():
         model = copy.deepcopy(pair.target).to(torch.float32)
         values, best = model(input_ids=ids, use_cache=False).logits[0, -1].float().topk(2)

@@ -86,25 +86,30 @@ def assisted(
     call = prepare("assisted", pair, prompt, params, gamma)
     if not isinstance(call.started.gamma, int) or gamma == 0:
         raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
-    if len(pair.models(drafting=True)) == 1:
-        raise IncompatiblePair("transformers' assisted generation needs a draft model; leave this lane out.")
-    if pair.translation is not None:
-        raise IncompatiblePair("Target and draft have different tokenizers; leave the lane of assisted generation out.")
-    if not can_assist(pair):
-        rows = [model.config.get_text_config(decoder=True).vocab_size for model in (pair.target, pair.draft)]
-        raise IncompatiblePair(
-            f"The target has {rows[0]} vocabulary rows and the draft {rows[1]}; transformers' assisted generation "
-            "takes that for two tokenizers. Leave this lane out: speculative handles the padding."
-        )
+    if reason := cannot_assist(pair):
+        raise IncompatiblePair(reason)
     return PushedLane(_transformers_lane(call, {"assistant_model": pair.draft}))
 
 
-def can_assist(pair: Pair) -> bool:
-    """Whether transformers' assisted generation takes this pair: it asks for equal vocabulary rows."""
+def cannot_assist(pair: Pair) -> str | None:
+    """Why transformers' assisted generation does not take this pair, and what to do; None if it does."""
     models = pair.models(drafting=True)
-    if len(models) < 2 or pair.translation is not None:
-        return False
-    return len({m.config.get_text_config(decoder=True).vocab_size for m in models}) == 1
+    if len(models) == 1:
+        return "transformers' assisted generation needs a draft model; leave this lane out."
+    if pair.translation is not None:
+        return "Target and draft have different tokenizers; leave the lane of assisted generation out."
+    if any(model.device.type == "meta" for model in models):
+        return (
+            "transformers' assisted generation does not find the device of a model whose first weights are offloaded; "
+            "leave this lane out."
+        )
+    rows = [model.config.get_text_config(decoder=True).vocab_size for model in models]
+    if rows[0] != rows[1]:
+        return (
+            f"The target has {rows[0]} vocabulary rows and the draft {rows[1]}; transformers' assisted generation "
+            "takes that for two tokenizers. Leave this lane out: speculative handles the padding."
+        )
+    return None
 
 
 def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | None = None) -> Iterator[list[Event]]:

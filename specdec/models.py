@@ -62,6 +62,11 @@ class Pair:
                 object.__setattr__(self, "translation", Translation(self.tokenizer, self.draft_tokenizer))
 
     @property
+    def device(self) -> torch.device:
+        """Where the target's passes begin, and where prompts and probabilities lie."""
+        return device_of(self.target)
+
+    @property
     def vocabulary(self) -> int:
         """Rows of the target's output: its vocabulary, padding included."""
         return self.target.get_output_embeddings().weight.shape[0]
@@ -128,7 +133,7 @@ class Pair:
             facts[f"{role}_dtype"] = str(model.dtype).removeprefix("torch.")
             facts[f"{role}_rows"] = config.vocab_size
             facts[f"{role}_local"] = Path(model.config._name_or_path or ".").exists()
-        return facts | {"translated": self.translation is not None, "device": str(self.target.device)}
+        return facts | {"translated": self.translation is not None, "device": str(self.device)}
 
     def _method(self) -> str | None:
         """How tokens are drafted without a second model, in words."""
@@ -151,6 +156,18 @@ class Pair:
             wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
             raise InvalidInput(f"The prompt holds id {wrong}; the target knows ids 0-{rows - 1}.")
         return ids
+
+
+def device_of(model: PreTrainedModel) -> torch.device:
+    """Where a model takes its ids. Weights that accelerate keeps elsewhere until they are needed are on "meta", and
+    then its hooks know."""
+    if model.device.type != "meta":
+        return model.device
+    for module in model.modules():
+        device = getattr(getattr(module, "_hf_hook", None), "execution_device", None)
+        if device is not None:
+            return torch.device(device)
+    raise IncompatiblePair(f"{type(model).__name__} has its weights on no device; load them first.")
 
 
 def quiet() -> None:

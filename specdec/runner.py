@@ -7,6 +7,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from specdec.cache import first_layers_of, new_cache
 from specdec.errors import IncompatiblePair
+from specdec.models import device_of
 from specdec.timing import between, mark
 
 
@@ -15,7 +16,7 @@ class Runner:
 
     def __init__(self, model: PreTrainedModel, cache: DynamicCache | None = None):
         self.model = model
-        self.device = model.device
+        self.device = device_of(model)
         self._cache = new_cache(model) if cache is None else cache
         self._length = 0
         self._keeps_logits = model._supports_logits_to_keep()

@@ -211,8 +211,8 @@ class ResultsFile:
 
 
 def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
-    kind = {"device": pair.target.device.type}  # each process of a launch has a number of its own
-    about = {"version": VERSION, "pair": pair.describe() | kind, "machine": machine(pair.target.device) | kind}
+    kind = {"device": pair.device.type}  # each process of a launch has a number of its own
+    about = {"version": VERSION, "pair": pair.describe() | kind, "machine": machine(pair.device) | kind}
     about["versions"] = versions()
     # A drawn seed is no part of what was asked for when sampling is off.
     params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from accelerate import dispatch_model
+from accelerate import cpu_offload, dispatch_model
 from comparison import FULL, Comparison
 from fakes import (
     FAMILIES,
@@ -133,6 +133,19 @@ def test_early_exit_of_a_target_that_is_spread(family: str, comparison) -> None:
     prompt_ids = prompt_of(9)
     ours = spoken(specdec.Pair(target, specdec.EarlyExit(1)), prompt_ids, 5)
     comparison.require_same(target, prompt_ids, ours, generated(tiny(family), prompt_ids, NEW_TOKENS))
+
+
+@pytest.mark.parametrize("draft", [tiny("llama", 1), specdec.EarlyExit(1), specdec.PromptLookup()])
+def test_a_target_whose_weights_are_offloaded(draft, comparison) -> None:
+    """Its weights are on no device until a module needs them, the embeddings' too."""
+    target = cpu_offload(tiny("llama"), torch.device("cpu"))
+    pair, prompt_ids = specdec.Pair(target, draft), prompt_of(9)
+    plain = generated(tiny("llama"), prompt_ids, NEW_TOKENS)
+    comparison.require_same(target, prompt_ids, spoken(pair, prompt_ids, 5), plain)
+    params = specdec.SamplingParams(max_new_tokens=NEW_TOKENS)
+    assert specdec.collect(specdec.generate(pair, prompt_ids, params=params)).token_ids == list(plain)
+    with pytest.raises(specdec.IncompatiblePair, match="leave this lane out"):
+        specdec.assisted(pair, prompt_ids, params=params)
 
 
 def test_a_model_that_keeps_no_cache_is_refused() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from accelerate import dispatch_model
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
 
 import specdec
@@ -182,6 +183,9 @@ def test_a_difference_in_half_precision_is_looked_at_in_float32() -> None:
     note = float32_note(pair, run)
     assert f"In float32 the target chooses \u201c{chosen}\u201d there" in note and "logit margin" in note
     assert float32_note(pair, {"generate": events, "speculative": events}) is None
+    assert half.dtype == torch.bfloat16
+    dispatch_model(half, {"": "cpu"}, main_device="cpu", force_hooks=True)
+    assert "spread or offloaded" in float32_note(pair, run)
     assert half.dtype == torch.bfloat16
 
 
