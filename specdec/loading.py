@@ -18,6 +18,7 @@ from specdec.memory import free_bytes, gigabytes
 from specdec.models import Pair, refuse_unsuitable
 
 EMBEDDED = Path(__file__).parent / "embedded"
+COMPILED_PASSES = 64  # kinds of pass of one model; all lanes together make about ten
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +113,8 @@ def load_pair(
     ``device`` "auto" is the GPU if there is one. ``dtype`` "auto" is bfloat16 on a GPU and float32 on a CPU; else a
     name such as "float16". ``bits`` 8 or 4 loads the target's weights in so many bits (bitsandbytes, on a GPU).
     A target that does not fit one GPU is spread over all of them and the CPU's memory. ``compile`` compiles the
-    forward passes. Weights are read from safetensors only and no code from a repository is run; HF_TOKEN opens
-    licensed and private models. ``progress`` hears of downloads.
+    passes as they first come (torch.compile), which takes minutes. Weights are read from safetensors only and no code
+    from a repository is run; HF_TOKEN opens licensed and private models. ``progress`` hears of downloads.
 
     Raises ``LoadFailed`` or ``IncompatiblePair``, wherever possible before weights are fetched or read.
     """
@@ -136,20 +137,26 @@ def load_pair(
 def load(plan: Plan, *, compile: bool = False, progress: Progress | None = None) -> Pair:
     """Fetch and read the weights of a plan; memory is looked at first."""
     spread = must_spread(plan)
+    if compile:
+        _require_compiler(plan.device, spread)
     for part in plan.parts:
         part.checkpoint.fetch(progress)
     # The draft first: what it leaves of a GPU is what a target that must be spread may take there.
     models = [_read(part, plan.device, spread and part is plan.target) for part in reversed(plan.parts)]
-    if compile:
-        for model in models:
-            model.compile(dynamic=True)
-    return Pair(
+    pair = Pair(
         target=models[-1],
         draft=models[0] if isinstance(plan.draft, Part) else plan.draft,
         tokenizer=plan.target.tokenizer,
         draft_tokenizer=plan.draft.tokenizer if isinstance(plan.draft, Part) else None,
         name=plan.name,
     )
+    if compile:
+        torch.compiler.reset()  # a pair that was here before counts towards torch's limits
+        # Each lane feeds its passes in a way of its own, and each is compiled anew. Past the limit, by default 8 for
+        # all models together, torch goes on uncompiled, and whichever lane came last would look slow.
+        for model in filter(None, [*pair.models(drafting=True), pair.early]):
+            model.compile(dynamic=True, recompile_limit=COMPILED_PASSES, isolate_recompiles=True)
+    return pair
 
 
 def must_spread(plan: Plan, regained: float = 0.0) -> bool:
@@ -204,6 +211,20 @@ def _require_bits(bits: int, device: torch.device) -> None:
         raise LoadFailed(f"Weights of {bits} bits need a GPU, and the device is {device}. Leave the bits out.")
     if importlib.util.find_spec("bitsandbytes") is None:
         raise LoadFailed(f"Weights of {bits} bits need the package bitsandbytes. Install it, or leave the bits out.")
+
+
+def _require_compiler(device: torch.device, spread: bool) -> None:
+    """Compile something small: torch looks for a compiler only when a first pass is on its way."""
+    if spread:  # each of accelerate's hooks cuts the graph, and torch soon goes on without compiling
+        raise LoadFailed("A target that is spread over several devices cannot be compiled. Load it uncompiled.")
+    try:
+        torch.compile(torch.sin)(torch.zeros(2, device=device))
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise LoadFailed(
+            f"torch.compile does not work here ({reason}). It needs a C++ compiler such as g++, and Triton on a GPU; "
+            "install them, or load the pair uncompiled."
+        ) from error
 
 
 def _device(device: str) -> torch.device:

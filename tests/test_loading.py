@@ -122,6 +122,45 @@ def test_too_little_memory_is_said_before_weights_are_read(shelf, monkeypatch) -
         specdec.load_pair(str(shelf / "me/good"), str(shelf / "me/draft"))
 
 
+def test_no_lane_falls_back_to_uncompiled_passes(shelf, monkeypatch, caplog) -> None:
+    """transformers feeds the models in other ways than we do, and each is compiled anew, beyond torch's own limit."""
+    graphs = []
+    monkeypatch.setattr(loading, "_require_compiler", lambda device, spread: None)
+    torch.compiler.set_default_backend(lambda graph, inputs: graphs.append(graph) or graph.forward)
+    try:
+        pair = specdec.load_pair(shelf / "me/good", shelf / "me/draft", compile=True)
+        params = specdec.SamplingParams(max_new_tokens=8)
+        lanes = [
+            specdec.generate(pair, "Once", params=params),
+            specdec.speculative(pair, "Once", gamma=2, params=params),
+            specdec.assisted(pair, "Once", gamma=2, params=params),
+        ]
+        texts = [specdec.collect(lane).token_ids for lane in lanes]
+    finally:
+        torch.compiler.set_default_backend("inductor")
+        torch.compiler.reset()
+    assert texts.count(texts[0]) == len(texts)
+    assert len(graphs) > torch._dynamo.config.recompile_limit and "recompile_limit" not in caplog.text
+
+
+def test_compiling_reaches_the_layers_of_an_early_exit(monkeypatch) -> None:
+    compiled = []
+    monkeypatch.setattr(loading, "_require_compiler", lambda device, spread: None)
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **options: compiled.append(self))
+    pair = specdec.load_pair(None, specdec.EarlyExit(3), compile=True)
+    assert compiled == [pair.target, pair.early]
+
+
+def test_compiling_without_a_compiler_or_on_several_devices_is_refused(shelf, monkeypatch) -> None:
+    torch.compiler.reset()
+    with torch._inductor.config.patch({"cpp.cxx": (None, "no-such-compiler")}):
+        with pytest.raises(specdec.LoadFailed, match="no-such-compiler"):
+            specdec.load_pair(shelf / "me/good", shelf / "me/draft", compile=True)
+    monkeypatch.setattr(loading, "must_spread", lambda plan: True)
+    with pytest.raises(specdec.LoadFailed, match="spread over several devices"):
+        specdec.load_pair(shelf / "me/good", shelf / "me/draft", compile=True)
+
+
 def test_number_types_of_target_and_draft_may_differ(shelf) -> None:
     names = str(shelf / "me/good"), str(shelf / "me/draft")
     pair = specdec.load_pair(*names, draft_dtype="bfloat16")
