@@ -30,8 +30,8 @@ LEAST = {"draws": 50, "tokens": 3}
 SHUFFLES = 10_000
 
 # Behind this prompt the embedded draft and target often disagree, and with three tokens to choose from there are few
-# enough continuations for each to come up often: so a test of a minute tells small faults from chance.
-PROMPT = "Mom said,"
+# enough continuations for each to come up often: so a test of two or three minutes tells small faults from chance.
+PROMPT = "Grandma said,"
 PARAMS = SamplingParams(temperature=1.0, top_k=3)
 
 
