@@ -162,11 +162,29 @@ def test_missing_residual_is_caught_in_verify(monkeypatch) -> None:
 # --- whole continuations through the engine --------------------------------------------------------------------------
 
 WIDTH = 5
-CONTINUATION = 4  # round 0 writes one; draft, correction, bonus and the round behind a rollback all fall into the rest
-PROMPT = torch.tensor([3, 1, 2, 3])
-TARGET = random_table(WIDTH, 3, seed=0)
-DRAFT = TARGET + random_table(WIDTH, 3, seed=1)
-CALLS = 20_000
+CONTINUATION = 3  # letters; where rounds begin varies, so that every one of them is a bonus and a correction too
+STOP = WIDTH  # stands behind every continuation and makes the table forget what was before
+CONTINUATIONS = 20_000
+BLOCKS = 100  # continuations in one text: each begins at another place of a round and of the cache
+
+
+def forgetful_table(seed: int) -> torch.Tensor:
+    """Logits of the next token by the three before it: a letter, by the letters since STOP; behind three of them STOP.
+
+    So the letters between two STOPs are independent of all others, and one long text holds many continuations. A
+    text out of step shows as an outcome that cannot be.
+    """
+    table = random_table(WIDTH + 1, CONTINUATION, seed)
+    for place in range(CONTINUATION):  # of STOP; a later one overwrites what an earlier one says
+        table.movedim(place, 0)[STOP] = table[(0,) * place + (STOP,)].clone()
+    table[..., STOP] = -1e4
+    table[(slice(WIDTH),) * CONTINUATION] = torch.full((WIDTH + 1,), -1e4).index_fill(0, torch.tensor(STOP), 0.0)
+    return table
+
+
+PROMPT = torch.tensor([1, 2, STOP])  # as long as what the table looks at
+TARGET = forgetful_table(seed=0)
+DRAFT = TARGET + random_table(WIDTH + 1, CONTINUATION, seed=1)
 
 
 def processed(logits: torch.Tensor, params: specdec.SamplingParams) -> torch.Tensor:
@@ -182,14 +200,14 @@ def processed(logits: torch.Tensor, params: specdec.SamplingParams) -> torch.Ten
 
 
 def exact_continuations(params: specdec.SamplingParams) -> torch.Tensor:
-    """The chance of each of the 5^4 continuations; the table looks at three tokens, no more than the prompt has."""
-    rows = torch.stack([processed(row, params) for row in TARGET.reshape(-1, WIDTH)]).reshape(TARGET.shape)
-    chances = torch.ones(WIDTH**CONTINUATION, dtype=torch.double)
-    for cell, ids in enumerate(itertools.product(range(WIDTH), repeat=CONTINUATION)):
-        text = (*PROMPT.tolist(), *ids)
-        for i in range(CONTINUATION):
-            chances[cell] *= rows[text[i + 1 : i + 5]]
-    return chances
+    """The chance of any four tokens behind STOP: of 5^3 continuations with STOP, and none of whatever else."""
+    rows = torch.stack([processed(row, params) for row in TARGET.reshape(-1, WIDTH + 1)]).reshape(TARGET.shape)
+    chances = torch.zeros((WIDTH + 1,) * (CONTINUATION + 1), dtype=torch.double)
+    for letters in itertools.product(range(WIDTH), repeat=CONTINUATION):
+        text = (*PROMPT.tolist(), *letters, STOP)
+        steps = range(CONTINUATION + 1)
+        chances[(*letters, STOP)] = math.prod(rows[text[i : i + CONTINUATION + 1]].item() for i in steps)
+    return chances.flatten()
 
 
 def pair_of(drafting: str) -> specdec.Pair:
@@ -199,27 +217,28 @@ def pair_of(drafting: str) -> specdec.Pair:
         return table_pair(TARGET, DRAFT)
     if drafting == "prompt lookup":
         return dataclasses.replace(table_pair(TARGET, None), draft=specdec.PromptLookup(max_ngram=2))
-    if drafting == "other tokenizer":  # four letters in common, in another order; "e" is missing, three are strange
-        tokens = ["x", "d", "b", "a", "y", "ab", "c"]
+    if drafting == "other tokenizer":  # five tokens in common, in another order; "e" is missing, three are strange
+        tokens = ["x", "d", "b", "a", "y", "ab", "c", "."]
         return specdec.Pair(
             target=table_model(TARGET),
             draft=table_model(random_table(len(tokens), 2, seed=2)),
-            tokenizer=letter_tokenizer(list("abcde")),
+            tokenizer=letter_tokenizer(list("abcde.")),
             draft_tokenizer=letter_tokenizer(tokens),
         )
     return specdec.Pair(target=table_model(DRAFT, TARGET - DRAFT), draft=specdec.EarlyExit(1))
 
 
-def sample(params: dict, gamma: int, calls: int = CALLS, drafting: str = "model") -> tuple[torch.Tensor, torch.Tensor]:
-    """Counts of the first four tokens over many calls, each with a seed of its own, and their exact distribution."""
-    pair = pair_of(drafting)
-    counts = torch.zeros(WIDTH**CONTINUATION)
-    for seed in range(calls):
-        settings = specdec.SamplingParams(max_new_tokens=CONTINUATION + 1, seed=seed, **params)
-        cell = 0
-        for token_id in ids_of(list(specdec.speculative(pair, PROMPT, gamma=gamma, params=settings)))[:CONTINUATION]:
-            cell = cell * WIDTH + token_id
-        counts[cell] += 1
+def sample(
+    params: dict, gamma: int, count: int = CONTINUATIONS, drafting: str = "model"
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Counts of the continuations in many texts, each with a seed of its own, and their exact distribution."""
+    pair, length = pair_of(drafting), CONTINUATION + 1
+    place_values = (WIDTH + 1) ** torch.arange(length).flip(0)
+    counts = torch.zeros((WIDTH + 1) ** length)
+    for seed in range(count // BLOCKS):
+        settings = specdec.SamplingParams(max_new_tokens=BLOCKS * length, seed=seed, **params)
+        ids = ids_of(list(specdec.speculative(pair, PROMPT, gamma=gamma, params=settings)))
+        counts += torch.bincount(torch.tensor(ids).view(BLOCKS, length) @ place_values, minlength=len(counts))
     return counts, exact_continuations(settings)
 
 
@@ -232,17 +251,27 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_continuations_are_distributed_as_the_target_writes_them(case: str) -> None:
-    """20,000 continuations of four tokens against the exact distribution over 625 outcomes, at 1e-4."""
+    """20,000 continuations of three tokens against the exact distribution over 125 outcomes, at 1e-4."""
     counts, exact = sample(*CASES[case])
     assert p_value(counts, exact) > SIGNIFICANCE
-    assert total_variation(counts, exact) < total_variation_bound(CALLS, exact)
+    assert total_variation(counts, exact) < total_variation_bound(CONTINUATIONS, exact)
 
 
 @pytest.mark.parametrize("drafting", ["prompt lookup", "early exit", "other tokenizer"])
 def test_other_ways_to_draft_are_lossless(drafting: str) -> None:
     counts, exact = sample(*CASES["plain"], drafting=drafting)
     assert p_value(counts, exact) > SIGNIFICANCE
-    assert total_variation(counts, exact) < total_variation_bound(CALLS, exact)
+    assert total_variation(counts, exact) < total_variation_bound(CONTINUATIONS, exact)
+
+
+@pytest.mark.parametrize("drafting", ["model", "prompt lookup", "early exit", "other tokenizer"])
+def test_the_first_token_is_distributed_as_the_target_writes_it(drafting: str) -> None:
+    """It comes from the prefill, which is one in many rounds of the texts above."""
+    pair, counts = pair_of(drafting), torch.zeros(WIDTH + 1)
+    for seed in range(1_000):
+        params = specdec.SamplingParams(temperature=0.7, top_k=4, max_new_tokens=1, seed=seed)
+        counts[ids_of(list(specdec.speculative(pair, PROMPT, gamma=2, params=params)))[0]] += 1
+    assert p_value(counts, processed(TARGET[tuple(PROMPT)], params)) > SIGNIFICANCE
 
 
 FEW = 4_000
