@@ -68,6 +68,7 @@ def reference(prompt: str) -> tuple[int, ...]:
     return generated(pair().target, pair().encode(prompt)[0], NEW_TOKENS, eos_token_id=None)
 
 
+@pytest.mark.xdist_group("fifty")  # the texts they are compared with are generated once
 @pytest.mark.parametrize("gamma", GAMMAS)
 def test_fifty_prompts_come_out_as_generate_writes_them(gamma: int) -> None:
     """Greedy text of the pair that ships is the target's own, token for token."""

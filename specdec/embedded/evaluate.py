@@ -26,12 +26,16 @@ ACCEPTANCE_PROMPTS = 12
 
 
 @torch.inference_mode()
-def loss(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    """Nats a token at each position, averaged over the rows: (length,) from (rows, length + 1)."""
+def loss(model: torch.nn.Module, ids: torch.Tensor, states: torch.Tensor | None = None) -> torch.Tensor:
+    """Nats a token at each position, averaged over the rows: (length,) from (rows, length + 1).
+
+    ``states`` (rows, length, width) go into the first layer instead of the embeddings.
+    """
+    states = model.get_input_embeddings()(ids[:, :-1]) if states is None else states
     losses = []
-    for row in ids.split(8):
-        logits = model(input_ids=row[:, :-1], use_cache=False).logits.float()
-        losses.append(F.cross_entropy(logits.transpose(1, 2), row[:, 1:], reduction="none"))
+    for rows, inputs in zip(ids.split(8), states.split(8), strict=True):
+        logits = model(inputs_embeds=inputs, use_cache=False).logits.float()
+        losses.append(F.cross_entropy(logits.transpose(1, 2), rows[:, 1:], reduction="none"))
     return torch.cat(losses).mean(0)
 
 
@@ -43,14 +47,16 @@ def held_out_windows(windows: Windows, name: str, length: int, count: int) -> to
     return torch.stack([stream[s : s + length + 1] for s in starts])
 
 
+@torch.inference_mode()
 def leave_one_out(target: torch.nn.Module, ids: torch.Tensor) -> list[float]:
     """Held-out loss with each layer left out, minus the loss with all of them; nats a token."""
     whole, layers = loss(target, ids).mean().item(), target.model.layers
+    # What goes into each layer; those before the one that is left out need not run again.
+    inputs = target.model(ids[:, :-1], use_cache=False, output_hidden_states=True).hidden_states
     costs = []
     for i in range(len(layers)):
-        kept = [layer for j, layer in enumerate(layers) if j != i]
-        target.model.layers = torch.nn.ModuleList(kept)
-        costs.append(loss(target, ids).mean().item() - whole)
+        target.model.layers = layers[i + 1 :]
+        costs.append(loss(target, ids, inputs[i]).mean().item() - whole)
         target.model.layers = layers
     return costs
 
