@@ -11,7 +11,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
-from conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run, visit  # noqa: E402
+from conftest import CHROMIUM, FLAGS, SKIP, WAIT, ask, launch, load_page_slot, open_page, run, visit  # noqa: E402
 
 WIDTHS = {1440: 900, 390: 844}
 LONG = "class Stack:\n    def __init__(self):\n        self.items = []"
@@ -70,7 +70,7 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         for tab, name in (("Best gamma", "gamma"), ("Benchmark", "bench")):
             page.click(f'button[role=tab]:has-text("{tab}")')
             page.click(f"#sd-{name}-start")
-            page.wait_for_selector(f"#sd-{name}-why", state="visible")
+            page.wait_for_selector(f"#sd-{name}-why", state="visible", timeout=10 * WAIT)
             page.wait_for_selector(f"#sd-{name}-start:visible")
             page.click(f"#sd-{name}-why button.label-wrap")
             page.wait_for_selector(f"#sd-{name}-why .main-svg")

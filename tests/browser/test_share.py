@@ -152,7 +152,7 @@ def test_a_damaged_link_says_so_and_the_page_works(browser, address):
 
 
 def test_a_run_too_long_for_a_link_is_offered_as_a_file(page):
-    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=700)
+    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=450)
     page.click("#sd-more button")
     page.check("#sd-ignore input")
     run(page)
@@ -216,7 +216,7 @@ def test_a_file_that_is_no_recording_is_refused_and_nothing_is_lost(page, tmp_pa
 
 def test_a_stopped_race_is_shared_as_it_is(page, browser, address, tmp_path):
     """Stopped in its second lane it has no end; link, code and file are of it all the same."""
-    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=1000)
+    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=500)
     page.click("#sd-run")
     page.wait_for_function("window.specdec.lanesStarted === 4")
     page.wait_for_function("document.querySelectorAll('.sd-ribbon')[0].querySelectorAll('.sd-round').length > 3")
@@ -239,7 +239,7 @@ def test_no_file_is_opened_into_a_race_that_runs(page, tmp_path):
     page.click(".sd-shareButton")
     path = save(page, tmp_path / "run.jsonl")
     page.keyboard.press("Escape")
-    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=600)
+    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=300)
     page.click("#sd-run")
     page.wait_for_function("window.specdec.lanesStarted === 3")
     page.set_input_files("#sd-open", path)
