@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 from transformers import (
-    LogitsProcessorList,
+    LogitsProcessor,
     MinPLogitsWarper,
     RepetitionPenaltyLogitsProcessor,
     TemperatureLogitsWarper,
@@ -29,7 +29,7 @@ class Sampler:
         self._penalty = None
         if params.repetition_penalty != 1.0:
             self._penalty = RepetitionPenaltyLogitsProcessor(params.repetition_penalty)
-        self._warpers = LogitsProcessorList()  # each works row by row and does not look at the ids
+        self._warpers: list[LogitsProcessor] = []  # each works row by row and does not look at the ids
         if not params.greedy:
             if params.temperature != 1.0:
                 self._warpers.append(TemperatureLogitsWarper(float(params.temperature)))
@@ -49,7 +49,9 @@ class Sampler:
         if self._penalty is not None:
             ids, ends = context.ids(0, end)[None], range(end - len(logits) + 1, end + 1)
             logits = torch.cat([self._penalty(ids[:, :n], logits[i : i + 1].clone()) for i, n in enumerate(ends)])
-        return self._warpers(None, logits) if self._warpers else logits
+        for warper in self._warpers:  # transformers' own list of them reads each one's signature at every call
+            logits = warper(None, logits)
+        return logits
 
     def probabilities(self, processed: torch.Tensor) -> torch.Tensor:
         """(n, V) float32, rows summing to 1."""

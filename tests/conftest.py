@@ -6,5 +6,7 @@ import os
 
 import torch
 
-if "PYTEST_XDIST_WORKER" in os.environ:
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     torch.set_num_threads(1)
+    # Gradio takes the first free port from here on; two processes that take the same one wait seconds for it.
+    os.environ["GRADIO_SERVER_PORT"] = str(7860 + 100 * int(worker.removeprefix("gw")))

@@ -38,7 +38,6 @@ from transformers import (
     Qwen2Config,
     Qwen3Config,
 )
-from transformers.modeling_outputs import CausalLMOutputWithPast
 
 import specdec
 
@@ -85,6 +84,14 @@ class TableLayer(nn.Module):
         return self.table[(windows @ self.place_values).long()][None]
 
 
+class Output(dict):
+    """What a table model returns: transformers' own class takes longer than the looking up."""
+
+    def __init__(self, **values):
+        super().__init__(values)
+        self.__dict__ = self
+
+
 class TableModel(PreTrainedModel, GenerationMixin):
     """Logits of the next token are the sum of what its layers look up, one table each."""
 
@@ -113,7 +120,7 @@ class TableModel(PreTrainedModel, GenerationMixin):
             past_key_values = DynamicCache(config=self.config)
         logits = sum(layer(input_ids, past_key_values) for layer in self.layers)
         keep = logits[:, -logits_to_keep:] if logits_to_keep else logits
-        return CausalLMOutputWithPast(logits=keep, past_key_values=past_key_values)
+        return Output(logits=keep, past_key_values=past_key_values)
 
 
 def table_model(

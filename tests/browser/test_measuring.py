@@ -32,7 +32,7 @@ def finish(page, name: str) -> None:
 def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outside):
     """A sweep: a verdict, a row a length with the closed form beside it, why, and lines with the best length."""
     go_to(page, "Best gamma")
-    set_number(page, "gamma-tokens", 32)
+    set_number(page, "gamma-tokens", 16)
     set_number(page, "gamma-runs", 1)
     finish(page, "gamma")
     headline = text(page, "#sd-gamma-verdict .sd-headline")

@@ -129,9 +129,9 @@ def test_an_example_fills_the_prompt(page):
     )
 
 
-def test_half_characters_are_whole_in_the_view(page):
+def test_half_characters_are_whole_in_the_view(scripts):
     """Characters that a tokenizer splits into bytes come out whole, in the text and in what is only looked at."""
-    answer = page.evaluate("""async () => {
+    answer = scripts.evaluate("""async () => {
         const { TokenText, bytesOf } = await import(new URL("specdec-assets/lines.js", document.baseURI).href);
         const bytes = new Map([...new TextEncoder().encode("é😀")].map((byte, id) => [id, [byte]]));
         bytes.set(9, bytesOf("Ã©"));
@@ -142,9 +142,9 @@ def test_half_characters_are_whole_in_the_view(page):
     assert answer == [["", "é", "", ""], ["", "😀", "é"], "", "😀", "é"]
 
 
-def test_lines_that_come_in_parts_are_read_once_each(page):
+def test_lines_that_come_in_parts_are_read_once_each(scripts):
     """Parts of a race overlap and may go missing: every line is read once, in order, and the last value fills a gap."""
-    answer = page.evaluate("""async () => {
+    answer = scripts.evaluate("""async () => {
         const { LineReader } = await import(new URL("specdec-assets/lines.js", document.baseURI).href);
         const reader = new LineReader();
         const line = (record) => JSON.stringify(record) + "\\n";

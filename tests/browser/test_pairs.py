@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import launch, load_page_slot, run
+from conftest import ask, launch, load_page_slot, run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fakes import byte_tokenizer, tiny  # noqa: E402
@@ -70,7 +70,7 @@ def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside):
     report(page, "gave back")
     assert "chatty" in page.locator(".sd-pair").inner_text()
     assert page.locator("#sd-chat input").is_checked()
-    page.fill("#sd-prompt textarea", "Hello")
+    ask(page, "Hello", tokens=24)
     run(page)
     assert page.locator(".sd-promptText").first.evaluate("(node) => node.textContent") == "[Hello]"
     assert outside == []
@@ -83,6 +83,7 @@ def test_a_pair_that_cannot_be_had_leaves_the_old_one(page, shelf):
     page.click("#sd-load")
     assert "Still loaded" in report(page, "no folder")
     assert page.locator(".sd-pair").inner_text() == before
+    ask(page, tokens=12)
     run(page)
     assert not page.locator(".sd-live .sd-error").is_visible()
 
@@ -103,11 +104,13 @@ def test_drafting_without_a_second_model(page, method: str):
     page.click(f'#sd-method label:has-text("{method}")')
     page.click("#sd-load")
     report(page, "gave back")
+    ask(page, tokens=48)
     run(page)
     assert re.fullmatch(r"(\d+) of \1", page.locator(".sd-figures dd").all_inner_texts()[3])
 
 
 def test_gamma_is_chosen_round_by_round(page):
     page.check("#sd-auto input")
+    ask(page, tokens=48)
     run(page)
     assert re.search(r"auto: [\d.]+ tokens a round", page.locator(".sd-notes").inner_text())

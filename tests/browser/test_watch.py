@@ -233,7 +233,7 @@ def test_a_refused_race_leaves_the_last_one_alive(page):
 
 def test_a_double_click_on_run_runs(page):
     """The second click falls where Stop has come to stand, and does not stop the race."""
-    ask(page, tokens=200)
+    ask(page, tokens=64)
     page.dblclick("#sd-run")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
     assert "Stopped" not in text(page, ".sd-verdict")
