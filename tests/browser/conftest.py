@@ -16,6 +16,7 @@ SKIP = '[aria-label="Skip to the end"]'
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--js-flags=--no-enable-lazy-source-positions",  # Plotly throws as it is read, and was read twice for line numbers
 ]  # fmt: skip
 
 
