@@ -21,7 +21,9 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16; for both models")
-    parser.add_argument("--bits", type=int, choices=(8, 4), help="the target's weights in so many bits (GPU)")
+    parser.add_argument(
+        "--bits", type=int, choices=(8, 4), help="the target's weights in so many bits (needs bitsandbytes)"
+    )
     parser.add_argument("--compile", action="store_true", help="compile the passes (torch.compile): minutes at first")
 
 

@@ -34,8 +34,13 @@ class Part:
 
     @property
     def bytes(self) -> float:
-        """Memory for the weights."""
-        return self.parameters * (self.bits / 8 if self.bits else self.dtype.itemsize)
+        """Memory for the weights; embeddings and output layer are never packed into fewer bits."""
+        if not self.bits:
+            return self.parameters * self.dtype.itemsize
+        config = self.config.get_text_config(decoder=True)
+        matrices = 1 if config.tie_word_embeddings else 2
+        whole = min(self.parameters, matrices * config.vocab_size * config.hidden_size)
+        return whole * self.dtype.itemsize + (self.parameters - whole) * self.bits / 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +81,7 @@ def plan_pair(
         draft = draft or str(EMBEDDED / "draft")
     where = _device(device)
     if bits is not None:
-        _require_bits(bits, where)
+        _require_bits(bits)
 
     def part(source: str | Path, revision: str | None, dtype: str, bits: int | None = None) -> Part:
         checkpoint = open_checkpoint(str(source), revision)
@@ -111,7 +116,7 @@ def load_pair(
     """Load a target and a draft by hub id or folder; without arguments the embedded pair, which needs no network.
 
     ``device`` "auto" is the GPU if there is one. ``dtype`` "auto" is bfloat16 on a GPU and float32 on a CPU; else a
-    name such as "float16". ``bits`` 8 or 4 loads the target's weights in so many bits (bitsandbytes, on a GPU).
+    name such as "float16". ``bits`` 8 or 4 loads the target's weights in so many bits (bitsandbytes).
     A target that does not fit one GPU is spread over all of them and the CPU's memory. ``compile`` compiles the
     passes as they first come (torch.compile), which takes minutes. Weights are read from safetensors only and no code
     from a repository is run; HF_TOKEN opens licensed and private models. ``progress`` hears of downloads.
@@ -204,11 +209,9 @@ def _read(part: Part, device: torch.device, spread: bool) -> PreTrainedModel:
     return model.eval()
 
 
-def _require_bits(bits: int, device: torch.device) -> None:
+def _require_bits(bits: int) -> None:
     if bits not in (4, 8):
         raise InvalidInput(f"bits is {bits!r}; use 8 or 4, or leave it out.")
-    if device.type != "cuda":
-        raise LoadFailed(f"Weights of {bits} bits need a GPU, and the device is {device}. Leave the bits out.")
     if importlib.util.find_spec("bitsandbytes") is None:
         raise LoadFailed(f"Weights of {bits} bits need the package bitsandbytes. Install it, or leave the bits out.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,7 @@ def quiet() -> None:
     """For programs, not for the library: no progress bars and no advice from transformers on the terminal."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", message="MatMul8bitLt")  # bitsandbytes, at every layer of every pass
 
 
 def tokenizer_difference(target: Any, draft: Any) -> str | None:

@@ -35,7 +35,9 @@ def loss(model: torch.nn.Module, ids: torch.Tensor, states: torch.Tensor | None 
     losses = []
     for rows, inputs in zip(ids.split(8), states.split(8), strict=True):
         logits = model(inputs_embeds=inputs, use_cache=False).logits.float()
-        losses.append(F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="none").view(len(rows), -1))
+        losses.append(
+            F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="none").view(len(rows), -1)
+        )
     return torch.cat(losses).mean(0)
 
 
