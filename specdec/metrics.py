@@ -5,7 +5,7 @@ A figure that a lane cannot give is None: assisted generation does not say which
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from specdec.events import MAX_GAMMA, Event, Finished, Round, Started
@@ -111,6 +111,14 @@ _SUMMED = (
     "new_tokens", "target_passes", "accepted", "rejected", "discarded", "prefill_seconds", "decode_tokens",
     "decode_seconds", "draft_seconds", "verify_seconds",
 )  # fmt: skip
+
+
+def no_clear_difference(ratios: Sequence[float]) -> bool:
+    """Whether speeds that were compared once a run, as ratios, may be equal: some run of several says so, or one run is
+    within 5 %, which the noise of a machine can be."""
+    if len(ratios) == 1:
+        return 0.95 <= ratios[0] <= 1.05
+    return min(ratios) <= 1 <= max(ratios)
 
 
 def speedup(baseline: Metrics, lane: Metrics) -> float | None:

@@ -13,8 +13,6 @@ from specdec.metrics import Metrics
 from specdec.tables import Run, common_prefix, details, four_figures, lane_rows, started_of, time_words, written_ids
 from specdec.why import of_race
 
-# One run cannot tell a gain of a few percent from the noise of the machine.
-NO_DIFFERENCE = (0.95, 1.05)
 REPETITIVE = 0.5
 
 
@@ -110,11 +108,8 @@ def _headline(gains: Sequence[float], base: Metrics, lane: Metrics, speculative:
     if not lane.accepted and not lane.rejected:
         return exact | {"sentence": f"Nothing was guessed: {gain:.2f}x is the loop alone."}
     several = f"{min(gains):.2f}\u2013{max(gains):.2f}"
-    if len(gains) == 1:
-        alike, where = NO_DIFFERENCE[0] <= gain <= NO_DIFFERENCE[1], "in one run"
-    else:
-        alike, where = min(gains) <= 1 <= max(gains), f"median of {len(gains)}, spread {several}"
-    if alike:
+    if metrics.no_clear_difference(gains):
+        where = "in one run" if len(gains) == 1 else f"median of {len(gains)}, spread {several}"
         return exact | {"sentence": f"No clear difference: {gain:.2f}x, {where}."}
     of = f" (median of {len(gains)}, {words.factor(min(gains))}\u2013{words.factor(max(gains))})" * (len(gains) > 1)
     if gain > 1:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec import words
-from specdec.metrics import Metrics, expected_speedup, expected_tokens, round_cost
+from specdec.metrics import Metrics, expected_speedup, expected_tokens, no_clear_difference, round_cost
 from specdec.summary import BASELINE, LOOP, Summary, find
 
 NOTICEABLE = 0.03  # a share of time below which a term is not worth a sentence
@@ -96,14 +96,14 @@ def terms_of(summaries: Sequence[Summary], lane: Summary) -> Terms | None:
 
 def headline(summaries: Sequence[Summary]) -> str:
     """One sentence on a sweep or a benchmark: which draft length is fastest here, and whether it pays."""
-    drafted = [s for s in summaries if s.lane == "speculative" and s.gains]
-    loop = find(summaries, LOOP)
-    if not drafted:
+    best, loop = _fastest(summaries), find(summaries, LOOP)
+    if not best:
         return "Nothing to compare yet: no draft length has been measured beside plain generate."
-    best = max(drafted, key=lambda s: s.gain)
     if best.gain <= 1 or (loop and loop.gains and best.gain <= loop.gain):
         alone = f", our loop without a draft at {loop.spread}" if loop and loop.gains else ""
         return f"No draft length pays here: the best, \u03b3 {best.gamma}, runs at {best.spread} plain generate{alone}."
+    if no_clear_difference(best.gains):
+        return f"No clear difference: the best, \u03b3 {best.gamma}, runs at {best.spread} plain generate."
     text = f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
     rivals = [s for s in summaries if s.lane in ("assisted", "prompt-lookup") and s.gains and s.gain > best.gain]
     faster = max(rivals, key=lambda s: s.gain, default=None)
@@ -113,10 +113,25 @@ def headline(summaries: Sequence[Summary]) -> str:
 
 
 def reasons(summaries: Sequence[Summary]) -> str:
-    """Why, in plain words: the terms of the best draft length."""
+    """Why, in plain words: the draft lengths that may be as fast as the best, and the terms of the best."""
     found = best_terms(summaries)
     lengths = [s.gamma for s in summaries if s.lane == "speculative" and isinstance(s.gamma, int)]
-    return paragraph(found, shorter_lost=bool(found) and min(lengths) < found.gamma) if found else ""
+    why = paragraph(found, shorter_lost=bool(found) and min(lengths) < found.gamma) if found else ""
+    return f"{_alike(summaries)}{why}"
+
+
+def _fastest(summaries: Sequence[Summary]) -> Summary | None:
+    return max((s for s in summaries if s.lane == "speculative" and s.gains), key=lambda s: s.gain, default=None)
+
+
+def _alike(summaries: Sequence[Summary]) -> str:
+    """The draft lengths that cannot be told from the fastest, run by run; empty if it stands alone."""
+    best = _fastest(summaries)
+    others = [
+        s for s in summaries if s.lane == "speculative" and s is not best and best and len(s.gains) == len(best.gains)
+    ]
+    alike = [s.gamma for s in others if no_clear_difference([a / b for a, b in zip(s.gains, best.gains, strict=True)])]
+    return f"No clear difference from \u03b3 {words.lengths(alike)}. " if alike else ""
 
 
 def best_terms(summaries: Sequence[Summary]) -> Terms | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from statistics import median
 from typing import Any
 
@@ -76,6 +77,17 @@ def times(factors: Sequence[float]) -> str:
     """Speed-ups: the median with the lowest and highest."""
     text = spread(factors, "{:.2f}".format)
     return text.replace(" (", "x (", 1) if "(" in text else text + "x" * bool(factors)
+
+
+def lengths(gammas: Sequence[int | str]) -> str:
+    """Draft lengths in rising order, neighbours as a range: ``2, 4–8 and auto``."""
+    numbers = [gamma for gamma in gammas if isinstance(gamma, int)]
+    parts = []
+    for _, row in groupby(enumerate(numbers), lambda at: at[1] - at[0]):
+        (_, first), *rest = row
+        parts.append(f"{first}\u2013{rest[-1][1]}" if rest else str(first))
+    parts += [gamma for gamma in gammas if not isinstance(gamma, int)]
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
 def seconds(value: float) -> str:

@@ -135,6 +135,28 @@ def test_no_length_pays_is_said_with_the_best_there_was() -> None:
     )
 
 
+def test_what_the_runs_cannot_tell_apart_is_said() -> None:
+    """A length that was as fast as the best in some run is no clear loser; one that always lost is not named."""
+
+    def runs_of(lane: str, gamma: int | str | None, *rates: float) -> list[Trial]:
+        at = [replace(DRAFTED if gamma else ALONE, tokens_per_second=rate, decode_seconds=100 / rate) for rate in rates]
+        return [trial(run, "a", lane, gamma, metrics) for run, metrics in enumerate(at)]
+
+    found = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 100, 100, 100)]
+    found += [*runs_of("speculative", 3, 130, 140, 150), *runs_of("speculative", 4, 190, 215, 199)]
+    found += [*runs_of("speculative", 5, 200, 210, 220), *runs_of("speculative", 6, 180, 190, 221)]
+    found += [*runs_of("speculative", 7, 150, 211, 190), *runs_of("speculative", "auto", 201, 180, 180)]
+    assert headline(summarise(found)).startswith("γ 5 is fastest here: 2.10x (2.00–2.20)")
+    assert reasons(summarise(found)).startswith("No clear difference from γ 4, 6–7 and auto. ")
+    alone = [t for t in found if t.gamma in (None, 3, 5)]
+    assert not reasons(summarise(alone)).startswith("No clear")
+    once = [t for t in found if t.run == 1 and t.gamma in (None, 4, 5, 6)]
+    assert headline(summarise(once)).startswith("γ 4 is fastest here")
+    assert reasons(summarise(once)).startswith("No clear difference from γ 5. "), "in one run, what is within 5 %"
+    even = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 95, 95, 95), *runs_of("speculative", 5, 99, 104, 110)]
+    assert headline(summarise(even)) == "No clear difference: the best, γ 5, runs at 1.04x (0.99–1.10) plain generate."
+
+
 def test_the_headline_is_true_of_what_was_measured() -> None:
     """Auto may be fastest, plain may be, another method may be, and nothing may have been measured."""
     plain, loop, drafted = trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), DRAFTED
