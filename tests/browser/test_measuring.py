@@ -36,7 +36,9 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     set_number(page, "gamma-runs", 1)
     finish(page, "gamma")
     headline = text(page, "#sd-gamma-verdict .sd-headline")
-    assert re.search(r"γ (\d+|auto) is fastest here: [\d.]+x|No draft length pays here|No clear difference: the best", headline)
+    assert re.search(
+        r"γ (\d+|auto) is fastest here: [\d.]+x|No draft length pays here|No clear difference: the best", headline
+    )
     rows = page.locator("#sd-gamma-table tbody tr").all_inner_texts()
     assert [row.split()[0] for row in rows] == [*map(str, range(17)), "auto"]
     assert sum("best" in row for row in rows) == 1 == page.locator("#sd-gamma-table tr.marked").count()
