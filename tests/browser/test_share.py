@@ -218,7 +218,7 @@ def test_a_file_that_is_no_recording_is_refused_and_nothing_is_lost(page, tmp_pa
 
 def test_a_stopped_race_is_shared_as_it_is(page, browser, address, tmp_path):
     """Stopped in its second lane it has no end; link, code and file are of it all the same."""
-    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=300)
+    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=400)
     page.click("#sd-run")
     page.wait_for_function("window.specdec.lanesStarted === 4")
     page.wait_for_function("document.querySelectorAll('.sd-ribbon')[0].querySelectorAll('.sd-round').length > 3")
@@ -241,7 +241,7 @@ def test_no_file_is_opened_into_a_race_that_runs(page, tmp_path):
     page.click(".sd-shareButton")
     path = save(page, tmp_path / "run.jsonl")
     page.keyboard.press("Escape")
-    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=150)
+    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=250)
     page.click("#sd-run")
     page.wait_for_function("window.specdec.lanesStarted === 3")
     page.set_input_files("#sd-open", path)
