@@ -18,6 +18,7 @@ from specdec.memory import free_bytes, gigabytes
 from specdec.models import Pair, refuse_unsuitable
 
 EMBEDDED = Path(__file__).parent / "embedded"
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # how configs count them
 COMPILED_PASSES = 64  # kinds of pass of one model; all lanes together make about ten
 
 
@@ -34,12 +35,12 @@ class Part:
 
     @property
     def bytes(self) -> float:
-        """Memory for the weights; embeddings and output layer are never packed into fewer bits."""
-        if not self.bits:
-            return self.parameters * self.dtype.itemsize
+        """Memory for the weights. Embeddings, output layer and experts are never packed into fewer bits."""
         config = self.config.get_text_config(decoder=True)
-        matrices = 1 if config.tie_word_embeddings else 2
-        whole = min(self.parameters, matrices * config.vocab_size * config.hidden_size)
+        if not self.bits or any(getattr(config, name, None) for name in EXPERTS):
+            return self.parameters * self.dtype.itemsize
+        matrices = 1 if getattr(config, "tie_word_embeddings", False) else 2
+        whole = min(self.parameters, matrices * config.vocab_size * getattr(config, "hidden_size", 0))
         return whole * self.dtype.itemsize + (self.parameters - whole) * self.bits / 8
 
 
@@ -143,7 +144,7 @@ def load(plan: Plan, *, compile: bool = False, progress: Progress | None = None)
     """Fetch and read the weights of a plan; memory is looked at first."""
     spread = must_spread(plan)
     if compile:
-        _require_compiler(plan.device, spread)
+        require_compiler(plan.device, spread)
     for part in plan.parts:
         part.checkpoint.fetch(progress)
     # The draft first: what it leaves of a GPU is what a target that must be spread may take there.
@@ -216,14 +217,14 @@ def _require_bits(bits: int) -> None:
         raise LoadFailed(f"Weights of {bits} bits need the package bitsandbytes. Install it, or leave the bits out.")
 
 
-def _require_compiler(device: torch.device, spread: bool) -> None:
+def require_compiler(device: torch.device, spread: bool) -> None:
     """Compile something small: torch looks for a compiler only when a first pass is on its way."""
     if spread:  # each of accelerate's hooks cuts the graph, and torch soon goes on without compiling
         raise LoadFailed("A target that is spread over several devices cannot be compiled. Load it uncompiled.")
     try:
         torch.compile(torch.sin)(torch.zeros(2, device=device))
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise LoadFailed(
             f"torch.compile does not work here ({reason}). It needs a C++ compiler such as g++, and Triton on a GPU; "
             "install them, or load the pair uncompiled."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from specdec.events import MAX_GAMMA, Event, Finished, Round, Started
 
@@ -114,11 +115,11 @@ _SUMMED = (
 
 
 def no_clear_difference(ratios: Sequence[float]) -> bool:
-    """Whether speeds that were compared once a run, as ratios, may be equal: some run of several says so, or one run is
-    within 5 %, which the noise of a machine can be."""
-    if len(ratios) == 1:
-        return 0.95 <= ratios[0] <= 1.05
-    return min(ratios) <= 1 <= max(ratios)
+    """Whether two speeds, compared as a ratio a run, may be equal: the runs disagree on which is faster, or the median
+    rounds to 1.00. One run alone must be off by more than 5 %, which the noise of a machine can be."""
+    if len(ratios) < 2:
+        return not ratios or 0.95 <= ratios[0] <= 1.05
+    return min(ratios) <= 1 <= max(ratios) or round(median(ratios), 2) == 1
 
 
 def speedup(baseline: Metrics, lane: Metrics) -> float | None:

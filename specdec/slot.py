@@ -10,7 +10,7 @@ import torch
 
 from specdec.checkpoint import Progress
 from specdec.errors import LoadFailed, SpecdecError
-from specdec.loading import Plan, load, must_spread
+from specdec.loading import Plan, load, must_spread, require_compiler
 from specdec.memory import free_bytes, gigabytes
 from specdec.models import Pair
 
@@ -42,7 +42,10 @@ class Slot:
         Beside the old pair where both fit. Otherwise the old one is freed first, and loaded again if the new one
         fails: then the error of the new one is raised, and ``pair`` works as before.
         """
-        must_spread(plan, regained=self._plan.bytes)  # refuses what would not fit even then, before it is fetched
+        # Refuses what would not fit even then, or cannot be compiled, before it is fetched.
+        spread = must_spread(plan, regained=self._plan.bytes)
+        if self._compile:
+            require_compiler(plan.device, spread)
         for part in plan.parts:
             part.checkpoint.fetch(progress)
         if plan.bytes <= free_bytes(plan.device):

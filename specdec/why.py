@@ -99,12 +99,13 @@ def headline(summaries: Sequence[Summary]) -> str:
     best, loop = _fastest(summaries), find(summaries, LOOP)
     if not best:
         return "Nothing to compare yet: no draft length has been measured beside plain generate."
-    if best.gain <= 1 or (loop and loop.gains and best.gain <= loop.gain):
+    beaten, unclear = loop and loop.gains and best.gain <= loop.gain, no_clear_difference(best.gains)
+    if beaten or (best.gain <= 1 and not unclear):
         alone = f", our loop without a draft at {loop.spread}" if loop and loop.gains else ""
         return f"No draft length pays here: the best, \u03b3 {best.gamma}, runs at {best.spread} plain generate{alone}."
-    if no_clear_difference(best.gains):
-        return f"No clear difference: the best, \u03b3 {best.gamma}, runs at {best.spread} plain generate."
     text = f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
+    if unclear:
+        text = f"No clear difference from plain generate: the best, \u03b3 {best.gamma}, runs at {best.spread}."
     rivals = [s for s in summaries if s.lane in ("assisted", "prompt-lookup") and s.gains and s.gain > best.gain]
     faster = max(rivals, key=lambda s: s.gain, default=None)
     if faster:
@@ -117,7 +118,7 @@ def reasons(summaries: Sequence[Summary]) -> str:
     found = best_terms(summaries)
     lengths = [s.gamma for s in summaries if s.lane == "speculative" and isinstance(s.gamma, int)]
     why = paragraph(found, shorter_lost=bool(found) and min(lengths) < found.gamma) if found else ""
-    return f"{_alike(summaries)}{why}"
+    return " ".join(filter(None, [_alike(summaries), why]))
 
 
 def _fastest(summaries: Sequence[Summary]) -> Summary | None:
@@ -125,13 +126,14 @@ def _fastest(summaries: Sequence[Summary]) -> Summary | None:
 
 
 def _alike(summaries: Sequence[Summary]) -> str:
-    """The draft lengths that cannot be told from the fastest, run by run; empty if it stands alone."""
+    """The draft lengths, our loop as 0 among them, that the runs cannot tell from the fastest; empty if there is none."""
     best = _fastest(summaries)
-    others = [
-        s for s in summaries if s.lane == "speculative" and s is not best and best and len(s.gains) == len(best.gains)
-    ]
-    alike = [s.gamma for s in others if no_clear_difference([a / b for a, b in zip(s.gains, best.gains, strict=True)])]
-    return f"No clear difference from \u03b3 {words.lengths(alike)}. " if alike else ""
+    others = [s for s in summaries if best and s is not best and (s.lane == best.lane or s.entrant == LOOP)]
+    ratios = {s.gamma or 0: [a / b for a, b in zip(s.gains, best.gains, strict=False)] for s in others if s.gains}
+    alike = [gamma for gamma, found in ratios.items() if no_clear_difference(found)]
+    if not alike:
+        return ""
+    return f"\u03b3 {words.lengths(alike)} may be as fast as \u03b3 {best.gamma}: the runs do not tell them apart."
 
 
 def best_terms(summaries: Sequence[Summary]) -> Terms | None:

@@ -80,8 +80,8 @@ def times(factors: Sequence[float]) -> str:
 
 
 def lengths(gammas: Sequence[int | str]) -> str:
-    """Draft lengths in rising order, neighbours as a range: ``2, 4–8 and auto``."""
-    numbers = [gamma for gamma in gammas if isinstance(gamma, int)]
+    """One or more draft lengths in rising order, neighbours as a range: ``2, 4–8 and auto``."""
+    numbers = sorted(gamma for gamma in gammas if isinstance(gamma, int))
     parts = []
     for _, row in groupby(enumerate(numbers), lambda at: at[1] - at[0]):
         (_, first), *rest = row

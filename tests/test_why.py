@@ -9,12 +9,13 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 
 import specdec
 from specdec.bench import EXPORTS, as_json, auto_share
-from specdec.metrics import Metrics, measure, pool
+from specdec.metrics import Metrics, measure, no_clear_difference, pool
 from specdec.prompts import PromptItem
 from specdec.summary import BASELINE, LOOP, best_gamma, cells, find, rows, summarise
 from specdec.sweep import ENTRANTS, closing, prediction_error, sweep_rows
 from specdec.trials import Plan, Trial, entrants_of, trials
 from specdec.why import figures, headline, no_gain, paragraph, reasons, terms
+from specdec.words import lengths
 
 PLAIN = dict(prefill_seconds=0.1, accepted=0, rejected=0, discarded=0, alpha=None, draft_acceptance_rate=None)
 
@@ -147,14 +148,30 @@ def test_what_the_runs_cannot_tell_apart_is_said() -> None:
     found += [*runs_of("speculative", 5, 200, 210, 220), *runs_of("speculative", 6, 180, 190, 221)]
     found += [*runs_of("speculative", 7, 150, 211, 190), *runs_of("speculative", "auto", 201, 180, 180)]
     assert headline(summarise(found)).startswith("γ 5 is fastest here: 2.10x (2.00–2.20)")
-    assert reasons(summarise(found)).startswith("No clear difference from γ 4, 6–7 and auto. ")
+    assert reasons(summarise(found)).startswith(
+        "γ 4, 6–7 and auto may be as fast as γ 5: the runs do not tell them apart. "
+    )
     alone = [t for t in found if t.gamma in (None, 3, 5)]
-    assert not reasons(summarise(alone)).startswith("No clear")
+    assert "may be as fast" not in reasons(summarise(alone))
     once = [t for t in found if t.run == 1 and t.gamma in (None, 4, 5, 6)]
     assert headline(summarise(once)).startswith("γ 4 is fastest here")
-    assert reasons(summarise(once)).startswith("No clear difference from γ 5. "), "in one run, what is within 5 %"
+    assert reasons(summarise(once)).startswith("γ 5 may be as fast as γ 4"), "in one run, what is within 5 %"
     even = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 95, 95, 95), *runs_of("speculative", 5, 99, 104, 110)]
-    assert headline(summarise(even)) == "No clear difference: the best, γ 5, runs at 1.04x (0.99–1.10) plain generate."
+    assert headline(summarise(even)) == (
+        "No clear difference from plain generate: the best, γ 5, runs at 1.04x (0.99–1.10)."
+    )
+    close = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 100, 130, 110)]
+    close += runs_of("speculative", 5, 105, 125, 112)
+    assert reasons(summarise(close)).startswith("γ 0 may be as fast as γ 5")
+    assert lengths([3]) == "3" and lengths(["auto", 5, 4, 2]) == "2, 4–5 and auto"
+
+
+def test_ratios_that_tell_nothing() -> None:
+    """Runs that disagree, or a median that rounds to 1.00; one run needs more than 5 %."""
+    for ratios in ([], [0.97], [1.05], [0.9, 1.2], [1.001, 1.004]):
+        assert no_clear_difference(ratios), ratios
+    for ratios in ([0.94], [1.06], [1.02, 1.03], [0.9, 0.95, 0.99]):
+        assert not no_clear_difference(ratios), ratios
 
 
 def test_the_headline_is_true_of_what_was_measured() -> None:

@@ -37,7 +37,7 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     finish(page, "gamma")
     headline = text(page, "#sd-gamma-verdict .sd-headline")
     assert re.search(
-        r"γ (\d+|auto) is fastest here: [\d.]+x|No draft length pays here|No clear difference: the best", headline
+        r"γ (\d+|auto) is fastest here: [\d.]+x|No draft length pays here|No clear difference from plain", headline
     )
     rows = page.locator("#sd-gamma-table tbody tr").all_inner_texts()
     assert [row.split()[0] for row in rows] == [*map(str, range(17)), "auto"]
