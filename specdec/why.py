@@ -126,7 +126,7 @@ def _fastest(summaries: Sequence[Summary]) -> Summary | None:
 
 
 def _alike(summaries: Sequence[Summary]) -> str:
-    """The draft lengths, our loop as 0 among them, that the runs cannot tell from the fastest; empty if there is none."""
+    """The draft lengths, our loop as 0 among them, that the runs cannot tell from the fastest; else nothing."""
     best = _fastest(summaries)
     others = [s for s in summaries if best and s is not best and (s.lane == best.lane or s.entrant == LOOP)]
     ratios = {s.gamma or 0: [a / b for a, b in zip(s.gains, best.gains, strict=False)] for s in others if s.gains}
