@@ -138,13 +138,8 @@ def _alike(summaries: Sequence[Summary]) -> str:
 
 def best_terms(summaries: Sequence[Summary]) -> Terms | None:
     """The terms of the fastest lane that drafts a fixed number of tokens, whether it pays or not."""
-    best = _telling(summaries)
+    best = _fastest([s for s in summaries if isinstance(s.gamma, int)])
     return terms_of(summaries, best) if best else None
-
-
-def _telling(summaries: Sequence[Summary]) -> Summary | None:
-    drafted = [s for s in summaries if s.lane == "speculative" and s.gains and isinstance(s.gamma, int)]
-    return max(drafted, key=lambda s: s.gain, default=None)
 
 
 def of_race(plain: Metrics, lane: Metrics, loop: Metrics | None, gamma: int | str) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ from specdec.metrics import repeated_ngrams
 from specdec.prompts import EXAMPLES, read_prompts
 
 GAMMAS = (1, 2, 3, 5, 8, 16) if FULL else (1, 5, 16)
-NEW_TOKENS = 64 if FULL else 24
+NEW_TOKENS = 64 if FULL else 32
 
 NAMES = ("Lily", "Tom", "Anna", "Ben", "Mia")
 OPENINGS = (

@@ -52,14 +52,18 @@ def held_out_windows(windows: Windows, name: str, length: int, count: int) -> to
 @torch.inference_mode()
 def leave_one_out(target: torch.nn.Module, ids: torch.Tensor) -> list[float]:
     """Held-out loss with each layer left out, minus the loss with all of them; nats a token."""
-    whole, layers = loss(target, ids).mean().item(), target.model.layers
+    layers = target.model.layers
     # What goes into each layer; those before the one that is left out need not run again.
     inputs = target.model(ids[:, :-1], use_cache=False, output_hidden_states=True).hidden_states
-    costs = []
-    for i in range(len(layers)):
-        target.model.layers = layers[i + 1 :]
-        costs.append(loss(target, ids, inputs[i]).mean().item() - whole)
-        target.model.layers = layers
+
+    def loss_from(first: int, states: torch.Tensor) -> float:
+        target.model.layers = layers[first:]
+        return loss(target, ids, states).mean().item()
+
+    last = len(layers) - 1
+    whole = loss_from(last, inputs[last])
+    costs = [loss_from(i + 1, inputs[i]) - whole for i in range(len(layers))]
+    target.model.layers = layers
     return costs
 
 
