@@ -162,8 +162,8 @@ def repetition(trials: Iterable[Trial]) -> str:
     """Share of repeated 4-grams in plain ``generate``'s text: text that runs in circles flatters every acceptance."""
     shares = {t.prompt: repeated_ngrams(t.token_ids) for t in trials if t.entrant == BASELINE}
     if len(shares) > 8:
-        return f"Repeated 4-grams in the median text: {median(shares.values()):.0%}."
-    return "Repeated 4-grams: " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items()) + "."
+        return f"Repeated 4-grams in the median text: {words.percent(median(shares.values()))}."
+    return "Repeated 4-grams: " + ", ".join(f"{name} {words.percent(share)}" for name, share in shares.items()) + "."
 
 
 def report(console: Console, pair: Pair, plan: Plan, trials: Sequence[Trial]) -> None:
@@ -180,7 +180,7 @@ def report(console: Console, pair: Pair, plan: Plan, trials: Sequence[Trial]) ->
         )
     console.print(f"{headline(summaries)} {reasons(summaries)}")
     shares = [(s.gamma, s.metrics.overhead_share) for s in summaries if s.lane == "speculative"]
-    told = ", ".join(f"\u03b3 {gamma} {share:.1%}" for gamma, share in shares if share is not None)
+    told = ", ".join(f"\u03b3 {gamma} {words.percent(share, 1)}" for gamma, share in shares if share is not None)
     console.print(f"Time outside the models' passes: {told or 'nothing was drafted'}.")
     best = best_gamma(summaries)
     if best and find(summaries, ("assisted", best.gamma)):

@@ -51,8 +51,9 @@ def factor(value: float) -> str:
     return f"{value:.2f}" if value < 1.2 else f"{value:.1f}"
 
 
-def percent(share: float | None) -> str:
-    return "\u2013" if share is None else f"{share * 100:.0f} %"
+def percent(share: float | None, digits: int = 0) -> str:
+    """A share with its sign, on one line wherever it stands."""
+    return "\u2013" if share is None else f"{share * 100:.{digits}f}\u00a0%"
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -91,7 +92,7 @@ def lengths(gammas: Sequence[int | str]) -> str:
 
 
 def seconds(value: float) -> str:
-    return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+    return f"{value:.2f}\u00a0s" if value < 10 else f"{value:.1f}\u00a0s"
 
 
 def pair_line(facts: dict[str, Any]) -> str:

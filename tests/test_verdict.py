@@ -62,10 +62,13 @@ def test_one_run_that_pays() -> None:
     """20 tokens in 20 s against 5 rounds of 2 s: 2 times as fast, in one run."""
     said = verdict([{"generate": plain(), "speculative": speculative()}])
     assert (said["factor"], said["sentence"]) == ("2.0x", "Speculative decoding is 2.0 times as fast here.")
-    assert said["saved"] == "10.0 s saved" and said["same"] and said["runs"] == 1
-    assert [figure["value"] for figure in said["figures"]] == ["1.0 \u2192 2.0", "75 %", "4.0", "21 of 21"]
+    assert said["saved"] == "10.0\u00a0s saved" and said["same"] and said["runs"] == 1
+    assert [figure["value"] for figure in said["figures"]] == ["1.0 \u2192 2.0", "75\u00a0%", "4.0", "21 of 21"]
     assert all(figure["definition"] for figure in said["figures"])
-    assert said["time"] == "Of 10.0 s after the first token, drafting took 20 %, checking 50 % and the rest 30 %."
+    assert (
+        said["time"]
+        == "Of 10.0\u00a0s after the first token, drafting took 20\u00a0%, checking 50\u00a0% and the rest 30\u00a0%."
+    )
 
 
 def test_several_runs_give_a_median_with_its_spread() -> None:
@@ -94,7 +97,7 @@ def test_too_few_guesses_kept_names_what_is_needed() -> None:
     said = verdict([{"generate": plain(), "speculative": speculative(2.5, kept=1)}])
     needed = break_even_alpha(4, 2.5)
     assert expected_tokens(needed, 4) == pytest.approx(2.5)
-    kept = f"50 % of guesses kept; by its cost \u03b3 4 needs {100 * needed:.0f} %."
+    kept = f"50\u00a0% of guesses kept; by its cost γ 4 needs {100 * needed:.0f}\u00a0%."
     assert said["sentence"] == f"Slower here: 0.80x. {kept}"
     assert break_even_alpha(4, 5.1) is None
 
@@ -145,7 +148,7 @@ def test_the_row_of_a_lane_is_of_all_runs() -> None:
     """Acceptance 75 % and 50 % in two runs: the row gives the middle and both ends."""
     runs = [{"generate": plain(), "speculative": speculative(kept=kept)} for kept in (3, 1)]
     row = next(row for row in verdict(runs)["lanes"]["rows"] if row[0] == "Speculative")
-    assert row[4:6] == ["62 % (50 %\u201375 %)", "3.0 (2.0\u20134.0)"]
+    assert row[4:6] == ["62\u00a0% (50\u00a0%\u201375\u00a0%)", "3.0 (2.0\u20134.0)"]
 
 
 def test_a_race_stopped_in_a_later_run_keeps_those_that_ended() -> None:

@@ -63,7 +63,7 @@ def test_the_paragraph_names_the_figures_and_the_engine() -> None:
         "writes 3.3 tokens",
         "a guess costs 0.22",
         "checking a round 1.33",
-        "78 % of",
+        "78\u00a0% of",
         "1.59x",
         "1.10x plain",
     ):
@@ -80,8 +80,8 @@ def test_no_terms_without_a_guess_or_a_pass() -> None:
     "alpha, cost, said",
     [
         (0.9, 1.2, "A draft pass costs 1.20 of a target pass: no γ can pay"),
-        (0.6, 0.85, "A draft pass costs 0.85 of a target pass, so more than 85 % of the guesses"),
-        (0.1, 0.2, "Too few guesses are kept: 10 %, where each costs 0.20"),
+        (0.6, 0.85, "A draft pass costs 0.85 of a target pass, so more than 85\u00a0% of the guesses"),
+        (0.1, 0.2, "Too few guesses are kept: 10\u00a0%, where each costs 0.20"),
         (0.6, 0.2, "A shorter draft may still pay"),
     ],
 )
@@ -128,7 +128,7 @@ def test_no_length_pays_is_said_with_the_best_there_was() -> None:
     assert text.startswith(
         "No draft length pays here: the best, γ 4, runs at 0.55x plain generate, our loop without a draft at 1.10x."
     )
-    assert "Too few guesses are kept: 25 %" in text
+    assert "Too few guesses are kept: 25\u00a0%" in text
     assert "γ 4 is fastest here: 1.75x" in headline(
         summarise(
             [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), trial(0, "a", "speculative", 4, DRAFTED)]
@@ -231,7 +231,11 @@ def test_rows_are_plain_numbers_by_category_and_over_all(tmp_path) -> None:
         1 - 0.63 / 1.1
     )
     assert cells(table[1])[1:5] == ["Speculative", "4", "159", "1.75x"]
-    assert EXPORTS[".md"](found).splitlines()[3].startswith("| c | Speculative | 4 | 159 | 1.75x | 43 % | 78 % |")
+    assert (
+        EXPORTS[".md"](found)
+        .splitlines()[3]
+        .startswith("| c | Speculative | 4 | 159 | 1.75x | 43\u00a0% | 78\u00a0% |")
+    )
     assert EXPORTS[".csv"](found).splitlines()[2].startswith("c,speculative,4,1,158.7")
     plan = Plan((PromptItem("a", "c", "x"),), (BASELINE,), specdec.SamplingParams(max_new_tokens=64), 1)
     assert '"speedup"' in as_json({}, plan, found)

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import specdec
+from specdec import words
 from specdec.embedded import corpus
 from specdec.embedded.train import CONTEXT, WINDOW, Windows
 from specdec.metrics import repeated_ngrams
@@ -116,7 +117,9 @@ def main() -> None:
     for row in rows:
         alpha, length, repeated = acceptance(pair, [row.prompt], 0.0)
         found = "yes" if row.prompt in text else "no"
-        print(f"| {row.name} | {found} | {alpha:.0%} | {length:.2f} | {repeated:.0%} |", flush=True)
+        print(
+            f"| {row.name} | {found} | {words.percent(alpha)} | {length:.2f} | {words.percent(repeated)} |", flush=True
+        )
 
     print(f"\nAcceptance on {ACCEPTANCE_PROMPTS} held-out openings of 48 tokens a domain, 128 new tokens, gamma 5:\n")
     print("| domain | temperature | acceptance | tokens a pass | repeated 4-grams |\n|---|---|---|---|---|")
@@ -125,7 +128,10 @@ def main() -> None:
         prompts = [windows.streams[name][s : s + 48] for s in starts]
         for temperature in (0.0, 1.0):
             alpha, length, repeated = acceptance(pair, prompts, temperature)
-            print(f"| {name} | {temperature:g} | {alpha:.0%} | {length:.2f} | {repeated:.0%} |", flush=True)
+            print(
+                f"| {name} | {temperature:g} | {words.percent(alpha)} | {length:.2f} | {words.percent(repeated)} |",
+                flush=True,
+            )
 
     late = loss(pair.target, held_out_windows(windows, "tales", CONTEXT, 8))
     print("\nTarget loss on the held-out tales by position, nats a token: ", end="")

@@ -477,4 +477,4 @@ function term({ label, definition }) {
 
 const factList = (figures) => el("dl", "sd-facts", "", figures.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)])));
 
-const secondsOf = (value) => `${value.toFixed(value < 10 ? 2 : 1)} s`;
+const secondsOf = (value) => `${value.toFixed(value < 10 ? 2 : 1)}\u00a0s`;

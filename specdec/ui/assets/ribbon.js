@@ -159,7 +159,7 @@ export class Ribbon {
 }
 
 const known = (value) => value !== null && value !== undefined; // a link carries no probabilities
-const percent = (share) => `${(share * 100).toFixed(share < 0.0995 && share > 0 ? 1 : 0)} %`;
+const percent = (share) => `${(share * 100).toFixed(share < 0.0995 && share > 0 ? 1 : 0)}\u00a0%`;
 
 // What a token is, in words: its round, how it came about, and the figures of the guess at its place.
 function describe({ piece, kind, round, draft }, bytes) {

@@ -184,7 +184,7 @@ function step(name, words, children) {
 function bar(kind, value) {
   const fill = el("span", "sd-fill");
   fill.style.width = `${Math.max(0, Math.min(1, value ?? 0)) * 100}%`;
-  const share = value === undefined ? "\u2013" : `${(value * 100).toFixed(1)} %`;
+  const share = value === undefined ? "\u2013" : `${(value * 100).toFixed(1)}\u00a0%`;
   return el("span", `sd-bar ${kind}`, "", [el("span", "sd-track", "", [fill]), el("span", "sd-share-of", share)]);
 }
 
