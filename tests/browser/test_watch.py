@@ -65,6 +65,19 @@ def test_a_race_stopped_early_is_drawn_as_far_as_it_is_compared(page):
     assert ends == [written, written]
 
 
+def test_a_text_that_ends_early_fills_the_chart_which_stays_beside_it(page):
+    """The model ends its text long before the tokens asked for: the axis ends there too. Scrolling leaves the chart."""
+    ask(page, "They were happy and played together every day. The", tokens=400)
+    run(page)
+    written = int(page.locator(".sd-figures dd").last.inner_text().split()[0])
+    assert written < 200
+    page.wait_for_function(f"document.querySelector('.sd-plot').layout.yaxis.range[1] === {written}")
+    page.evaluate("document.querySelector('.sd-texts').style.minHeight = '2000px'")
+    page.evaluate("scrollTo(0, document.querySelector('.sd-texts').getBoundingClientRect().top + scrollY + 600)")
+    box = page.locator(".sd-plot").first.bounding_box()
+    assert 0 <= box["y"] < 100
+
+
 def test_a_repeated_race_gives_a_median_and_a_spread(page):
     """Five runs; the sentence and the row of the lane hold the median and what it lies between."""
     ask(page, tokens=12)

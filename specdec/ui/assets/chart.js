@@ -11,7 +11,8 @@ const STEPS = [1, 2, 5];
 export class Chart {
   #plotly = null;
   #lanes = new Map(); // name -> Lane
-  #asked = 1;
+  #asked = 1; // tokens
+  #top = 1; // of the y axis
   #range = 0.1;
   #notes = [];
   #moment = null; // of a replay, in seconds; null is the end
@@ -44,7 +45,7 @@ export class Chart {
   // An empty chart for so many tokens.
   start(asked) {
     this.#lanes = new Map();
-    this.#asked = asked;
+    this.#asked = this.#top = asked;
     this.#cut = Infinity;
     this.#range = 0.1;
     this.#notes = [];
@@ -70,7 +71,7 @@ export class Chart {
     this.#draw();
   }
 
-  // The lane's own label; the x range freezes where the slowest lane ended, and grows only past it.
+  // The lane's own label; the axes freeze where the slowest and the longest lane ended, and grow only past it.
   endLane(name, lines) {
     this.#freeze();
     if (MAIN.includes(name)) {
@@ -124,11 +125,15 @@ export class Chart {
   }
 
   #freeze() {
-    this.#range = Math.max(...this.#names.map((name) => this.#end(name).x), 1e-3);
+    const ends = this.#names.map((name) => this.#end(name));
+    this.#range = Math.max(...ends.map(({ x }) => x), 1e-3);
+    this.#top = Math.max(...ends.map(({ y }) => y), 1);
   }
 
   #grow() {
-    const latest = Math.max(0, ...this.#names.map((name) => this.#end(name).x));
+    const ends = this.#names.map((name) => this.#end(name));
+    if (ends.some(({ y }) => y > this.#top)) this.#top = this.#asked;
+    const latest = Math.max(0, ...ends.map(({ x }) => x));
     if (latest <= this.#range) return;
     const power = 10 ** Math.floor(Math.log10(latest));
     this.#range = (STEPS.find((step) => step * power >= latest) ?? 10) * power;
@@ -151,7 +156,7 @@ export class Chart {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, dragmode: false,
       font: { family: getComputedStyle(this.plot).fontFamily, color: colour("muted") },
       xaxis: { ...axis, title: title(clock), range: [0, this.#range], nticks: small ? 4 : 7, showgrid: false },
-      yaxis: { ...axis, title: title("Tokens written"), range: [0, this.#asked], nticks: 5 },
+      yaxis: { ...axis, title: title("Tokens written"), range: [0, this.#top], nticks: 5 },
       annotations: this.#annotations(space, colour), shapes: this.#shapes(space, colour),
     };
     await this.#plotly.react(this.plot, this.#traces(colour), layout, { staticPlot: true });
@@ -272,7 +277,7 @@ export class Chart {
   #shapes(space, colour) {
     if (!this.#bracket(space)) return [];
     const [plain, spec] = [this.#end("generate"), this.#end("speculative")];
-    const height = (pixels) => spec.y / this.#asked + pixels / space.plot;
+    const height = (pixels) => spec.y / this.#top + pixels / space.plot;
     const common = { type: "line", xref: "x", yref: "paper", line: { width: 1.5, color: colour("ink") } };
     const tick = (x) => ({ ...common, x0: x, x1: x, y0: height(4), y1: height(12) });
     return [tick(spec.x), tick(plain.x), { ...common, x0: spec.x, x1: plain.x, y0: height(8), y1: height(8) }];
