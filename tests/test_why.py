@@ -167,10 +167,10 @@ def test_what_the_runs_cannot_tell_apart_is_said() -> None:
 
 
 def test_ratios_that_tell_nothing() -> None:
-    """Runs that disagree, or a median that rounds to 1.00; one run needs more than 5 %."""
-    for ratios in ([], [0.97], [1.05], [0.9, 1.2], [1.001, 1.004]):
+    """Runs that disagree, or a median that rounds to 1.00; fewer than five need more than 5 %."""
+    for ratios in ([], [0.97], [1.05], [0.9, 1.2], [1.02, 1.03], [0.95, 0.9, 0.99], [1.001] * 4 + [1.004]):
         assert no_clear_difference(ratios), ratios
-    for ratios in ([0.94], [1.06], [1.02, 1.03], [0.9, 0.95, 0.99]):
+    for ratios in ([0.94], [1.06], [1.06, 1.08], [0.9, 0.94, 0.99], [1.02] * 4 + [1.01]):
         assert not no_clear_difference(ratios), ratios
 
 
@@ -254,13 +254,16 @@ def test_auto_is_scored_on_other_runs_than_the_best_is_picked_on() -> None:
 
 @pytest.mark.parametrize("kind", ["random draft", "draft as deep as its target"])
 def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str) -> None:
-    """Measured, not made up: a random draft is refused for what it misses, a deep one for what it costs."""
+    """Measured, not made up: a random draft is refused for what it misses, a deep one for what it costs.
+
+    At these lengths both take about twice the time of plain decoding, which no noise of a machine makes up for.
+    """
     target = tiny("llama", 4, layers=6)
     draft = tiny("llama", 5, layers=1) if kind == "random draft" else noisy_copy(target, 4, scale=0.004)
     pair = specdec.Pair(target=target, draft=draft, tokenizer=byte_tokenizer())
     params = specdec.SamplingParams(max_new_tokens=48, ignore_eos=True)
     plan = Plan(
-        (PromptItem("a", "a", "Once upon a time"),), entrants_of(("generate", "speculative"), (0, 2, 6)), params, 3
+        (PromptItem("a", "a", "Once upon a time"),), entrants_of(("generate", "speculative"), (0, 6, 8)), params, 3
     )
     found = list(filter(None, trials(pair, plan)))
     assert headline(summarise(found)).startswith("No draft length pays here")
