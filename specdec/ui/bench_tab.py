@@ -17,11 +17,11 @@ from specdec.events import SamplingParams, check_gamma
 from specdec.models import Pair
 from specdec.prompts import EXAMPLES, read_prompts
 from specdec.summary import COLUMNS, best_gamma, cells, rows, summarise
-from specdec.trials import LEAST_TOKENS, Plan, ResultsFile, Trial, entrants_of, trials
+from specdec.trials import Plan, ResultsFile, Trial, entrants_of, trials
 from specdec.ui import told
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.limits import Limits
-from specdec.ui.measuring import Buttons, WhyFold, allowed, follow
+from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
 from specdec.ui.work import Work
 from specdec.why import best_terms, headline, reasons
 
@@ -57,15 +57,9 @@ class BenchTab:
             )
             self._gammas = gr.Textbox("3 5 8", label="Draft lengths, or auto", max_lines=1, elem_id="sd-bench-gammas")
         with gr.Row(elem_classes="sd-form"):
-            slider = {"buttons": [], "step": 1}
-            most = min(512, limits.new_tokens)
-            self._tokens = gr.Slider(LEAST_TOKENS, most, 64, label="New tokens", elem_id="sd-bench-tokens", **slider)
-            self._runs = gr.Slider(1, min(9, limits.runs), 3, label="Runs", elem_id="sd-bench-runs", **slider)
+            self._sizes = sizes("bench", limits, tokens=64, runs=3)
         self._buttons = Buttons("Run benchmark", "bench")
-        self._verdict = gr.HTML("", elem_id="sd-bench-verdict", elem_classes="sd-told", apply_default_css=False)
-        self._plot = gr.Plot(None, show_label=False, visible=False, elem_id="sd-bench-plot", elem_classes="sd-figure")
-        self._table = gr.HTML("", elem_id="sd-bench-table", elem_classes="sd-told", apply_default_css=False)
-        self._why = WhyFold("bench")
+        self._findings = Findings("bench")
         self._files = gr.File(
             label="CSV, JSON, Markdown, and the results to go on from",
             file_count="multiple",
@@ -75,9 +69,8 @@ class BenchTab:
         )
 
     def wire(self, **queue: Any) -> None:
-        asked = [self._set, self._earlier, self._lanes, self._gammas, self._tokens, self._runs]
-        cleared = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
-        cleared |= self._why.cleared | {self._files: gr.update(visible=False)}
+        asked = [self._set, self._earlier, self._lanes, self._gammas, *self._sizes]
+        cleared = self._findings.cleared | {self._files: gr.update(visible=False)}
         self._buttons.wire(self._work, self._run, asked, cleared, **queue)
 
     def _run(
@@ -94,20 +87,20 @@ class BenchTab:
         found = ResultsFile(Path(earlier), pair, plan).read() if earlier else []
         done = {trial.key for trial in found}
         for text, whole in follow(trials(pair, plan, done), plan, stop, self._limits, found):
-            yield {self._buttons.status: text} | (self._findings(found, whole) if found else {})
+            yield {self._buttons.status: text} | (self._found(found, whole) if found else {})
         if found:
             with tempfile.TemporaryDirectory(prefix="specdec-") as folder:  # Gradio keeps copies of its own for a while
                 yield self._ending(Path(folder), pair, plan, found)
 
-    def _findings(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
+    def _found(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
         summaries = summarise(found)
         best = best_gamma(summaries)
         factor = f"{best.gain:.2f}x" if best else None
         note = f"{len(found)} calls on this machine. {reasons(summaries)}"
-        shown = {self._verdict: told.verdict(headline(summaries), factor, [note])}
         caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
-        shown |= {self._table: told.table(COLUMNS, map(cells, rows(found)), caption, minor=MINOR)}
-        return shown | ({self._plot: gr.update(value=benchmark_figure(found), visible=True)} if whole else {})
+        table = told.table(COLUMNS, map(cells, rows(found)), caption, minor=MINOR)
+        figure = benchmark_figure(found) if whole else None
+        return self._findings.show(told.verdict(headline(summaries), factor, [note]), table, figure)
 
     def _ending(self, folder: Path, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
         (folder / "benchmark.json").write_text(as_json(pair.describe(), plan, found), encoding="utf-8")
@@ -115,7 +108,7 @@ class BenchTab:
             (folder / f"benchmark{suffix}").write_text(export(found), encoding="utf-8")
         ResultsFile(folder / "benchmark.results.jsonl", pair, plan).merge(found)
         leads = {self._files: gr.update(value=sorted(map(str, folder.iterdir())), visible=True)}
-        return leads | self._why.show(best_terms(summarise(found)))
+        return leads | self._findings.explain(best_terms(summarise(found)))
 
 
 def _plan(chosen: str | None, lanes: Sequence[str], gammas: str, tokens: int, runs: int) -> Plan:

@@ -18,12 +18,12 @@ from specdec.models import Pair
 from specdec.prompts import PromptItem
 from specdec.summary import best_gamma, summarise
 from specdec.sweep import COLUMNS, ENTRANTS, NEW_TOKENS, RUNS, cells, closing, sweep_rows
-from specdec.trials import INTERVAL, LEAST_TOKENS, Plan, Trial, trials
+from specdec.trials import INTERVAL, Plan, Trial, trials
 from specdec.ui import told
 from specdec.ui.ask import AskPanel
 from specdec.ui.figures import sweep_figure
 from specdec.ui.limits import Limits
-from specdec.ui.measuring import Buttons, WhyFold, allowed, follow
+from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
 from specdec.ui.stream import check
 from specdec.ui.work import Work
 from specdec.whatif import Calibration, Costs, Outcome, what_if
@@ -50,20 +50,12 @@ class GammaTab:
                 [OWN, *self._examples], value=[OWN], label="Prompts", elem_id="sd-gamma-prompts"
             )
         with gr.Row(elem_classes="sd-form"):
-            slider = {"buttons": [], "step": 1}
-            most = min(512, limits.new_tokens)
-            self._tokens = gr.Slider(
-                LEAST_TOKENS, most, NEW_TOKENS, label="New tokens", elem_id="sd-gamma-tokens", **slider
-            )
-            self._runs = gr.Slider(1, min(9, limits.runs), RUNS, label="Runs", elem_id="sd-gamma-runs", **slider)
+            self._tokens, self._runs = sizes("gamma", limits, NEW_TOKENS, RUNS)
             self._temperature = gr.Slider(
-                0, 2, 0, label="Temperature (0 is greedy)", elem_id="sd-gamma-temperature", **slider | {"step": 0.05}
+                0, 2, 0, label="Temperature (0 is greedy)", elem_id="sd-gamma-temperature", buttons=[], step=0.05
             )
         self._buttons = Buttons("Find the best \u03b3", "gamma")
-        self._verdict = gr.HTML("", elem_id="sd-gamma-verdict", elem_classes="sd-told", apply_default_css=False)
-        self._plot = gr.Plot(None, show_label=False, visible=False, elem_id="sd-gamma-plot", elem_classes="sd-figure")
-        self._table = gr.HTML("", elem_id="sd-gamma-table", elem_classes="sd-told", apply_default_css=False)
-        self._why = WhyFold("gamma")
+        self._findings = Findings("gamma")
         settings = {"open": False, "elem_classes": "sd-after"}
         with gr.Accordion("Take it home", visible=False, elem_id="sd-gamma-home", **settings) as self._home:
             self._lines = gr.HTML(
@@ -80,8 +72,7 @@ class GammaTab:
 
     def wire(self, **queue: Any) -> None:
         asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
-        cleared = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
-        cleared |= self._why.cleared | {self._home: gr.update(visible=False), self._lines: ""}
+        cleared = self._findings.cleared | {self._home: gr.update(visible=False), self._lines: ""}
         self._buttons.wire(self._work, self._sweep, asked, cleared, **queue)
         given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature]
         self._record.wire(self._work, self._what_if, given, {self._outcomes: ""}, **queue)
@@ -107,11 +98,11 @@ class GammaTab:
         allowed(pair, plan, self._limits)
         found: list[Trial] = []
         for text, whole in follow(trials(pair, plan), plan, stop, self._limits, found):
-            yield {self._buttons.status: text} | (self._findings(found, whole) if found else {})
+            yield {self._buttons.status: text} | (self._found(found, whole) if found else {})
         if ending := self._ending(pair, plan, found):
             yield ending
 
-    def _findings(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
+    def _found(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
         """Verdict, chart and table; the chart only where a round of all lengths is complete, as it is costly."""
         summaries = summarise(found)
         rows = sweep_rows(summaries)
@@ -128,11 +119,8 @@ class GammaTab:
             marked,
             minor=COLUMNS[4:],
         )
-        shown = {
-            self._verdict: told.verdict(headline(summaries), f"{best.gain:.2f}x", [note]),
-            self._table: table,
-        }
-        return shown | ({self._plot: gr.update(value=sweep_figure(rows), visible=True)} if whole else {})
+        verdict = told.verdict(headline(summaries), f"{best.gain:.2f}x", [note])
+        return self._findings.show(verdict, table, sweep_figure(rows) if whole else None)
 
     def _ending(self, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
         """What a finished sweep leads to: the terms of the best draft length, and the lines that use it."""
@@ -146,7 +134,7 @@ class GammaTab:
         started = next(speculative(pair, item.message(pair.tokenizer), gamma=best.gamma or 0, params=params))
         settings = {"prompt": item.prompt, "chat": int(item.message(pair.tokenizer) != item.prompt)}
         lines = json.dumps({"settings": settings, "started": asdict(started)})
-        return {self._home: gr.update(visible=True), self._lines: lines} | self._why.show(terms)
+        return {self._home: gr.update(visible=True), self._lines: lines} | self._findings.explain(terms)
 
     def _what_if(
         self, pair: Pair, stop: Event, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float

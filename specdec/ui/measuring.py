@@ -1,4 +1,4 @@
-"""What the tabs that measure have in common: their two buttons, their way through the queue, and their progress."""
+"""What the tabs that measure have in common: sizes, buttons, their way through the queue, progress and findings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from threading import Event
 from typing import Any
 
 import gradio as gr
+import plotly.graph_objects as go
 
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.models import Pair
-from specdec.trials import Plan, Trial
+from specdec.trials import LEAST_TOKENS, Plan, Trial
 from specdec.ui import told
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.limits import Limits
@@ -67,21 +68,42 @@ class Buttons:
         self.halt.click(work.stop, queue=False, **quiet)
 
 
-class WhyFold:
-    """Where the time goes from plain ``generate`` to speculative, and the figures behind it; hidden until known."""
+class Findings:
+    """Verdict, chart and table; in a fold where the time goes from plain ``generate`` to speculative, and the figures
+    behind it. All of them are hidden or empty until known; ``cleared`` has the values for that."""
 
     def __init__(self, name: str):
+        told_here = {"elem_classes": "sd-told", "apply_default_css": False}
+        self._verdict = gr.HTML("", elem_id=f"sd-{name}-verdict", **told_here)
+        self._plot = gr.Plot(None, show_label=False, visible=False, elem_id=f"sd-{name}-plot", elem_classes="sd-figure")
+        self._table = gr.HTML("", elem_id=f"sd-{name}-table", **told_here)
         settings = {"open": False, "visible": False, "elem_id": f"sd-{name}-why", "elem_classes": "sd-after"}
         with gr.Accordion("Why", **settings) as self._fold:
             self._steps = gr.Plot(None, show_label=False, elem_classes="sd-figure")
-            self._facts = gr.HTML("", elem_classes="sd-told", apply_default_css=False)
-        self.cleared = {self._fold: gr.update(visible=False), self._steps: None, self._facts: ""}
+            self._facts = gr.HTML("", **told_here)
+        self.cleared = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
+        self.cleared |= {self._fold: gr.update(visible=False), self._steps: None, self._facts: ""}
 
-    def show(self, found: Terms | None) -> dict[Any, Any]:
+    def show(self, verdict: str, table: str, figure: go.Figure | None) -> dict[Any, Any]:
+        """What stands there now; without a figure the last one stays."""
+        shown = {self._verdict: verdict, self._table: table}
+        return shown | ({self._plot: gr.update(value=figure, visible=True)} if figure else {})
+
+    def explain(self, found: Terms | None) -> dict[Any, Any]:
         if found is None:
             return {}
         values = {self._steps: waterfall_figure(found), self._facts: told.facts(figures(found))}
         return values | {self._fold: gr.update(visible=True)}
+
+
+def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Slider, gr.Slider]:
+    """How much to measure: new tokens and runs, as much as the page offers, with what they begin at."""
+    settings = {"buttons": [], "step": 1}
+    most = min(512, limits.new_tokens)
+    return (
+        gr.Slider(LEAST_TOKENS, most, tokens, label="New tokens", elem_id=f"sd-{name}-tokens", **settings),
+        gr.Slider(1, min(9, limits.runs), runs, label="Runs", elem_id=f"sd-{name}-runs", **settings),
+    )
 
 
 def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
