@@ -67,22 +67,30 @@ def sweep_figure(rows: Sequence[Row]) -> go.Figure:
 
 
 def waterfall_figure(found: Terms) -> go.Figure:
-    """From plain ``generate`` to speculative, in milliseconds a token; the steps add up exactly."""
+    """From plain ``generate`` to speculative, in milliseconds a token; the steps add up exactly.
+
+    Drawn from the top down, so that their names are read level on a phone too.
+    """
     names, values = zip(*found.steps, strict=True)
     names = [name.replace(" ", "<br>", 1) for name in names] + ["Speculative"]
     values = [1e3 * value for value in values]
     total = sum(values)
     figure = go.Figure(
         go.Waterfall(
-            x=names, y=[*values, total], measure=["absolute", *["relative"] * (len(values) - 1), "total"],
+            y=names, x=[*values, total], orientation="h",
+            measure=["absolute", *["relative"] * (len(values) - 1), "total"],
             text=[_signed(v) if 0 < i < len(values) else f"{v:.2f}" for i, v in enumerate([*values, total])],
             textposition="outside", cliponaxis=False, connector={"line": {"color": GREY, "width": 1}},
             decreasing={"marker": {"color": BLUE}}, increasing={"marker": {"color": ORANGE}},
             totals={"marker": {"color": GREY}},
         )
     )  # fmt: skip
-    figure.update_yaxes(title_text="Milliseconds a token (measured)", rangemode="tozero")
-    return _styled(figure, 360, legend=False)
+    figure.update_xaxes(title_text="Milliseconds a token (measured)", rangemode="tozero")
+    figure.update_yaxes(autorange="reversed")
+    _styled(figure, 400, legend=False)
+    figure.update_xaxes(showgrid=True)
+    figure.update_yaxes(showgrid=False)
+    return figure.update_layout(hovermode="y", margin_r=44)  # the longest bar has its value behind it
 
 
 def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
