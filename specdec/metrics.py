@@ -117,7 +117,7 @@ _SUMMED = (
 def no_clear_difference(ratios: Sequence[float]) -> bool:
     """Whether two speeds, compared as a ratio a run, may be equal: the runs disagree on which is faster, or the median
     rounds to 1.00. Fewer than five runs agree by chance too often (two of them half of the time), so their median must
-    be off by more than 5 %, which the noise of a machine can be."""
+    be off by more than 5 %: the noise of a machine can reach that."""
     if not ratios or min(ratios) <= 1 <= max(ratios):
         return True
     return 0.95 <= median(ratios) <= 1.05 if len(ratios) < 5 else round(median(ratios), 2) == 1

@@ -56,7 +56,7 @@ def lane_rows(runs: Sequence[Run]) -> dict[str, Any]:
                 words.LANE_NAMES[lane],
                 words.spread(rates, words.rate),
                 "1" if lane == "generate" else words.spread(gains, "{:.2f}x".format),
-                words.spread([m.prefill_seconds for _, m in measured], "{:.3f} s".format),
+                words.spread([m.prefill_seconds for _, m in measured], "{:.3f}\u00a0s".format),
                 words.spread(alphas, words.percent),
                 words.spread(lengths, words.number),
                 ("yes" if same else "no") if greedy else "\u2013",

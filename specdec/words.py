@@ -52,7 +52,7 @@ def factor(value: float) -> str:
 
 
 def percent(share: float | None, digits: int = 0) -> str:
-    """A share with its sign, on one line wherever it stands."""
+    """A share with its % sign; a browser keeps the two on one line."""
     return "\u2013" if share is None else f"{share * 100:.{digits}f}\u00a0%"
 
 

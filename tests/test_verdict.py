@@ -84,6 +84,10 @@ def test_several_runs_give_a_median_with_its_spread() -> None:
 def test_a_spread_around_one_is_no_difference() -> None:
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.5, 4.5, 3.9)]
     assert verdict(runs)["sentence"] == "No clear difference: 1.03x, median of 3, spread 0.89\u20131.14."
+    runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.9, 3.95, 3.8)]
+    assert verdict(runs)["sentence"] == (
+        "No clear difference: 1.03x, median of 3, spread 1.01\u20131.05; so few runs cannot tell so little."
+    )
 
 
 def test_a_guess_dearer_than_a_token_cannot_pay() -> None:

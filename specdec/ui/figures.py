@@ -69,7 +69,7 @@ def sweep_figure(rows: Sequence[Row]) -> go.Figure:
 def waterfall_figure(found: Terms) -> go.Figure:
     """From plain ``generate`` to speculative, in milliseconds a token; the steps add up exactly.
 
-    Drawn from the top down, so that their names are read level on a phone too.
+    Drawn from the top down, so that the steps' names stand level on a phone too.
     """
     names, values = zip(*found.steps, strict=True)
     names = [name.replace(" ", "<br>", 1) for name in names] + ["Speculative"]
@@ -90,7 +90,7 @@ def waterfall_figure(found: Terms) -> go.Figure:
     _styled(figure, 400, legend=False)
     figure.update_xaxes(showgrid=True)
     figure.update_yaxes(showgrid=False)
-    return figure.update_layout(hovermode="y", margin_r=44)  # the longest bar has its value behind it
+    return figure.update_layout(hovermode="y", margin_r=44)  # the value of the longest bar stands beyond its end
 
 
 def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:

@@ -97,7 +97,7 @@ class Findings:
 
 
 def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Slider, gr.Slider]:
-    """How much to measure: new tokens and runs, as much as the page offers, with what they begin at."""
+    """How much to measure, up to what the page offers; ``tokens`` and ``runs`` are the first values."""
     settings = {"buttons": [], "step": 1}
     most = min(512, limits.new_tokens)
     return (
@@ -132,12 +132,12 @@ def follow(
         late = limits.seconds is not None and time.monotonic() - began > limits.seconds
         if (stop.is_set() or late) and len(found) < len(plan):
             steps.close()
-            why = f"Stopped after {limits.seconds:.0f} s, this page's limit" if late else "Stopped"
+            why = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit" if late else "Stopped"
             yield told.status(f"{why}: {len(found)} of {len(plan)} calls count."), True
             return
         if trial is not None:
             done = len(found) - first
             left = (time.monotonic() - began) / done * (total - done)
-            text = f"{len(found)} of {len(plan)} calls, about {left:.0f} s left."
+            text = f"{len(found)} of {len(plan)} calls, about {left:.0f}\u00a0s left."
             yield told.status(text, len(found) / len(plan)), len(found) % len(plan.entrants) == 0
     yield "", True

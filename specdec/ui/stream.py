@@ -57,7 +57,7 @@ def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origi
                 if stop.is_set():
                     stopped = "Stopped"
                 elif limits.seconds is not None and time.monotonic() - began > limits.seconds:
-                    stopped = f"Stopped after {limits.seconds:.0f} s, this page's limit,"
+                    stopped = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit,"
                 if stopped:
                     break
         finally:

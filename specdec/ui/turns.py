@@ -25,7 +25,7 @@ class Turns:
             self._waiting.add(visitor)
         if not ahead:
             return ""
-        about = "" if self._seconds is None else f", about {ahead * self._seconds:.0f} s"
+        about = "" if self._seconds is None else f", about {ahead * self._seconds:.0f}\u00a0s"
         return f"Waiting: {ahead} ahead{about}."
 
     def forget(self, visitor: str) -> None:

@@ -178,7 +178,7 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
     lanes = [events[i:j] for i, j in zip(starts, [*starts[1:], None], strict=True)]
     assert [lane[0].lane for lane in lanes] == ["generate", "speculative", "gamma-0"]
     shown = page.evaluate(SHOWN)
-    assert shown["figures"][1] == f"{measure(lanes[1]).alpha * 100:.0f} %"
+    assert shown["figures"][1] == f"{measure(lanes[1]).alpha * 100:.0f}\u00a0%"
     with visit(browser, address) as other:
         open_page(other, address)
         other.set_input_files("#sd-open", path)

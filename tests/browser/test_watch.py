@@ -66,7 +66,7 @@ def test_a_race_stopped_early_is_drawn_as_far_as_it_is_compared(page):
 
 
 def test_a_text_that_ends_early_fills_the_chart_which_stays_beside_it(page):
-    """The model ends its text long before the tokens asked for: the axis ends there too. Scrolling leaves the chart."""
+    """The model ends its text long before the tokens asked for: so does the axis. Scrolling keeps the chart in view."""
     ask(page, "They were happy and played together every day. The", tokens=400)
     run(page)
     written = int(page.locator(".sd-figures dd").last.inner_text().split()[0])
@@ -186,7 +186,7 @@ def test_a_sampled_round_shows_draws_and_the_residual(page):
 def test_where_the_time_goes_is_drawn_when_it_is_opened(page):
     """The fold says the shares in words and draws a bar a round."""
     page.click("summary:has-text('Where the time goes')")
-    assert re.search(r"drafting took \d+ %, checking \d+ % and the rest \d+ %", text(page, ".sd-time"))
+    assert re.search(r"drafting took \d+\s%, checking \d+\s% and the rest \d+\s%", text(page, ".sd-time"))
     page.wait_for_function("document.querySelector('.sd-time .sd-plot').data?.length === 4")
     bars, rounds = page.evaluate(
         "[document.querySelector('.sd-time .sd-plot').data[0].x.length, "

@@ -6,7 +6,12 @@ const MAIN = ["generate", "speculative"];
 // The other lanes: alike in colour, told apart by the sign at the line's end, which the legend repeats.
 const SIGNS = { assisted: "circle", "gamma-0": "square", "prompt-lookup": "triangle-up", "draft-alone": "diamond" };
 const SHAPES = { circle: "M9,5a4,4 0 1 0 -8,0a4,4 0 1 0 8,0", square: "M1.5,1.5h7v7h-7z", "triangle-up": "M5,1l4.5,8h-9z", diamond: "M5,0l5,5l-5,5l-5,-5z" };
-const STEPS = [1, 2, 5];
+
+// The next of 1, 2, 5, 10, 20 ... that is not below a value.
+const rounded = (value) => {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return ([1, 2, 5].find((step) => step * power >= value) ?? 10) * power;
+};
 
 export class Chart {
   #plotly = null;
@@ -132,11 +137,9 @@ export class Chart {
 
   #grow() {
     const ends = this.#names.map((name) => this.#end(name));
-    if (ends.some(({ y }) => y > this.#top)) this.#top = this.#asked;
-    const latest = Math.max(0, ...ends.map(({ x }) => x));
-    if (latest <= this.#range) return;
-    const power = 10 ** Math.floor(Math.log10(latest));
-    this.#range = (STEPS.find((step) => step * power >= latest) ?? 10) * power;
+    const [latest, most] = [Math.max(0, ...ends.map(({ x }) => x)), Math.max(0, ...ends.map(({ y }) => y))];
+    if (latest > this.#range) this.#range = rounded(latest);
+    if (most > this.#top) this.#top = Math.min(rounded(most), this.#asked);
   }
 
   async #drawAll() {
