@@ -166,8 +166,8 @@ class ModelDraft:
 class EarlyExitDraft(ModelDraft):
     """The target's first layers with its final norm and head, drafting in the target's own cache.
 
-    Drafting grows those layers only, so they are cropped before the target verifies: its pass computes them anew,
-    as the draft's rows are of the same values but the pass must start at one length in all layers.
+    Drafting grows those layers only, so they are cropped before the target verifies: its pass must start at one length
+    in all layers, and so computes these rows, of the same values, anew.
     """
 
     def prefill(self, context: Context) -> None:

@@ -87,8 +87,9 @@ class DraftToken:
 
     ``draft_prob`` is q and ``target_prob`` p at this token, ``accept_prob`` is min(1, p/q), ``draw`` the uniform
     number it was compared with (None in greedy). In greedy, q and p are one-hot; ``draft_confidence``, the draft's
-    raw softmax, tells how sure it was. A discarded token was never tested: p, ``accept_prob``, ``draw`` and
-    ``target_token_id`` (the target's own most likely token there) are None.
+    raw softmax, tells how sure it was. With top-k acceptance ``accept_prob`` is 1 or 0 and nothing is drawn. A
+    discarded token was never tested: p, ``accept_prob``, ``draw`` and ``target_token_id`` (the target's own most
+    likely token there) are None.
     """
 
     token_id: int
@@ -106,7 +107,8 @@ class Decision:
     """The ten most likely tokens, as (token id, probability), where the target added its token; zeros left out.
 
     In greedy, p and q are the raw softmax (their one-hot forms say nothing more than the choice) and
-    ``residual`` is None. ``q`` and ``residual`` are None too where no draft stood at this position.
+    ``residual`` is None. ``q`` and ``residual`` are None too where no draft stood at this position, and ``q`` in
+    greedy where the draft has no logits over the target's vocabulary.
     """
 
     p: tuple[tuple[int, float], ...]
@@ -119,8 +121,8 @@ class Round:
     """One pass of Algorithm 1: a draft, one target pass, its outcome. Round 0 is the prefill.
 
     ``token_id`` is the token the target added and ``token_kind`` how: ``correction`` after a rejection,
-    ``bonus`` after a fully accepted draft, ``target`` where nothing was drafted. Both are None where EOS, a stop
-    string or the length cut falls inside the draft. ``committed_ids`` is what the round appended.
+    ``bonus`` after a fully accepted draft, ``target`` where nothing was drafted. Both are None where EOS or a stop
+    string falls inside the draft. ``committed_ids`` is what the round appended.
 
     ``draft_seconds`` and ``verify_seconds`` are spent in drafting and verifying, ``elapsed_seconds`` since the call
     began; the clock stands still while the consumer holds an event. ``target_margin`` is the gap between the two

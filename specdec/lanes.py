@@ -8,6 +8,7 @@ each thread that calls them; hence one decoding thread, for every lane, for the 
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import queue
 import threading
@@ -18,7 +19,7 @@ from itertools import chain
 from typing import Any
 
 import torch
-from transformers import GenerationConfig
+from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation.streamers import BaseStreamer
 
 from specdec.call import NEUTRAL, Call, prepare
@@ -241,7 +242,9 @@ def _transformers_lane(call: Call, extra: dict[str, Any]) -> Callable[[Emit], No
 def run_generate(call: Call, **extra: Any) -> torch.Tensor:
     """transformers' ``generate`` for ``call``, all its settings explicit; the ids (1, n), prompt included."""
     ids = call.prompt_ids[None]
-    with _own_random_state(call), _fixed_gamma(call, extra.get("assistant_model")):
+    if draft := extra.get("assistant_model"):
+        extra["assistant_model"] = _with_fixed_gamma(draft, call.started.gamma)
+    with _own_random_state(call):
         return call.pair.target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **_settings(call), **extra)
 
 
@@ -282,24 +285,18 @@ def _own_random_state(call: Call) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _fixed_gamma(call: Call, draft: Any) -> Iterator[None]:
-    """Assisted generation reads its draft length from the draft's generation config: lend it one that only fixes it.
+def _with_fixed_gamma(draft: PreTrainedModel, gamma: int) -> PreTrainedModel:
+    """The same weights in another object, whose generation config fixes the draft length and nothing else.
 
-    Passing ``num_assistant_tokens`` to ``generate`` has no effect, the default schedule changes the length as it goes,
-    the default confidence threshold ends drafts early, and the draft's own config would change what it drafts.
+    Assisted generation reads the length from there. Passing ``num_assistant_tokens`` to ``generate`` has no effect, the
+    default schedule changes the length as it goes, the default confidence threshold ends drafts early, and the draft's
+    own config would change what it drafts. The draft itself stays as it is: another lane may be reading it.
     """
-    if draft is None:
-        yield
-        return
-    original = draft.generation_config
-    draft.generation_config = GenerationConfig(
-        num_assistant_tokens=call.started.gamma,
+    fixed = copy.copy(draft)
+    fixed.generation_config = GenerationConfig(
+        num_assistant_tokens=gamma,
         num_assistant_tokens_schedule="constant",
         assistant_confidence_threshold=0.0,
-        pad_token_id=original.pad_token_id,
+        pad_token_id=draft.generation_config.pad_token_id,
     )
-    try:
-        yield
-    finally:
-        draft.generation_config = original
+    return fixed

@@ -102,8 +102,8 @@ def observe(
 def draft_tokens(seen: Observed, committed: int) -> tuple[DraftToken, ...]:
     """The draft's tokens with their statuses; ``committed`` is how many tokens the round appended.
 
-    Where EOS, a stop string or the length cut falls inside the draft, what stands behind it was of no consequence
-    and counts as discarded.
+    Where EOS or a stop string falls inside the draft, what stands behind it was of no consequence and counts as
+    discarded.
     """
     tested = seen.accepted + 1 if committed > seen.accepted else committed
     tokens = []

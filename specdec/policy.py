@@ -1,4 +1,4 @@
-"""How many tokens to draft next. A policy sees every round and names the next draft's length; it never sees text.
+"""How many tokens to draft next. A policy sees every round and names the next draft's length; ours read no text.
 
 Lossless whatever it says: a length depends on what happened before, and a confidence stop on the draft alone.
 """
@@ -52,7 +52,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class ConfidenceStop(Fixed):
-    """Draft until the draft's raw probability of its token falls below ``least_confidence``, or ``gamma`` stand."""
+    """Draft ``gamma`` tokens, or fewer: up to the first whose raw probability is below ``least_confidence``."""
 
     gamma: int = MAX_GAMMA
     least_confidence: float = 0.4
@@ -92,10 +92,10 @@ class Chooser:
     """The state of ``AutoGamma`` in one call.
 
     Expected tokens a second at length g are expected_tokens(alpha, g) / (D(g) + T(g + 1)): Leviathan et al. 2211.17192,
-    Theorem 3.8, with the seconds of g draft passes and of a target pass over g + 1 rows measured instead of assumed
-    proportional. All estimates forget, as text changes. Where 0 is best the draft rests, and a short probe every so
-    often asks whether it still is. Elsewhere a neighbour of the best is tried every so often, or the lines D and T
-    would rest on one point.
+    Theorem 3.8, with the seconds of g draft passes and of a target pass over g + 1 rows as lines through what was
+    measured, where the theorem takes the target's pass for as long at any g. All estimates forget, as text changes.
+    Where 0 is best the draft rests, and a short probe every so often asks whether it still is. Elsewhere a neighbour of
+    the best is tried every so often, or the lines D and T would rest on one point.
     """
 
     least_confidence = None
@@ -109,6 +109,7 @@ class Chooser:
     def __init__(self) -> None:
         self._rounds = 0
         self._resting, self._wait = 0, 16
+        self._rested = False  # the round before drafted nothing
         self._accepted, self._tested = self._PRIOR
         self._drafting, self._checking = Line(), Line()
 
@@ -118,8 +119,8 @@ class Chooser:
         best = max(range(MAX_GAMMA + 1), key=self._gain)
         if best:
             self._resting, self._wait = 0, 16
-            turn, odd = divmod(self._rounds, self._NEIGHBOUR_EVERY)
-            return best if odd else min(MAX_GAMMA, max(1, best + (2 if turn % 2 else -2)))
+            turn, rest = divmod(self._rounds, self._NEIGHBOUR_EVERY)
+            return best if rest else min(MAX_GAMMA, max(1, best + (2 if turn % 2 else -2)))
         self._resting += 1
         if self._resting < self._wait:
             return 0
@@ -137,8 +138,10 @@ class Chooser:
             self._tested = self._FORGET * self._tested + accepted + rejected
         if self._rounds > 1:
             self._checking.add(len(statuses) + 1, event.verify_seconds)
-            if statuses:
+            # Behind a rest the draft first reads all that was written meanwhile: its time is an upper bound, no more.
+            if statuses and (not self._rested or event.draft_seconds < self._drafting.at(len(statuses))):
                 self._drafting.add(len(statuses), event.draft_seconds)
+            self._rested = not statuses
 
     def _gain(self, gamma: int) -> float:
         seconds = self._checking.at(gamma + 1) + (self._drafting.at(gamma) if gamma else 0.0)

@@ -34,7 +34,7 @@ def race(
     interval: float = 0.08,
     max_seconds: float | None = None,
 ) -> Iterator[list[Event]]:
-    """Yield the events of all ``lanes`` in batches, one lane after another; each ``Started`` names whose follow.
+    """Yield the events of all ``lanes`` in batches, one lane after another; each ``Started`` names its lane.
 
     ``lanes`` are some of ``ENTRANTS``. With several ``runs`` each lane runs once a run and the order rotates, so that
     no lane always has the first place. Each lane is warmed up by a few tokens first, and all share one seed.

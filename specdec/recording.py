@@ -5,7 +5,7 @@ line carries ``tokens``, the bytes of every token id it is the first to mention,
 (code points 0-255). The ids and these bytes are all a reader needs to show the run without a model.
 
 The recording of a race holds its lanes one after another and, between them, lines about the whole: ``begin`` (settings,
-pair, when), ``lane_end``, ``verdict`` and ``error``. ``read`` passes over those.
+pair, when), ``lane_end``, ``verdict`` and ``error``. ``read`` passes over those, and ``lanes`` parts the lanes.
 """
 
 from __future__ import annotations
@@ -74,6 +74,18 @@ def read(lines: Iterable[str]) -> Iterator[Event]:
             raise InvalidInput(f"The recording is of version {found}; this program reads version {VERSION}.")
         if event is not None:
             yield event
+
+
+def lanes(lines: Iterable[str]) -> list[list[Event]]:
+    """The events of a recording, each lane's by themselves, as ``collect`` wants them."""
+    found: list[list[Event]] = []
+    for event in read(lines):
+        if isinstance(event, Started):
+            found.append([])
+        if not found:
+            raise InvalidInput("The recording begins in the middle of a lane.")
+        found[-1].append(event)
+    return found
 
 
 def token_bytes(lines: Iterable[str]) -> dict[int, bytes]:

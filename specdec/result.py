@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from specdec.events import Event, Finished, FinishReason, Round
+from specdec.errors import InvalidInput
+from specdec.events import Event, Finished, FinishReason, Round, Started
 from specdec.metrics import Metrics, measure
 
 
@@ -25,6 +26,14 @@ class Result:
 def collect(events: Iterable[Event], tokenizer: Any = None) -> Result:
     """Run a lane to its end. ``token_ids`` are the new ones only; ``text`` needs the tokenizer."""
     events = list(events)
+    if any(isinstance(event, list) for event in events):
+        raise InvalidInput(
+            "These are batches of events, as driven yields them; give itertools.chain.from_iterable(...)."
+        )
+    if (lanes := sum(isinstance(event, Started) for event in events)) > 1:
+        raise InvalidInput(
+            f"These are the events of {lanes} lanes; collect each by itself (recording.lanes parts them)."
+        )
     rounds = [event for event in events if isinstance(event, Round)]
     finished = next((event for event in events if isinstance(event, Finished)), None)
     token_ids = [token_id for r in rounds for token_id in r.committed_ids]

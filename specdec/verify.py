@@ -14,11 +14,11 @@ import torch
 
 
 class Verdict(NamedTuple):
-    """What became of one draft. ``draw`` and ``residual`` are None where no random number decided."""
+    """What became of one draft. ``draw`` and ``residual`` are None where no p / q decided."""
 
     accepted: torch.Tensor  # (): n, how many draft tokens stand; the first rejected one is at index n
     token_id: torch.Tensor  # (): the token the target adds behind them
-    accept_prob: torch.Tensor  # (g,): min(1, p/q) at each draft token; bool where it is 0 or 1
+    accept_prob: torch.Tensor  # (g,): min(1, p/q) at each draft token; bool where it passes or not
     draw: torch.Tensor | None  # (g,): uniform on [0, 1)
     residual: torch.Tensor | None  # (1, V): what ``token_id`` was drawn from
 

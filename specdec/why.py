@@ -20,14 +20,15 @@ FULL, SOME = 0.95, 0.7  # guesses made / gamma a round: drafts as good as whole,
 
 @dataclass(frozen=True)
 class Terms:
-    """What the gain is made of. Seconds are a round's, ratios plain numbers.
+    """What the gain is made of; shares and factors are plain numbers.
 
     alpha          guesses kept / guesses tested
     cost           c: seconds of a draft pass / seconds of a target pass over one token
     growth         v: seconds of a target pass over a round's rows / over one
     tokens         tokens a round wrote; ``whole``: of rounds that neither EOS nor the length cut
     drafted        guesses made / gamma a round: below 1 where drafts were cut short, or nothing was there to copy
-    predicted      gain over our loop at gamma 0 by the closed form of alpha, c and v; None where drafts vary in length
+    overhead       share of the lane's time outside drafting and checking
+    predicted      gain over our loop at gamma 0 by the closed form of alpha, c and v; None where drafts were too short
     measured       gain over our loop at gamma 0
     engine         our loop at gamma 0 against plain ``generate``
     steps          seconds a token, from plain ``generate`` to speculative, each with its name; they add up exactly
@@ -213,7 +214,7 @@ def _against(found: Terms) -> str:
         return text
     causes = []
     if found.drafted < FULL:
-        causes.append("drafts were cut short by the end of the text")
+        causes.append("many drafts were shorter than \u03b3")
     if abs(found.whole / expected_tokens(found.alpha, found.gamma) - 1) >= NOTICEABLE:
         causes.append("guesses do not hit independently, which the form takes for granted")
     if found.overhead >= NOTICEABLE:

@@ -208,6 +208,7 @@ def test_lanes_leave_the_models_as_they_were(pair) -> None:
             list(lane_of(lane, pair, prompt_of(5), gamma=gamma))
             lane_events = lane_of(lane, pair, prompt_of(5), gamma=gamma, temperature=1.0)
             next(lane_events), next(lane_events)
+            assert [state(m) for m in (pair.target, pair.draft)] == before, "nor while it runs"
             lane_events.close()
     assert [state(m) for m in (pair.target, pair.draft)] == before
     assert pair.draft.generation_config is before[1][3]

@@ -25,25 +25,30 @@ class Machine:
     row: float = 0.03
     first_draft: float = 0.0  # what the first pass of a draft costs beyond the others: its weights are out of the cache
     slow_first: float = 1.0
+    catch_up: float = 0.0  # seconds a token that the draft has to read behind rounds without it
     random: random.Random = field(default_factory=lambda: random.Random(0))
 
     def play(self, policy) -> tuple[float, list[int]]:
         """Tokens a second over many rounds, and the lengths that were drafted."""
         state, tokens, seconds, lengths = policy.start(), 0, 0.0, []
+        unread = 0
         for index in range(1, ROUNDS + 1):
             gamma = state.length()
+            unread += 1
             accepted = next((i for i in range(gamma) if self.random.random() >= self.alpha), gamma)
             statuses = ["accepted"] * accepted + ["rejected"] * (accepted < gamma)
             statuses += ["discarded"] * (gamma - len(statuses))
             noise = 1 + 0.1 * self.random.random()
             verify = (self.target_pass + self.row * gamma) * noise * (self.slow_first if index == 1 else 1)
+            first = self.first_draft + unread * self.catch_up
             event = SimpleNamespace(
                 index=index,
                 draft=[SimpleNamespace(status=status) for status in statuses],
-                draft_seconds=(gamma * self.draft_pass + (gamma > 0) * self.first_draft) * noise,
+                draft_seconds=(gamma * self.draft_pass + (gamma > 0) * first) * noise,
                 verify_seconds=verify,
             )
             state.saw(event)
+            unread = 0 if gamma else unread
             tokens += accepted + 1
             seconds += event.draft_seconds + event.verify_seconds
             lengths.append(gamma)
@@ -65,9 +70,10 @@ def test_auto_rests_where_nothing_pays_and_asks_now_and_then() -> None:
     assert any(lengths[20:])
 
 
-def test_auto_notices_that_drafts_begin_to_pay() -> None:
-    """A story that turns into a copy of the prompt: the probes find out."""
-    machine = Machine(alpha=0.02, draft_pass=0.1)
+@pytest.mark.parametrize("catch_up", [0.0, 0.1])
+def test_auto_notices_that_drafts_begin_to_pay(catch_up: float) -> None:
+    """A story that turns into a copy of the prompt: the probes find out, whatever the draft has to read before one."""
+    machine = Machine(alpha=0.02, draft_pass=0.1, catch_up=catch_up)
     state = AutoGamma().start()
     policy = SimpleNamespace(start=lambda: state)
     assert machine.play(policy)[1][-1] == 0

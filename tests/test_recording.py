@@ -141,6 +141,20 @@ def test_every_field_survives() -> None:
     assert not any(isinstance(value, torch.Tensor) for event in again for value in dataclasses.astuple(event))
 
 
+def test_lanes_are_told_apart_and_never_taken_for_one(pair) -> None:
+    """A file of two lanes gives each by itself; folding both as one, or batches, is refused."""
+    events, parts = zip(*(record(pair, lane, {}) for lane in ("generate", "speculative")), strict=True)
+    lines = [*parts[0], *parts[1]]
+    assert recording.lanes(lines) == list(events)
+    assert [specdec.collect(lane).finish_reason for lane in recording.lanes(lines)] == ["length", "length"]
+    with pytest.raises(specdec.InvalidInput, match="2 lanes"):
+        specdec.collect(recording.read(lines))
+    with pytest.raises(specdec.InvalidInput, match="batches"):
+        specdec.collect(events)
+    with pytest.raises(specdec.InvalidInput, match="middle of a lane"):
+        recording.lanes(lines[1:])
+
+
 def test_ids_mentioned_in_one_place_only_are_described() -> None:
     """Each place where an event can mention a token counts, however seldom a run mentions it there alone."""
     params = specdec.SamplingParams(seed=1)

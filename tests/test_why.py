@@ -195,7 +195,7 @@ def test_a_short_text_is_not_taken_for_guesses_that_cluster() -> None:
     """Drafts cut by the end of the text are named as such; where most are short, the closed form says nothing."""
     perfect = lane(31, 4, 0.1, 0.05, 0.2, (27, 0, 0))
     found = terms(GENERATE, ALONE, replace(perfect, mean_acceptance_length=9.0), 8)
-    assert found.drafted == pytest.approx(27 / 32) and "cut short by the end of the text" in paragraph(found)
+    assert found.drafted == pytest.approx(27 / 32) and "many drafts were shorter than γ" in paragraph(found)
     assert "independently" not in paragraph(found)
     assert terms(GENERATE, ALONE, perfect, 16).predicted is None
 

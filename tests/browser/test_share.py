@@ -173,9 +173,7 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
     page.click(".sd-shareButton")
     path = save(page, tmp_path / "run.jsonl")
     lines = path.read_text().splitlines()
-    events = list(recording.read(lines))
-    starts = [i for i, event in enumerate(events) if isinstance(event, specdec.Started)]
-    lanes = [events[i:j] for i, j in zip(starts, [*starts[1:], None], strict=True)]
+    lanes = recording.lanes(lines)
     assert [lane[0].lane for lane in lanes] == ["generate", "speculative", "gamma-0"]
     shown = page.evaluate(SHOWN)
     assert shown["figures"][1] == f"{measure(lanes[1]).alpha * 100:.0f}\u00a0%"
