@@ -15,7 +15,9 @@ otherwise. Four stages share one time budget:
            there, and text that unlearned too much reads naturally again (WiSE-FT, 2109.01903). Why deeper: a pass
            of the draft has costs that depth does not change, and only a deep target is dear beside them.
 4. distil  the target is frozen; the draft goes on learning its distribution, three quarters of it on text that the
-           target wrote itself (DistillSpec, 2310.08461), because that is what it will have to guess.
+           target wrote itself (DistillSpec, 2310.08461), because that is what it will have to guess. Each such text
+           serves ``USES`` times, as writing it costs more than learning from it. The loss is now the rejection rate
+           itself, with some of the cross entropy left to hold the unlikely tokens.
 
 In all of them one batch in ``LONG_EVERY`` has windows of the full context, so that late positions are learned and
 stay learned. Each model's learning rate is constant, then falls linearly to zero at the end of its own training.
@@ -32,6 +34,7 @@ import math
 import random
 import shutil
 import time
+from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
@@ -40,6 +43,7 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from specdec.cache import new_cache
 from specdec.embedded import corpus
 
 VOCABULARY = 4096
@@ -56,6 +60,8 @@ SPLIT = range(3, 11)  # the layers that "deepen" makes two of, counted from 0
 KEEP = 0.65  # of the way that the weights went in "deepen"
 STAGES = {"joint": 0.30, "unloop": 0.15, "deepen": 0.30, "distil": 0.25}  # shares of the time budget
 UNLOOP_WEIGHT = 0.5
+TAIL_WEIGHT = 0.3  # of the cross entropy, beside the rejection rate
+USES = 8
 DECAY_FROM = 0.45  # the share of its own training after which a model's learning rate falls to zero
 
 
@@ -187,8 +193,23 @@ def target_loss(model: LlamaForCausalLM, ids: torch.Tensor) -> tuple[torch.Tenso
 
 def distillation_loss(draft: LlamaForCausalLM, inputs: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
     """Cross entropy of the draft under the target's distribution, nats a token."""
-    log_q = F.log_softmax(draft(input_ids=inputs, use_cache=False).logits.float(), -1)
-    p = F.softmax(logits.float(), -1)
+    return _cross_entropy(*_distributions(draft, inputs, logits))
+
+
+def rejection_loss(draft: LlamaForCausalLM, inputs: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    """The chance that a guess is rejected, 1 - sum min(p, q) (Leviathan et al. 2211.17192, Theorem 3.5), which is half
+    of the sum of |p - q|; and ``TAIL_WEIGHT`` of the cross entropy, whose gradient does not vanish where q is tiny."""
+    p, log_q = _distributions(draft, inputs, logits)
+    return 0.5 * (p - log_q.exp()).abs().sum(-1).mean() + TAIL_WEIGHT * _cross_entropy(p, log_q)
+
+
+def _distributions(draft: LlamaForCausalLM, inputs: torch.Tensor, logits: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The target's p and the draft's log q, (rows, length, vocabulary)."""
+    q = draft(input_ids=inputs, use_cache=False).logits.float()
+    return F.softmax(logits.float(), -1), F.log_softmax(q, -1)
+
+
+def _cross_entropy(p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
     return -(p * log_q).sum(-1).mean()
 
 
@@ -207,6 +228,7 @@ def write_windows(target: LlamaForCausalLM, prompts: torch.Tensor, length: int, 
         do_sample=not greedy,
         top_k=0,
         eos_token_id=None,
+        past_key_values=new_cache(target),
     )
 
 
@@ -281,15 +303,16 @@ def train(
     edges = dict(zip(stages, accumulate(share / sum(shares) for share in shares), strict=True))
     target_end = max((edge for stage, edge in edges.items() if stage != "distil"), default=1.0)
     began, tokens, step, start = time.monotonic(), 0, 0, None
-    pools: dict[str, list[torch.Tensor]] = {stage: [] for stage in stages}
+    pools: dict[str, Iterator[tuple[torch.Tensor, ...]]] = {}
+    autocast = torch.autocast(device.type, torch.bfloat16)
     log = []
 
     # Compiled, these functions run a third faster on two cores; without a C++ compiler they run as they are.
     def compiled(function):
         return torch.compile(function, dynamic=False) if device.type == "cuda" or shutil.which("g++") else function
 
-    losses, logits_of, distil, unlike = map(
-        compiled, (target_loss, target_logits, distillation_loss, unlikelihood_loss)
+    losses, logits_of, distil, reject, unlike = map(
+        compiled, (target_loss, target_logits, distillation_loss, rejection_loss, unlikelihood_loss)
     )
 
     def report(stage: str) -> None:
@@ -301,15 +324,23 @@ def train(
             save(model, tokenizer, out / name)
         (out / "training.json").write_text(json.dumps(log, indent=1) + "\n")
 
-    def written(rows: int, length: int, greedy: tuple[bool, bool], uses: int) -> torch.Tensor:
-        """A batch of windows the target wrote, from a pool of 128 whose halves are greedy or sampled."""
-        pool = pools[stage]
-        if not pool:
+    def judged(ids: torch.Tensor) -> torch.Tensor:
+        """The frozen target's logits for all but the last of ``ids``."""
+        with torch.no_grad(), autocast:
+            return logits_of(target, ids[:, :-1])
+
+    def written(rows: int, length: int, greedy: tuple[bool, bool], uses: int) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Batches of windows the target wrote, 128 at a time, each half greedy or sampled as ``greedy`` says; where the
+        target is frozen, its logits with them."""
+        while True:
             halves = windows.batch(128, 31).chunk(2)
             texts = torch.cat([write_windows(target, h, length + 1, g) for h, g in zip(halves, greedy, strict=True)])
+            both = [texts]
+            if stage == "distil":
+                both.append(torch.cat([judged(part) for part in texts.split(rows)]))
             for _ in range(uses):
-                pool.extend(texts[torch.randperm(len(texts), device=device)].split(rows))
-        return pool.pop()
+                for some in torch.randperm(len(texts), device=device).split(rows):
+                    yield tuple(part[some] for part in both)
 
     while (progress := (time.monotonic() - began) / (60 * minutes)) < 1:
         stage = next(stage for stage, edge in edges.items() if progress < edge or stage == stages[-1])
@@ -323,24 +354,23 @@ def train(
         length = WINDOW if step % LONG_EVERY else CONTEXT
         rows = math.ceil(batch_tokens / length)
         ids = windows.batch(rows, length)
-        autocast = torch.autocast(device.type, torch.bfloat16)
         if stage == "distil":
             if step % 4:
-                ids = written(rows, WINDOW, (True, False), uses=4)
-            with torch.no_grad(), autocast:
-                logits = logits_of(target, ids[:, :-1])
+                ids, logits = next(pools.setdefault(stage, written(rows, WINDOW, (True, False), USES)))
+            else:
+                logits = judged(ids)
         else:
             with autocast:
                 loss, early_loss, logits = losses(target, ids)
             loss = loss + 0.2 * early_loss
             if stage != "joint" and step % 2:
-                circles = written(rows, WINDOW // 2 + 32, (True, True), uses=2)
+                (circles,) = next(pools.setdefault(stage, written(rows, WINDOW // 2 + 32, (True, True), uses=2)))
                 with autocast:
                     loss = loss + UNLOOP_WEIGHT * unlike(target, circles, repeats(circles, start=32))
             target_learner.step(loss, progress / target_end)
         if stage != "deepen":
             with autocast:
-                draft_loss = distil(draft, ids[:, :-1], logits)
+                draft_loss = (reject if stage == "distil" else distil)(draft, ids[:, :-1], logits)
             draft_learner.step(draft_loss, progress)
         tokens += ids[:, 1:].numel()
         step += 1
