@@ -53,7 +53,8 @@ def factor(value: float) -> str:
 
 def percent(share: float | None, digits: int = 0) -> str:
     """A share with its % sign; a browser keeps the two on one line."""
-    return "\u2013" if share is None else f"{share * 100:.{digits}f}\u00a0%"
+    # Adding zero takes the sign from what rounds to none.
+    return "\u2013" if share is None else f"{round(share * 100, digits) + 0.0:.{digits}f}\u00a0%"
 
 
 def number(value: float | None, digits: int = 1) -> str:

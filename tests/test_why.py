@@ -15,7 +15,7 @@ from specdec.summary import BASELINE, LOOP, best_gamma, cells, find, rows, summa
 from specdec.sweep import ENTRANTS, closing, prediction_error, sweep_rows
 from specdec.trials import Plan, Trial, entrants_of, trials
 from specdec.why import figures, headline, no_gain, paragraph, reasons, terms
-from specdec.words import lengths
+from specdec.words import lengths, percent
 
 PLAIN = dict(prefill_seconds=0.1, accepted=0, rejected=0, discarded=0, alpha=None, draft_acceptance_rate=None)
 
@@ -164,6 +164,10 @@ def test_what_the_runs_cannot_tell_apart_is_said() -> None:
     close += runs_of("speculative", 5, 105, 125, 112)
     assert reasons(summarise(close)).startswith("γ 0 may be as fast as γ 5")
     assert lengths([3]) == "3" and lengths(["auto", 5, 4, 2]) == "2, 4–5 and auto"
+
+
+def test_a_share_that_rounds_to_none_has_no_sign() -> None:
+    assert [percent(share) for share in (-0.003, 0.004, -0.02, None)] == ["0\u00a0%", "0\u00a0%", "-2\u00a0%", "\u2013"]
 
 
 def test_ratios_that_tell_nothing() -> None:
