@@ -114,13 +114,16 @@ _SUMMED = (
 )  # fmt: skip
 
 
+ENOUGH_RUNS = 5  # fewer agree by chance too often: two of them half of the time
+
+
 def no_clear_difference(ratios: Sequence[float]) -> bool:
     """Whether two speeds, compared as a ratio a run, may be equal: the runs disagree on which is faster, or the median
-    rounds to 1.00. Fewer than five runs agree by chance too often (two of them half of the time), so their median must
-    be off by more than 5 %: the noise of a machine can reach that."""
+    rounds to 1.00. That of fewer than ``ENOUGH_RUNS`` must be off by more than 5 %: the noise of a machine can reach
+    that."""
     if not ratios or min(ratios) <= 1 <= max(ratios):
         return True
-    return 0.95 <= median(ratios) <= 1.05 if len(ratios) < 5 else round(median(ratios), 2) == 1
+    return 0.95 <= median(ratios) <= 1.05 if len(ratios) < ENOUGH_RUNS else round(median(ratios), 2) == 1
 
 
 def speedup(baseline: Metrics, lane: Metrics) -> float | None:

@@ -110,7 +110,7 @@ def _headline(gains: Sequence[float], base: Metrics, lane: Metrics, speculative:
     several = f"{min(gains):.2f}\u2013{max(gains):.2f}"
     if metrics.no_clear_difference(gains):
         where = "in one run" if len(gains) == 1 else f"median of {len(gains)}, spread {several}"
-        if 1 < len(gains) < 5 and (min(gains) > 1 or max(gains) < 1):
+        if 1 < len(gains) < metrics.ENOUGH_RUNS and (min(gains) > 1 or max(gains) < 1):
             where += "; so few runs cannot tell so little"
         return exact | {"sentence": f"No clear difference: {gain:.2f}x, {where}."}
     of = f" (median of {len(gains)}, {words.factor(min(gains))}\u2013{words.factor(max(gains))})" * (len(gains) > 1)

@@ -87,10 +87,7 @@ def waterfall_figure(found: Terms) -> go.Figure:
     )  # fmt: skip
     figure.update_xaxes(title_text="Milliseconds a token (measured)", rangemode="tozero")
     figure.update_yaxes(autorange="reversed")
-    _styled(figure, 400, legend=False)
-    figure.update_xaxes(showgrid=True)
-    figure.update_yaxes(showgrid=False)
-    return figure.update_layout(hovermode="y", margin_r=44)  # the value of the longest bar stands beyond its end
+    return _styled(figure, 400, legend=False, across=True)
 
 
 def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
@@ -132,14 +129,16 @@ def _bars(gains: Sequence[Sequence[float]], middles: Sequence[float]) -> dict[st
     return {"array": [max(g) - m for g, m in pairs], "arrayminus": [m - min(g) for g, m in pairs]}
 
 
-def _styled(figure: go.Figure, height: int, legend: bool = True) -> go.Figure:
+def _styled(figure: go.Figure, height: int, legend: bool = True, across: bool = False) -> go.Figure:
+    """``across``: values run from left to right, and that of the longest bar stands beyond its end."""
     axis: dict[str, Any] = {"fixedrange": True, "zeroline": False, "gridcolor": "#808080", "automargin": True}
     figure.update_layout(
         height=height, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=legend, dragmode=False,
-        margin={"l": 10, "r": 14, "t": 36, "b": 10}, font={"size": 13}, template="none", bargap=0.35, hovermode="x",
+        margin={"l": 10, "r": 44 if across else 14, "t": 36, "b": 10}, font={"size": 13}, template="none", bargap=0.35,
+        hovermode="y" if across else "x",
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
     )  # fmt: skip
     axis["title_font"] = {"size": 13}
-    figure.update_xaxes(**axis | {"showgrid": False})
-    figure.update_yaxes(**axis)
+    figure.update_xaxes(**axis | {"showgrid": across})
+    figure.update_yaxes(**axis | {"showgrid": not across})
     return figure

@@ -186,7 +186,7 @@ def test_a_sampled_round_shows_draws_and_the_residual(page):
 def test_where_the_time_goes_is_drawn_when_it_is_opened(page):
     """The fold says the shares in words and draws a bar a round."""
     page.click("summary:has-text('Where the time goes')")
-    assert re.search(r"drafting took \d+\s%, checking \d+\s% and the rest \d+\s%", text(page, ".sd-time"))
+    assert re.search("drafting took \\d+\u00a0%, checking \\d+\u00a0% and the rest \\d+\u00a0%", text(page, ".sd-time"))
     page.wait_for_function("document.querySelector('.sd-time .sd-plot').data?.length === 4")
     bars, rounds = page.evaluate(
         "[document.querySelector('.sd-time .sd-plot').data[0].x.length, "
