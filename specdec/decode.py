@@ -45,6 +45,7 @@ def speculative(
 def _rounds(call: Call) -> Iterator[Event]:
     yield call.started
     clock, params, device = CallClock(), call.params, call.pair.device
+    inference = torch.inference_mode()
     sampler = Sampler(params, device)
     context = Context(call.prompt_ids, room=params.max_new_tokens)
     target = Runner(call.pair.target)
@@ -53,7 +54,7 @@ def _rounds(call: Call) -> Iterator[Event]:
     new_ids: list[int] = []
     index, reason, prefill_seconds = 0, None, 0.0
     while reason is None:
-        with torch.inference_mode():
+        with inference:
             # 1. The draft proposes gamma tokens, but never so many that the target's own would pass the length.
             gamma = min(check_gamma(policy.length()), params.max_new_tokens - len(new_ids) - 1) if index else 0
             began = mark(device)

@@ -40,17 +40,17 @@ def observe(
     logits (g + 1, V): the target's raw ones. choices (g + 1,): its most likely tokens. p (g + 1, V): None in greedy.
     """
     gamma, at, width = len(proposal.ids), verdict.accepted, min(TOP, logits.shape[-1])
-    raw_p = (logits.index_select(0, at) if gamma else logits).log_softmax(-1)
+    raw_p = _row(logits, at).log_softmax(-1)
     raw_q = proposal.logits.log_softmax(-1) if gamma and proposal.logits is not None else None
     best = raw_p.topk(width)
     # The tables to show where the target decided: p, then q unless the whole draft stood, then the residual.
     if p is None:
         tops = [best]
-        tops += [_row(raw_q, at, gamma).topk(width)] if raw_q is not None else []
+        tops += [_row(raw_q, at).topk(width)] if raw_q is not None else []
         sampled = []
     else:
-        tops = [p.index_select(0, at).topk(width)]
-        tops += [_row(proposal.q, at, gamma).topk(width)] if gamma else []
+        tops = [_row(p, at).topk(width)]
+        tops += [_row(proposal.q, at).topk(width)] if gamma else []
         tops += [verdict.residual.topk(width)] if verdict.residual is not None else []
         sampled = [best.values, _of(proposal.q, proposal.ids), _of(p[:gamma], proposal.ids)]
         sampled += [] if verdict.draw is None else [verdict.draw]
@@ -80,14 +80,14 @@ def observe(
         (best,), draft_prob, target_prob, *draw = sampled
     whole, tables = n == gamma, [_table(*table) for table in zip(tables[::2], tables[1::2], strict=True)]
     return Observed(
-        accepted=int(n),
-        token_id=int(token_id),
-        draft_ids=[int(i) for i in guesses[:gamma]],
+        accepted=n,
+        token_id=token_id,
+        draft_ids=guesses[:gamma],
         draft_prob=draft_prob,
         target_prob=target_prob,
         accept_prob=[float(value) for value in accept_prob],
         draw=draw[0] if draw else None,
-        choices=[int(i) for i in choices],
+        choices=choices,
         confidence=confidence[:gamma],
         margin=best[0] - best[1],
         decision=Decision(
@@ -95,7 +95,7 @@ def observe(
             q=None if whole or (p is None and raw_q is None) else tables[1],
             residual=None if whole or verdict.residual is None else tables[2],
         ),
-        missed=tuple((int(i), sure) for i, sure in zip(guesses[gamma:], confidence[gamma:], strict=True)),
+        missed=tuple(zip(guesses[gamma:], confidence[gamma:], strict=True)),
     )
 
 
@@ -128,9 +128,13 @@ def draft_tokens(seen: Observed, committed: int) -> tuple[DraftToken, ...]:
     return tuple(tokens)
 
 
-def _row(rows: torch.Tensor, at: torch.Tensor, gamma: int) -> torch.Tensor:
-    """The draft's row at the decision, (1, V); its last one where the whole draft stood, as there is none then."""
-    return rows.index_select(0, at.clamp(max=gamma - 1))
+def _row(rows: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """The row at the decision, (1, V); the last one where a draft has none, as all of it stood."""
+    last = len(rows) - 1
+    if rows.device.type == "cpu":  # nothing to wait for, and a view copies nothing
+        n = min(int(at), last)
+        return rows[n : n + 1]
+    return rows.index_select(0, at.clamp(max=last))
 
 
 def _of(rows: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
@@ -143,10 +147,10 @@ def _to_host(*parts: torch.Tensor) -> list[Any]:
     if parts[0].device.type != "cpu":
         joined = torch.cat([part.flatten() for part in parts]).cpu()
         pieces = joined.split([part.numel() for part in parts])
-        parts = [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
+        parts = [piece.view(part.shape).to(part.dtype) for piece, part in zip(pieces, parts, strict=True)]
     return [part.tolist() for part in parts]
 
 
-def _table(tokens: list[float], values: list[float]) -> tuple[tuple[int, float], ...]:
+def _table(tokens: list[int], values: list[float]) -> tuple[tuple[int, float], ...]:
     """Token ids with their probabilities; what a filter set to zero is not shown."""
-    return tuple((int(token), value) for token, value in zip(tokens, values, strict=True) if value > 0)
+    return tuple(pair for pair in zip(tokens, values, strict=True) if pair[1] > 0)
