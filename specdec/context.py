@@ -16,7 +16,8 @@ class Context:
 
     def __init__(self, prompt_ids: torch.Tensor, room: int):
         self.tokens: list[int] = prompt_ids.tolist()
-        self._ids = torch.cat([prompt_ids, prompt_ids.new_zeros(room)])
+        with torch.inference_mode():  # as the passes are: views of it and writes into it are cheaper there
+            self._ids = torch.cat([prompt_ids, prompt_ids.new_zeros(room)])
         self.device = self._ids.device
 
     @property

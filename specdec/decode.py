@@ -74,16 +74,16 @@ def _rounds(call: Call) -> Iterator[Event]:
             verdict = _accept(call, sampler, proposal, processed, choices, p)
             verified = mark(device)
             seen = observe(proposal, verdict, logits, choices, p)
-        # 4. Commit, cut at EOS, a stop string or the length; roll both caches back to all but the last token.
-        block = [*seen.draft_ids[: seen.accepted], seen.token_id]
-        kept, reason = call.cut(new_ids, block)
-        new_ids += block[:kept]
-        context.commit(block[:kept])
-        target.crop_to(context.length - 1)
-        drafter.crop_to(context.length - 1)
-        if index == 0:
-            target.require_cache()
-            drafter.require_cache()
+            # 4. Commit, cut at EOS, a stop string or the length; roll both caches back to all but the last token.
+            block = [*seen.draft_ids[: seen.accepted], seen.token_id]
+            kept, reason = call.cut(new_ids, block)
+            new_ids += block[:kept]
+            context.commit(block[:kept])
+            target.crop_to(context.length - 1)
+            drafter.crop_to(context.length - 1)
+            if index == 0:
+                target.require_cache()
+                drafter.require_cache()
         # 5. Tell.
         whole = kept == len(block)
         elapsed = clock.elapsed()

@@ -92,7 +92,7 @@ class LookupDraft(NoDraft):
         ids = context.place(0, len(copied))
         ids.copy_(torch.tensor(copied))
         q = None if self._greedy else F.one_hot(ids, self._vocabulary).float()
-        return Proposal(ids, q, None, ids, torch.zeros(len(ids), device=ids.device))
+        return Proposal(ids, q, (), ids, torch.zeros(len(ids), device=ids.device))
 
 
 class ModelDraft:
@@ -135,7 +135,7 @@ class ModelDraft:
         return Proposal(
             ids,
             torch.cat(q) if q else None,
-            torch.cat([*logits, *(raw for raw, _ in missed)]),
+            (*logits, *(raw for raw, _ in missed)),
             torch.cat([ids, *(choice for _, choice in missed)]) if missed else ids,
         )
 

@@ -40,45 +40,41 @@ def observe(
     logits (g + 1, V): the target's raw ones. choices (g + 1,): its most likely tokens. p (g + 1, V): None in greedy.
     """
     gamma, at, width = len(proposal.ids), verdict.accepted, min(TOP, logits.shape[-1])
-    raw_p = _row(logits, at).log_softmax(-1)
-    raw_q = proposal.logits.log_softmax(-1) if gamma and proposal.logits is not None else None
-    best = raw_p.topk(width)
-    # The tables to show where the target decided: p, then q unless the whole draft stood, then the residual.
+    # Raw log-probabilities: the target's where it decided, then the draft's at its guesses.
+    raw = torch.cat([_row(logits, at), *proposal.logits]).log_softmax(-1)
+    nats = F.nll_loss(raw[1:], proposal.guesses, reduction="none") if proposal.logits else proposal.nats
+    # The rows to show where the target decided: p, q if a draft stood there, the residual.
     if p is None:
-        tops = [best]
-        tops += [_row(raw_q, at).topk(width)] if raw_q is not None else []
+        shown = [raw[:1], _row(raw[1:], at)] if proposal.logits else [raw]
         sampled = []
     else:
-        tops = [_row(p, at).topk(width)]
-        tops += [_row(proposal.q, at).topk(width)] if gamma else []
-        tops += [verdict.residual.topk(width)] if verdict.residual is not None else []
-        sampled = [best.values, _of(proposal.q, proposal.ids), _of(p[:gamma], proposal.ids)]
+        shown = [_row(p, at), _row(proposal.q, at)] if gamma else [_row(p, at)]
+        shown += [] if verdict.residual is None else [verdict.residual]
+        sampled = [raw[0].topk(2).values, _of(proposal.q, proposal.ids), _of(p[:gamma], proposal.ids)]
         sampled += [] if verdict.draw is None else [verdict.draw]
-    if raw_q is None:
-        nats = proposal.nats if gamma else proposal.guesses
-    else:
-        nats = F.nll_loss(raw_q, proposal.guesses, reduction="none")
-    n, token_id, choices, guesses, nats, accept_prob, *rest = _to_host(
+    top = torch.cat(shown).topk(width)
+    n, token_id, choices, guesses, nats, accept_prob, tokens, values, *sampled = _to_host(
         at,
         verdict.token_id,
         choices,
         proposal.guesses,
         nats,
         verdict.accept_prob,
-        *(part for top in tops for part in (top.indices, top.values)),
+        top.indices,
+        top.values,
         *sampled,
     )
-    tables, sampled = [row for (row,) in rest[: 2 * len(tops)]], rest[2 * len(tops) :]
     confidence = [math.exp(-value) for value in nats]
     if p is None:
-        best = tables[1]
-        tables[1::2] = [[math.exp(value) for value in values] for values in tables[1::2]]
+        best = values[0]
+        values = [[math.exp(value) for value in row] for row in values]
         # One-hot: the draft was certain of its token, and the target of its own choice.
-        draft_prob, draw = [1.0] * gamma, None
+        draft_prob, draw = [1.0] * gamma, []
         target_prob = [float(guess == choice) for guess, choice in zip(guesses[:gamma], choices, strict=False)]
     else:
-        (best,), draft_prob, target_prob, *draw = sampled
-    whole, tables = n == gamma, [_table(*table) for table in zip(tables[::2], tables[1::2], strict=True)]
+        best, draft_prob, target_prob, *draw = sampled
+    tables = [_table(*table) for table in zip(tokens, values, strict=True)]
+    stands = n == gamma  # the whole draft: no guess and no residual at the target's token
     return Observed(
         accepted=n,
         token_id=token_id,
@@ -92,8 +88,8 @@ def observe(
         margin=best[0] - best[1],
         decision=Decision(
             p=tables[0],
-            q=None if whole or (p is None and raw_q is None) else tables[1],
-            residual=None if whole or verdict.residual is None else tables[2],
+            q=None if stands or (p is None and not proposal.logits) else tables[1],
+            residual=None if stands or verdict.residual is None else tables[2],
         ),
         missed=tuple(zip(guesses[gamma:], confidence[gamma:], strict=True)),
     )

@@ -77,7 +77,7 @@ class TranslatedDraft:
             return self._nothing
         places = context.place(0, min(gamma, len(target_ids)))
         places.copy_(torch.tensor(target_ids[:gamma]))
-        return Proposal(places, None, None, places, torch.tensor(nats[: len(places)], device=context.device))
+        return Proposal(places, None, (), places, torch.tensor(nats[: len(places)], device=context.device))
 
     def _draft_shared(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
         feed = torch.tensor(self._ids[len(self._runner) :])
@@ -95,7 +95,7 @@ class TranslatedDraft:
                 break
         self._drafted = torch.cat(ids)
         places = context.place(0, len(ids))
-        return Proposal(places, torch.cat(q), torch.cat(logits), places)
+        return Proposal(places, torch.cat(q), tuple(logits), places)
 
     def _catch_up(self, tokens: list[int]) -> None:
         """Read what was committed since: keep the drafted ids whose text stands, write the rest in draft ids, and

@@ -295,7 +295,9 @@ def test_q_of_other_processors_is_caught(monkeypatch) -> None:
 
     def unprocessed(self, *args, **kwargs):
         proposal = propose(self, *args, **kwargs)
-        return proposal._replace(q=proposal.logits[: len(proposal.ids)].softmax(-1))
+        if not proposal.logits:
+            return proposal
+        return proposal._replace(q=torch.cat(proposal.logits)[: len(proposal.ids)].softmax(-1))
 
     monkeypatch.setattr(ModelDraft, "propose", unprocessed)
     assert p_value(*sample(NARROW, 2, FEW)) < SIGNIFICANCE
