@@ -258,7 +258,9 @@ def _settings(call: Call) -> dict[str, Any]:
         "max_new_tokens": params.max_new_tokens,
         "repetition_penalty": float(params.repetition_penalty),
         "eos_token_id": eos or None,
-        "pad_token_id": eos[0] if eos else 0,
+        # Nothing is padded here, but the draft's own ``generate`` does not read ids that it takes for padding. An EOS
+        # never counts as that; where none is known, only an id that no text can hold will do.
+        "pad_token_id": eos[0] if eos else call.pair.vocabulary,
         "use_cache": True,
         "return_dict_in_generate": False,
         "output_scores": False,

@@ -25,6 +25,7 @@ from fakes import (
     shared_tiny,
     table_model,
     table_pair,
+    tiny,
 )
 from transformers import GenerationConfig
 
@@ -152,6 +153,17 @@ def test_assisted_keeps_the_draft_length_when_nothing_is_accepted() -> None:
     assert ids_of(events) == (*range(1, 12), 0)
     assert target_fed[0] == 1 + 3
     assert target_fed[1:] == [1 + min(3, remaining - 1) for remaining in range(11, 0, -1)]
+
+
+@pytest.mark.parametrize("ignore_eos", [False, True])
+def test_assisted_drafts_from_the_whole_text(ignore_eos: bool) -> None:
+    """An id that stands for padding is not read by the draft: behind it, the target's own copy would guess wrong."""
+    target = tiny("llama", 4, eos=0)
+    pair = specdec.Pair(target=target, draft=copy.deepcopy(target))
+    prompt_ids = prompt_of(20)
+    prompt_ids[[3, 9, 17]] = 0
+    events = list(lane_of("assisted", pair, prompt_ids, max_new_tokens=20, ignore_eos=ignore_eos))
+    assert [len(r.committed_ids) for r in rounds_of(events)] == [5] * 4
 
 
 def test_assisted_keeps_drafting_when_unsure() -> None:
