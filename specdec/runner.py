@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from specdec.cache import RoomyLayer, first_layers_of, new_cache
+from specdec.cache import first_layers_of, new_cache
 from specdec.errors import IncompatiblePair
 from specdec.models import device_of
 from specdec.timing import between, mark
@@ -20,7 +20,6 @@ class Runner:
         self._cache = new_cache(model) if cache is None else cache
         self._length = 0
         self._keeps_logits = model._supports_logits_to_keep()
-        self._takes_mask = _takes_mask(model, self._cache)
         self._marks: list[tuple] = []
 
     def __len__(self) -> int:
@@ -68,31 +67,5 @@ class Runner:
 
     def _logits(self, ids: torch.Tensor, keep: int | None) -> torch.Tensor:
         kwargs = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
-        if self._takes_mask and len(ids) > 1 and self._length:
-            kwargs["attention_mask"] = self._mask(len(ids))
         out = self.model(input_ids=ids[None].to(self.device), past_key_values=self._cache, use_cache=True, **kwargs)
         return (out.logits[0, -keep:] if keep else out.logits[0]).float()
-
-    def _mask(self, count: int) -> torch.Tensor:
-        """What each of ``count`` new tokens sees, as a term of its attention scores, (1, 1, count, all tokens).
-
-        transformers would hand on true and false, of which torch makes this very term anew in each layer: 1 to 2 % of
-        a pass over a draft.
-        """
-        shape = (1, 1, count, self._length + count)
-        return torch.full(shape, float("-inf"), device=self.device).triu(self._length + 1)
-
-
-def _takes_mask(model: PreTrainedModel, cache: DynamicCache) -> bool:
-    """Whether ``Runner._mask`` serves all layers alike, and the model finds positions without a mask of its own kind.
-
-    On a GPU, where such small work overlaps, the model makes its own.
-    """
-    config = model.config.get_text_config(decoder=True)
-    return (
-        device_of(model).type == "cpu"
-        and config._attn_implementation == "sdpa"
-        and hasattr(model.base_model, "rotary_emb")
-        and not getattr(config, "alibi", False)  # Falcon's, which has the rotary part all the same
-        and all(type(layer) is RoomyLayer for layer in cache.layers)
-    )

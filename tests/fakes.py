@@ -20,7 +20,6 @@ from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
     DynamicCache,
-    FalconConfig,
     Gemma2Config,
     Gemma3TextConfig,
     GenerationConfig,
@@ -43,7 +42,7 @@ from transformers import (
 import specdec
 
 FAMILIES = ("llama", "qwen2", "gpt2", "gpt_neox", "gemma2")
-MORE_FAMILIES = ("qwen3", "mistral", "gemma3", "phi3", "opt", "bloom", "falcon", "mixtral", "lfm2")
+MORE_FAMILIES = ("qwen3", "mistral", "gemma3", "phi3", "opt", "bloom", "mixtral", "lfm2")
 CONTEXT = 128
 
 SAMPLE_TEXT = """Once upon a time there was a little girl named Lily. She had a small red ball. One day she lost it.
@@ -174,8 +173,6 @@ def _config(family: str, layers: int, vocab_size: int, context: int):
     }  # fmt: skip
     if family == "opt":
         return OPTConfig(**shape, ffn_dim=96, word_embed_proj_dim=48, init_std=0.3)
-    if family == "falcon":
-        return FalconConfig(**shape, alibi=True, initializer_range=0.3)
     shape |= {"intermediate_size": 96, "initializer_range": 0.3}
     if family == "gpt_neox":
         return GPTNeoXConfig(**shape)
