@@ -43,7 +43,8 @@ def observe(
     # Raw log-probabilities: the target's where it decided, then the draft's at its guesses.
     raw = torch.cat([_row(logits, at), *proposal.logits]).log_softmax(-1)
     nats = F.nll_loss(raw[1:], proposal.guesses, reduction="none") if proposal.logits else proposal.nats
-    # The rows to show where the target decided: p, q if a draft stood there, the residual.
+    # The rows to show where the target decided: p, q, the residual. Where all of the draft stood, the last two are of
+    # no consequence and left out below, when the host knows.
     if p is None:
         shown = [raw[:1], _row(raw[1:], at)] if proposal.logits else [raw]
         sampled = []

@@ -12,8 +12,8 @@ class Proposal(NamedTuple):
 
     ``guesses`` are the g tokens and behind them the draft's choices at m positions that it read only now, because the
     target had added a token there before the draft could; ``logits`` are the raw ones of both, in parts as they came.
-    A draft made in another vocabulary has none, and says itself how sure it was: ``nats`` are -log of its probability
-    of each token.
+    A copied draft has none, nor has, in greedy, one made in another vocabulary. These say themselves how sure they
+    were: ``nats`` are -log of their probability of each token.
     """
 
     ids: torch.Tensor  # (g,)
