@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from statistics import median
 from typing import Any
 
@@ -107,14 +108,14 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         name = words.LANE_NAMES[lane] + ("" if entrant[1] is None else f" \u03b3 {entrant[1]}")
         colour = colours.get(lane, GREY)
         figure.add_scatter(
-            x=[category for category, _ in found], y=middles, name=name, mode="markers", offsetgroup=lane,
+            x=[escape(category) for category, _ in found], y=middles, name=name, mode="markers", offsetgroup=lane,
             marker={"color": colour, "size": 11, "symbol": SYMBOLS[len(figure.data) % len(SYMBOLS)]},
             error_y={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour} | bars,
         )  # fmt: skip
     figure.add_hline(y=1, line={"color": GREY, "width": 1})
     figure.update_yaxes(title_text="Speed-up over plain generate (times)", rangemode="tozero")
     title = "Category (each lane at its best \u03b3 over all prompts)<br>points: median run, bars: lowest to highest"
-    figure.update_xaxes(title_text=title)
+    figure.update_xaxes(title_text=title, type="category")  # a category may be called "1"
     figure.update_layout(scattermode="group", scattergap=0.6)
     return _styled(figure, 400)
 
