@@ -8,7 +8,7 @@ import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 
 import specdec
-from specdec.bench import EXPORTS, as_json, auto_share
+from specdec.bench import EXPORTS, against_assisted, as_json, auto_share
 from specdec.metrics import Metrics, measure, no_clear_difference, pool
 from specdec.prompts import PromptItem
 from specdec.summary import BASELINE, LOOP, best_gamma, cells, find, rows, summarise
@@ -295,3 +295,16 @@ def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
     assert headline([]).startswith("Nothing to compare yet")
     assert find(summarise(found), LOOP).metrics.alpha is None
     assert measure([]) is None
+
+
+def test_assisted_generation_is_compared_at_every_length_both_ran_at() -> None:
+    """Run by run, against its own length: not against its best, and not against plain generate."""
+    seconds = {("generate", None): 9.0, ("speculative", 3): 2.0, ("assisted", 3): 3.0, ("speculative", 5): 4.0,
+               ("assisted", 5): 5.0, ("speculative", 7): 1.0}  # fmt: skip
+    ran = [
+        trial(run, "a", name, gamma, lane(100, 40, 0.1, 0.8, second * (1 + (run == 2) * (name == "assisted"))))
+        for run in range(3)
+        for (name, gamma), second in seconds.items()
+    ]
+    assert against_assisted(ran) == "\u03b3 3 1.50x (1.50\u20133.00), \u03b3 5 1.25x (1.25\u20132.50)"
+    assert against_assisted([t for t in ran if t.lane != "assisted"]) == ""
