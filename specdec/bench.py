@@ -186,7 +186,7 @@ def report(console: Console, pair: Pair, plan: Plan, trials: Sequence[Trial]) ->
             f"\u03b3 auto against the best fixed \u03b3: {median(shares.values()):.2f} in the median ({each})."
         )
     console.print(f"{headline(summaries)} {reasons(summaries)}")
-    shares = [(s.gamma, s.metrics.overhead_share) for s in summaries if s.lane == "speculative"]
+    shares = [(s.gamma, s.typical.overhead_share) for s in summaries if s.lane == "speculative"]
     told = ", ".join(f"\u03b3 {gamma} {words.percent(share, 1)}" for gamma, share in shares if share is not None)
     console.print(f"Time outside the models' passes: {told or 'nothing was drafted'}.")
     if rivals := against_assisted(trials):

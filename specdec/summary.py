@@ -131,7 +131,7 @@ def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
         "latency_reduction": latency_reduction(summary.gain) if summary.gain else None,
         "acceptance": m.alpha,
         "tokens_per_target_pass": m.mean_acceptance_length,
-        "outside_forward": m.overhead_share,
+        "outside_forward": summary.typical.overhead_share,
         "same_text": summary.same if greedy else None,  # when sampling, equal texts are not to be expected
         "compared": summary.compared,
     }

@@ -308,3 +308,11 @@ def test_assisted_generation_is_compared_at_every_length_both_ran_at() -> None:
     ]
     assert against_assisted(ran) == "\u03b3 3 1.50x (1.50\u20133.00), \u03b3 5 1.25x (1.25\u20132.50)"
     assert against_assisted([t for t in ran if t.lane != "assisted"]) == ""
+
+
+def test_one_slow_call_does_not_set_the_share_of_time_outside_the_passes() -> None:
+    """A pass that waited for a compiler or another program: the share is that of each prompt's middle run."""
+    usual = lane(100, 40, 0.1, 0.8, 1.0)
+    slow = replace(lane(100, 40, 0.1, 98.0, 100.0), overhead_share=0.0003)
+    ran = [trial(run, "a", "speculative", 5, slow if run == 0 else usual) for run in range(3)]
+    assert rows(ran)[0]["outside_forward"] == pytest.approx(0.05)
