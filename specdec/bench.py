@@ -168,7 +168,7 @@ def repetition(trials: Iterable[Trial]) -> str:
 
 def against_assisted(trials: Sequence[Trial]) -> str:
     """Our speed-up over transformers' assisted generation, at each draft length that both ran at."""
-    lengths = [s.gamma for s in summarise(trials) if s.lane == "assisted"]
+    lengths = sorted({trial.gamma for trial in trials if trial.lane == "assisted"})
     rivals = {gamma: find(summarise(trials, ("assisted", gamma)), ("speculative", gamma)) for gamma in lengths}
     return ", ".join(f"\u03b3 {gamma} {rival.spread}" for gamma, rival in rivals.items() if rival)
 

@@ -108,7 +108,9 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         name = words.LANE_NAMES[lane] + ("" if entrant[1] is None else f" \u03b3 {entrant[1]}")
         colour = colours.get(lane, GREY)
         figure.add_scatter(
-            x=[escape(category) for category, _ in found], y=middles, name=name, mode="markers", offsetgroup=lane,
+            # Plotly reads markup in names; entities for quotes it would show as they stand.
+            x=[escape(category, quote=False) for category, _ in found], y=middles,
+            name=name, mode="markers", offsetgroup=lane,
             marker={"color": colour, "size": 11, "symbol": SYMBOLS[len(figure.data) % len(SYMBOLS)]},
             error_y={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour} | bars,
         )  # fmt: skip

@@ -106,7 +106,7 @@ def test_one_recorded_run_tells_the_other_lengths(page):
 
 def test_a_benchmark_runs_an_uploaded_set_and_goes_on_from_its_results(page, tmp_path):
     """A set of one's own: rows by category, files to take; its results, given back, are not measured again."""
-    rows = [{"name": n, "category": c, "prompt": "Once upon a time"} for n, c in (("one", "<b>a</b>"), ("two", "1"))]
+    rows = [{"name": n, "category": c, "prompt": "Once upon a time"} for n, c in (("one", '<b>"a"</b>'), ("two", "1"))]
     (tmp_path / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     go_to(page, "Benchmark")
     page.set_input_files("#sd-bench-set input[type=file]", tmp_path / "set.jsonl")
@@ -117,10 +117,10 @@ def test_a_benchmark_runs_an_uploaded_set_and_goes_on_from_its_results(page, tmp
     set_number(page, "bench-runs", 1)
     finish(page, "bench")
     found = page.locator("#sd-bench-table tbody tr").all_inner_texts()
-    assert [row.split("\t")[0] for row in found] == ["<b>a</b>"] * 3 + ["1"] * 3 + ["all"] * 3
+    assert [row.split("\t")[0] for row in found] == ['<b>"a"</b>'] * 3 + ["1"] * 3 + ["all"] * 3
     assert "6 calls on this machine" in text(page, "#sd-bench-verdict")
     page.wait_for_selector("#sd-bench-plot .main-svg")
-    assert page.locator("#sd-bench-plot .xtick").all_text_contents() == ["<b>a</b>", "1"]
+    assert page.locator("#sd-bench-plot .xtick").all_text_contents() == ['<b>"a"</b>', "1"]
     files = page.locator("#sd-bench-files a[download]")
     names = {files.nth(i).get_attribute("download") for i in range(files.count())}
     assert {"benchmark.csv", "benchmark.json", "benchmark.md", "benchmark.results.jsonl"} <= names
