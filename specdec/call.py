@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import StopStringCriteria
@@ -64,6 +65,18 @@ NEUTRAL = {
 }
 
 
+class StopStrings(StopStringCriteria):
+    """Whether a call's text ends with a stop string, looked for once at each length: in the lane of ``generate`` both
+    its loop and its streamer ask."""
+
+    _seen: tuple[int, torch.Tensor] | None = None
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor | None, **kwargs: Any) -> torch.Tensor:
+        if self._seen is None or self._seen[0] != input_ids.shape[1]:
+            self._seen = input_ids.shape[1], super().__call__(input_ids, scores, **kwargs)
+        return self._seen[1].to(input_ids.device)
+
+
 @dataclass(frozen=True)
 class Call:
     """A checked call. ``prompt_ids`` (n,) lie on the target's device; ``started`` is its first event."""
@@ -71,7 +84,7 @@ class Call:
     pair: Pair
     prompt_ids: torch.Tensor
     eos_ids: frozenset[int]
-    stop_criteria: StopStringCriteria | None
+    stop_criteria: StopStrings | None
     policy: Policy
     started: Started
 
@@ -129,7 +142,7 @@ def prepare(
         policy=policy,
         prompt_ids=prompt_ids,
         eos_ids=frozenset() if params.ignore_eos else pair.eos_ids,
-        stop_criteria=StopStringCriteria(pair.tokenizer, list(params.stop)) if params.stop else None,
+        stop_criteria=StopStrings(pair.tokenizer, list(params.stop)) if params.stop else None,
         started=Started(
             lane=lane,
             prompt_ids=tuple(prompt_ids.tolist()),
@@ -138,7 +151,7 @@ def prepare(
             acceptance=acceptance,
             accept_top_k=accept_top_k,
             pair=pair.describe(),
-            machine=dict(machine(pair.device)),
+            machine=machine(pair.device),
             versions=dict(versions()),
             neutralised=neutralised(pair),
         ),
@@ -157,9 +170,8 @@ def neutralised(pair: Pair) -> dict:
     }
 
 
-@lru_cache(maxsize=8)
-def machine(device: torch.device) -> dict:
-    """What the figures were measured on."""
+def machine(device: torch.device) -> dict[str, Any]:
+    """What the figures are measured on."""
     facts = {"cpu": _cpu_name(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "device": str(device)}
     if device.type == "cuda":
         facts["gpu"] = torch.cuda.get_device_name(device)
@@ -172,6 +184,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in ("torch", "transformers")}
 
 
+@lru_cache(maxsize=1)
 def _cpu_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
 from specdec.call import NEUTRAL, Call, prepare
@@ -273,8 +273,9 @@ def _settings(call: Call) -> dict[str, Any]:
             "top_p": float(params.top_p),
             "min_p": params.min_p or None,
         }
-    if params.stop and call.started.lane == "generate":
-        settings |= {"stop_strings": list(params.stop), "tokenizer": call.pair.tokenizer}
+    if call.stop_criteria is not None and call.started.lane == "generate":
+        # Ready made: from the strings it would make its own, within its clock.
+        settings |= {"stopping_criteria": StoppingCriteriaList([call.stop_criteria])}
     return settings
 
 
@@ -295,6 +296,7 @@ def _with_fixed_gamma(draft: PreTrainedModel, gamma: int) -> PreTrainedModel:
     own config would change what it drafts. The draft itself stays as it is: another lane may be reading it.
     """
     fixed = copy.copy(draft)
+    fixed._compiled_call_impl = draft._compiled_call_impl  # which a copy of a module leaves behind
     fixed.generation_config = GenerationConfig(
         num_assistant_tokens=gamma,
         num_assistant_tokens_schedule="constant",

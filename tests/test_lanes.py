@@ -27,7 +27,7 @@ from fakes import (
     table_pair,
     tiny,
 )
-from transformers import GenerationConfig
+from transformers import GenerationConfig, StopStringCriteria
 
 import specdec
 
@@ -131,6 +131,20 @@ def test_stop_strings_in_each_lane(lane: str, gamma: int) -> None:
     assert specdec.collect(iter(events), tokenizer).text == "bcdef"
     assert ids_of(events) == generated(pair.target, prompt_ids, 30, tokenizer=tokenizer, stop_strings=["def", "xyz"])
     assert events[-1].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_stop_strings_cost_every_lane_the_same(lane: str, monkeypatch) -> None:
+    """Prepared before the clock starts, and looked for once a token: else the baseline would look slow."""
+    looks, made = [], []
+    look, make = StopStringCriteria.__call__, StopStringCriteria.__init__
+    monkeypatch.setattr(StopStringCriteria, "__call__", lambda self, *a, **k: looks.append(1) or look(self, *a, **k))
+    monkeypatch.setattr(StopStringCriteria, "__init__", lambda self, *a, **k: made.append(1) or make(self, *a, **k))
+    target = shared_tiny("llama", 4)
+    pair = specdec.Pair(target, noisy_copy(target, 4), tokenizer=byte_tokenizer())
+    events = lane_of(lane, pair, "Once", gamma=3, max_new_tokens=9, stop=("no such",), ignore_eos=True)
+    assert made == [1]
+    assert len(ids_of(list(events))) == 9 and made == [1] and len(looks) == 9
 
 
 @pytest.mark.parametrize("gamma", [1, 5, 9])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fakes import byte_tokenizer, tiny
+from fakes import byte_tokenizer, noisy_copy, tiny
 from hub import hub
 from transformers import (
     BertConfig,
@@ -145,6 +145,18 @@ def test_no_lane_falls_back_to_uncompiled_passes(shelf, monkeypatch, caplog) -> 
         torch.compiler.reset()
     assert texts.count(texts[0]) == len(texts)
     assert len(graphs) > torch._dynamo.config.recompile_limit and "recompile_limit" not in caplog.text
+
+
+def test_assisted_generation_drafts_with_compiled_passes_too() -> None:
+    """Its draft is a second object over the same weights; had it lost the compiled passes, it would only look slow."""
+    target = tiny("llama", 1)
+    pair = specdec.Pair(target=target, draft=noisy_copy(target, 2))
+    passes = []
+    compiled = pair.draft._call_impl
+    pair.draft._compiled_call_impl = lambda *args, **kwargs: passes.append(1) or compiled(*args, **kwargs)
+    params = specdec.SamplingParams(max_new_tokens=9, ignore_eos=True)
+    events = specdec.collect(specdec.assisted(pair, torch.tensor([5, 6, 7]), gamma=3, params=params))
+    assert len(events.token_ids) == 9 and len(passes) >= 3
 
 
 def test_compiling_reaches_the_layers_of_an_early_exit(monkeypatch) -> None:
