@@ -51,6 +51,11 @@ class Checkpoint:
     shards: tuple[str, ...]
     missing_bytes: int  # of the shards, to be fetched
 
+    @property
+    def commit(self) -> str | None:
+        """The hub's name of this very version; None for a folder of one's own."""
+        return self.folder.name if self.folder.parent.name == "snapshots" else None
+
     def config(self) -> Any:
         with told(self.name, "configuration"):
             return AutoConfig.from_pretrained(self.folder, trust_remote_code=False)

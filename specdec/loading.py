@@ -207,6 +207,7 @@ def _read(part: Part, device: torch.device, spread: bool) -> PreTrainedModel:
         except torch.OutOfMemoryError as error:
             raise LoadFailed(f"{name!r} needs {gigabytes(part.bytes)} on {device}, which could not be had.") from error
     model.config._name_or_path = name  # the folder of a download says nothing to anybody
+    model.config._commit_hash = part.checkpoint.commit
     return model.eval()
 
 

@@ -123,7 +123,7 @@ class Pair:
         return self._check_ids(torch.tensor([ids], dtype=torch.long))
 
     def describe(self) -> dict[str, Any]:
-        """Names, sizes, devices and number types, as plain values."""
+        """Names, sizes, revisions, number types and devices, as plain values."""
         facts: dict[str, Any] = {"name": self.name, "context": self.context_length()}
         facts["draft"] = self._method()
         for role, model in zip(("target", "draft"), self.models(drafting=True), strict=False):
@@ -134,6 +134,9 @@ class Pair:
             facts[f"{role}_dtype"] = str(model.dtype).removeprefix("torch.")
             facts[f"{role}_rows"] = config.vocab_size
             facts[f"{role}_local"] = Path(model.config._name_or_path or ".").exists()
+            facts[f"{role}_revision"] = getattr(model.config, "_commit_hash", None)
+            facts[f"{role}_bits"] = _bits(model)
+        facts["compiled"] = self.target._compiled_call_impl is not None
         return facts | {"translated": self.translation is not None, "device": str(self.device)}
 
     def _method(self) -> str | None:
@@ -215,6 +218,13 @@ def refuse_unsuitable(config: Any, model_class: type | None = None) -> None:
         )
     if config.model_type in _FORGETFUL or "past_key_values" not in inspect.signature(model_class.forward).parameters:
         raise IncompatiblePair(f"{name} keeps no cache that could be rolled back; choose another model.")
+
+
+def _bits(model: PreTrainedModel) -> int | None:
+    """Into how many bits a weight is packed; None where it is not."""
+    packing = getattr(model.config, "quantization_config", None)
+    known = {"load_in_8bit": 8, "load_in_4bit": 4}
+    return next((bits for name, bits in known.items() if getattr(packing, name, False)), None)
 
 
 def _short_name(model: PreTrainedModel) -> str:

@@ -6,6 +6,7 @@ Each run plays every entrant on every prompt, in an order that rotates, so that 
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import os
 import secrets
@@ -200,7 +201,10 @@ class ResultsFile:
     def _read(self, path: Path) -> Iterator[Trial]:
         if not path.exists():
             return
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        try:
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        except OSError as error:
+            raise InvalidInput(f"Results cannot be read from {path} ({error}). Name another file.") from error
         if not lines:
             return
         if lines[0] != self._head:
@@ -213,11 +217,22 @@ class ResultsFile:
 def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
     kind = {"device": pair.device.type}  # each process of a launch has a number of its own
     about = {"version": VERSION, "pair": pair.describe() | kind, "machine": machine(pair.device) | kind}
-    about["versions"] = versions()
+    about |= {"versions": versions(), "weights": _weights(pair)}
     # A drawn seed is no part of what was asked for when sampling is off.
     params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})
     asked = {"prompts": [asdict(item) for item in plan.prompts], "entrants": plan.entrants, "runs": plan.runs}
     return {"results": about | asked | {"params": params}}
+
+
+def _weights(pair: Pair) -> str:
+    """A fingerprint of up to 16 values of every weight: names of folders do not tell two checkpoints apart."""
+    digest = hashlib.sha256()
+    for model in pair.models(drafting=True):
+        for weight in model.parameters():
+            if weight.device.type != "meta":  # offloaded: its values are not here
+                values = weight.detach().flatten()
+                digest.update(values[:: max(1, len(values) // 16)][:16].float().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _difference(path: Path, found: str, wanted: str) -> str:

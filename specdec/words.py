@@ -102,7 +102,9 @@ def pair_line(facts: dict[str, Any]) -> str:
     models = f"{target} \u2190 {draft}" if draft else f"{target}, no draft"
     if facts.get("name"):
         models = f"{facts['name']}, {models}"
-    return " \u00b7 ".join([models, machine(facts), facts.get("target_dtype", "")]).strip(" \u00b7")
+    bits, compiled = facts.get("target_bits"), "compiled" if facts.get("compiled") else ""
+    parts = [models, machine(facts), facts.get("target_dtype", ""), f"{bits} bits" if bits else "", compiled]
+    return " \u00b7 ".join(filter(None, parts))
 
 
 def machine(facts: dict[str, Any]) -> str:

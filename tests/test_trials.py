@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -106,10 +107,19 @@ def test_a_file_of_something_else_is_refused_and_left_alone(pair, tmp_path) -> N
     ResultsFile(path, pair, plan()).begin([])
     with pytest.raises(specdec.InvalidInput, match=r"another measurement \(runs differ\)"):
         ResultsFile(path, pair, plan(runs=5)).read()
+    retrained = specdec.Pair(noisy_copy(pair.target, 9), pair.draft, pair.tokenizer)
+    with pytest.raises(specdec.InvalidInput, match=r"another measurement \(weights differ\)"):
+        ResultsFile(path, retrained, plan()).read()
+    compiled = specdec.Pair(copy.copy(pair.target), pair.draft, pair.tokenizer)
+    compiled.target._compiled_call_impl = compiled.target._call_impl
+    with pytest.raises(specdec.InvalidInput, match=r"another measurement \(pair differ\)"):
+        ResultsFile(path, compiled, plan()).read()
     path.write_text("my diary\n")
     with pytest.raises(specdec.InvalidInput, match="no results of this program"):
         ResultsFile(path, pair, plan()).read()
     assert path.read_text() == "my diary\n"
+    with pytest.raises(specdec.InvalidInput, match="cannot be read"):
+        ResultsFile(tmp_path, pair, plan()).read()
 
 
 def test_files_of_other_processes_count_and_go_in_the_end(pair, tmp_path, monkeypatch) -> None:
