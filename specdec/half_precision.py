@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import torch
 
+from specdec.context import Context
 from specdec.memory import free_bytes, gigabytes
 from specdec.models import Pair
+from specdec.sampling import Sampler
 from specdec.tables import Run, first_difference, started_of, written_ids
 
 
@@ -32,10 +34,12 @@ def float32_note(pair: Pair, run: Run, text_of: Callable[[int], str] = str) -> s
     if needed > free_bytes(pair.device):
         return f"Whether float32 settles it was not tried: the target would need {gigabytes(needed)} more."
     theirs, ours = written_ids(plain), written_ids(speculative)
-    ids = torch.tensor([[*started.prompt_ids, *theirs[:place]]], device=pair.device)
+    context = Context(torch.tensor([*started.prompt_ids, *theirs[:place]], device=pair.device), room=0)
     with torch.inference_mode():
         model = copy.deepcopy(pair.target).to(torch.float32)
-        values, best = model(input_ids=ids, use_cache=False).logits[0, -1].float().topk(2)
+        logits = model(input_ids=context.ids(0, context.length)[None], use_cache=False).logits[0, -1:].float()
+        processed = Sampler(started.params, pair.device).process(logits, context, context.length)
+        values, best = processed[0].topk(2)
     chosen = int(best[0])
     lanes = [name for name, text in (("plain", theirs), ("speculative", ours)) if text[place : place + 1] == [chosen]]
     agrees = f"as the {lanes[0]} lane did" if lanes else "as neither lane did"

@@ -153,9 +153,10 @@ def _text_notes(
         return [f"Identical text{' so far' if stopped else ''}: {same} of {len(theirs)} tokens."]
     tokens = [f"\u201c{text_of(ids[same])}\u201d" if same < len(ids) else "the end" for ids in (theirs, ours)]
     margin = _margin_at(speculative, same)
+    raw = " before the repetition penalty" * (started_of(speculative).params.repetition_penalty != 1)
     return [
         f"First difference at token {same + 1}: plain {tokens[0]}, speculative {tokens[1]}"
-        + ("." if margin is None else f"; logit margin {margin:.3g}.")
+        + ("." if margin is None else f"; logit margin{raw} {margin:.3g}.")
     ]
 
 

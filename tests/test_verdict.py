@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from accelerate import dispatch_model
-from fakes import byte_tokenizer, noisy_copy, shared_tiny
+from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 
 import specdec
 from specdec.events import DraftToken, Finished, Round, SamplingParams, Started
@@ -194,6 +194,22 @@ def test_a_difference_in_half_precision_is_looked_at_in_float32() -> None:
     dispatch_model(half, {"": "cpu"}, main_device="cpu", force_hooks=True)
     assert "spread or offloaded" in float32_note(pair, run)
     assert half.dtype == torch.bfloat16
+
+
+def test_float32_chooses_behind_the_repetition_penalty_as_the_lanes_do() -> None:
+    """The prompt's own tokens are made unlikely: what the raw logits prefer is what no lane would write."""
+    half = tiny("llama", 4, layers=3, context=512).to(torch.bfloat16)
+    pair = specdec.Pair(target=half, draft=None, tokenizer=byte_tokenizer())
+    prompt = torch.arange(2, 300)
+    texts = {}
+    for penalty in (1.0, 50.0):
+        params = specdec.SamplingParams(max_new_tokens=1, ignore_eos=True, repetition_penalty=penalty)
+        texts[penalty] = list(specdec.generate(pair, prompt, params=params))
+    raw, penalised = (text[1].token_id for text in texts.values())
+    assert raw != penalised
+    forged = [replace_id(e, 3) if isinstance(e, Round) else e for e in texts[50.0]]
+    note = float32_note(pair, {"generate": texts[50.0], "speculative": forged})
+    assert f"chooses \u201c{penalised}\u201d there, as the plain lane did" in note
 
 
 def replace_id(event: Round, token_id: int) -> Round:
