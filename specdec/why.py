@@ -96,22 +96,31 @@ def terms_of(summaries: Sequence[Summary], lane: Summary) -> Terms | None:
 
 
 def headline(summaries: Sequence[Summary]) -> str:
-    """One sentence on a sweep or a benchmark: which draft length is fastest here, and whether it pays."""
+    """A sweep or a benchmark in short: which draft length is fastest here, whether it pays, and what is faster."""
     best, loop = _fastest(summaries), find(summaries, LOOP)
-    if not best:
+    rivals = [s for s in summaries if s.lane in ("assisted", "prompt-lookup") and s.gains]
+    rival = max(rivals, key=lambda s: s.gain, default=None)
+    named = f"{words.LANE_NAMES[rival.lane]}, \u03b3 {rival.gamma}" if rival else ""
+    if not best and not rival:
         return "Nothing to compare yet: no draft length has been measured beside plain generate."
+    if not best:
+        unclear = "No clear difference from plain generate: " * no_clear_difference(rival.gains)
+        return f"{unclear}{named}, runs at {rival.spread} plain generate."
     beaten, unclear = loop and loop.gains and best.gain <= loop.gain, no_clear_difference(best.gains)
+    still = " still"
     if beaten or (best.gain <= 1 and not unclear):
         alone = f", our loop without a draft at {loop.spread}" if loop and loop.gains else ""
-        return f"No draft length pays here: the best, \u03b3 {best.gamma}, runs at {best.spread} plain generate{alone}."
-    text = f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
-    if unclear:
+        text = f"No draft length pays here: the best, \u03b3 {best.gamma}, runs at {best.spread} plain generate{alone}."
+        still = ""
+    elif unclear:
         text = f"No clear difference from plain generate: the best, \u03b3 {best.gamma}, runs at {best.spread}."
-    rivals = [s for s in summaries if s.lane in ("assisted", "prompt-lookup") and s.gains and s.gain > best.gain]
-    faster = max(rivals, key=lambda s: s.gain, default=None)
-    if faster:
-        text += f" Faster still is {words.LANE_NAMES[faster.lane].lower()}, \u03b3 {faster.gamma}: {faster.spread}."
-    return text
+    else:
+        text = f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
+    if not rival or rival.gain <= best.gain:
+        return text
+    if no_clear_difference([theirs / ours for theirs, ours in zip(rival.gains, best.gains, strict=False)]):
+        return f"{text} {named}, may be as fast: {rival.spread}."
+    return f"{text} Faster{still} is {named[0].lower()}{named[1:]}: {rival.spread}."
 
 
 def reasons(summaries: Sequence[Summary]) -> str:
