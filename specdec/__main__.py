@@ -32,7 +32,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     quiet()
     leave_a_core()
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
     try:
         pair = pair_of(arguments)
         params = SamplingParams(

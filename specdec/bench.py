@@ -216,7 +216,8 @@ def main() -> None:
         parser.error(f"{unknown[0]} ends in none of .csv, .json and .md")
     if missing := [path for path in arguments.export if not path.parent.is_dir()]:
         parser.error(f"the folder of {missing[0]} does not exist")
-    console = Console(width=None if Console().is_terminal else 132)
+    # Names of prompts and categories are anybody's: "[a]" is no markup.
+    console = Console(width=None if Console().is_terminal else 132, markup=False, emoji=False)
     try:
         pair = pair_of(arguments)
         lanes = arguments.lanes or [lane for lane in LANES[:4] if lane != "assisted" or not cannot_assist(pair)]
@@ -231,15 +232,15 @@ def main() -> None:
     if not PartialState().is_main_process:
         return
     report(console, pair, plan, found)
+    for path in arguments.export:
+        text = as_json(pair.describe(), plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
+        path.write_text(text, encoding="utf-8")
     if arguments.direct:
         best = best_gamma(summarise(found))
         gamma = best.gamma if best and best.gamma else 5
         prompts = [item.prompt for item in plan.prompts]
         for lane, ratios in driven_over_direct(pair, prompts, params, gamma, plan.runs, INTERVAL).items():
             console.print(f"{lane}, \u03b3 {gamma}: through the decoding thread / directly {words.times(ratios)}")
-    for path in arguments.export:
-        text = as_json(pair.describe(), plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
-        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

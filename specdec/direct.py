@@ -18,7 +18,8 @@ def driven_over_direct(
 ) -> dict[str, list[float]]:
     """A ratio a run and prompt for each lane, from four calls: direct, driven, driven, direct, so that a steady drift
     of the machine cancels out."""
-    lanes = ["generate", "speculative", *([] if cannot_assist(pair) else ["assisted"])]
+    drafting = ["speculative"] if pair.draft is not None else []
+    lanes = ["generate", *drafting, *([] if cannot_assist(pair) else ["assisted"])]
 
     def finished(events: Iterator[Event]) -> float:
         """The lane's own clock at its end: the consumer's last nap is not the lane's."""

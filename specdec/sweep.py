@@ -112,7 +112,7 @@ def main() -> None:
     arguments = parser.parse_args()
     quiet()
     leave_a_core()
-    console = Console(width=None if Console().is_terminal else 120)
+    console = Console(width=None if Console().is_terminal else 120, markup=False, emoji=False)
     found: list[Trial] = []
     try:
         items = [PromptItem(str(i), "given", text) for i, text in enumerate(arguments.prompt, start=1)]
