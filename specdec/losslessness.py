@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -114,12 +115,14 @@ def self_test(
     draws: int = 500,
     tokens: int = 4,
     accept_top_k: int = 3,
+    seconds: float | None = None,
 ) -> Iterator[Progress | Findings]:
     """Draw ``draws`` continuations of ``tokens`` tokens from each lane, in turns; yield progress, and findings at last.
 
     Four tokens hold the prefill's own and a whole round at gamma 2: two drafted and the bonus, or a correction and the
-    round behind it. The seed of ``params`` starts those of all draws. Arguments are checked at once; closing the
-    generator ends the lane that runs. There is no finding before the end: looking early finds more by chance.
+    round behind it. The seed of ``params`` starts those of all draws. After ``seconds`` the draws made by then do, once
+    there are the least that tell (50). Arguments are checked at once; closing the generator ends the lane that runs.
+    There is no finding before the end: looking early finds more by chance, and the clock has seen no draw.
     """
     if params.greedy:
         raise InvalidInput("greedy draws nothing: its text is compared token for token by the race.")
@@ -138,8 +141,12 @@ def self_test(
     def run() -> Iterator[Progress | Findings]:
         samples: dict[str, list[tuple[int, ...]]] = {name: [] for name in lanes}
         statuses = {name: Counter() for name in lanes}
-        seeds, total = random.Random(params.seed), len(lanes) * draws
+        seeds, total, began = random.Random(params.seed), len(lanes) * draws, time.monotonic()
         for done, name in enumerate(list(lanes) * draws):
+            drawn, within = divmod(done, len(lanes))
+            late = seconds is not None and time.monotonic() - began > seconds
+            if late and not within and drawn >= LEAST["draws"]:
+                break
             # A seed for every draw of every sample: had two samples the same ones, they would not be independent.
             lane = lanes[name](params=replace(params, seed=seeds.getrandbits(53)))
             events: list[Event] = []
@@ -153,7 +160,7 @@ def self_test(
             yield Progress(done + 1, total)
         found = [compare(samples["plain"], samples[name], params.seed) for name in ("lossless", "lossy")]
         alphas = [_accepted(statuses[name]) for name in ("lossless", "lossy")]
-        yield Findings(*found, *alphas, draws, str(gamma), accept_top_k, params)
+        yield Findings(*found, *alphas, len(samples["plain"]), str(gamma), accept_top_k, params)
 
     return run()
 

@@ -45,19 +45,24 @@ class Summary:
 
 
 def summarise(trials: Iterable[Trial], baseline: Entrant = BASELINE) -> list[Summary]:
-    """A summary an entrant, by lane and draft length. Where some calls are still to come, those runs of a prompt count
-    that all entrants have, so that none is judged by other prompts than the rest."""
-    trials = list(trials)
-    cells: dict[Entrant, set[tuple[int, str]]] = defaultdict(set)
-    for trial in trials:
-        cells[trial.entrant].add((trial.run, trial.prompt))
-    if shared := set.intersection(*cells.values()) if cells else None:
-        trials = [trial for trial in trials if (trial.run, trial.prompt) in shared]
+    """A summary an entrant, by lane and draft length, of the trials that are ``comparable``."""
+    trials = comparable(trials)
     base = {(t.run, t.prompt): t for t in trials if t.entrant == baseline}
     by_entrant: dict[Entrant, list[Trial]] = defaultdict(list)
     for trial in trials:
         by_entrant[trial.entrant].append(trial)
     return [_summary(entrant, found, base) for entrant, found in sorted(by_entrant.items(), key=_place)]
+
+
+def comparable(trials: Iterable[Trial]) -> list[Trial]:
+    """Where some calls are still to come, those runs of a prompt count that all entrants have, so that none is judged
+    by other prompts than the rest; before there is one, all."""
+    trials = list(trials)
+    cells: dict[Entrant, set[tuple[int, str]]] = defaultdict(set)
+    for trial in trials:
+        cells[trial.entrant].add((trial.run, trial.prompt))
+    shared = set.intersection(*cells.values()) if cells else set()
+    return [trial for trial in trials if (trial.run, trial.prompt) in shared] if shared else trials
 
 
 def best_gamma(summaries: Sequence[Summary]) -> Summary | None:

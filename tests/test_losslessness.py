@@ -127,6 +127,12 @@ def test_no_two_draws_share_a_seed(monkeypatch) -> None:
     assert len(seeds) == len(set(seeds)) == 150
 
 
+def test_after_its_time_the_draws_made_by_then_do() -> None:
+    """A limit of time ends the test with whole rounds of draws, and never below the least that tell."""
+    short = found(table_pair(TARGET, DRAFT), draws=500, seconds=0.0)[1]
+    assert short.draws == 50 and short.verdict in ("lossless", "undecided")
+
+
 def test_closing_midway_leaves_no_lane_running() -> None:
     """Closed while a slow lane runs, it waits until that one has ended and starts no other."""
     pair = table_pair(TARGET, DRAFT)

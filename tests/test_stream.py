@@ -11,8 +11,8 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny
 import specdec
 from specdec import recording
 from specdec.ui import stream as module
-from specdec.ui.ask import Ask
-from specdec.ui.limits import LOCAL
+from specdec.ui.ask import Ask, AskPanel
+from specdec.ui.limits import LOCAL, PUBLIC
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,14 @@ def values(pair: specdec.Pair) -> list[list[dict]]:
     ask = Ask("Once upon a time", params=specdec.SamplingParams(max_new_tokens=100, ignore_eos=True))
     texts = list(module.stream(pair, ask, limits=LOCAL, stop=threading.Event()))
     return [[json.loads(line) for line in text.splitlines()] for text in texts]
+
+
+def test_a_recorded_run_that_this_page_does_not_take_is_refused_in_a_sentence() -> None:
+    with pytest.raises(
+        specdec.InvalidInput, match=r"This run's tokens 512 cannot be taken here .above 256.\. Nothing"
+    ):
+        AskPanel(PUBLIC).ask_of({"prompt": "Once", "tokens": 512})
+    assert AskPanel(LOCAL).ask_of({"prompt": "Once", "tokens": 512}).params.max_new_tokens == 512
 
 
 def test_a_long_race_comes_in_parts_that_overlap_and_ends_whole(pair, monkeypatch) -> None:

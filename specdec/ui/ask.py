@@ -98,11 +98,11 @@ class AskPanel:
             )
             with gr.Row():
                 self.seed = gr.Textbox("", label="Seed", placeholder="drawn", max_lines=1, min_width=90)
-                self.top_k = gr.Number(0, label="Top-k (0: all)", precision=0, minimum=0, min_width=90)
-                self.top_p = gr.Number(1, label="Top-p", minimum=0, maximum=1, step=0.05, min_width=90)
+                self.top_k = gr.Number(0, label="Top-k (0: all)", precision=0, min_width=90)
+                self.top_p = gr.Number(1, label="Top-p", step=0.05, min_width=90)
             with gr.Row():
-                self.min_p = gr.Number(0, label="Min-p", minimum=0, maximum=1, step=0.05, min_width=90)
-                self.penalty = gr.Number(1, label="Repetition penalty", minimum=0, step=0.05, min_width=90)
+                self.min_p = gr.Number(0, label="Min-p", step=0.05, min_width=90)
+                self.penalty = gr.Number(1, label="Repetition penalty", step=0.05, min_width=90)
                 self.accept = gr.Textbox(
                     "", label="Accept target's top k", placeholder="lossless", max_lines=1, min_width=90,
                     elem_id="sd-accept",
@@ -130,8 +130,14 @@ class AskPanel:
 
     def ask_of(self, settings: dict[str, Any], runs: int = 1) -> Ask:
         """A race as a recording carries it. Raises as ``read`` does."""
-        given = {name: self._value(name, str(text)) for name, text in settings.items()}
-        values = _DEFAULTS | {"prompt": ""} | given
+        values = _DEFAULTS | {"prompt": ""}
+        for name, text in settings.items():
+            try:
+                values[name] = self._value(name, str(text))
+            except (SpecdecError, ValueError) as error:
+                raise InvalidInput(
+                    f"This run's {name} {text!r} cannot be taken here ({error}). Nothing ran."
+                ) from error
         return _ask(values | {"lanes": values["lanes"].split(",")}, runs)
 
     def restore(self, link: dict[str, Any], chat: bool) -> tuple[list[Any], list[str]]:

@@ -16,7 +16,7 @@ from specdec.errors import InvalidInput
 from specdec.events import SamplingParams, check_gamma
 from specdec.models import Pair
 from specdec.prompts import EXAMPLES, read_prompts
-from specdec.summary import COLUMNS, best_gamma, cells, rows, summarise
+from specdec.summary import COLUMNS, best_gamma, cells, comparable, rows, summarise
 from specdec.trials import Plan, ResultsFile, Trial, entrants_of, trials
 from specdec.ui import told
 from specdec.ui.figures import benchmark_figure
@@ -31,19 +31,17 @@ CHOICES = {
     "prompt-lookup": "prompt lookup",
 }
 
+KNOWN = "The embedded pair writes stories, dialogue and Python and copies; other sets tell little about it."
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
 
 
 class BenchTab:
     """Built inside a ``gr.Tab``."""
 
-    def __init__(self, work: Work, limits: Limits, embedded: bool):
+    def __init__(self, work: Work, limits: Limits):
         self._work, self._limits = work, limits
-        known = " This pair writes stories, dialogue and Python and copies; other sets tell little about it." * embedded
-        gr.HTML(
-            f'<p class="sd-lede">Lanes over a prompt set, in turns: by category, with spread.{known}</p>',
-            apply_default_css=False,
-        )
+        lede = '<p class="sd-lede">Lanes over a prompt set, in turns: by category, with spread.</p>'
+        gr.HTML(lede, apply_default_css=False)
         with gr.Row(elem_classes="sd-form"):
             taken = {"file_types": [".jsonl"], "height": 140, "type": "filepath"}
             self._set = gr.File(label="Prompt set, JSON lines (none: the examples)", elem_id="sd-bench-set", **taken)
@@ -71,7 +69,7 @@ class BenchTab:
     def wire(self, **queue: Any) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._sizes]
         cleared = self._findings.cleared | {self._files: gr.update(visible=False)}
-        self._buttons.wire(self._work, self._run, asked, cleared, **queue)
+        self._buttons.wire(self._work.job(), self._run, asked, cleared, **queue)
 
     def _run(
         self,
@@ -86,21 +84,22 @@ class BenchTab:
         plan = allowed(pair, _plan(chosen, lanes, gammas, *map(int, sizes)), self._limits)
         found = ResultsFile(Path(earlier), pair, plan).read() if earlier else []
         done = {trial.key for trial in found}
+        known = KNOWN if chosen and pair.name == "embedded" else ""
         for text, whole in follow(trials(pair, plan, done), plan, stop, self._limits, found):
-            yield {self._buttons.status: text} | (self._found(found, whole) if found else {})
+            yield {self._buttons.status: text} | (self._found(found, whole, known) if found else {})
         if found:
             with tempfile.TemporaryDirectory(prefix="specdec-") as folder:  # Gradio keeps copies of its own for a while
                 yield self._ending(Path(folder), pair, plan, found)
 
-    def _found(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
+    def _found(self, found: Sequence[Trial], whole: bool, known: str) -> dict[Any, Any]:
         summaries = summarise(found)
         best = best_gamma(summaries)
         factor = f"{best.gain:.2f}x" if best else None
-        note = f"{len(found)} calls on this machine. {reasons(summaries)}"
+        note = f"{len(comparable(found))} calls on this machine. {reasons(summaries)}"
         caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
         table = told.table(COLUMNS, map(cells, rows(found)), caption, minor=MINOR)
         figure = benchmark_figure(found) if whole else None
-        return self._findings.show(told.verdict(headline(summaries), factor, [note]), table, figure)
+        return self._findings.show(told.verdict(headline(summaries), factor, [note, known]), table, figure)
 
     def _ending(self, folder: Path, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
         (folder / "benchmark.json").write_text(as_json(pair.describe(), plan, found), encoding="utf-8")

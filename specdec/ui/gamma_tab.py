@@ -16,7 +16,7 @@ from specdec.events import SamplingParams
 from specdec.lanes import driven
 from specdec.models import Pair
 from specdec.prompts import PromptItem
-from specdec.summary import best_gamma, summarise
+from specdec.summary import best_gamma, comparable, summarise
 from specdec.sweep import COLUMNS, ENTRANTS, NEW_TOKENS, RUNS, cells, closing, sweep_rows
 from specdec.trials import INTERVAL, Plan, Trial, trials
 from specdec.ui import told
@@ -73,9 +73,9 @@ class GammaTab:
     def wire(self, **queue: Any) -> None:
         asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
         cleared = self._findings.cleared | {self._home: gr.update(visible=False), self._lines: ""}
-        self._buttons.wire(self._work, self._sweep, asked, cleared, **queue)
+        self._buttons.wire(self._work.job(), self._sweep, asked, cleared, **queue)
         given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature]
-        self._record.wire(self._work, self._what_if, given, {self._outcomes: ""}, **queue)
+        self._record.wire(self._work.job(), self._what_if, given, {self._outcomes: ""}, **queue)
 
     def _items(self, prompt: str, chat: bool, chosen: Sequence[str]) -> tuple[PromptItem, ...]:
         if not chosen:
@@ -109,7 +109,7 @@ class GammaTab:
         if (best := best_gamma(summaries)) is None:
             return {}
         marked = next(place for place, row in enumerate(rows) if row.summary.entrant == best.entrant)
-        note = f"{len(found)} calls on this machine. {closing(summaries)}"
+        note = f"{len(comparable(found))} calls on this machine. {closing(summaries)}"
         table = told.table(
             COLUMNS,
             (cells(row, best) for row in rows),

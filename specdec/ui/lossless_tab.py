@@ -10,7 +10,8 @@ from typing import Any
 import gradio as gr
 
 from specdec import words
-from specdec.losslessness import Comparison, Findings, Progress, self_test
+from specdec.errors import InvalidInput
+from specdec.losslessness import LEAST, Comparison, Findings, Progress, self_test
 from specdec.models import Pair
 from specdec.ui import told
 from specdec.ui.limits import Limits
@@ -34,18 +35,21 @@ class LosslessTab:
         self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", elem_classes="sd-told", apply_default_css=False)
 
     def wire(self, **queue: Any) -> None:
-        self._buttons.wire(self._work, self._test, [], {self._verdict: ""}, **queue)
+        self._buttons.wire(self._work.job(), self._test, [], {self._verdict: ""}, **queue)
 
     def _test(self, pair: Pair, stop: Event) -> Iterator[dict[Any, Any]]:
-        status, began, shown = self._buttons.status, time.monotonic(), 0.0
-        for step in self_test(pair, draws=self._limits.draws):
-            late = self._limits.seconds is not None and time.monotonic() - began > self._limits.seconds
+        status, began, shown, most = self._buttons.status, time.monotonic(), 0.0, self._limits.seconds
+        for step in self_test(pair, draws=self._limits.draws, seconds=most):
             if isinstance(step, Findings):
                 yield {status: "", self._verdict: _told(step)}
-            elif stop.is_set() or late:
-                why = "Stopped at this page's limit of time" if late else "Stopped"
-                yield {status: told.status(f"{why}: before its end the test says nothing.")}
+            elif stop.is_set():
+                yield {status: told.status("Stopped: before its end the test says nothing.")}
                 return
+            elif most is not None and time.monotonic() - began > 2 * most:
+                raise InvalidInput(
+                    f"This pair is too slow for the test: in {2 * most:.0f}\u00a0s {step.done // 3} continuations of "
+                    f"each sample were drawn, and it takes {LEAST['draws']}. Test it on your own machine."
+                )
             elif time.monotonic() - shown > 0.25:
                 shown = time.monotonic()
                 yield {status: _progress(step)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -13,26 +14,32 @@ import plotly.graph_objects as go
 
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.models import Pair
+from specdec.summary import comparable
 from specdec.trials import LEAST_TOKENS, Plan, Trial
 from specdec.ui import told
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.limits import Limits
 from specdec.ui.stream import check
-from specdec.ui.work import Work
+from specdec.ui.work import Job
 from specdec.why import Terms, figures
 
 LOG = logging.getLogger(__name__)
 
+# Gradio's own checks and a full queue refuse a job before its turn; only their notice knows why.
+REFUSED = "It did not run; the notice at the top says why."
+
 
 class Buttons:
-    """Start, and Stop in its place while it runs; ``status`` says what goes on."""
+    """Start, and Stop in its place while it runs; ``status`` says what goes on. The live view changes them round and
+    reads out the verdict at the end."""
 
     def __init__(self, label: str, name: str):
+        self._name = name
         self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
-        self.halt = gr.Button("Stop", variant="secondary", visible=False, elem_id=f"sd-{name}-stop")
+        self.halt = gr.Button("Stop", variant="secondary", elem_id=f"sd-{name}-stop", elem_classes="sd-halt")
         self.status = gr.HTML("", elem_id=f"sd-{name}-status", apply_default_css=False)
 
-    def wire(self, work: Work, run: Callable, inputs: list[Any], cleared: dict[Any, Any], **queue: Any) -> None:
+    def wire(self, job: Job, run: Callable, inputs: list[Any], cleared: dict[Any, Any], **queue: Any) -> None:
         """``run(pair, stop, *inputs)`` is a generator of values by component: of the status and of those ``cleared``.
 
         ``cleared`` has the value of each before there is a result. An earlier result stays until ``run`` first tells
@@ -40,13 +47,16 @@ class Buttons:
         """
         quiet = {"show_progress": "hidden", "api_visibility": "private"}
 
-        def begin(request: gr.Request) -> tuple[Any, ...]:
-            return told.status(work.arm(request)), gr.update(visible=False), gr.update(visible=True)
+        def begin(request: gr.Request) -> str:
+            return told.status(job.arm(request))
 
         def turn(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
             fresh = False
             try:
-                with work.turn(request) as (pair, stop):
+                with job.turn(request) as (pair, stop):
+                    if stop.is_set():
+                        yield {self.status: told.status("Stopped before its turn. Nothing ran.")}
+                        return
                     for told_now in run(pair, stop, *values):
                         if not fresh and told_now.keys() - {self.status}:
                             told_now, fresh = cleared | told_now, True
@@ -57,15 +67,20 @@ class Buttons:
                 LOG.exception("A measurement failed.")
                 yield {self.status: told.error("It failed; the log of the program says why.")}
 
-        def end(request: gr.Request) -> tuple[Any, ...]:
-            work.done(request)
-            return gr.update(visible=True), gr.update(visible=False)
+        def halt(request: gr.Request) -> str:
+            job.stop(request)
+            return told.status("Stopping.")
 
-        both = [self.start, self.halt]
-        self.start.click(begin, outputs=[self.status, *both], queue=False, **quiet).then(
-            turn, inputs, [self.status, *cleared], **queue, **quiet
-        ).then(end, outputs=both, queue=False, **quiet)
-        self.halt.click(work.stop, queue=False, **quiet)
+        def refused(request: gr.Request) -> str:
+            job.done(request)
+            return told.error(REFUSED)
+
+        script = f"() => {{ window.specdec.%s({json.dumps(self._name)}); }}"
+        asked = self.start.click(begin, outputs=self.status, js=script % "go", queue=False, **quiet)
+        ran = asked.then(turn, inputs, [self.status, *cleared], **queue, **quiet)
+        ran.then(job.done, js=script % "rest", queue=False, **quiet)
+        ran.failure(refused, outputs=self.status, js=script % "rest", queue=False, **quiet)
+        self.halt.click(halt, outputs=self.status, queue=False, **quiet)
 
 
 class Findings:
@@ -133,7 +148,7 @@ def follow(
         if (stop.is_set() or late) and len(found) < len(plan):
             steps.close()
             why = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit" if late else "Stopped"
-            yield told.status(f"{why}: {len(found)} of {len(plan)} calls count."), True
+            yield told.status(f"{why}: {len(comparable(found))} of {len(plan)} calls count."), True
             return
         if trial is not None:
             done = len(found) - first

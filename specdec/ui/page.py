@@ -21,6 +21,7 @@ from specdec.ui.bench_tab import BenchTab
 from specdec.ui.gamma_tab import GammaTab
 from specdec.ui.limits import LOCAL, Limits
 from specdec.ui.lossless_tab import LosslessTab
+from specdec.ui.measuring import REFUSED
 from specdec.ui.pairs import PairPanel
 from specdec.ui.serving import ROUTE, plotly_address
 from specdec.ui.startup import StartupRace
@@ -44,9 +45,10 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
     examples = read_prompts(EXAMPLES)
     startup = StartupRace(slot.pair, examples[0].prompt)
     work, ask = Work(slot, startup), AskPanel(limits)
+    racing = work.job()
 
     def run(request: gr.Request, read: Callable[[], Ask]) -> Iterator[str]:
-        with work.turn(request) as (pair, stop):
+        with racing.turn(request) as (pair, stop):
             try:
                 asked = read()
             except (SpecdecError, ValueError) as error:
@@ -114,7 +116,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
             with gr.Tab("Best gamma"):
                 gamma_tab = GammaTab(work, examples, limits, ask, _TAKE_HOME)
             with gr.Tab("Benchmark"):
-                bench_tab = BenchTab(work, limits, slot.pair.name == "embedded")
+                bench_tab = BenchTab(work, limits)
             with gr.Tab("Lossless?"):
                 lossless_tab = LosslessTab(work, limits)
         link = gr.Textbox(visible=False)
@@ -127,13 +129,17 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         shown = {"inputs": link, "js": "() => JSON.stringify(window.specdec.shown())"}
         for button, job, given in ((start, run_form, {"inputs": ask.inputs}), (again, run_shown, shown)):
             # The first step makes this visitor's stop flag before the race may have to queue.
-            button.click(work.arm, outputs=waiting, js="() => { window.specdec.begin(); }", queue=False, **quiet).then(
+            begin = "() => { window.specdec.begin(); }"
+            ran = button.click(racing.arm, outputs=waiting, js=begin, queue=False, **quiet).then(
                 job, outputs=live, **given, **machine, **quiet
-            ).then(None, js="() => { window.specdec.end(); }", **quiet)
+            )
+            ran.then(racing.done, js="() => { window.specdec.end(); }", queue=False, **quiet)
+            refused = f"() => {{ window.specdec.end({json.dumps(REFUSED)}); }}"
+            ran.failure(racing.done, js=refused, queue=False, **quiet)
         share.click(settings, ask.inputs, shared, queue=False, **quiet).then(
             None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **quiet
         )
-        halt.click(work.stop, js="() => { window.specdec.halt(); }", queue=False, **quiet)
+        halt.click(racing.stop, js="() => { window.specdec.halt(); }", queue=False, **quiet)
         panel.look.click(panel.say, panel.inputs, panel.report, **quiet)
         panel.load.click(panel.change, panel.inputs, [panel.report, start, *facing], **machine, **quiet)
         ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **quiet)

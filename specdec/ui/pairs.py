@@ -43,7 +43,7 @@ class PairPanel:
                     elem_id="sd-preset",
                 )
                 self.method = gr.Radio(METHODS, value=METHODS[0], label="Who drafts", elem_id="sd-method")
-                self.layers = gr.Number(3, label="Layers of the early exit", precision=0, minimum=1, visible=False)
+                self.layers = gr.Number(3, label="Layers of the early exit", precision=0, visible=False)
             with gr.Row(visible=False) as own:
                 self.target = gr.Textbox(label="Target: hub id or folder", max_lines=1, elem_id="sd-target")
                 self.draft = gr.Textbox(label="Draft: hub id or folder", max_lines=1, elem_id="sd-draft")

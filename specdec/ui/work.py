@@ -15,44 +15,58 @@ from specdec.ui.turns import Turns
 
 
 class Work:
-    """A stop flag for each visitor, a queue to tell of, and the pair as it is when a visitor's turn comes."""
+    """A queue to tell of, and the pair as it is when a visitor's turn comes."""
 
     def __init__(self, slot: Slot, startup: StartupRace):
-        self._slot, self._startup, self._turns = slot, startup, Turns()
+        self.slot, self.startup, self.turns = slot, startup, Turns()
+        self._jobs: list[Job] = []
+
+    def job(self) -> Job:
+        self._jobs.append(Job(self))
+        return self._jobs[-1]
+
+    def leave(self, request: gr.Request) -> None:
+        """A visitor left: what still runs ends too, as nobody is there to see it."""
+        for job in self._jobs:
+            job.leave(request)
+
+
+class Job:
+    """One kind of work a page can ask for, the race or a tab's measurement, with a Stop of its own.
+
+    A visitor asks for one at a time: Run comes back when it has ended.
+    """
+
+    def __init__(self, work: Work):
+        self._work = work
         self._flags: dict[str, threading.Event] = {}
-        self._running: dict[str, threading.Event] = {}  # another tab of the page may have asked for more meanwhile
 
     def arm(self, request: gr.Request) -> str:
-        """Before the queue: a fresh flag; says what is ahead, or nothing."""
+        """Before the queue: a fresh stop flag; says what is ahead, or nothing."""
         self._flags[request.session_hash] = threading.Event()
-        return self._turns.wait(request.session_hash)
+        return self._work.turns.wait((self, request.session_hash))
 
     @contextlib.contextmanager
     def turn(self, request: gr.Request) -> Iterator[tuple[Pair, threading.Event]]:
         """The loaded pair and the visitor's flag, while the machine is theirs."""
-        visitor = request.session_hash
-        stop = self._running[visitor] = self._flags.setdefault(visitor, threading.Event())
-        self._startup.give_way()
-        try:
-            with self._turns.running(visitor, stop):
-                pair = self._slot.pair
-                yield pair, stop
-        finally:
-            self._running.pop(visitor, None)
-        self._startup.catch_up(pair)
+        visitor, startup = request.session_hash, self._work.startup
+        stop = self._flags.setdefault(visitor, threading.Event())
+        startup.give_way()
+        with self._work.turns.running((self, visitor), stop):
+            pair = self._work.slot.pair
+            yield pair, stop
+        startup.catch_up(pair)
 
     def stop(self, request: gr.Request) -> None:
-        """End what runs and what waits."""
-        for flags in (self._flags, self._running):
-            if flag := flags.get(request.session_hash):
-                flag.set()
+        """End it, whether it runs or waits."""
+        if flag := self._flags.get(request.session_hash):
+            flag.set()
 
     def done(self, request: gr.Request) -> None:
-        """What a visitor asked for has ended, or never came to its turn."""
-        self._turns.forget(request.session_hash)
+        """It has ended, or was refused before its turn."""
+        self._work.turns.forget((self, request.session_hash))
 
     def leave(self, request: gr.Request) -> None:
-        """A visitor left: what still runs ends too, as nobody is there to see it."""
         self.stop(request)
         self._flags.pop(request.session_hash, None)
         self.done(request)

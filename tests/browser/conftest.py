@@ -133,6 +133,11 @@ def ask(page, prompt: str | None = None, tokens: int | None = None, temperature:
             page.locator(f"#sd-{name} input[type=number]").blur()
 
 
+def go_to(page, name: str) -> None:
+    """Open a tab."""
+    page.click(f'button[role=tab]:has-text("{name}")')
+
+
 def text(page, selector: str) -> str:
     """What a person reads there."""
     return page.locator(selector).inner_text()

@@ -6,15 +6,11 @@ import json
 import re
 
 import pytest
-from conftest import open_page, text, visit
+from conftest import ask, go_to, open_page, text, visit
 
 from specdec.ui import lossless_tab
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
-
-
-def go_to(page, name: str) -> None:
-    page.click(f'button[role=tab]:has-text("{name}")')
 
 
 def set_number(page, field: str, value: int) -> None:
@@ -78,6 +74,48 @@ def test_a_stopped_sweep_keeps_what_is_there(page):
     assert page.locator("#sd-gamma-table tbody tr").count() >= 1
 
 
+def test_the_keyboard_stays_with_the_button_and_the_end_is_read_out(page, monkeypatch):
+    """Start and Stop change places under the keyboard; the verdict of a tab is heard, as that of a race is."""
+    whole = lossless_tab.self_test
+    monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws, seconds: whole(pair, draws=50))
+    go_to(page, "Lossless?")
+    page.focus("#sd-lossless-start")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#sd-lossless-stop:visible")
+    assert page.evaluate("document.activeElement.id") == "sd-lossless-stop"
+    page.wait_for_selector("#sd-lossless-start:visible")
+    assert page.evaluate("document.activeElement.id") == "sd-lossless-start"
+    headline = page.locator("#sd-lossless-verdict .sd-headline").text_content()
+    assert headline and page.locator(".sd-spoken").text_content() == headline
+    go_to(page, "Race")
+    page.locator(".sd-notes .sd-again").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("window.specdec.running && document.activeElement.id === 'sd-stop'")
+
+
+def test_a_stop_while_waiting_holds_whatever_is_asked_next(page, browser, address):
+    """A sweep that waits is stopped, and a race asked for: the sweep does not run when its turn comes."""
+    with visit(browser, address) as other:
+        open_page(other, address)
+        ask(other, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=2048)
+        other.click("#sd-run")
+        other.wait_for_function("window.specdec.lanesStarted > 2")
+        go_to(page, "Best gamma")
+        page.click("#sd-gamma-start")
+        page.wait_for_selector("#sd-gamma-status :text('1 ahead')")
+        page.click("#sd-gamma-stop")
+        page.wait_for_selector("#sd-gamma-status :text('Stopping.')")
+        go_to(page, "Race")
+        ask(page, tokens=8)
+        page.click("#sd-run")
+        page.wait_for_selector(".sd-status:has-text('2 ahead')")
+        other.click("#sd-stop")
+        page.wait_for_function("window.specdec.verdicts === 2")
+    go_to(page, "Best gamma")
+    assert text(page, "#sd-gamma-status") == "Stopped before its turn. Nothing ran."
+    assert page.locator("#sd-gamma-start").is_visible()
+
+
 def test_bad_choices_are_a_sentence_and_nothing_runs(page):
     """No prompt ticked; an unreadable draft length: each is said, and the button is back."""
     go_to(page, "Best gamma")
@@ -137,7 +175,7 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     """One button: progress, then both samples with their figures. With few draws, for how often it is right is tested
     elsewhere."""
     whole = lossless_tab.self_test
-    monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws: whole(pair, draws=60))
+    monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws, seconds: whole(pair, draws=60))
     go_to(page, "Lossless?")
     page.click("#sd-lossless-start")
     page.wait_for_selector("#sd-lossless-status progress")

@@ -108,6 +108,11 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
     assert text(page, ".sd-verdict") == verdict
     assert page.locator(".sd-live.stale").count() == 0
     ask(page, "Once upon a time", tokens=8)
+    page.click("#sd-more button")
+    page.fill("#sd-more label:has-text('Top-p') input", "2")
+    run(page)
+    assert "top_p is 2" in text(page, ".sd-error")
+    page.fill("#sd-more label:has-text('Top-p') input", "1")
     run(page)
     assert not page.locator(".sd-error").is_visible()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ask, launch, load_page_slot, run
+from conftest import ask, launch, load_page_slot, open_page, run, visit
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fakes import byte_tokenizer, tiny  # noqa: E402
@@ -57,8 +57,9 @@ def report(page, pattern: str) -> str:
     return page.locator("#sd-report").inner_text()
 
 
-def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside):
-    """Check says what to expect without loading; Load exchanges the pair; chat is there for a model that has it."""
+def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside, browser, address):
+    """Check says what to expect without loading; Load exchanges the pair; chat is there for a model that has it. A
+    page that was open already names the new pair from its next race on."""
     before = page.locator(".sd-pair").inner_text()
     choose(page, shelf / "chatty", shelf / "small")
     page.click("#sd-check")
@@ -66,8 +67,14 @@ def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside):
     for topic in ("Vocabulary", "Context", "Cost", "Memory", "Cache", "Chat"):
         assert topic in found
     assert page.locator(".sd-pair").inner_text() == before
-    page.click("#sd-load")
-    report(page, "gave back")
+    with visit(browser, address) as other:
+        open_page(other, address)
+        page.click("#sd-load")
+        report(page, "gave back")
+        ask(other, "Hello", tokens=8)
+        run(other)
+        assert "chatty" in other.locator(".sd-pair").inner_text()
+        assert "Loaded:" not in other.locator(".sd-notes").inner_text()
     assert "chatty" in page.locator(".sd-pair").inner_text()
     assert page.locator("#sd-chat input").is_checked()
     ask(page, "Hello", tokens=24)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
-from conftest import ask, launch, load_page_slot, open_page, run, text, visit
+from conftest import ask, go_to, launch, load_page_slot, open_page, run, text, visit
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
 
@@ -50,6 +51,39 @@ def test_caps_hold_where_more_is_measured(page):
     for name in ("gamma", "whatif"):
         page.click(f"#sd-{name}-start")
         page.wait_for_selector(f"#sd-{name}-status .sd-error:has-text('takes 512 tokens. Nothing ran.')")
+
+
+def test_a_full_queue_is_said_and_run_comes_back(browser):
+    """Where no further job may wait, the page and its tabs say so and are as before; nobody is told of a phantom."""
+    from specdec.ui.limits import PUBLIC
+
+    demo, address = launch(load_page_slot(), replace(PUBLIC, waiting=0))
+    try:
+        with visit(browser, address) as page, visit(browser, address) as other:
+            for each in (page, other):
+                open_page(each, address)
+                each.click("#sd-run")
+                each.wait_for_selector(".sd-live .sd-error:has-text('It did not run; the notice at the top says why.')")
+                assert each.locator("#sd-run").is_visible() and not each.locator("#sd-stop").is_visible()
+                assert "ahead" not in text(each, "#sd-waiting")
+            go_to(page, "Lossless?")
+            page.click("#sd-lossless-start")
+            page.wait_for_selector("#sd-lossless-status .sd-error:has-text('It did not run')")
+            assert page.locator("#sd-lossless-start").is_visible()
+    finally:
+        demo.close()
+
+
+def test_a_test_of_losslessness_ends_in_the_page_s_time(page, monkeypatch):
+    """Where the time is up before all draws are made, those that were made are compared."""
+    from specdec.ui import lossless_tab
+
+    whole = lossless_tab.self_test
+    monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws, seconds: whole(pair, draws=draws, seconds=1.0))
+    go_to(page, "Lossless?")
+    page.click("#sd-lossless-start")
+    page.wait_for_selector("#sd-lossless-verdict tbody tr")
+    assert "50 continuations of 4 tokens" in text(page, "#sd-lossless-verdict caption")
 
 
 def test_links_name_the_space_and_work_here(page, browser, address):

@@ -131,6 +131,8 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, temperature: fl
         assert other.evaluate(SHOWN) == shown
         assert "From a link, not measured here" in text(other, ".sd-notes")
         assert "here" not in text(other, ".sd-headline")
+        spoken = other.locator(".sd-spoken").text_content()
+        assert spoken and " here" not in spoken + other.locator(".sd-plot").first.get_attribute("aria-label")
         assert other.evaluate("[window.specdec.begun, window.specdec.running]") == [1, False]
         other.wait_for_timeout(1000)  # the start-up race must not take its place
         assert "From a link" in text(other, ".sd-notes")

@@ -55,8 +55,9 @@ def test_a_race_stopped_early_is_drawn_as_far_as_it_is_compared(page):
     ask(page, ENDLESS, tokens=450)
     started = page.evaluate("window.specdec.lanesStarted")
     page.click("#sd-run")
-    page.wait_for_function(f"window.specdec.lanesStarted > {started + 1} && window.specdec.rounds > 460")
-    page.click("#sd-stop")
+    midway = f"window.specdec.lanesStarted > {started + 1} && window.specdec.rounds > 460"
+    # Pressed by the page itself: a second later the lane may have ended.
+    page.wait_for_function(f"{midway} && (document.querySelector('#sd-stop').click(), true)")
     page.wait_for_function("!window.specdec.running")
     written = int(re.search(r"Stopped at (\d+) of 450", text(page, ".sd-notes")).group(1))
     top = "document.querySelector('.sd-plot').layout.yaxis.range[1]"

@@ -24,7 +24,7 @@ const STEPS = [
 // What tests wait on, and what the page's buttons call.
 window.specdec ??= {
   mounted: false, begun: 0, rounds: 0, lanesStarted: 0, lanesFinished: 0, verdicts: 0, errors: 0, running: false,
-  replaying: false, begin() {}, end() {}, halt() {}, share() {}, shown() {},
+  replaying: false, begin() {}, end() {}, halt() {}, share() {}, shown() {}, go() {}, rest() {},
 };
 
 export async function mount(element, props, watch, plotlyAddress) {
@@ -64,13 +64,20 @@ class View {
         this.#setRunning(true);
       },
       // Comes a moment after the verdict, perhaps when the next race was begun already.
-      end: () => {
+      end: (refused) => {
         this.#ended += 1;
         if (this.#ended === this.#pressed) this.#setRunning(false);
+        if (refused) this.#showError(refused);
       },
       halt: () => this.#halt(),
       share: (answer) => this.share.take(answer.settings, answer.problem),
       shown: () => this.#wanted,
+      // A tab's measurement begins and ends; the end is read out, as the eye sees it.
+      go: (name) => swap(`sd-${name}-running`, true, `#sd-${name}-start`, `#sd-${name}-stop`),
+      rest: (name) => {
+        swap(`sd-${name}-running`, false, `#sd-${name}-start`, `#sd-${name}-stop`);
+        this.spoken.textContent = document.querySelector(`#sd-${name}-verdict .sd-headline`)?.textContent ?? "";
+      },
     });
     const header = document.querySelector("#sd-header");
     if (header) new MutationObserver(() => this.#showNotes()).observe(header, { childList: true, subtree: true });
@@ -135,6 +142,9 @@ class View {
   #handlers = {
     begin: (record) => {
       this.#next = new Race(record);
+      // Another visitor may have loaded another pair since the header was written.
+      const header = document.querySelector(".sd-pair span");
+      if (record.origin === "run" && header && header.textContent !== record.pair) header.textContent = record.pair;
       this.#wait(false);
       this.errorNode.hidden = true;
       this.#state.begun += 1;
@@ -237,16 +247,13 @@ class View {
   }
 
   #setRunning(running) {
-    const held = document.activeElement?.closest?.("#sd-run, #sd-stop");
     this.#state.running = running;
     this.#wait(running);
     this.#halting = false;
     if (running && this.#state.replaying) this.replay.skip();
-    document.body.classList.toggle("sd-running", running);
+    swap("sd-running", running, "#sd-run, .sd-again", "#sd-stop");
     // The old result dims until the first token of the new race, or comes back with an error.
     this.root.classList.toggle("stale", running);
-    // Run and Stop change places: the keyboard stays where it was.
-    if (held) document.querySelector(running ? "#sd-stop" : "#sd-run")?.focus();
   }
 
   // Says why nothing happens, if the race does not begin at once.
@@ -262,7 +269,7 @@ class View {
   #sayAhead() {
     if (this.#halting) return;
     const ahead = document.querySelector("#sd-waiting")?.textContent.trim();
-    this.statusNode.textContent = ahead || "Waiting: another race is running here.";
+    this.statusNode.textContent = ahead || "Waiting: the machine is busy.";
   }
 
   #halt() {
@@ -282,7 +289,8 @@ class View {
     this.factor.hidden = !record.factor;
     this.factor.classList.toggle("flat", !record.faster);
     const foreign = ["link", "file"].includes(this.#race.begin.origin);
-    this.headline.textContent = foreign ? record.sentence.replace(/ here\b/, "") : record.sentence;
+    const told = (words) => (foreign ? words.replaceAll(/ (here|on this machine)\b/g, "") : words);
+    this.headline.textContent = told(record.sentence);
     this.warning.textContent = record.warning ?? "";
     this.warning.hidden = !record.warning;
     this.#showNotes();
@@ -300,12 +308,12 @@ class View {
       if (record.saved) this.chart.bracket(record.saved);
     }
     if (record.stopped && record.figures) this.#showCut(lanes);
-    this.chart.words = record.chart ?? record.sentence;
-    this.spoken.textContent = record.sentence;
+    this.chart.words = told(record.chart ?? record.sentence);
+    this.spoken.textContent = told(record.sentence);
     if (lanes.has("speculative")) {
       this.card.open(this.#race, lanes.get("speculative"), telling(lanes.get("speculative")));
       this.timing.open(lanes.get("speculative"), record.time);
-      this.why.open(record.why);
+      this.why.open(record.why && { ...record.why, text: told(record.why.text) });
     }
   }
 
@@ -344,7 +352,7 @@ class View {
     const parts = [el("strong", "", said)];
     const measured = origin === "run" || origin === "startup";
     const [words, repeat] = measured ? ["Repeat \u00d75", true] : ["Run it here", false];
-    parts.push(button("sd-action small", words, () => this.#again(repeat)));
+    parts.push(button("sd-action small sd-again", words, () => this.#again(repeat)));
     const here = document.querySelector(".sd-pair span")?.textContent ?? "";
     if (here !== pair) parts.push(el("span", "", `Made with ${pair}. Loaded: ${here}.`));
     return parts;
@@ -430,7 +438,8 @@ class View {
       el("div", "sd-columns", "", [el("div", "sd-left", "", [this.chart.node, this.replay.node]), this.#buildTexts()]),
       this.card.node, this.why.node, this.timing.node, this.more]);
     this.root.classList.add("empty");
-    this.root.replaceChildren(this.errorNode, this.statusNode, this.spoken, result, this.#buildHow());
+    this.root.replaceChildren(this.errorNode, this.statusNode, result, this.#buildHow());
+    (document.querySelector("main") ?? document.body).append(this.spoken); // heard from every tab
     document.querySelector("#sd-share .sd-sharePlace")?.replaceChildren(this.share.node);
   }
 
@@ -453,6 +462,13 @@ class View {
     this.how.open = true;
     return this.how;
   }
+}
+
+// Start and Stop change places: a keyboard that stood on the one stands on the other.
+function swap(mark, running, start, stop) {
+  const held = document.activeElement?.closest?.(running ? start : stop);
+  document.body.classList.toggle(mark, running);
+  if (held) document.querySelector(running ? stop : start)?.focus();
 }
 
 // The round to begin with: the first that has a miss, as it has most to tell.
