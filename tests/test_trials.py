@@ -17,6 +17,7 @@ import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
 
 import specdec
+from specdec.direct import driven_over_direct
 from specdec.metrics import Metrics
 from specdec.prompts import PromptItem, parse_prompts, read_prompts
 from specdec.trials import Plan, ResultsFile, Trial, entrants_of, trials
@@ -147,7 +148,8 @@ def folder(pair, tmp_path_factory) -> Path:
     for name in ("target", "draft"):
         getattr(pair, name).save_pretrained(folder / name)
         pair.tokenizer.save_pretrained(folder / name)
-    rows = ({"name": f"p{i}", "category": "ab"[i % 2], "prompt": f"Once upon {i}"} for i in range(4))
+    categories = "[a]", "[/b]"  # to be shown as they are, not read as markup
+    rows = ({"name": f"[/p{i}]", "category": categories[i % 2], "prompt": f"Once upon {i}"} for i in range(4))
     (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
@@ -174,7 +176,9 @@ def _restored(line: str) -> Trial:
 @pytest.fixture(scope="module")
 def uninterrupted(folder) -> list[tuple]:
     path = folder / "whole.jsonl"
-    subprocess.run(command(folder, path), **SETTINGS, check=True, capture_output=True, timeout=300)
+    done = subprocess.run(command(folder, path), **SETTINGS, check=True, capture_output=True, timeout=300, text=True)
+    for name in ("[a]", "[/b]", "[/p0]"):
+        assert name in done.stdout
     return rows_of(path)
 
 
@@ -224,6 +228,12 @@ SETS = {
         ("HumanEval/0", "HumanEval", "def f():\n"),
     ),
 }
+
+
+def test_what_the_thread_costs_is_measured_without_a_draft_too(pair) -> None:
+    alone = specdec.Pair(target=pair.target, draft=None, tokenizer=pair.tokenizer)
+    found = driven_over_direct(alone, ["Once"], specdec.SamplingParams(max_new_tokens=4), gamma=5, runs=2, interval=0.0)
+    assert found.keys() == {"generate"} and len(found["generate"]) == 2
 
 
 def test_a_set_from_another_editor_reads_alike(tmp_path) -> None:
