@@ -229,7 +229,8 @@ def _weights(pair: Pair) -> str:
     digest = hashlib.sha256()
     for model in pair.models(drafting=True):
         for weight in model.parameters():
-            if weight.device.type != "meta":  # offloaded: its values are not here
+            # Offloaded values are not here, and packed ones may be packed anew at a first pass.
+            if weight.device.type != "meta" and weight.is_floating_point():
                 values = weight.detach().flatten()
                 digest.update(values[:: max(1, len(values) // 16)][:16].float().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]

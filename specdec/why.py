@@ -107,18 +107,18 @@ def headline(summaries: Sequence[Summary]) -> str:
         unclear = "No clear difference from plain generate: " * no_clear_difference(rival.gains)
         return f"{unclear}{named}, runs at {rival.spread} plain generate."
     beaten, unclear = loop and loop.gains and best.gain <= loop.gain, no_clear_difference(best.gains)
-    still = " still"
+    leader, still = best, " still"
     if beaten or (best.gain <= 1 and not unclear):
         alone = f", our loop without a draft at {loop.spread}" if loop and loop.gains else ""
         text = f"No draft length pays here: the best, \u03b3 {best.gamma}, runs at {best.spread} plain generate{alone}."
-        still = ""
+        leader, still = loop if beaten else best, ""
     elif unclear:
         text = f"No clear difference from plain generate: the best, \u03b3 {best.gamma}, runs at {best.spread}."
     else:
         text = f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
-    if not rival or rival.gain <= best.gain:
+    if not rival or rival.gain <= leader.gain:
         return text
-    if no_clear_difference([theirs / ours for theirs, ours in zip(rival.gains, best.gains, strict=False)]):
+    if no_clear_difference([theirs / ours for theirs, ours in zip(rival.gains, leader.gains, strict=False)]):
         return f"{text} {named}, may be as fast: {rival.spread}."
     return f"{text} Faster{still} is {named[0].lower()}{named[1:]}: {rival.spread}."
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +22,8 @@ from specdec.direct import driven_over_direct
 from specdec.metrics import Metrics
 from specdec.prompts import PromptItem, parse_prompts, read_prompts
 from specdec.trials import Plan, ResultsFile, Trial, entrants_of, trials
+from specdec.ui.limits import LOCAL
+from specdec.ui.measuring import follow
 
 ROOT = Path(specdec.__file__).parent.parent
 ITEMS = (PromptItem("one", "story", "Once upon a time"), PromptItem("two", "code", "def push(self"))
@@ -234,6 +237,18 @@ def test_what_the_thread_costs_is_measured_without_a_draft_too(pair) -> None:
     alone = specdec.Pair(target=pair.target, draft=None, tokenizer=pair.tokenizer)
     found = driven_over_direct(alone, ["Once"], specdec.SamplingParams(max_new_tokens=4), gamma=5, runs=2, interval=0.0)
     assert found.keys() == {"generate"} and len(found["generate"]) == 2
+
+
+def test_a_stopped_measurement_tells_what_its_verdict_counts(pair) -> None:
+    """Stopped in a second run: the first, which every lane has, is what the lanes are compared on."""
+    asked, stop, found = plan(runs=3), Event(), []
+    statuses = []
+    for status, _ in follow(trials(pair, asked), asked, stop, LOCAL, found):
+        statuses.append(status)
+        if len(found) == len(asked) // 3 + 1:
+            stop.set()
+    made = len(found)
+    assert f"Stopped: {made} of {len(asked)} calls made; the verdict counts {made - 1}, of runs" in statuses[-1]
 
 
 def test_a_set_from_another_editor_reads_alike(tmp_path) -> None:

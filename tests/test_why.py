@@ -196,6 +196,10 @@ def test_the_headline_is_true_of_what_was_measured() -> None:
         "0.61x plain generate. Faster is prompt lookup, γ 5: 2.75x."
     )
     assert headline(summarise([plain, lookup])) == "Prompt lookup, γ 5, runs at 2.75x plain generate."
+    loop_alone = trial(0, "a", *LOOP, replace(ALONE, decode_seconds=0.3))
+    assert "Faster" not in headline(summarise([plain, loop_alone, losing, lookup])), (
+        "not faster than the loop just named"
+    )
     alike = trial(0, "a", "prompt-lookup", 5, replace(drafted, decode_seconds=0.62, tokens_per_second=100 / 0.62))
     assert headline(summarise([plain, paying, alike])).endswith("Prompt lookup, γ 5, may be as fast: 1.77x.")
 

@@ -25,13 +25,13 @@ from specdec.why import Terms, figures
 
 LOG = logging.getLogger(__name__)
 
-# Gradio's own checks and a full queue refuse a job before its turn; only their notice knows why.
-REFUSED = "It did not run; the notice at the top says why."
+# A full queue or Gradio's own checks refuse a job before its turn, and a lost server ends it; Gradio's notice says why.
+REFUSED = "It did not run to its end; the notice at the top says what is known of it."
 
 
 class Buttons:
     """Start, and Stop in its place while it runs; ``status`` says what goes on. The live view changes them round and
-    reads out the verdict at the end."""
+    reads out what was found."""
 
     def __init__(self, label: str, name: str):
         self._name = name
@@ -67,18 +67,18 @@ class Buttons:
                 LOG.exception("A measurement failed.")
                 yield {self.status: told.error("It failed; the log of the program says why.")}
 
-        def halt(request: gr.Request) -> str:
+        def halt(request: gr.Request) -> Any:
             job.stop(request)
-            return told.status("Stopping.")
+            return told.status("Stopping: it will not run when its turn comes.") if job.waits(request) else gr.skip()
 
         def refused(request: gr.Request) -> str:
-            job.done(request)
+            job.refused(request)
             return told.error(REFUSED)
 
         script = f"() => {{ window.specdec.%s({json.dumps(self._name)}); }}"
         asked = self.start.click(begin, outputs=self.status, js=script % "go", queue=False, **quiet)
         ran = asked.then(turn, inputs, [self.status, *cleared], **queue, **quiet)
-        ran.then(job.done, js=script % "rest", queue=False, **quiet)
+        ran.then(None, js=script % "rest", **quiet)
         ran.failure(refused, outputs=self.status, js=script % "rest", queue=False, **quiet)
         self.halt.click(halt, outputs=self.status, queue=False, **quiet)
 
@@ -148,7 +148,9 @@ def follow(
         if (stop.is_set() or late) and len(found) < len(plan):
             steps.close()
             why = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit" if late else "Stopped"
-            yield told.status(f"{why}: {len(comparable(found))} of {len(plan)} calls count."), True
+            counted = len(comparable(found))
+            rest = f"; the verdict counts {counted}, of runs that every lane has" if counted < len(found) else ""
+            yield told.status(f"{why}: {len(found)} of {len(plan)} calls made{rest}."), True
             return
         if trial is not None:
             done = len(found) - first

@@ -48,13 +48,11 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
     racing = work.job()
 
     def run(request: gr.Request, read: Callable[[], Ask]) -> Iterator[str]:
-        with racing.turn(request) as (pair, stop):
-            try:
-                asked = read()
-            except (SpecdecError, ValueError) as error:
-                yield refusal(error)
-                return
-            yield from stream(pair, asked, limits=limits, stop=stop)
+        try:
+            with racing.turn(request) as (pair, stop):
+                yield from stream(pair, read(), limits=limits, stop=stop)
+        except (SpecdecError, ValueError) as error:
+            yield refusal(error)
 
     def run_form(request: gr.Request, *values: Any) -> Iterator[str]:
         yield from run(request, lambda: ask.read(*values))
@@ -133,9 +131,11 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
             ran = button.click(racing.arm, outputs=waiting, js=begin, queue=False, **quiet).then(
                 job, outputs=live, **given, **machine, **quiet
             )
-            ran.then(racing.done, js="() => { window.specdec.end(); }", queue=False, **quiet)
+            # Another visitor may have loaded another pair since the header was written.
+            renew = {"fn": lambda: _header(slot.facts), "outputs": header, "queue": False}
+            ran.then(js="() => { window.specdec.end(); }", **renew, **quiet)
             refused = f"() => {{ window.specdec.end({json.dumps(REFUSED)}); }}"
-            ran.failure(racing.done, js=refused, queue=False, **quiet)
+            ran.failure(racing.refused, js=refused, queue=False, **quiet)
         share.click(settings, ask.inputs, shared, queue=False, **quiet).then(
             None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **quiet
         )

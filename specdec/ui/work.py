@@ -32,14 +32,13 @@ class Work:
 
 
 class Job:
-    """One kind of work a page can ask for, the race or a tab's measurement, with a Stop of its own.
-
-    A visitor asks for one at a time: Run comes back when it has ended.
-    """
+    """One kind of work a page can ask for, the race or a tab's measurement, with a Stop of its own. A visitor asks for
+    one at a time."""
 
     def __init__(self, work: Work):
         self._work = work
         self._flags: dict[str, threading.Event] = {}
+        self._running: set[str] = set()
 
     def arm(self, request: gr.Request) -> str:
         """Before the queue: a fresh stop flag; says what is ahead, or nothing."""
@@ -51,10 +50,14 @@ class Job:
         """The loaded pair and the visitor's flag, while the machine is theirs."""
         visitor, startup = request.session_hash, self._work.startup
         stop = self._flags.setdefault(visitor, threading.Event())
+        self._running.add(visitor)
         startup.give_way()
-        with self._work.turns.running((self, visitor), stop):
-            pair = self._work.slot.pair
-            yield pair, stop
+        try:
+            with self._work.turns.running((self, visitor), stop):
+                pair = self._work.slot.pair
+                yield pair, stop
+        finally:
+            self._running.discard(visitor)
         startup.catch_up(pair)
 
     def stop(self, request: gr.Request) -> None:
@@ -62,11 +65,15 @@ class Job:
         if flag := self._flags.get(request.session_hash):
             flag.set()
 
-    def done(self, request: gr.Request) -> None:
-        """It has ended, or was refused before its turn."""
+    def waits(self, request: gr.Request) -> bool:
+        """Whether its turn is still to come."""
+        return request.session_hash in self._flags and request.session_hash not in self._running
+
+    def refused(self, request: gr.Request) -> None:
+        """It will have no turn."""
         self._work.turns.forget((self, request.session_hash))
 
     def leave(self, request: gr.Request) -> None:
         self.stop(request)
         self._flags.pop(request.session_hash, None)
-        self.done(request)
+        self.refused(request)

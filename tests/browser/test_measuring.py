@@ -20,9 +20,11 @@ def set_number(page, field: str, value: int) -> None:
 
 def finish(page, name: str) -> None:
     """Start a measurement and wait until its button is back."""
+    assert not page.locator(f"#sd-{name}-stop").is_visible()
     page.click(f"#sd-{name}-start")
     page.wait_for_selector(f"#sd-{name}-stop:visible")
     page.wait_for_selector(f"#sd-{name}-start:visible")
+    assert not page.locator(f"#sd-{name}-stop").is_visible()
 
 
 def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outside):
@@ -70,7 +72,7 @@ def test_a_stopped_sweep_keeps_what_is_there(page):
     page.wait_for_selector("#sd-gamma-table tbody tr")
     page.click("#sd-gamma-stop")
     page.wait_for_selector("#sd-gamma-start:visible")
-    assert re.search(r"Stopped: \d+ of 57 calls count", text(page, "#sd-gamma-status"))
+    assert re.search(r"Stopped: \d+ of 57 calls made", text(page, "#sd-gamma-status"))
     assert page.locator("#sd-gamma-table tbody tr").count() >= 1
 
 
@@ -87,6 +89,11 @@ def test_the_keyboard_stays_with_the_button_and_the_end_is_read_out(page, monkey
     assert page.evaluate("document.activeElement.id") == "sd-lossless-start"
     headline = page.locator("#sd-lossless-verdict .sd-headline").text_content()
     assert headline and page.locator(".sd-spoken").text_content() == headline
+    page.click("#sd-lossless-start")
+    page.wait_for_selector("#sd-lossless-stop:visible")
+    page.click("#sd-lossless-stop")
+    page.wait_for_selector("#sd-lossless-start:visible")
+    assert page.locator(".sd-spoken").text_content() == "", "an old verdict is not read out again"
     go_to(page, "Race")
     page.locator(".sd-notes .sd-again").focus()
     page.keyboard.press("Enter")
@@ -104,7 +111,7 @@ def test_a_stop_while_waiting_holds_whatever_is_asked_next(page, browser, addres
         page.click("#sd-gamma-start")
         page.wait_for_selector("#sd-gamma-status :text('1 ahead')")
         page.click("#sd-gamma-stop")
-        page.wait_for_selector("#sd-gamma-status :text('Stopping.')")
+        page.wait_for_selector("#sd-gamma-status :text('Stopping: it will not run when its turn comes.')")
         go_to(page, "Race")
         ask(page, tokens=8)
         page.click("#sd-run")

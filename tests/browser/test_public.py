@@ -63,7 +63,9 @@ def test_a_full_queue_is_said_and_run_comes_back(browser):
             for each in (page, other):
                 open_page(each, address)
                 each.click("#sd-run")
-                each.wait_for_selector(".sd-live .sd-error:has-text('It did not run; the notice at the top says why.')")
+                each.wait_for_selector(
+                    ".sd-live .sd-error:has-text('It did not run to its end; the notice at the top')"
+                )
                 assert each.locator("#sd-run").is_visible() and not each.locator("#sd-stop").is_visible()
                 assert "ahead" not in text(each, "#sd-waiting")
             go_to(page, "Lossless?")

@@ -45,6 +45,7 @@ class View {
   #shown = ""; // where the race on show is from: "", "run", "startup", "link" or "file"
   #ignored = false; // a start-up race that came when another was on show already
   #ribbons = new Map();
+  #known = new Map(); // what each tab had found before its present measurement
   #halting = false;
   #pressed = 0;
   #ended = 0;
@@ -72,11 +73,16 @@ class View {
       halt: () => this.#halt(),
       share: (answer) => this.share.take(answer.settings, answer.problem),
       shown: () => this.#wanted,
-      // A tab's measurement begins and ends; the end is read out, as the eye sees it.
-      go: (name) => swap(`sd-${name}-running`, true, `#sd-${name}-start`, `#sd-${name}-stop`),
+      // A tab's measurement begins and ends. What it found is read out; what stood there before is not.
+      go: (name) => {
+        swap(`sd-${name}-running`, true, `#sd-${name}-start`, `#sd-${name}-stop`);
+        this.spoken.textContent = "";
+        this.#known.set(name, findingOf(name));
+      },
       rest: (name) => {
         swap(`sd-${name}-running`, false, `#sd-${name}-start`, `#sd-${name}-stop`);
-        this.spoken.textContent = document.querySelector(`#sd-${name}-verdict .sd-headline`)?.textContent ?? "";
+        const found = findingOf(name);
+        if (found !== this.#known.get(name)) this.spoken.textContent = found?.textContent ?? "";
       },
     });
     const header = document.querySelector("#sd-header");
@@ -142,9 +148,6 @@ class View {
   #handlers = {
     begin: (record) => {
       this.#next = new Race(record);
-      // Another visitor may have loaded another pair since the header was written.
-      const header = document.querySelector(".sd-pair span");
-      if (record.origin === "run" && header && header.textContent !== record.pair) header.textContent = record.pair;
       this.#wait(false);
       this.errorNode.hidden = true;
       this.#state.begun += 1;
@@ -463,6 +466,9 @@ class View {
     return this.how;
   }
 }
+
+// What a tab's measurement found: its verdict, or its table's caption where it has none.
+const findingOf = (name) => document.querySelector(`#sd-${name}-verdict .sd-headline, #sd-${name}-table caption`);
 
 // Start and Stop change places: a keyboard that stood on the one stands on the other.
 function swap(mark, running, start, stop) {
