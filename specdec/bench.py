@@ -170,7 +170,7 @@ def against_assisted(trials: Sequence[Trial]) -> str:
     """Our speed-up over transformers' assisted generation, at each draft length that both ran at."""
     lengths = sorted({trial.gamma for trial in trials if trial.lane == "assisted"})
     rivals = {gamma: find(summarise(trials, ("assisted", gamma)), ("speculative", gamma)) for gamma in lengths}
-    return ", ".join(f"\u03b3 {gamma} {rival.spread}" for gamma, rival in rivals.items() if rival)
+    return ", ".join(f"\u03b3 {gamma} {rival.spread}" for gamma, rival in rivals.items() if rival and rival.gains)
 
 
 def report(console: Console, pair: Pair, plan: Plan, trials: Sequence[Trial]) -> None:

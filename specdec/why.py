@@ -107,13 +107,18 @@ def headline(summaries: Sequence[Summary]) -> str:
         unclear = "No clear difference from plain generate: " * no_clear_difference(rival.gains)
         return f"{unclear}{named}, runs at {rival.spread} plain generate."
     beaten, unclear = loop and loop.gains and best.gain <= loop.gain, no_clear_difference(best.gains)
+    single = sum(s.lane == "speculative" and bool(s.gains) for s in summaries) == 1
+    the_best = f"\u03b3 {best.gamma}" if single else f"the best, \u03b3 {best.gamma},"
     leader, still = best, " still"
     if beaten or (best.gain <= 1 and not unclear):
+        pays = f"\u03b3 {best.gamma} does not pay here: it" if single else f"No draft length pays here: {the_best}"
         alone = f", our loop without a draft at {loop.spread}" if loop and loop.gains else ""
-        text = f"No draft length pays here: the best, \u03b3 {best.gamma}, runs at {best.spread} plain generate{alone}."
+        text = f"{pays} runs at {best.spread} plain generate{alone}."
         leader, still = loop if beaten else best, ""
     elif unclear:
-        text = f"No clear difference from plain generate: the best, \u03b3 {best.gamma}, runs at {best.spread}."
+        text = f"No clear difference from plain generate: {the_best} runs at {best.spread}."
+    elif single:
+        text = f"\u03b3 {best.gamma} pays here: {best.spread} plain generate. No other draft length was measured."
     else:
         text = f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
     if not rival or rival.gain <= leader.gain:
