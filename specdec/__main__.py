@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from specdec.cli import add_pair_arguments, gamma_of, leave_a_core, pair_of
+from specdec.cli import add_pair_arguments, console_of, gamma_of, leave_a_core, pair_of
 from specdec.errors import SpecdecError
 from specdec.events import Event, Round, SamplingParams, Started
 from specdec.models import quiet
@@ -32,7 +32,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     quiet()
     leave_a_core()
-    console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+    console = console_of(highlight=False, soft_wrap=True)
     try:
         pair = pair_of(arguments)
         params = SamplingParams(

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from specdec import words
 from specdec.call import machine, versions
-from specdec.cli import add_pair_arguments, gamma_of, leave_a_core, pair_of
+from specdec.cli import add_pair_arguments, console_of, gamma_of, leave_a_core, pair_of
 from specdec.direct import driven_over_direct
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
@@ -216,8 +216,7 @@ def main() -> None:
         parser.error(f"{unknown[0]} ends in none of .csv, .json and .md")
     if missing := [path for path in arguments.export if not path.parent.is_dir()]:
         parser.error(f"the folder of {missing[0]} does not exist")
-    # Names of prompts and categories are anybody's: "[a]" is no markup.
-    console = Console(width=None if Console().is_terminal else 132, markup=False, emoji=False)
+    console = console_of(piped=132)
     try:
         pair = pair_of(arguments)
         lanes = arguments.lanes or [lane for lane in LANES[:4] if lane != "assisted" or not cannot_assist(pair)]

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rich.console import Console
 from transformers import DynamicCache
 
-from specdec.cli import draft_of
+from specdec.cli import console_of, draft_of
 from specdec.early_exit import EarlyExit
 from specdec.errors import IncompatiblePair, LoadFailed, SpecdecError
 from specdec.loading import Part, Plan, must_spread, plan_pair
@@ -191,7 +190,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="auto")
     arguments = parser.parse_args()
     quiet()
-    console = Console(highlight=False)
+    console = console_of(highlight=False)
     try:
         plan = plan_pair(arguments.target, draft_of(arguments.draft), device=arguments.device, dtype=arguments.dtype)
         findings = check(plan)
@@ -200,7 +199,7 @@ def main() -> None:
     except SpecdecError as error:
         raise SystemExit(f"specdec: {error}") from error
     for finding in findings:
-        console.print(f"{SIGNS[finding.level]} {finding.topic}: {finding.sentence}", markup=False)
+        console.print(f"{SIGNS[finding.level]} {finding.topic}: {finding.sentence}")
     raise SystemExit(any(finding.level == "bad" for finding in findings))
 
 

@@ -1,10 +1,12 @@
-"""The arguments by which every program names its pair, and the pair they name."""
+"""What the programs share: the arguments that name a pair, the pair they name, and the console."""
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import torch
+from rich.console import Console
 
 from specdec.early_exit import EarlyExit
 from specdec.errors import InvalidInput
@@ -33,6 +35,14 @@ def leave_a_core() -> None:
     Without, a Stop on the page is answered when all is over. Every program does it, so that their figures compare.
     """
     torch.set_num_threads(max(1, torch.get_num_threads() - 1))
+
+
+def console_of(piped: int | None = None, **options: Any) -> Console:
+    """A console that shows text as it is: names of prompts and tokens are anybody's, and "[a]" is no markup.
+
+    ``piped`` is its width in columns where the output is no terminal.
+    """
+    return Console(width=None if Console().is_terminal else piped, markup=False, emoji=False, **options)
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:

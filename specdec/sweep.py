@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from specdec import words
-from specdec.cli import add_pair_arguments, leave_a_core, pair_of
+from specdec.cli import add_pair_arguments, console_of, leave_a_core, pair_of
 from specdec.errors import SpecdecError
 from specdec.events import MAX_GAMMA, SamplingParams
 from specdec.models import quiet
@@ -112,7 +112,7 @@ def main() -> None:
     arguments = parser.parse_args()
     quiet()
     leave_a_core()
-    console = Console(width=None if Console().is_terminal else 120, markup=False, emoji=False)
+    console = console_of(piped=120)
     found: list[Trial] = []
     try:
         items = [PromptItem(str(i), "given", text) for i, text in enumerate(arguments.prompt, start=1)]

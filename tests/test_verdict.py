@@ -117,6 +117,15 @@ def test_the_first_difference_names_both_tokens_and_the_margin() -> None:
     said = verdict([{"generate": plain(), "speculative": speculative(text=other)}], text_of=lambda token: f"<{token}>")
     assert "First difference at token 9: plain \u201c<18>\u201d, speculative \u201c<77>\u201d." in said["notes"]
     assert said["figures"][3]["value"] == "8 of 21" and not said["same"]
+    parting = [*TEXT[:4], 77, *TEXT[5:]]  # where the target corrected a guess
+    for penalty, words in ((1.0, "logit margin 0.002."), (1.5, "logit margin before the repetition penalty 0.002.")):
+        params = SamplingParams(max_new_tokens=21, repetition_penalty=penalty)
+        lane = speculative(text=parting, params=params)
+        lane = [replace(e, target_margin=0.002) if isinstance(e, Round) else e for e in lane]
+        (note,) = (
+            n for n in verdict([{"generate": plain(params=params), "speculative": lane}])["notes"] if "First" in n
+        )
+        assert note.endswith(words)
 
 
 def test_lossy_acceptance_is_a_warning_and_sampling_a_note() -> None:

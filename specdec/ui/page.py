@@ -125,16 +125,16 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         quiet = {"show_progress": "hidden", "api_visibility": "private"}
         machine = {"concurrency_limit": 1, "concurrency_id": "machine"}  # a race and a load wait for each other
         shown = {"inputs": link, "js": "() => JSON.stringify(window.specdec.shown())"}
+        begin = "() => { window.specdec.begin(); }"
+        refused = f"() => {{ window.specdec.end({json.dumps(REFUSED)}); }}"
+        # Another visitor may have loaded another pair since the header was written.
+        renew = {"fn": lambda: _header(slot.facts), "outputs": header, "queue": False}
         for button, job, given in ((start, run_form, {"inputs": ask.inputs}), (again, run_shown, shown)):
             # The first step makes this visitor's stop flag before the race may have to queue.
-            begin = "() => { window.specdec.begin(); }"
             ran = button.click(racing.arm, outputs=waiting, js=begin, queue=False, **quiet).then(
                 job, outputs=live, **given, **machine, **quiet
             )
-            # Another visitor may have loaded another pair since the header was written.
-            renew = {"fn": lambda: _header(slot.facts), "outputs": header, "queue": False}
             ran.then(js="() => { window.specdec.end(); }", **renew, **quiet)
-            refused = f"() => {{ window.specdec.end({json.dumps(REFUSED)}); }}"
             ran.failure(racing.refused, js=refused, queue=False, **quiet)
         share.click(settings, ask.inputs, shared, queue=False, **quiet).then(
             None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **quiet
