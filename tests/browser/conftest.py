@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -67,6 +68,20 @@ def address(browser) -> Iterator[str]:
 def outside(page) -> list[str]:
     """Addresses of other hosts that the page asked for; the browser finds none of them."""
     return page.outside
+
+
+@pytest.fixture
+def unhurried(monkeypatch) -> None:
+    """Our lane takes its time, so that what is pressed in its midst is answered there, however busy the machine is."""
+    from specdec.runner import Runner
+
+    forward = Runner.forward
+
+    def slow(self, *args, **kwargs):
+        time.sleep(0.1)
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(Runner, "forward", slow)
 
 
 @pytest.fixture(scope="module")

@@ -216,9 +216,9 @@ def test_a_file_that_is_no_recording_is_refused_and_nothing_is_lost(page, tmp_pa
         assert page.evaluate(SHOWN) == before
 
 
-def test_a_stopped_race_is_shared_as_it_is(page, browser, address, tmp_path):
+def test_a_stopped_race_is_shared_as_it_is(page, browser, address, tmp_path, unhurried):
     """Stopped in its second lane it has no end; link, code and file are of it all the same."""
-    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=400)
+    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=100)
     page.click("#sd-run")
     page.wait_for_function("window.specdec.lanesStarted === 4")
     page.wait_for_function("document.querySelectorAll('.sd-ribbon')[0].querySelectorAll('.sd-round').length > 3")
