@@ -1,8 +1,9 @@
 """A model's pass without what transformers does around the layers at every call.
 
-``forward`` looks its defaults up in the config, builds a mask fit for any kind of attention, computes the rotary angles
-anew and wraps what comes out twice. Of the pass of a small draft, made gamma times a round, that is a quarter. Here the
-model's own modules run one after another, and the logits are those of ``forward`` to the last bit.
+``forward`` looks its defaults up in the config, builds a mask fit for any kind of attention and wraps what comes out
+twice: a fifth of the pass of the embedded pair's draft on a CPU, and a draft makes gamma passes a round. Here the model's
+own modules are called one after another with the values that ``forward`` would give them, so that the logits are the
+same to the last bit.
 """
 
 from __future__ import annotations
@@ -12,54 +13,50 @@ from transformers import DynamicCache, PreTrainedModel
 
 from specdec.cache import RoomyLayer
 
-# Embedding, layers, norm and head with nothing between them, and angles that no length changes.
-STACKS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-FIXED_ROPE = ("default", "linear", "llama3", "yarn")
-ROOM = 256  # positions whose angles are computed ahead
+STACKS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")  # embedding, layers, norm, head: nothing between
 
 
 def is_bare(model: PreTrainedModel, cache: DynamicCache) -> bool:
-    """Whether ``BareModel`` knows this model; not where it is compiled, or where somebody has hung
-    something on its ``forward``, as accelerate does with a model that is spread over devices."""
+    """Whether ``bare_logits`` knows this model: one of ``STACKS`` with full attention throughout, as it came.
+
+    Not where it is compiled, or where something hangs on its ``forward``, be it a hook, a patch, or what accelerate does
+    to a model that is spread over devices.
+    """
     return (
         type(model).__name__ in STACKS
         and model.config._attn_implementation == "sdpa"
-        and model.model.rotary_emb.rope_type in FIXED_ROPE
-        and model._compiled_call_impl is None
         and all(type(layer) is RoomyLayer for layer in cache.layers)
-        and not any(
-            "forward" in vars(module) or module._forward_hooks or module._forward_pre_hooks
-            for module in (model, model.model)
-        )
+        and all(_as_it_came(module) for module in (model, model.model))
     )
 
 
-class BareModel:
-    """The passes of one call behind its prefill."""
+def _as_it_came(module: PreTrainedModel) -> bool:
+    touched = "forward" in vars(module) or hasattr(module, "_hf_hook") or module._compiled_call_impl is not None
+    heard = module._forward_hooks or module._forward_pre_hooks
+    return type(module).forward.__module__.startswith("transformers.models.") and not touched and not heard
 
-    def __init__(self, model: PreTrainedModel, cache: DynamicCache):
-        self._stack, self._head, self._cache = model.model, model.lm_head, cache
-        self._room = 0
 
-    def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
-        """Feed ``ids`` (n,) behind the ``start`` cached tokens, one or more; the last ``keep`` or n rows, (rows, V)."""
-        count, end = len(ids), start + len(ids)
-        hidden = self._stack.embed_tokens(ids[None])
-        if end > self._room:
-            self._room = end + ROOM
-            positions = torch.arange(self._room, device=ids.device)
-            self._cos, self._sin = self._stack.rotary_emb(hidden, position_ids=positions[None])
-        angles = self._cos.narrow(1, start, count), self._sin.narrow(1, start, count)
-        # A lone token sees all that is cached; of several, each sees what stands before it.
-        mask = None
-        if count > 1:
-            mask = torch.ones(1, 1, count, end, dtype=torch.bool, device=ids.device).tril(start)
-        for layer in self._stack.layers:
-            hidden = layer(
-                hidden,
-                attention_mask=mask,
-                position_embeddings=angles,
-                past_key_values=self._cache,
-                use_cache=True,
-            )
-        return self._head(self._stack.norm(hidden)[0, -(keep or 0) :])
+def bare_logits(
+    model: PreTrainedModel, ids: torch.Tensor, cache: DynamicCache, cached: int, keep: int | None
+) -> torch.Tensor:
+    """Feed ``ids`` (n,) behind ``cached`` tokens, of which there must be some; logits of the last ``keep`` or n rows.
+
+    Behind an empty cache ``forward`` leaves the mask to the attention kernel, whose last bits may differ.
+    """
+    stack, count, end = model.model, len(ids), cached + len(ids)
+    hidden = stack.embed_tokens(ids[None])
+    positions = torch.arange(cached, end, device=hidden.device)[None]
+    angles = stack.rotary_emb(hidden, position_ids=positions)
+    mask = None  # a lone token sees all there is; of several, each sees itself and what stands before it
+    if count > 1:
+        mask = torch.ones(1, 1, count, end, dtype=torch.bool, device=hidden.device).tril(cached)
+    for layer, _ in zip(stack.layers, cache.layers, strict=False):  # a config may ask for fewer layers than there are
+        hidden = layer(
+            hidden,
+            attention_mask=mask,
+            position_ids=positions,
+            position_embeddings=angles,
+            past_key_values=cache,
+            use_cache=True,
+        )
+    return model.lm_head(stack.norm(hidden)[:, -(keep or 0) :])[0]

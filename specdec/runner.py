@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from specdec.bare import BareModel, is_bare
+from specdec.bare import bare_logits, is_bare
 from specdec.cache import first_layers_of, new_cache
 from specdec.errors import IncompatiblePair
 from specdec.models import device_of
@@ -21,7 +21,7 @@ class Runner:
         self._cache = new_cache(model) if cache is None else cache
         self._length = 0
         self._keeps_logits = model._supports_logits_to_keep()
-        self._bare = BareModel(model, self._cache) if is_bare(model, self._cache) else None
+        self._bare = is_bare(model, self._cache)
         self._marks: list[tuple] = []
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class Runner:
 
     def _logits(self, ids: torch.Tensor, keep: int | None) -> torch.Tensor:
         if self._bare and self._length:
-            return self._bare.logits(ids.to(self.device), self._length, keep).float()
+            return bare_logits(self.model, ids.to(self.device), self._cache, self._length, keep).float()
         kwargs = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
         out = self.model(input_ids=ids[None].to(self.device), past_key_values=self._cache, use_cache=True, **kwargs)
         return (out.logits[0, -keep:] if keep else out.logits[0]).float()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from fakes import count_passes, prompt_of, shared_tiny
@@ -23,6 +25,7 @@ def test_fewer_steps_lead_to_the_same_logits(family: str, monkeypatch: pytest.Mo
         cache.crop(crop)
     fed, forward = [], type(model).forward
 
+    @functools.wraps(forward)  # which looks as it came
     def note(self, input_ids, **kwargs):
         fed.append(input_ids.shape[-1])
         return forward(self, input_ids, **kwargs)
