@@ -1,9 +1,9 @@
 """A model's pass without what transformers does around the layers at every call.
 
 ``forward`` looks its defaults up in the config, builds a mask fit for any kind of attention and wraps what comes out
-twice: a fifth of the pass of the embedded pair's draft on a CPU, and a draft makes gamma passes a round. Here the model's
-own modules are called one after another with the values that ``forward`` would give them, so that the logits are the
-same to the last bit.
+twice: on a CPU a fifth of the pass of the embedded pair's draft, and a draft makes gamma passes a round. Here the
+model's own modules are called one after another with the values that ``forward`` would give them, so that the logits
+are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ STACKS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")  # embeddi
 def is_bare(model: PreTrainedModel, cache: DynamicCache) -> bool:
     """Whether ``bare_logits`` knows this model: one of ``STACKS`` with full attention throughout, as it came.
 
-    Not where it is compiled, or where something hangs on its ``forward``, be it a hook, a patch, or what accelerate does
-    to a model that is spread over devices.
+    Not where it is compiled, or where something hangs on its ``forward``: a hook, a patch, or what accelerate does to a
+    model that is spread over devices.
     """
     return (
         type(model).__name__ in STACKS
