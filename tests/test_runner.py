@@ -6,9 +6,14 @@ import functools
 
 import pytest
 import torch
-from fakes import count_passes, prompt_of, shared_tiny
+from accelerate import cpu_offload
+from fakes import prompt_of, shared_tiny, tiny
 from transformers import DynamicCache
 
+import specdec
+from specdec.bare import is_bare
+from specdec.cache import new_cache
+from specdec.early_exit import first_layers
 from specdec.runner import Runner
 
 STEPS = ((0, 6, 0), (6, 7, 0), (7, 8, 0), (8, 11, -2), (9, 10, -1), (9, 10, 0), (10, 11, 0))  # from, to, crop
@@ -38,11 +43,56 @@ def test_fewer_steps_lead_to_the_same_logits(family: str, monkeypatch: pytest.Mo
     assert fed == [6]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @torch.inference_mode()
-def test_who_listens_to_a_model_hears_every_pass() -> None:
-    model, ids = shared_tiny("llama", 0, layers=3, vocab_size=336), prompt_of(8)
-    with count_passes(model) as fed:
-        runner = Runner(model)
-        for begin, end in ((0, 6), (6, 7), (7, 8)):
-            runner.forward(ids[begin:end])
-    assert fed == [6, 1, 1]
+def test_so_they_do_far_into_a_text_and_where_few_rows_are_kept(dtype: torch.dtype) -> None:
+    for model in specdec.load_pair(dtype=str(dtype).removeprefix("torch.")).models(drafting=True):
+        ids, end = prompt_of(1100), 1000
+        runner, cache = Runner(model), DynamicCache(config=model.config)
+        for count, keep in ((1000, 1), (1, 1), (6, 6), (17, 1), (2, 2), (1, 1)):
+            fed = ids[:count] if count == 1000 else ids[end : end + count]
+            theirs = model(input_ids=fed[None], past_key_values=cache, logits_to_keep=keep).logits[0].float()
+            assert torch.equal(runner.forward(fed, keep), theirs)
+            end += 0 if count == 1000 else count
+
+
+def listened_to(model, monkeypatch) -> None:
+    model.register_forward_pre_hook(lambda *_: None)
+
+
+def listened_to_within(model, monkeypatch) -> None:
+    model.model.register_forward_hook(lambda *_: None)
+
+
+def replaced(model, monkeypatch) -> None:
+    model.forward = model.forward
+
+
+def patched(model, monkeypatch) -> None:
+    forward = type(model).forward
+    monkeypatch.setattr(type(model), "forward", lambda self, *args, **kwargs: forward(self, *args, **kwargs))
+
+
+def compiled_within(model, monkeypatch) -> None:
+    model.model.compile()
+
+
+def written_out(model, monkeypatch) -> None:
+    model.set_attn_implementation("eager")
+
+
+@pytest.mark.parametrize("change", [listened_to, listened_to_within, replaced, patched, compiled_within, written_out])
+def test_a_model_that_is_not_as_it_came_goes_through_its_forward(change, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("llama")
+    assert is_bare(model, new_cache(model))
+    change(model, monkeypatch)
+    assert not is_bare(model, new_cache(model))
+
+
+def test_so_do_windows_other_stacks_and_the_first_layers_of_a_model_that_is_spread() -> None:
+    windows = tiny("qwen2", layers=3)
+    windows.config.layer_types = ["full_attention", "full_attention", "sliding_attention"]
+    windows.config.sliding_window = 8
+    spread = cpu_offload(tiny("llama", layers=3))
+    for model in (windows, tiny("gpt2"), tiny("mistral"), tiny("gemma2"), spread, first_layers(spread, 2)):
+        assert not is_bare(model, new_cache(model))
