@@ -47,13 +47,11 @@ def test_fewer_steps_lead_to_the_same_logits(family: str, monkeypatch: pytest.Mo
 @torch.inference_mode()
 def test_so_they_do_far_into_a_text_and_where_few_rows_are_kept(dtype: torch.dtype) -> None:
     for model in specdec.load_pair(dtype=str(dtype).removeprefix("torch.")).models(drafting=True):
-        ids, end = prompt_of(1100), 1000
-        runner, cache = Runner(model), DynamicCache(config=model.config)
-        for count, keep in ((1000, 1), (1, 1), (6, 6), (17, 1), (2, 2), (1, 1)):
-            fed = ids[:count] if count == 1000 else ids[end : end + count]
+        ids, runner, cache = prompt_of(1100), Runner(model), DynamicCache(config=model.config)
+        for begin, end, keep in ((0, 1000, 1), (1000, 1001, 1), (1001, 1007, 6), (1007, 1024, 1), (1024, 1026, 2)):
+            fed = ids[begin:end]
             theirs = model(input_ids=fed[None], past_key_values=cache, logits_to_keep=keep).logits[0].float()
             assert torch.equal(runner.forward(fed, keep), theirs)
-            end += 0 if count == 1000 else count
 
 
 def listened_to(model, monkeypatch) -> None:
