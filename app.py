@@ -8,8 +8,8 @@ import os
 import sys
 
 import specdec
-from specdec.cli import add_pair_arguments, leave_a_core, plan_of
-from specdec.slot import Slot
+from specdec.cli.arguments import add_pair_arguments, leave_a_core, plan_of
+from specdec.models.slot import Slot
 from specdec.ui import build, serve
 from specdec.ui.limits import LOCAL, PUBLIC
 

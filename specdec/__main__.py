@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from specdec.cli import add_pair_arguments, console_of, gamma_of, leave_a_core, pair_of
+from specdec.cli.arguments import add_pair_arguments, console_of, gamma_of, leave_a_core, pair_of
 from specdec.errors import SpecdecError
 from specdec.events import Event, Round, SamplingParams, Started
-from specdec.models import quiet
-from specdec.race import race
-from specdec.recording import Recorder
+from specdec.lanes.race import race
+from specdec.models.pair import quiet
+from specdec.report.recording import Recorder
+from specdec.report.verdict import verdict
 from specdec.text import TextStream
-from specdec.verdict import verdict
 
 # The page's kinds of token: shape first, then colour.
 STYLES = {

@@ -16,7 +16,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import specdec  # noqa: E402
-from specdec.losslessness import PARAMS, self_test  # noqa: E402
+from specdec.measure.losslessness import PARAMS, self_test  # noqa: E402
 
 
 def main(seeds: int = 20, draws: int = 500) -> None:

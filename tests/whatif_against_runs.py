@@ -17,12 +17,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import specdec
-from specdec.call import machine
-from specdec.cli import leave_a_core
-from specdec.models import quiet
-from specdec.prompts import EXAMPLES, read_prompts
-from specdec.trials import INTERVAL
-from specdec.whatif import Calibration, Costs, what_if
+from specdec.cli.arguments import leave_a_core
+from specdec.engine.request import machine
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.trials import INTERVAL
+from specdec.measure.whatif import Calibration, Costs, what_if
+from specdec.models.pair import quiet
 
 GAMMAS = range(9)
 FURTHER = [

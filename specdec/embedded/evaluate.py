@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 
 import specdec
-from specdec import words
 from specdec.embedded import corpus
 from specdec.embedded.train import CONTEXT, WINDOW, Windows
-from specdec.metrics import repeated_ngrams
-from specdec.models import quiet
-from specdec.prompts import EXAMPLES, read_prompts
+from specdec.measure.metrics import repeated_ngrams
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.models.pair import quiet
+from specdec.report import words
 
 LOSS_WINDOWS = 96
 ACCEPTANCE_PROMPTS = 12

@@ -43,8 +43,8 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from specdec.cache import new_cache
 from specdec.embedded import corpus
+from specdec.passes.cache import new_cache
 
 VOCABULARY = 4096
 CONTEXT = 2560

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import gradio as gr
 
-from specdec.decode import speculative
+from specdec.engine.decode import speculative
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
-from specdec.lanes import assisted, driven, generate
-from specdec.race import DEFAULT_LANES
-from specdec.recording import Recorder
-from specdec.slot import Slot
+from specdec.lanes.race import DEFAULT_LANES
+from specdec.lanes.transformers_lanes import assisted, driven, generate
+from specdec.models.slot import Slot
+from specdec.report.recording import Recorder
 from specdec.ui.ask import GAMMA, NEW_TOKENS, Ask
 from specdec.ui.limits import Limits
 from specdec.ui.stream import check, stream

@@ -9,8 +9,8 @@ import gradio as gr
 
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import MAX_GAMMA, SamplingParams, check_gamma
-from specdec.models import Prompt
-from specdec.race import DEFAULT_LANES, ENTRANTS
+from specdec.lanes.race import DEFAULT_LANES, ENTRANTS
+from specdec.models.pair import Prompt
 from specdec.ui.limits import Limits
 
 GAMMA = 5

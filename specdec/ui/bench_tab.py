@@ -10,20 +10,20 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.bench import EXPORTS, LANES, as_json
-from specdec.cli import gamma_of
+from specdec.cli.arguments import gamma_of
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams, check_gamma
-from specdec.models import Pair
-from specdec.prompts import EXAMPLES, read_prompts
-from specdec.summary import COLUMNS, best_gamma, cells, comparable, rows, summarise
-from specdec.trials import Plan, ResultsFile, Trial, entrants_of, trials
+from specdec.measure.bench import EXPORTS, LANES, as_json
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.summary import COLUMNS, best_gamma, cells, comparable, rows, summarise
+from specdec.measure.trials import Plan, ResultsFile, Trial, entrants_of, trials
+from specdec.models.pair import Pair
+from specdec.report.why import best_terms, headline, reasons
 from specdec.ui import told
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
 from specdec.ui.work import Work
-from specdec.why import best_terms, headline, reasons
 
 CHOICES = {
     "gamma-0": "our loop at \u03b3 0",

@@ -10,15 +10,17 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.decode import speculative
+from specdec.engine.decode import speculative
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams
-from specdec.lanes import driven
-from specdec.models import Pair
-from specdec.prompts import PromptItem
-from specdec.summary import best_gamma, comparable, summarise
-from specdec.sweep import COLUMNS, ENTRANTS, NEW_TOKENS, RUNS, cells, closing, sweep_rows
-from specdec.trials import INTERVAL, Plan, Trial, trials
+from specdec.lanes.transformers_lanes import driven
+from specdec.measure.prompts import PromptItem
+from specdec.measure.summary import best_gamma, comparable, summarise
+from specdec.measure.sweep import COLUMNS, ENTRANTS, NEW_TOKENS, RUNS, cells, closing, sweep_rows
+from specdec.measure.trials import INTERVAL, Plan, Trial, trials
+from specdec.measure.whatif import Calibration, Costs, Outcome, what_if
+from specdec.models.pair import Pair
+from specdec.report.why import best_terms, headline
 from specdec.ui import told
 from specdec.ui.ask import AskPanel
 from specdec.ui.figures import sweep_figure
@@ -26,8 +28,6 @@ from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
 from specdec.ui.stream import check
 from specdec.ui.work import Work
-from specdec.whatif import Calibration, Costs, Outcome, what_if
-from specdec.why import best_terms, headline
 
 OWN = "The prompt of the race"
 RECORDED = 128  # tokens at least

@@ -9,10 +9,10 @@ from typing import Any
 
 import gradio as gr
 
-from specdec import words
 from specdec.errors import InvalidInput
-from specdec.losslessness import LEAST, Comparison, Findings, Progress, self_test
-from specdec.models import Pair
+from specdec.measure.losslessness import LEAST, Comparison, Findings, Progress, self_test
+from specdec.models.pair import Pair
+from specdec.report import words
 from specdec.ui import told
 from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons

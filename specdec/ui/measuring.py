@@ -13,15 +13,15 @@ import gradio as gr
 import plotly.graph_objects as go
 
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.models import Pair
-from specdec.summary import comparable
-from specdec.trials import LEAST_TOKENS, Plan, Trial
+from specdec.measure.summary import comparable
+from specdec.measure.trials import LEAST_TOKENS, Plan, Trial
+from specdec.models.pair import Pair
+from specdec.report.why import Terms, figures
 from specdec.ui import told
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.limits import Limits
 from specdec.ui.stream import check
 from specdec.ui.work import Job
-from specdec.why import Terms, figures
 
 LOG = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import gradio as gr
 
-from specdec import words
 from specdec.errors import SpecdecError
-from specdec.prompts import EXAMPLES, read_prompts
-from specdec.race import race
-from specdec.slot import Slot
+from specdec.lanes.race import race
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.models.slot import Slot
+from specdec.report import words
 from specdec.ui.api import add_endpoints
 from specdec.ui.ask import REPEATS, Ask, AskPanel
 from specdec.ui.bench_tab import BenchTab

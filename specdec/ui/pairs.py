@@ -10,15 +10,15 @@ from typing import Any
 
 import gradio as gr
 
-from specdec import words
-from specdec.check import Finding, check
-from specdec.early_exit import EarlyExit
+from specdec.drafters.early_exit import EarlyExit
+from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.loading import Plan, plan_pair
-from specdec.lookup import PromptLookup
-from specdec.memory import gigabytes
-from specdec.presets import PRESETS, Preset
-from specdec.slot import Slot
+from specdec.models.check import Finding, check
+from specdec.models.loading import Plan, plan_pair
+from specdec.models.memory import gigabytes
+from specdec.models.presets import PRESETS, Preset
+from specdec.models.slot import Slot
+from specdec.report import words
 from specdec.ui.limits import Limits
 from specdec.ui.startup import StartupRace
 

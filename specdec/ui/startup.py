@@ -6,7 +6,7 @@ import json
 import threading
 
 from specdec.events import SamplingParams
-from specdec.models import Pair
+from specdec.models.pair import Pair
 from specdec.ui.ask import Ask
 from specdec.ui.limits import Limits
 from specdec.ui.stream import stream

@@ -10,16 +10,16 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from specdec import words
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, SamplingParams, Started
-from specdec.half_precision import float32_note
-from specdec.models import Pair, Prompt
-from specdec.race import race
-from specdec.recording import VERSION, Recorder, line
+from specdec.lanes.race import race
+from specdec.measure.half_precision import float32_note
+from specdec.models.pair import Pair, Prompt
+from specdec.report import words
+from specdec.report.recording import VERSION, Recorder, line
+from specdec.report.verdict import lane_end, verdict
 from specdec.ui.ask import Ask
 from specdec.ui.limits import Limits
-from specdec.verdict import lane_end, verdict
 
 LOG = logging.getLogger(__name__)
 

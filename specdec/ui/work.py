@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import gradio as gr
 
-from specdec.models import Pair
-from specdec.slot import Slot
+from specdec.models.pair import Pair
+from specdec.models.slot import Slot
 from specdec.ui.startup import StartupRace
 from specdec.ui.turns import Turns
 

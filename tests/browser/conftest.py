@@ -25,8 +25,8 @@ def load_page_slot():
     """The pair the page shows by default, or the one named by the environment."""
     import torch
 
-    from specdec.loading import plan_pair
-    from specdec.slot import Slot
+    from specdec.models.loading import plan_pair
+    from specdec.models.slot import Slot
 
     torch.set_num_threads(1)  # a core is left to the browser, so that what the tests press is answered at once
     return Slot(plan_pair(os.environ.get("SPECDEC_TARGET"), os.environ.get("SPECDEC_DRAFT")))
@@ -73,7 +73,7 @@ def outside(page) -> list[str]:
 @pytest.fixture
 def unhurried(monkeypatch) -> None:
     """Our lane takes its time, so that what is pressed in its midst is answered there, however busy the machine is."""
-    from specdec.runner import Runner
+    from specdec.passes.runner import Runner
 
     forward = Runner.forward
 

@@ -20,7 +20,7 @@ from conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_pa
 
 from specdec import recording  # noqa: E402
 from specdec.events import Round, SamplingParams, Started  # noqa: E402
-from specdec.metrics import measure, speedup  # noqa: E402
+from specdec.measure.metrics import measure, speedup  # noqa: E402
 from specdec.ui import page as page_module  # noqa: E402
 from specdec.ui.ask import Ask  # noqa: E402
 from specdec.ui.limits import LOCAL  # noqa: E402

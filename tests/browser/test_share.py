@@ -16,8 +16,8 @@ import pytest
 from conftest import ask, open_page, run, text, visit
 
 import specdec
-from specdec import recording
-from specdec.metrics import measure
+from specdec.measure.metrics import measure
+from specdec.report import recording
 
 pytestmark = pytest.mark.xdist_group("sharing")  # the other process drives the other browser tests
 ROOT = Path(specdec.__file__).parent.parent

@@ -1,0 +1,79 @@
+"""What the programs share: the arguments that name a pair, the pair they name, and the console."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from specdec.drafters.early_exit import EarlyExit
+from specdec.drafters.prompt_lookup import PromptLookup
+from specdec.errors import InvalidInput
+from specdec.models.loading import Plan, load, plan_pair
+from specdec.models.pair import Pair
+
+
+def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
+    """The pair, where it runs and in which numbers."""
+    parser.add_argument("--target", help="hub id or folder; default: the embedded pair")
+    parser.add_argument(
+        "--draft", help="hub id or folder, prompt-lookup, or early-exit:K for the target's first K layers"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16; for both models")
+    parser.add_argument(
+        "--bits", type=int, choices=(8, 4), help="the target's weights in so many bits (needs bitsandbytes)"
+    )
+    parser.add_argument("--compile", action="store_true", help="compile the passes (torch.compile): minutes at first")
+
+
+def leave_a_core() -> None:
+    """One thread less for the passes: a core is left to what shows the events, the server and a browser above all.
+
+    Without, a Stop on the page is answered when all is over. Every program does it, so that their figures compare.
+    """
+    torch.set_num_threads(max(1, torch.get_num_threads() - 1))
+
+
+def console_of(piped: int | None = None, **options: Any) -> Console:
+    """A console that shows text as it is: names of prompts and tokens are anybody's, and "[a]" is no markup.
+
+    ``piped`` is its width in columns where the output is no terminal.
+    """
+    return Console(width=None if Console().is_terminal else piped, markup=False, emoji=False, **options)
+
+
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    """The pair that was named, before its weights are here; an empty name counts as none."""
+    return plan_pair(
+        arguments.target or None,
+        draft_of(arguments.draft),
+        device=arguments.device,
+        dtype=arguments.dtype,
+        draft_dtype=arguments.dtype,
+        bits=arguments.bits,
+    )
+
+
+def pair_of(arguments: argparse.Namespace) -> Pair:
+    """The pair that was named. Raises as ``load_pair`` does."""
+    return load(plan_of(arguments), compile=arguments.compile)
+
+
+def draft_of(text: str | None) -> str | PromptLookup | EarlyExit | None:
+    """What drafts, by the name a person types."""
+    if text == "prompt-lookup":
+        return PromptLookup()
+    if text == "early-exit" or (text and text.startswith("early-exit:")):
+        layers = text.removeprefix("early-exit").removeprefix(":")
+        if not (layers.isascii() and layers.isdecimal()):
+            raise InvalidInput(f"{text!r} names no number of layers; write early-exit:3, for example.")
+        return EarlyExit(int(layers))
+    return text or None
+
+
+def gamma_of(text: str) -> int | str:
+    """A draft length as typed: a number, or "auto"."""
+    return text if text == "auto" else int(text)

@@ -1,0 +1,1 @@
+"""The ways to draft, a file each."""

@@ -1,0 +1,1 @@
+"""The loop over rounds, and what each round is made of."""

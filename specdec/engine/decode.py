@@ -1,0 +1,132 @@
+"""Speculative decoding: the only loop over rounds, in the order of Algorithm 1 (Leviathan et al. 2211.17192)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from specdec.drafters.base import Proposal
+from specdec.drafters.drafting import new_drafter
+from specdec.engine.observe import draft_tokens, observe
+from specdec.engine.policy import Policy
+from specdec.engine.request import Call, prepare
+from specdec.engine.verify import Verdict, verify, verify_greedy, verify_top_k
+from specdec.events import Event, Finished, Round, SamplingParams, check_gamma
+from specdec.models.pair import Pair, Prompt
+from specdec.passes.clock import CallClock, between, mark
+from specdec.passes.context import Context
+from specdec.passes.runner import Runner
+from specdec.passes.sampling import Sampler
+
+
+def speculative(
+    pair: Pair,
+    prompt: Prompt,
+    *,
+    gamma: int | str | Policy = 5,
+    params: SamplingParams = SamplingParams(),
+    acceptance: str = "lossless",
+    accept_top_k: int | None = None,
+) -> Iterator[Event]:
+    """Decode ``prompt`` with the pair's draft proposing ``gamma`` tokens a round; yield an event a round.
+
+    ``prompt`` is a str, a list of chat messages or a LongTensor (n,) or (1, n). ``gamma`` 0 is plain decoding by the
+    same loop, "auto" chooses round by round, and a policy such as ``ConfidenceStop`` by a rule of its own.
+    ``acceptance="lossless"`` keeps the target's distribution (greedy: its very text); ``acceptance="top-k"`` keeps a
+    draft token that is among the target's ``accept_top_k`` best, which is not lossless.
+
+    Arguments are checked at once: ``InvalidInput`` says what was found. Closing the generator ends the work and
+    leaves no state behind.
+    """
+    return _rounds(prepare("speculative", pair, prompt, params, gamma, acceptance, accept_top_k))
+
+
+def _rounds(call: Call) -> Iterator[Event]:
+    yield call.started
+    clock, params, device = CallClock(), call.params, call.pair.device
+    inference = torch.inference_mode()
+    sampler = Sampler(params, device)
+    context = Context(call.prompt_ids, room=params.max_new_tokens)
+    target = Runner(call.pair.target)
+    policy = call.policy.start()
+    drafter = new_drafter(call.pair, call.started.gamma != 0, sampler, context, target)
+    new_ids: list[int] = []
+    index, reason, prefill_seconds = 0, None, 0.0
+    while reason is None:
+        with inference:
+            # 1. The draft proposes gamma tokens, but never so many that the target's own would pass the length.
+            gamma = min(check_gamma(policy.length()), params.max_new_tokens - len(new_ids) - 1) if index else 0
+            began = mark(device)
+            if index == 0:  # the prefill is a round without a draft, whose target pass reads the prompt
+                drafter.prefill(context)
+            proposal = drafter.propose(context, gamma, policy.least_confidence)
+            gamma = len(proposal.ids)
+            drafted = mark(device)
+            # 2. One target pass over the last committed token, which is not cached yet, and the gamma draft tokens:
+            #    gamma + 1 rows, one to judge each draft token by and one to go on from if all of them stand.
+            length = context.length + gamma
+            logits = target.forward(context.ids(len(target), length), keep=gamma + 1)
+            # 3. Accept a prefix of the draft; add the correction or the bonus token.
+            processed = sampler.process(logits, context, length)
+            choices = processed.argmax(-1)
+            p = None if sampler.greedy else sampler.probabilities(processed)
+            verdict = _accept(call, sampler, proposal, processed, choices, p)
+            verified = mark(device)
+            seen = observe(proposal, verdict, logits, choices, p)
+            # 4. Commit, cut at EOS, a stop string or the length; roll both caches back to all but the last token.
+            block = [*seen.draft_ids[: seen.accepted], seen.token_id]
+            kept, reason = call.cut(new_ids, block)
+            new_ids += block[:kept]
+            context.commit(block[:kept])
+            target.crop_to(context.length - 1)
+            drafter.crop_to(context.length - 1)
+            if index == 0:
+                target.require_cache()
+                drafter.require_cache()
+        # 5. Tell.
+        whole = kept == len(block)
+        elapsed = clock.elapsed()
+        event = Round(
+            index=index,
+            draft=draft_tokens(seen, kept),
+            token_id=seen.token_id if whole else None,
+            token_kind=_kind(seen.accepted, gamma) if whole else None,
+            committed_ids=tuple(block[:kept]),
+            draft_seconds=between(began, drafted),
+            verify_seconds=between(drafted, verified),
+            elapsed_seconds=elapsed,
+            model_seconds=target.take_seconds() + drafter.take_seconds(),
+            target_margin=seen.margin if whole else None,
+            decision=seen.decision if whole else None,
+            missed=seen.missed,
+        )
+        policy.saw(event)
+        clock.pause()
+        yield event
+        clock.resume()
+        prefill_seconds = prefill_seconds or elapsed
+        index += 1
+    yield Finished(reason, prefill_seconds, clock.elapsed())
+
+
+def _accept(
+    call: Call,
+    sampler: Sampler,
+    proposal: Proposal,
+    processed: torch.Tensor,
+    choices: torch.Tensor,
+    p: torch.Tensor | None,
+) -> Verdict:
+    if call.started.acceptance == "top-k":
+        drawn = choices if p is None else sampler.draw(p)
+        return verify_top_k(proposal.ids, processed, drawn, call.started.accept_top_k)
+    if p is None:
+        return verify_greedy(proposal.ids, choices)
+    return verify(proposal.ids, proposal.q, p, sampler.rng)
+
+
+def _kind(accepted: int, gamma: int) -> str:
+    if gamma == 0:
+        return "target"
+    return "bonus" if accepted == gamma else "correction"

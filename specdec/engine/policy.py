@@ -1,0 +1,177 @@
+"""How many tokens to draft next. A policy sees every round and names the next draft's length; ours read no text.
+
+Lossless whatever it says: a length depends on what happened before, and a confidence stop on the draft alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from specdec.errors import InvalidInput
+from specdec.events import MAX_GAMMA, Round, check_gamma
+from specdec.measure.metrics import expected_tokens
+
+
+class Policy(Protocol):
+    """Names the next draft's length. ``least_confidence`` ends a draft early; None drafts to the length."""
+
+    least_confidence: float | None
+
+    def start(self) -> Policy:
+        """The policy for one call, with a memory of its own."""
+
+    def length(self) -> int:
+        """Tokens to draft in the next round, 0 to 16."""
+
+    def saw(self, event: Round) -> None:
+        """Take note of a round."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The same length every round."""
+
+    gamma: int = 5
+    least_confidence = None
+
+    def __post_init__(self) -> None:
+        check_gamma(self.gamma)
+
+    def __str__(self) -> str:
+        return str(self.gamma)
+
+    def start(self) -> Fixed:
+        return self
+
+    def length(self) -> int:
+        return self.gamma
+
+    def saw(self, event: Round) -> None: ...
+
+
+@dataclass(frozen=True)
+class ConfidenceStop(Fixed):
+    """Draft ``gamma`` tokens, or fewer: up to the first whose raw probability is below ``least_confidence``."""
+
+    gamma: int = MAX_GAMMA
+    least_confidence: float = 0.4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.least_confidence, float) or not 0 < self.least_confidence < 1:
+            raise InvalidInput(f"least_confidence is {self.least_confidence!r}; give a number between 0 and 1.")
+
+    def __str__(self) -> str:
+        return f"up to {self.gamma}, while confidence is {self.least_confidence:g} or more"
+
+
+@dataclass(frozen=True)
+class AutoGamma:
+    """The length of highest expected gain by this call's own acceptance and pass times, from 0 to 16."""
+
+    least_confidence = None
+
+    def __str__(self) -> str:
+        return "auto"
+
+    def start(self) -> Chooser:
+        return Chooser()
+
+
+def policy_of(gamma: int | str | Policy) -> Policy:
+    """The policy that ``gamma`` names: a length from 0 to 16, "auto", or itself."""
+    if gamma == "auto":
+        return AutoGamma()
+    if isinstance(gamma, str) or isinstance(gamma, type):
+        raise InvalidInput(f'gamma is {gamma!r}; give a whole number from 0 to {MAX_GAMMA}, "auto", or a policy.')
+    return gamma if hasattr(gamma, "start") else Fixed(gamma)
+
+
+class Chooser:
+    """The state of ``AutoGamma`` in one call.
+
+    Expected tokens a second at length g are expected_tokens(alpha, g) / (D(g) + T(g + 1)): Leviathan et al. 2211.17192,
+    Theorem 3.8, with the seconds of g draft passes and of a target pass over g + 1 rows as lines through what was
+    measured, where the theorem takes the target's pass for as long at any g. All estimates forget, as text changes.
+    Where 0 is best the draft rests, and a short probe every so often asks whether it still is. Elsewhere a neighbour of
+    the best is tried every so often, or the lines D and T would rest on one point.
+    """
+
+    least_confidence = None
+    # Two lengths to draw the lines through. The first draft's times are thrown away: caches are cold, kernels chosen.
+    _OPENING = (4, 4, 1)
+    _PROBE = 2
+    _NEIGHBOUR_EVERY = 24  # rounds
+    _FORGET = 0.98  # a round
+    _PRIOR = 5.6, 8.0  # accepted of tested: a common acceptance, worth two drafts
+
+    def __init__(self) -> None:
+        self._rounds = 0
+        self._resting, self._wait = 0, 16
+        self._rested = False  # the round before drafted nothing
+        self._accepted, self._tested = self._PRIOR
+        self._drafting, self._checking = Line(), Line()
+
+    def length(self) -> int:
+        if self._rounds < len(self._OPENING):
+            return self._OPENING[self._rounds]
+        best = max(range(MAX_GAMMA + 1), key=self._gain)
+        if best:
+            self._resting, self._wait = 0, 16
+            turn, rest = divmod(self._rounds, self._NEIGHBOUR_EVERY)
+            return best if rest else min(MAX_GAMMA, max(1, best + (2 if turn % 2 else -2)))
+        self._resting += 1
+        if self._resting < self._wait:
+            return 0
+        self._resting, self._wait = 0, min(2 * self._wait, 128)
+        return self._PROBE
+
+    def saw(self, event: Round) -> None:
+        if event.index == 0:  # the prefill
+            return
+        self._rounds += 1
+        statuses = [token.status for token in event.draft]
+        if statuses:
+            accepted, rejected = statuses.count("accepted"), statuses.count("rejected")
+            self._accepted = self._FORGET * self._accepted + accepted
+            self._tested = self._FORGET * self._tested + accepted + rejected
+        if self._rounds > 1:
+            self._checking.add(len(statuses) + 1, event.verify_seconds)
+            # Behind a rest the draft first reads all that was written meanwhile: its time is an upper bound, no more.
+            if statuses and (not self._rested or event.draft_seconds < self._drafting.at(len(statuses))):
+                self._drafting.add(len(statuses), event.draft_seconds)
+            self._rested = not statuses
+
+    def _gain(self, gamma: int) -> float:
+        seconds = self._checking.at(gamma + 1) + (self._drafting.at(gamma) if gamma else 0.0)
+        return expected_tokens(self._accepted / self._tested, gamma) / max(seconds, 1e-9)
+
+
+class Line:
+    """Least squares through seconds against a count of passes or rows; neither falling nor negative at a count of 0.
+
+    It forgets, and takes no sample for more than twice what it expects: a machine's hiccup.
+    """
+
+    def __init__(self, forget: float = 0.95):
+        self._forget = forget
+        self._n = self._x = self._y = self._xx = self._xy = 0.0
+
+    def add(self, x: float, y: float) -> None:
+        if self._n > 2:
+            y = min(y, 2 * self.at(x))
+        sums = (self._n, self._x, self._y, self._xx, self._xy)
+        new = (1.0, x, y, x * x, x * y)
+        self._n, self._x, self._y, self._xx, self._xy = (
+            self._forget * old + term for old, term in zip(sums, new, strict=True)
+        )
+
+    def at(self, x: float) -> float:
+        if not self._n:
+            return 0.0
+        mean_x, mean_y = self._x / self._n, self._y / self._n
+        spread = self._xx / self._n - mean_x**2
+        slope = (self._xy / self._n - mean_x * mean_y) / spread if spread > 1e-9 else 0.0
+        slope = min(max(0.0, slope), mean_y / mean_x)
+        return mean_y + slope * (x - mean_x)

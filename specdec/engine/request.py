@@ -1,0 +1,202 @@
+"""One call of one lane, checked before anything runs: ids, settings, seed, where it must end, and what it announces."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import StopStringCriteria
+
+from specdec.engine.policy import Fixed, Policy, policy_of
+from specdec.errors import InvalidInput
+from specdec.events import FinishReason, SamplingParams, Started
+from specdec.models.pair import Pair, Prompt
+
+# Every field by which a model's own generation config could change which tokens ``generate`` picks, with the value
+# that leaves them alone. Passed explicitly, because a field that is left out is filled from the model's config.
+NEUTRAL = {
+    "do_sample": False,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": None,
+    "top_h": None,
+    "typical_p": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "bad_words_ids": None,
+    "sequence_bias": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "forced_bos_token_id": None,
+    "forced_eos_token_id": None,
+    "exponential_decay_length_penalty": None,
+    "remove_invalid_values": False,
+    "renormalize_logits": False,
+    "guidance_scale": None,
+    "watermarking_config": None,
+    "min_length": 0,
+    "min_new_tokens": None,
+    "max_time": None,
+    "stop_strings": None,
+    "prompt_lookup_num_tokens": None,
+    "cache_implementation": None,
+    "assistant_early_exit": None,
+    "assistant_ensemble_weight": None,
+    "use_mtp": None,
+    "penalty_alpha": None,
+    "dola_layers": None,
+    "constraints": None,
+    "force_words_ids": None,
+    "token_healing": False,
+}
+
+
+class StopStrings(StopStringCriteria):
+    """Whether a call's text ends with a stop string, looked for once at each length: in the lane of ``generate`` both
+    its loop and its streamer ask."""
+
+    _seen: tuple[int, torch.Tensor] | None = None
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor | None, **kwargs: Any) -> torch.Tensor:
+        if self._seen is None or self._seen[0] != input_ids.shape[1]:
+            self._seen = input_ids.shape[1], super().__call__(input_ids, scores, **kwargs)
+        return self._seen[1].to(input_ids.device)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A checked call. ``prompt_ids`` (n,) lie on the target's device; ``started`` is its first event."""
+
+    pair: Pair
+    prompt_ids: torch.Tensor
+    eos_ids: frozenset[int]
+    stop_criteria: StopStrings | None
+    policy: Policy
+    started: Started
+
+    @property
+    def params(self) -> SamplingParams:
+        return self.started.params
+
+    def cut(self, before: list[int], block: list[int]) -> tuple[int, FinishReason | None]:
+        """How many tokens of ``block`` may be appended behind the ``before`` new ones, and why the call then ends.
+
+        A token that ends the call is kept; the prompt's own EOS ends nothing.
+        """
+        for count, token_id in enumerate(block, start=1):
+            if token_id in self.eos_ids:
+                return count, "eos"
+            if self.stop_criteria is not None:
+                ids = torch.tensor([[*self.started.prompt_ids, *before, *block[:count]]])
+                if self.stop_criteria(ids, None).all():
+                    return count, "stop"
+            if len(before) + count == self.params.max_new_tokens:
+                return count, "length"
+        return len(block), None
+
+
+def prepare(
+    lane: str,
+    pair: Pair,
+    prompt: Prompt,
+    params: SamplingParams,
+    gamma: int | str | Policy = 0,
+    acceptance: str = "lossless",
+    accept_top_k: int | None = None,
+) -> Call:
+    """Check every argument of a lane; raise ``InvalidInput`` with what was found and what to do."""
+    policy = policy_of(gamma)
+    drafting = policy != Fixed(0)
+    if drafting and pair.draft is None:
+        raise InvalidInput(f"gamma is {policy}, but the pair has no draft; give the pair a draft or use gamma 0.")
+    if acceptance not in ("lossless", "top-k"):
+        raise InvalidInput(f"acceptance is {acceptance!r}; use 'lossless' or 'top-k'.")
+    if acceptance == "top-k" and (
+        isinstance(accept_top_k, bool) or not isinstance(accept_top_k, int) or accept_top_k < 1
+    ):
+        raise InvalidInput(f"acceptance 'top-k' needs accept_top_k of 1 or more; it is {accept_top_k!r}.")
+    if acceptance == "lossless" and accept_top_k is not None:
+        raise InvalidInput(f"accept_top_k is {accept_top_k!r}, but acceptance is 'lossless'; leave one of them out.")
+    prompt_ids = pair.encode(prompt)[0].to(pair.device)
+    _check_length(pair, len(prompt_ids), params.max_new_tokens, drafting)
+    if params.stop and pair.tokenizer is None:
+        raise InvalidInput(f"stop is {params.stop!r}, but the pair has no tokenizer to read its tokens with.")
+    if params.seed is None:
+        params = replace(params, seed=secrets.randbits(32))  # JSON readers round integers above 2^53
+    return Call(
+        pair=pair,
+        policy=policy,
+        prompt_ids=prompt_ids,
+        eos_ids=frozenset() if params.ignore_eos else pair.eos_ids,
+        stop_criteria=StopStrings(pair.tokenizer, list(params.stop)) if params.stop else None,
+        started=Started(
+            lane=lane,
+            prompt_ids=tuple(prompt_ids.tolist()),
+            params=params,
+            gamma=policy.gamma if type(policy) is Fixed else str(policy),
+            acceptance=acceptance,
+            accept_top_k=accept_top_k,
+            pair=pair.describe(),
+            machine=machine(pair.device),
+            versions=dict(versions()),
+            neutralised=neutralised(pair),
+        ),
+    )
+
+
+def neutralised(pair: Pair) -> dict:
+    """The fields of the target's own generation config that would have changed the output, with their values."""
+    config = pair.target.generation_config
+    found = {name: getattr(config, name, None) for name in NEUTRAL}
+    unset = (None, False)
+    return {
+        name: value if isinstance(value, (int, float, str, list)) else str(value)
+        for name, value in found.items()
+        if value not in unset and value != NEUTRAL[name] and value not in ([], {})
+    }
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """What the figures are measured on."""
+    facts = {"cpu": _cpu_name(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "device": str(device)}
+    if device.type == "cuda":
+        facts["gpu"] = torch.cuda.get_device_name(device)
+    return facts
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """Versions of what decides the speed and the text."""
+    return {"python": platform.python_version()} | {name: version(name) for name in ("torch", "transformers")}
+
+
+@lru_cache(maxsize=1)
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _check_length(pair: Pair, prompt: int, new: int, drafting: bool) -> None:
+    context = pair.context_length(drafting)
+    if context is not None and prompt + new > context:
+        raise InvalidInput(
+            f"The prompt has {prompt} tokens; with {new} new ones that is {prompt + new}, and the context holds "
+            f"{context}. Shorten the prompt or ask for fewer new tokens."
+        )

@@ -1,0 +1,1 @@
+"""From events to figures: metrics, repeated trials, sweeps and benchmarks."""

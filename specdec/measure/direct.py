@@ -1,0 +1,49 @@
+"""What the decoding thread costs a lane: whole-call seconds through ``driven`` over the same call made directly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from specdec.engine.request import prepare
+from specdec.events import Event, Finished, SamplingParams
+from specdec.lanes.race import enter
+from specdec.lanes.transformers_lanes import cannot_assist, driven, run_generate
+from specdec.models.pair import Pair
+
+
+def driven_over_direct(
+    pair: Pair, prompts: Sequence[str], params: SamplingParams, gamma: int, runs: int, interval: float
+) -> dict[str, list[float]]:
+    """A ratio a run and prompt for each lane, from four calls: direct, driven, driven, direct, so that a steady drift
+    of the machine cancels out."""
+    drafting = ["speculative"] if pair.draft is not None else []
+    lanes = ["generate", *drafting, *([] if cannot_assist(pair) else ["assisted"])]
+
+    def finished(events: Iterator[Event]) -> float:
+        """The lane's own clock at its end: the consumer's last nap is not the lane's."""
+        return next(event.elapsed_seconds for event in events if isinstance(event, Finished))
+
+    def through_thread(lane: str, prompt: str) -> float:
+        return finished(chain.from_iterable(driven(enter(pair, prompt, lane, gamma, params), interval)))
+
+    def directly(lane: str, prompt: str) -> float:
+        if lane == "speculative":
+            return finished(enter(pair, prompt, lane, gamma, params))
+        call = prepare(lane, pair, prompt, params, gamma if lane == "assisted" else 0)
+        began = time.perf_counter()
+        run_generate(call, **({"assistant_model": pair.draft} if lane == "assisted" else {}))
+        return time.perf_counter() - began
+
+    for lane in lanes:  # both threads warm up
+        directly(lane, prompts[0]), through_thread(lane, prompts[0])
+    ratios: dict[str, list[float]] = {lane: [] for lane in lanes}
+    for _ in range(runs):
+        for prompt in prompts:
+            for lane in lanes:
+                first, *inner, last = (
+                    work(lane, prompt) for work in (directly, through_thread, through_thread, directly)
+                )
+                ratios[lane].append(sum(inner) / (first + last))
+    return ratios

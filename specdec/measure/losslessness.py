@@ -1,0 +1,210 @@
+"""Is sampling lossless? A self-test draws many short continuations of one prompt and compares where they fall.
+
+Three samples: of transformers' plain ``generate``, of ``speculative``, and of ``speculative`` with an acceptance that
+is not lossless. The first two may differ by chance alone; the third must differ by more, or a fault would be missed.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from specdec.engine.decode import speculative
+from specdec.engine.policy import Policy
+from specdec.errors import InvalidInput
+from specdec.events import Event, SamplingParams
+from specdec.lanes.transformers_lanes import driven, generate
+from specdec.measure.result import collect
+from specdec.models.pair import Pair, Prompt
+
+LEVEL = 0.001  # how often two samples of one distribution are told apart
+LEAST_EXPECTED = 5  # continuations of each sample in a cell, for the chi-square distribution to hold
+LEAST = {"draws": 50, "tokens": 3}
+SHUFFLES = 10_000
+
+# Behind this prompt the embedded draft and target often disagree, and with three tokens to choose from there are few
+# enough continuations for each to come up often: so a test of two or three minutes tells small faults from chance.
+PROMPT = "Grandma said,"
+PARAMS = SamplingParams(temperature=1.0, top_k=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """``done`` of ``total`` continuations are drawn, all three samples together."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A sample against that of plain ``generate``, counted over ``cells``: continuations, rare ones pooled.
+
+    ``total_variation`` is half the sum of the differences between the cells' shares, from 0 (alike) to 1 (nothing in
+    common). If the continuations of both samples are shuffled and dealt anew, it is ``noise_mean`` on average and above
+    ``noise_bound`` once in 1,000 times. ``p_value``, which decides, is the chance that two samples of one distribution
+    differ as much or more, by a chi-square test of homogeneity.
+    """
+
+    total_variation: float
+    noise_mean: float
+    noise_bound: float
+    cells: int
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a self-test found. ``draws`` counts the continuations of a sample; ``params`` has seed and length.
+
+    ``alpha`` and ``lossy_alpha`` are draft tokens accepted / tested in the two speculative samples, None where nothing
+    was drafted. ``level`` is the chance that lossless sampling fails.
+    """
+
+    lossless: Comparison
+    lossy: Comparison
+    alpha: float | None
+    lossy_alpha: float | None
+    draws: int
+    gamma: str
+    accept_top_k: int
+    params: SamplingParams
+    level: float = LEVEL
+
+    @property
+    def verdict(self) -> str:
+        """``lossless``, ``not lossless``, ``undecided`` where the test missed even lossy acceptance, or ``untested``
+        where nothing was drafted."""
+        if self.alpha is None:
+            return "untested"
+        if self.lossless.p_value < self.level:
+            return "not lossless"
+        return "lossless" if self.lossy.p_value < self.level else "undecided"
+
+    @property
+    def sentence(self) -> str:
+        if self.verdict == "untested":
+            return "Nothing was drafted behind this prompt: there was no guess to judge, so nothing was tested."
+        found, lossy = self.lossless, f"{self.lossy.total_variation:.3f}"
+        caught = f"is caught: {lossy}." if self.lossy.p_value < self.level else f"is missed ({lossy}): take more draws."
+        return (
+            f"Lossless {'fails' if found.p_value < self.level else 'passes'}: the two samples differ by "
+            f"{found.total_variation:.3f} (total variation); chance alone gives {found.noise_mean:.3f}, up to "
+            f"{found.noise_bound:.3f}. Lossy top-k acceptance {caught}"
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Everything as plain values, for JSON."""
+        return {"verdict": self.verdict, "sentence": self.sentence} | asdict(self)
+
+
+def self_test(
+    pair: Pair,
+    prompt: Prompt = PROMPT,
+    *,
+    gamma: int | str | Policy = 2,
+    params: SamplingParams = PARAMS,
+    draws: int = 500,
+    tokens: int = 4,
+    accept_top_k: int = 3,
+    seconds: float | None = None,
+) -> Iterator[Progress | Findings]:
+    """Draw ``draws`` continuations of ``tokens`` tokens from each lane, in turns; yield progress, and findings at last.
+
+    Four tokens hold the prefill's own and a whole round at gamma 2: two drafted and the bonus, or a correction and the
+    round behind it. The seed of ``params`` starts those of all draws. After ``seconds`` the draws made by then do, once
+    there are the least that tell (50). Arguments are checked at once; closing the generator ends the lane that runs.
+    There is no finding before the end: looking early finds more by chance, and the clock has seen no draw.
+    """
+    if params.greedy:
+        raise InvalidInput("greedy draws nothing: its text is compared token for token by the race.")
+    for name, value in (("draws", draws), ("tokens", tokens)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < LEAST[name]:
+            raise InvalidInput(f"{name} is {value!r}; give a whole number, {LEAST[name]} or more.")
+    if gamma == 0:
+        raise InvalidInput("gamma is 0, which drafts nothing that could be tested; use 1 or more.")
+    params = replace(params, max_new_tokens=tokens, seed=secrets.randbits(32) if params.seed is None else params.seed)
+    ours = partial(speculative, pair, prompt, gamma=gamma)
+    lossy = partial(ours, acceptance="top-k", accept_top_k=accept_top_k)
+    lanes = {"plain": partial(generate, pair, prompt), "lossless": ours, "lossy": lossy}
+    for lane in lanes.values():
+        lane(params=params)  # checks it; nothing runs before it is asked for its first event
+
+    def run() -> Iterator[Progress | Findings]:
+        samples: dict[str, list[tuple[int, ...]]] = {name: [] for name in lanes}
+        statuses = {name: Counter() for name in lanes}
+        seeds, total, began = random.Random(params.seed), len(lanes) * draws, time.monotonic()
+        for done, name in enumerate(list(lanes) * draws):
+            drawn, within = divmod(done, len(lanes))
+            late = seconds is not None and time.monotonic() - began > seconds
+            if late and not within and drawn >= LEAST["draws"]:
+                break
+            # A seed for every draw of every sample: had two samples the same ones, they would not be independent.
+            lane = lanes[name](params=replace(params, seed=seeds.getrandbits(53)))
+            events: list[Event] = []
+            for batch in driven(lane):
+                events += batch
+                if not batch:  # a slow lane: whoever listens can stop it
+                    yield Progress(done, total)
+            result = collect(events)
+            samples[name].append(tuple(result.token_ids))
+            statuses[name].update(token.status for r in result.rounds for token in r.draft or ())
+            yield Progress(done + 1, total)
+        found = [compare(samples["plain"], samples[name], params.seed) for name in ("lossless", "lossy")]
+        alphas = [_accepted(statuses[name]) for name in ("lossless", "lossy")]
+        yield Findings(*found, *alphas, len(samples["plain"]), str(gamma), accept_top_k, params)
+
+    return run()
+
+
+def compare(plain: Sequence[tuple], other: Sequence[tuple], seed: int = 0, shuffles: int = SHUFFLES) -> Comparison:
+    """Two samples of continuations; ``seed`` is that of the shuffles."""
+    cells = pooled([*plain, *other], LEAST_EXPECTED * (len(plain) + len(other)) / min(len(plain), len(other)))
+    both, rng = cells.bincount(), torch.Generator().manual_seed(seed)
+    orders = (torch.randperm(len(cells), generator=rng) for _ in range(shuffles))
+    dealt = torch.stack([cells[order[: len(plain)]].bincount(minlength=len(both)) for order in orders])
+    noise = _distance(dealt, both)
+    bound = noise.quantile(1 - LEVEL, interpolation="higher").item()
+    ours = cells[: len(plain)].bincount(minlength=len(both))
+    return Comparison(_distance(ours, both).item(), noise.mean().item(), bound, len(both), chi_square(ours, both))
+
+
+def pooled(continuations: Sequence[tuple], least: float) -> torch.Tensor:
+    """The cell of each continuation, 0 and up; those seen fewer than ``least`` times count by how they begin."""
+    cells = list(continuations)  # thrown together, all those that are rare would say next to nothing
+    for length in range(max(map(len, cells)), 0, -1):
+        seen = Counter(cells)
+        cells = [cell[:-1] if len(cell) == length and seen[cell] < least else cell for cell in cells]
+    seen = Counter(cells)
+    if 0 < seen[()] < least and len(seen) > 1:  # too few are left for a cell of their own
+        smallest = min(seen.keys() - {()}, key=lambda cell: (seen[cell], cell))
+        cells = [cell or smallest for cell in cells]
+    places = {cell: place for place, cell in enumerate(sorted(set(cells)))}
+    return torch.tensor([places[cell] for cell in cells])
+
+
+def chi_square(ours: torch.Tensor, both: torch.Tensor) -> float:
+    """p-value of a test of homogeneity from counts (cells,), of one sample and of both."""
+    share = ours.sum().double() / both.sum()
+    statistic = ((ours - both * share) ** 2 / (both * share * (1 - share))).sum()
+    degrees = statistic.new_tensor(max(1, len(both) - 1))  # a single cell tells nothing: the statistic is 0
+    return torch.special.gammaincc(degrees / 2, statistic / 2).item()
+
+
+def _distance(ours: torch.Tensor, both: torch.Tensor) -> torch.Tensor:
+    """Total variation (...,) from counts (..., cells) of one sample and (cells,) of both."""
+    first, second = ours.double(), (both - ours).double()
+    return (first / first.sum(-1, keepdim=True) - second / second.sum(-1, keepdim=True)).abs().sum(-1) / 2
+
+
+def _accepted(statuses: Counter) -> float | None:
+    tested = statuses["accepted"] + statuses["rejected"]
+    return statuses["accepted"] / tested if tested else None

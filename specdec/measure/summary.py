@@ -1,0 +1,167 @@
+"""Trials to figures: a summary an entrant, with its speed-up over plain ``generate`` in the same runs and prompts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from specdec.measure.metrics import Metrics, latency_reduction, pool, speedup
+from specdec.measure.trials import Entrant, Trial
+from specdec.report import words
+
+BASELINE: Entrant = ("generate", None)
+LOOP: Entrant = ("gamma-0", None)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One entrant over all its trials. ``gains`` and ``rates`` hold one figure a run, all its prompts together."""
+
+    lane: str
+    gamma: int | str | None
+    metrics: Metrics  # all trials as if they were one call
+    typical: Metrics  # the same of the middle run of each prompt: one hiccup of the machine leaves it alone
+    gains: list[float]  # speed-up over the baseline
+    rates: list[float]  # tokens a second after the first token
+    same: int  # trials that wrote the baseline's text
+    compared: int  # trials that have a baseline
+
+    @property
+    def gain(self) -> float | None:
+        """Median over the runs."""
+        return median(self.gains) if self.gains else None
+
+    @property
+    def entrant(self) -> Entrant:
+        return self.lane, self.gamma
+
+    @property
+    def spread(self) -> str:
+        """The speed-up as a person reads it."""
+        return words.times(self.gains)
+
+
+def summarise(trials: Iterable[Trial], baseline: Entrant = BASELINE) -> list[Summary]:
+    """A summary an entrant, by lane and draft length, of the trials that are ``comparable``."""
+    trials = comparable(trials)
+    base = {(t.run, t.prompt): t for t in trials if t.entrant == baseline}
+    by_entrant: dict[Entrant, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        by_entrant[trial.entrant].append(trial)
+    return [_summary(entrant, found, base) for entrant, found in sorted(by_entrant.items(), key=_place)]
+
+
+def comparable(trials: Iterable[Trial]) -> list[Trial]:
+    """Where some calls are still to come, those runs of a prompt count that all entrants have, so that none is judged
+    by other prompts than the rest; before there is one, all."""
+    trials = list(trials)
+    cells: dict[Entrant, set[tuple[int, str]]] = defaultdict(set)
+    for trial in trials:
+        cells[trial.entrant].add((trial.run, trial.prompt))
+    shared = set.intersection(*cells.values()) if cells else set()
+    return [trial for trial in trials if (trial.run, trial.prompt) in shared] if shared else trials
+
+
+def best_gamma(summaries: Sequence[Summary]) -> Summary | None:
+    """The speculative lane of highest median speed-up at a fixed draft length, 0 included as our loop alone."""
+    fixed = [s for s in summaries if s.gain and (s.entrant == LOOP or (s.lane == "speculative" and s.gamma != "auto"))]
+    return max(fixed, key=lambda s: s.gain, default=None)
+
+
+def find(summaries: Sequence[Summary], entrant: Entrant) -> Summary | None:
+    return next((s for s in summaries if s.entrant == entrant), None)
+
+
+def _summary(entrant: Entrant, trials: list[Trial], base: dict[tuple[int, str], Trial]) -> Summary:
+    gains, rates = [], []
+    for run in sorted({trial.run for trial in trials}):
+        # A run that was broken off counts over the prompts that both have.
+        both = [(base[run, t.prompt].metrics, t.metrics) for t in trials if t.run == run and (run, t.prompt) in base]
+        pooled = [pool(side) for side in zip(*both, strict=True)]
+        if pooled and (gain := speedup(*pooled)):
+            gains.append(gain)
+        if rate := pool(t.metrics for t in trials if t.run == run).tokens_per_second:
+            rates.append(rate)
+    compared = [(t, base[t.run, t.prompt]) for t in trials if (t.run, t.prompt) in base]
+    same = sum(ours.token_ids == theirs.token_ids for ours, theirs in compared)
+    return Summary(*entrant, pool(t.metrics for t in trials), _typical(trials), gains, rates, same, len(compared))
+
+
+def _typical(trials: list[Trial]) -> Metrics:
+    by_prompt: dict[str, list[Metrics]] = defaultdict(list)
+    for trial in trials:
+        by_prompt[trial.prompt].append(trial.metrics)
+    middles = []
+    for found in by_prompt.values():
+        found.sort(key=lambda m: m.seconds_per_token or 0.0)
+        middles.append(found[(len(found) - 1) // 2])
+    return pool(middles)
+
+
+def _place(item: tuple[Entrant, Any]) -> tuple:
+    (lane, gamma), _ = item
+    return (list(words.LANE_NAMES).index("speculative" if lane == "gamma-0" else lane), _length(lane, gamma))
+
+
+def _length(lane: str, gamma: int | str | None) -> float:
+    return -1 if lane == "gamma-0" else float("inf") if isinstance(gamma, str) else gamma or 0
+
+
+def rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    """A row a category and entrant, then a row an entrant over all: plain numbers under the names of the columns."""
+    categories = list(dict.fromkeys(trial.category for trial in trials))
+    groups = [(c, [t for t in trials if t.category == c]) for c in categories]
+    if len(categories) > 1:
+        groups.append(("all", list(trials)))
+    greedy = all(trial.greedy for trial in trials)
+    return [_row(category, summary, greedy) for category, found in groups for summary in summarise(found)]
+
+
+def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
+    m, gains, rates = summary.metrics, summary.gains, summary.rates
+    return {
+        "category": category,
+        "lane": summary.lane,
+        "gamma": 0 if summary.lane == "gamma-0" else summary.gamma,
+        "runs": len(rates),
+        "tokens_per_second": median(rates) if rates else None,
+        "tokens_per_second_min": min(rates, default=None),
+        "tokens_per_second_max": max(rates, default=None),
+        "speedup": summary.gain,
+        "speedup_min": min(gains, default=None),
+        "speedup_max": max(gains, default=None),
+        "latency_reduction": latency_reduction(summary.gain) if summary.gain else None,
+        "acceptance": m.alpha,
+        "tokens_per_target_pass": m.mean_acceptance_length,
+        "outside_forward": summary.typical.overhead_share,
+        "same_text": summary.same if greedy else None,  # when sampling, equal texts are not to be expected
+        "compared": summary.compared,
+    }
+
+
+COLUMNS = (
+    "Category", "Lane", "\u03b3", "tokens/s", "speed-up", "time saved", "acceptance", "tokens a pass", "same text",
+)  # fmt: skip
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """A row as a person reads it, under ``COLUMNS``: medians over the runs, with the lowest and highest."""
+    plain = row["lane"] == "generate"
+    return [
+        row["category"],
+        words.LANE_NAMES["speculative" if row["lane"] == "gamma-0" else row["lane"]],
+        "" if row["gamma"] is None else str(row["gamma"]),
+        words.spread(_values(row, "tokens_per_second"), words.rate),
+        "1" if plain else words.times(_values(row, "speedup")),
+        "" if plain else words.percent(row["latency_reduction"]),
+        "" if row["acceptance"] is None else words.percent(row["acceptance"]),
+        "" if plain else words.number(row["tokens_per_target_pass"], 2),
+        "" if row["same_text"] is None else f"{row['same_text']} of {row['compared']}",
+    ]
+
+
+def _values(row: dict[str, Any], name: str) -> list[float]:
+    return [value for end in ("_min", "", "_max") if (value := row[name + end]) is not None]

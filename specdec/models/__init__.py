@@ -1,0 +1,1 @@
+"""Pairs of models: what they are, whether they fit, and how they are loaded."""

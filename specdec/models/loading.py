@@ -1,0 +1,254 @@
+"""From names to a pair. Everything that can be refused without weights is refused before any are fetched or read."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
+
+from specdec.drafters.early_exit import EarlyExit, refuse_exit
+from specdec.drafters.prompt_lookup import PromptLookup
+from specdec.errors import InvalidInput, LoadFailed
+from specdec.models.checkpoint import Checkpoint, Progress, open_checkpoint, told
+from specdec.models.memory import free_bytes, gigabytes
+from specdec.models.pair import Pair, refuse_unsuitable
+
+EMBEDDED = Path(__file__).parents[1] / "embedded"
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # how configs count them
+COMPILED_PASSES = 64  # kinds of pass of one model; all lanes together make about ten
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One model of a pair before its weights are here."""
+
+    checkpoint: Checkpoint
+    config: Any
+    tokenizer: Any
+    parameters: int
+    dtype: torch.dtype
+    bits: int | None = None
+
+    @property
+    def bytes(self) -> float:
+        """Memory for the weights. Embeddings, output layer and experts are never packed into fewer bits."""
+        config = self.config.get_text_config(decoder=True)
+        if not self.bits or any(getattr(config, name, None) for name in EXPERTS):
+            return self.parameters * self.dtype.itemsize
+        matrices = 1 if getattr(config, "tie_word_embeddings", False) else 2
+        whole = min(self.parameters, matrices * config.vocab_size * getattr(config, "hidden_size", 0))
+        return whole * self.dtype.itemsize + (self.parameters - whole) * self.bits / 8
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A pair before its weights are here: what is needed to judge it, and to load it."""
+
+    target: Part
+    draft: Part | PromptLookup | EarlyExit | None
+    device: torch.device
+    name: str | None
+
+    @property
+    def parts(self) -> list[Part]:
+        return [self.target, self.draft] if isinstance(self.draft, Part) else [self.target]
+
+    @property
+    def bytes(self) -> float:
+        return sum(part.bytes for part in self.parts)
+
+
+def plan_pair(
+    target: str | Path | None = None,
+    draft: str | Path | PromptLookup | EarlyExit | None = None,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    draft_dtype: str = "auto",
+    revision: str | None = None,
+    draft_revision: str | None = None,
+    bits: int | None = None,
+) -> Plan:
+    """Read configurations, tokenizers and the headers of the weights; the arguments are those of ``load_pair``."""
+    name = None
+    if target is None:
+        if isinstance(draft, (str, Path)):
+            raise InvalidInput(f"A draft ({draft}) was given without a target; give both, or neither.")
+        target, name = str(EMBEDDED / "target"), "embedded"
+        draft = draft or str(EMBEDDED / "draft")
+    where = _device(device)
+    if bits is not None:
+        _require_bits(bits)
+
+    def part(source: str | Path, revision: str | None, dtype: str, bits: int | None = None) -> Part:
+        checkpoint = open_checkpoint(str(source), revision)
+        config = checkpoint.config()
+        refuse_unsuitable(config)
+        return Part(checkpoint, config, checkpoint.tokenizer(), checkpoint.parameters(), _dtype(dtype, where), bits)
+
+    plan = Plan(
+        target=part(target, revision, dtype, bits),
+        draft=part(draft, draft_revision, draft_dtype) if isinstance(draft, (str, Path)) else draft,
+        device=where,
+        name=name,
+    )
+    if isinstance(draft, EarlyExit):
+        refuse_exit(plan.target.config, draft.layers)
+    return plan
+
+
+def load_pair(
+    target: str | Path | None = None,
+    draft: str | Path | PromptLookup | EarlyExit | None = None,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    draft_dtype: str = "auto",
+    revision: str | None = None,
+    draft_revision: str | None = None,
+    bits: int | None = None,
+    compile: bool = False,
+    progress: Progress | None = None,
+) -> Pair:
+    """Load a target and a draft by hub id or folder; without arguments the embedded pair, which needs no network.
+
+    ``device`` "auto" is the GPU if there is one. ``dtype`` "auto" is bfloat16 on a GPU and float32 on a CPU; else a
+    name such as "float16". ``bits`` 8 or 4 loads the target's weights in so many bits (bitsandbytes).
+    A target that does not fit one GPU is spread over all of them and the CPU's memory. ``compile`` compiles the
+    passes as they first come (torch.compile), which takes minutes. Weights are read from safetensors only and no code
+    from a repository is run; HF_TOKEN opens licensed and private models. ``progress`` hears of downloads.
+
+    Raises ``LoadFailed`` or ``IncompatiblePair``, wherever possible before weights are fetched or read.
+    """
+    return load(
+        plan_pair(
+            target,
+            draft,
+            device=device,
+            dtype=dtype,
+            draft_dtype=draft_dtype,
+            revision=revision,
+            draft_revision=draft_revision,
+            bits=bits,
+        ),
+        compile=compile,
+        progress=progress,
+    )
+
+
+def load(plan: Plan, *, compile: bool = False, progress: Progress | None = None) -> Pair:
+    """Fetch and read the weights of a plan; memory is looked at first."""
+    spread = must_spread(plan)
+    if compile:
+        require_compiler(plan.device, spread)
+    for part in plan.parts:
+        part.checkpoint.fetch(progress)
+    # The draft first: what it leaves of a GPU is what a target that must be spread may take there.
+    models = [_read(part, plan.device, spread and part is plan.target) for part in reversed(plan.parts)]
+    pair = Pair(
+        target=models[-1],
+        draft=models[0] if isinstance(plan.draft, Part) else plan.draft,
+        tokenizer=plan.target.tokenizer,
+        draft_tokenizer=plan.draft.tokenizer if isinstance(plan.draft, Part) else None,
+        name=plan.name,
+    )
+    if compile:
+        torch.compiler.reset()  # a pair that was here before counts towards torch's limits
+        # Each lane feeds its passes in a way of its own, and each is compiled anew. Past the limit, by default 8 for
+        # all models together, torch goes on uncompiled, and whichever lane came last would look slow.
+        for model in filter(None, [*pair.models(drafting=True), pair.early]):
+            model.compile(dynamic=True, recompile_limit=COMPILED_PASSES, isolate_recompiles=True)
+    return pair
+
+
+def must_spread(plan: Plan, regained: float = 0.0) -> bool:
+    """Whether the target does not fit the device and goes over several; refuses what fits nowhere.
+
+    ``regained``: bytes that will be free by then besides those that are.
+    """
+    free = free_bytes(plan.device) + regained
+    if plan.bytes <= free:
+        return False
+    there = f"{gigabytes(free)} of {plan.device} memory"
+    if plan.device.type == "cuda":
+        cpu = torch.device("cpu")
+        gpus = sum(torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())) + regained
+        if plan.bytes <= gpus + free_bytes(cpu):
+            return True
+        there = f"{gigabytes(gpus)} on GPUs and {gigabytes(free_bytes(cpu))} of main memory"
+    raise LoadFailed(
+        f"{plan.target.checkpoint.name!r} and its draft need {gigabytes(plan.bytes)} for their weights, and "
+        f"{there} are free. Choose a smaller pair, fewer bytes a number, or a larger machine."
+    )
+
+
+def _read(part: Part, device: torch.device, spread: bool) -> PreTrainedModel:
+    options: dict[str, Any] = {"dtype": part.dtype, "use_safetensors": True, "trust_remote_code": False}
+    if part.bits is not None:
+        options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=part.bits == 8, load_in_4bit=part.bits == 4)
+    if spread or part.bits is not None:
+        options["device_map"] = "auto" if spread else {"": device}
+    name = part.checkpoint.name
+    with told(name, "weights"):
+        try:
+            model, found = AutoModelForCausalLM.from_pretrained(
+                part.checkpoint.folder, output_loading_info=True, **options
+            )
+            if missing := sorted(found["missing_keys"]):
+                raise LoadFailed(
+                    f"{name!r} lacks {len(missing)} of the weights its configuration asks for, {missing[0]} first. "
+                    "Fetch the checkpoint again, or choose another."
+                )
+            model = model if "device_map" in options else model.to(device)
+        except torch.OutOfMemoryError as error:
+            raise LoadFailed(f"{name!r} needs {gigabytes(part.bytes)} on {device}, which could not be had.") from error
+    model.config._name_or_path = name  # the folder of a download says nothing to anybody
+    model.config._commit_hash = part.checkpoint.commit
+    return model.eval()
+
+
+def _require_bits(bits: int) -> None:
+    if bits not in (4, 8):
+        raise InvalidInput(f"bits is {bits!r}; use 8 or 4, or leave it out.")
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise LoadFailed(f"Weights of {bits} bits need the package bitsandbytes. Install it, or leave the bits out.")
+
+
+def require_compiler(device: torch.device, spread: bool) -> None:
+    """Compile something small: torch looks for a compiler only when a first pass is on its way."""
+    if spread:  # each of accelerate's hooks cuts the graph, and torch soon goes on without compiling
+        raise LoadFailed("A target that is spread over several devices cannot be compiled. Load it uncompiled.")
+    try:
+        torch.compile(torch.sin)(torch.zeros(2, device=device))
+    except RuntimeError as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise LoadFailed(
+            f"torch.compile does not work here ({reason}). It needs a C++ compiler such as g++, and Triton on a GPU; "
+            "install them, or load the pair uncompiled."
+        ) from error
+
+
+def _device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+        if chosen.type == "meta":
+            raise RuntimeError("the meta device holds no values")
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise LoadFailed(f"Device {device!r} cannot be used here; use 'cpu' or 'auto'.") from error
+    return chosen
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":  # half precision on a CPU is slower and less exact
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name not in dtypes:
+        raise InvalidInput(f"dtype is {name!r}; use 'auto', 'float32', 'bfloat16' or 'float16'.")
+    return dtypes[name]

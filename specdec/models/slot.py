@@ -1,0 +1,89 @@
+"""The pair that a program works with, and its exchange for another without ever being left with none."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import psutil
+import torch
+
+from specdec.errors import LoadFailed, SpecdecError
+from specdec.models.checkpoint import Progress
+from specdec.models.loading import Plan, load, must_spread, require_compiler
+from specdec.models.memory import free_bytes, gigabytes
+from specdec.models.pair import Pair
+
+
+class Slot:
+    """Holds the loaded pair. Whoever keeps a reference to ``pair`` beyond a call keeps its memory too.
+
+    ``facts`` are what ``Pair.describe`` said of it, and ``chat`` whether its tokenizer has a chat template; both can be
+    read while another pair is on its way.
+    """
+
+    def __init__(self, plan: Plan, compile: bool = False):
+        self._compile = compile
+        self._take(plan, load(plan, compile=compile))
+
+    @property
+    def pair(self) -> Pair:
+        if self._pair is None:
+            raise LoadFailed("No pair is loaded; load one first.")
+        return self._pair
+
+    @property
+    def loaded(self) -> bool:
+        return self._pair is not None
+
+    def change(self, plan: Plan, progress: Progress | None = None) -> str:
+        """Load ``plan`` instead of what is here; return what happened, in a sentence.
+
+        Beside the old pair where both fit. Otherwise the old one is freed first, and loaded again if the new one
+        fails: then the error of the new one is raised, and ``pair`` works as before.
+        """
+        # Refuses what would not fit even then, or cannot be compiled, before it is fetched.
+        spread = must_spread(plan, regained=self._plan.bytes)
+        if self._compile:
+            require_compiler(plan.device, spread)
+        for part in plan.parts:
+            part.checkpoint.fetch(progress)
+        if plan.bytes <= free_bytes(plan.device):
+            new = load(plan, compile=self._compile)
+            loaded = _used_bytes(plan.device)
+            self._take(plan, new)
+            return f"Loaded beside the old pair; freeing that one gave back {_freed(plan.device, loaded)}."
+        used = _used_bytes(plan.device)
+        self._pair = None
+        sentence = f"The old pair was freed first, which gave back {_freed(plan.device, used)}."
+        try:
+            self._take(plan, load(plan, compile=self._compile))
+        except Exception as error:
+            self._restore(error)
+            raise
+        return sentence
+
+    def _take(self, plan: Plan, pair: Pair) -> None:
+        self._plan, self._pair = plan, pair
+        self.facts: dict[str, Any] = pair.describe()
+        self.chat = bool(getattr(pair.tokenizer, "chat_template", None))
+
+    def _restore(self, error: Exception) -> None:
+        try:
+            self._pair = load(self._plan, compile=self._compile)
+        except SpecdecError as lost:
+            raise LoadFailed(f"{error} The old pair could not be loaded again either: {lost}") from error
+
+
+def _used_bytes(device: torch.device) -> int:
+    """Memory of this process on ``device``."""
+    if device.type == "cuda":
+        return torch.cuda.memory_reserved(device)
+    return psutil.Process().memory_info().rss
+
+
+def _freed(device: torch.device, before: int) -> str:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    return gigabytes(max(0, before - _used_bytes(device)))

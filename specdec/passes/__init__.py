@@ -1,0 +1,1 @@
+"""One model's forward pass: ids in, logits and probabilities out."""

@@ -1,0 +1,62 @@
+"""Logits to probabilities to a token: one route for target and draft, built from transformers' logits processors.
+
+Rejection sampling is exact only if ``q`` is the very distribution the draft token was drawn from, so both models
+go through the same processors in the same order as in ``generate``, in float32.
+"""
+
+from __future__ import annotations
+
+import torch
+from transformers import (
+    LogitsProcessor,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from specdec.events import SamplingParams
+from specdec.passes.context import Context
+
+
+class Sampler:
+    """Applies one call's ``SamplingParams`` to rows of logits and draws from them with the call's one generator."""
+
+    def __init__(self, params: SamplingParams, device: torch.device):
+        self.greedy = params.greedy
+        self.rng = torch.Generator(device).manual_seed(params.seed or 0)
+        self._penalty = None
+        if params.repetition_penalty != 1.0:
+            self._penalty = RepetitionPenaltyLogitsProcessor(params.repetition_penalty)
+        self._warpers: list[LogitsProcessor] = []  # each works row by row and does not look at the ids
+        if not params.greedy:
+            if params.temperature != 1.0:
+                self._warpers.append(TemperatureLogitsWarper(float(params.temperature)))
+            if params.top_k > 0:
+                self._warpers.append(TopKLogitsWarper(params.top_k))
+            if params.top_p < 1.0:
+                self._warpers.append(TopPLogitsWarper(float(params.top_p)))
+            if params.min_p > 0.0:
+                self._warpers.append(MinPLogitsWarper(float(params.min_p)))
+
+    def process(self, logits: torch.Tensor, context: Context, end: int) -> torch.Tensor:
+        """Processed logits (n, V) from raw logits (n, V).
+
+        The last row was computed from the context's first ``end`` ids. Each earlier row saw one id less: a repetition
+        penalty must not know the draft tokens behind its own position.
+        """
+        if self._penalty is not None:
+            ids, ends = context.ids(0, end)[None], range(end - len(logits) + 1, end + 1)
+            logits = torch.cat([self._penalty(ids[:, :n], logits[i : i + 1].clone()) for i, n in enumerate(ends)])
+        for warper in self._warpers:  # transformers' own list of them reads each one's signature at every call
+            logits = warper(None, logits)
+        return logits
+
+    def probabilities(self, processed: torch.Tensor) -> torch.Tensor:
+        """(n, V) float32, rows summing to 1."""
+        return processed.softmax(-1, dtype=torch.float32)
+
+    def draw(self, probabilities: torch.Tensor) -> torch.Tensor:
+        """One token id a row, (n,)."""
+        return torch.multinomial(probabilities, 1, generator=self.rng).squeeze(1)

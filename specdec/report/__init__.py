@@ -1,0 +1,1 @@
+"""From figures to sentences, tables and recordings."""

@@ -1,0 +1,255 @@
+"""Why speculation pays or does not: the measured terms of Leviathan et al. 2211.17192, and what each costs a token.
+
+All seconds are means over the tokens after the first. The terms need our own loop at gamma 0 beside the speculative
+lane: only then is the engine's share told apart from speculation's, and a target pass over one token measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specdec.measure.metrics import Metrics, expected_speedup, expected_tokens, no_clear_difference, round_cost
+from specdec.measure.summary import BASELINE, LOOP, Summary, find
+from specdec.report import words
+
+NOTICEABLE = 0.03  # a share of time below which a term is not worth a sentence
+FULL, SOME = 0.95, 0.7  # guesses made / gamma a round: drafts as good as whole, and too short for the closed form
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the gain is made of; shares and factors are plain numbers.
+
+    alpha          guesses kept / guesses tested
+    cost           c: seconds of a draft pass / seconds of a target pass over one token
+    growth         v: seconds of a target pass over a round's rows / over one
+    tokens         tokens a round wrote; ``whole``: of rounds that neither EOS nor the length cut
+    drafted        guesses made / gamma a round: below 1 where drafts were cut short, or nothing was there to copy
+    overhead       share of the lane's time outside drafting and checking
+    predicted      gain over our loop at gamma 0 by the closed form of alpha, c and v; None where drafts were too short
+    measured       gain over our loop at gamma 0
+    engine         our loop at gamma 0 against plain ``generate``
+    steps          seconds a token, from plain ``generate`` to speculative, each with its name; they add up exactly
+    """
+
+    gamma: int | str
+    alpha: float
+    cost: float
+    growth: float
+    tokens: float
+    whole: float
+    drafted: float
+    overhead: float
+    predicted: float | None
+    measured: float
+    engine: float
+    steps: tuple[tuple[str, float], ...]
+
+
+def terms(plain: Metrics, loop: Metrics, lane: Metrics, gamma: int | str) -> Terms | None:
+    """The terms of one speculative lane; None where it drafted nothing or wrote too little to tell."""
+    sides = (plain, loop, lane)
+    if not lane.drafted or lane.alpha is None or not all(m.tokens_per_second and m.target_passes for m in sides):
+        return None
+    if not loop.verify_seconds or lane.verify_seconds is None or lane.draft_seconds is None:
+        return None
+    single = loop.verify_seconds / loop.target_passes
+    verify, draft = (part / lane.target_passes for part in (lane.verify_seconds, lane.draft_seconds))
+    tokens = lane.decode_tokens / lane.target_passes
+    base, alone, spent = (m.seconds_per_token for m in sides)
+    rest, rest_alone = spent * tokens - verify - draft, alone - single
+    cost, growth = lane.draft_seconds / lane.drafted / single, verify / single
+    steps = (
+        ("Plain generate", base),
+        ("Engine", alone - base),
+        ("Fewer target passes", alone / tokens - alone),
+        ("Drafting", draft / tokens),
+        ("Checking more tokens a pass", (verify - single) / tokens),
+        ("Other overhead", (rest - rest_alone) / tokens),
+    )
+    share = lane.drafted / (gamma * lane.target_passes) if isinstance(gamma, int) else 0.0
+    return Terms(
+        gamma=gamma,
+        alpha=lane.alpha,
+        cost=cost,
+        growth=growth,
+        tokens=tokens,
+        whole=lane.mean_acceptance_length or tokens,
+        drafted=share,
+        overhead=rest / (spent * tokens),
+        # The form counts on a full draft every round; prompt lookup often has none.
+        predicted=expected_speedup(lane.alpha, gamma, cost, growth) if share > SOME else None,
+        measured=alone / spent,
+        engine=base / alone,
+        steps=steps,
+    )
+
+
+def terms_of(summaries: Sequence[Summary], lane: Summary) -> Terms | None:
+    """The terms of one lane of a sweep or a benchmark, from the middle run of each prompt."""
+    plain, loop = find(summaries, BASELINE), find(summaries, LOOP)
+    if not plain or not loop or lane.lane != "speculative":
+        return None
+    return terms(plain.typical, loop.typical, lane.typical, lane.gamma)
+
+
+def headline(summaries: Sequence[Summary]) -> str:
+    """A sweep or a benchmark in short: which draft length is fastest here, whether it pays, and what is faster."""
+    best, loop = _fastest(summaries), find(summaries, LOOP)
+    rivals = [s for s in summaries if s.lane in ("assisted", "prompt-lookup") and s.gains]
+    rival = max(rivals, key=lambda s: s.gain, default=None)
+    named = f"{words.LANE_NAMES[rival.lane]}, \u03b3 {rival.gamma}" if rival else ""
+    if not best and not rival:
+        return "Nothing to compare yet: no draft length has been measured beside plain generate."
+    if not best:
+        unclear = "No clear difference from plain generate: " * no_clear_difference(rival.gains)
+        return f"{unclear}{named}, runs at {rival.spread} plain generate."
+    beaten, unclear = loop and loop.gains and best.gain <= loop.gain, no_clear_difference(best.gains)
+    lost = beaten or (best.gain <= 1 and not unclear)
+    single = sum(s.lane == "speculative" and bool(s.gains) for s in summaries) == 1
+    the_best = f"\u03b3 {best.gamma}" if single else f"the best, \u03b3 {best.gamma},"
+    if lost:
+        pays = f"\u03b3 {best.gamma} does not pay here: it" if single else f"No draft length pays here: {the_best}"
+        alone = f", our loop without a draft at {loop.spread}" if loop and loop.gains else ""
+        text = f"{pays} runs at {best.spread} plain generate{alone}."
+    elif unclear:
+        text = f"No clear difference from plain generate: {the_best} runs at {best.spread}."
+    elif single:
+        text = f"\u03b3 {best.gamma} pays here: {best.spread} plain generate. No other draft length was measured."
+    else:
+        text = f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
+    leader = loop if beaten else best
+    if not rival or rival.gain <= leader.gain:
+        return text
+    if no_clear_difference([theirs / ours for theirs, ours in zip(rival.gains, leader.gains, strict=False)]):
+        return f"{text} {named}, may be as fast: {rival.spread}."
+    return f"{text} Faster{'' if lost else ' still'} is {named[0].lower()}{named[1:]}: {rival.spread}."
+
+
+def reasons(summaries: Sequence[Summary]) -> str:
+    """Why, in plain words: the draft lengths that may be as fast as the best, and the terms of the best."""
+    found = best_terms(summaries)
+    lengths = [s.gamma for s in summaries if s.lane == "speculative" and isinstance(s.gamma, int)]
+    why = paragraph(found, shorter_lost=bool(found) and min(lengths) < found.gamma) if found else ""
+    return " ".join(filter(None, [_alike(summaries), why]))
+
+
+def _fastest(summaries: Sequence[Summary]) -> Summary | None:
+    return max((s for s in summaries if s.lane == "speculative" and s.gains), key=lambda s: s.gain, default=None)
+
+
+def _alike(summaries: Sequence[Summary]) -> str:
+    """The draft lengths, our loop as 0 among them, that the runs cannot tell from the fastest; else nothing."""
+    best = _fastest(summaries)
+    others = [s for s in summaries if best and s is not best and (s.lane == best.lane or s.entrant == LOOP)]
+    ratios = {s.gamma or 0: [a / b for a, b in zip(s.gains, best.gains, strict=False)] for s in others if s.gains}
+    alike = [gamma for gamma, found in ratios.items() if no_clear_difference(found)]
+    if not alike:
+        return ""
+    return f"\u03b3 {words.lengths(alike)} may be as fast as \u03b3 {best.gamma}: the runs do not tell them apart."
+
+
+def best_terms(summaries: Sequence[Summary]) -> Terms | None:
+    """The terms of the fastest lane that drafts a fixed number of tokens, whether it pays or not."""
+    best = _fastest([s for s in summaries if isinstance(s.gamma, int)])
+    return terms_of(summaries, best) if best else None
+
+
+def of_race(plain: Metrics, lane: Metrics, loop: Metrics | None, gamma: int | str) -> dict[str, Any] | None:
+    """Why a race came out as it did: a title, a paragraph, and with our loop at gamma 0 in it the terms and steps."""
+    cost = round_cost(plain, lane)
+    if cost is None or not lane.drafted or lane.draft_seconds is None:
+        return None
+    tokens = lane.mean_acceptance_length or lane.decode_tokens / lane.target_passes
+    title = f"Why: a round writes {tokens:.1f} tokens and costs {cost:.1f} plain ones"
+    found = terms(plain, loop, lane, gamma) if loop else None
+    if found:
+        steps = [list(step) for step in found.steps]
+        return {"title": title, "text": paragraph(found), "figures": figures(found), "steps": steps}
+    drafting = lane.draft_seconds / lane.target_passes / plain.seconds_per_token
+    text = (
+        f"In the time of plain tokens, guessing takes {drafting:.1f} a round, checking and all else "
+        f"{cost - drafting:.1f}. What of this is the engine's and not speculation's shows once the lane "
+        "\u201cour loop at \u03b3 0\u201d, under Settings, races too."
+    )
+    return {"title": title, "text": text, "figures": [], "steps": []}
+
+
+def paragraph(found: Terms, shorter_lost: bool = False) -> str:
+    """The terms in plain words, the verdict last. ``shorter_lost``: shorter drafts were measured and are no better."""
+    said = [
+        f"At \u03b3 {found.gamma} a round writes {found.whole:.1f} tokens. Measured in target passes over one token, "
+        f"a guess costs {found.cost:.2f} and checking a round {found.growth:.2f}; {words.percent(found.alpha)} of the "
+        "guesses tested are kept."
+    ]
+    said.append(f"That makes it {found.measured:.2f}x our own loop without a draft" + _against(found))
+    if abs(found.engine - 1) >= NOTICEABLE:
+        said.append(f"The loop itself runs at {found.engine:.2f}x plain generate: that part is the engine's.")
+    if found.measured < 1:
+        said.append(no_gain(found.alpha, found.cost, found.gamma != 1 and not shorter_lost))
+    return " ".join(said)
+
+
+def no_gain(alpha: float, cost: float, shorter: bool = True) -> str:
+    """What stands in the way where speculation loses. Corollary 3.9 takes checking many tokens for as cheap as one.
+
+    ``shorter``: whether a shorter draft is still to be tried.
+    """
+    kept = words.percent(alpha)
+    if cost >= 1:
+        return (
+            f"A draft pass costs {cost:.2f} of a target pass: no \u03b3 can pay on this machine, whatever is kept. "
+            "Use a draft that costs less, or compile both models where launching work takes the time."
+        )
+    if alpha > cost and shorter:
+        return "A shorter draft may still pay: guesses are kept more often than they cost."
+    if alpha > cost:
+        return "What the guesses save, checking more tokens a pass and the work around it take again."
+    if cost >= 0.5:
+        return (
+            f"A draft pass costs {cost:.2f} of a target pass, so more than {words.percent(cost)} of the guesses would "
+            f"have to be kept; {kept} are. No \u03b3 can pay on this machine: use a draft that costs less."
+        )
+    return (
+        f"Too few guesses are kept: {kept}, where each costs {cost:.2f} of a target pass and more than "
+        f"{words.percent(cost)} is needed. No \u03b3 can pay with this draft here: use one that agrees with the target "
+        "more often."
+    )
+
+
+def _against(found: Terms) -> str:
+    if found.predicted is None:
+        return "."
+    off = found.measured / found.predicted - 1
+    text = f"; the closed form makes {found.predicted:.2f}x of these figures."
+    if abs(off) < NOTICEABLE:
+        return text
+    causes = []
+    if found.drafted < FULL:
+        causes.append("many drafts were shorter than \u03b3")
+    if abs(found.whole / expected_tokens(found.alpha, found.gamma) - 1) >= NOTICEABLE:
+        causes.append("guesses do not hit independently, which the form takes for granted")
+    if found.overhead >= NOTICEABLE:
+        causes.append(f"{words.percent(found.overhead)} of the time is spent outside drafting and checking")
+    return text + (f" The difference: {'; '.join(causes)}." if causes else "")
+
+
+def figures(found: Terms) -> list[dict[str, str]]:
+    """The terms as values with labels and definitions, for a fold."""
+    values = [
+        ("cost coefficient", f"{found.cost:.2f}", "Cost coefficient c"),
+        ("verify growth", f"{found.growth:.2f}", "Verify growth v"),
+        ("acceptance", words.percent(found.alpha), "Acceptance rate \u03b1"),
+        ("loop overhead", words.percent(found.overhead), "Outside drafting and checking"),
+        ("predicted", "\u2013" if found.predicted is None else f"{found.predicted:.2f}x", "Predicted gain"),
+        ("measured", f"{found.measured:.2f}x", "Measured gain over our loop at \u03b3 0"),
+        ("engine", f"{found.engine:.2f}x", "Our loop at \u03b3 0 over plain generate"),
+        ("break-even", _needed(found), "Acceptance needed to break even"),
+    ]
+    return [{"value": value, "label": label, "definition": words.DEFINITIONS[name]} for name, value, label in values]
+
+
+def _needed(found: Terms) -> str:
+    return "none is enough" if found.cost >= 1 else f"above {words.percent(found.cost)}"

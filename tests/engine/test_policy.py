@@ -1,0 +1,116 @@
+"""Draft lengths: "auto" against every fixed length in a simulated pair, whose times are numbers and not a clock's."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+from fakes import prompt_of, shared_tiny
+
+import specdec
+from specdec.engine.policy import AutoGamma, ConfidenceStop, Fixed
+
+ROUNDS = 400
+
+
+@dataclass
+class Machine:
+    """A pair whose guesses stand with chance ``alpha`` and whose passes cost what they cost (seconds)."""
+
+    alpha: float
+    draft_pass: float
+    target_pass: float = 1.0
+    row: float = 0.03
+    first_draft: float = 0.0  # what the first pass of a draft costs beyond the others: its weights are out of the cache
+    slow_first: float = 1.0
+    catch_up: float = 0.0  # seconds a token that the draft has to read behind rounds without it
+    random: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def play(self, policy) -> tuple[float, list[int]]:
+        """Tokens a second over many rounds, and the lengths that were drafted."""
+        state, tokens, seconds, lengths = policy.start(), 0, 0.0, []
+        unread = 0
+        for index in range(1, ROUNDS + 1):
+            gamma = state.length()
+            unread += 1
+            accepted = next((i for i in range(gamma) if self.random.random() >= self.alpha), gamma)
+            statuses = ["accepted"] * accepted + ["rejected"] * (accepted < gamma)
+            statuses += ["discarded"] * (gamma - len(statuses))
+            noise = 1 + 0.1 * self.random.random()
+            verify = (self.target_pass + self.row * gamma) * noise * (self.slow_first if index == 1 else 1)
+            first = self.first_draft + unread * self.catch_up
+            event = SimpleNamespace(
+                index=index,
+                draft=[SimpleNamespace(status=status) for status in statuses],
+                draft_seconds=(gamma * self.draft_pass + (gamma > 0) * first) * noise,
+                verify_seconds=verify,
+            )
+            state.saw(event)
+            unread = 0 if gamma else unread
+            tokens += accepted + 1
+            seconds += event.draft_seconds + event.verify_seconds
+            lengths.append(gamma)
+        return tokens / (seconds or 1.0), lengths
+
+
+@pytest.mark.parametrize("slow_first", [1.0, 30.0])
+@pytest.mark.parametrize(("alpha", "draft_pass"), [(0.9, 0.05), (0.8, 0.2), (0.6, 0.1), (0.5, 0.3)])
+def test_auto_is_close_to_the_best_fixed_length(alpha: float, draft_pass: float, slow_first: float) -> None:
+    """Also after a first pass that took far too long, as on a cold machine."""
+    best = max(Machine(alpha, draft_pass, slow_first=slow_first).play(Fixed(g))[0] for g in range(17))
+    assert Machine(alpha, draft_pass, slow_first=slow_first).play(AutoGamma())[0] > 0.94 * best
+
+
+def test_auto_rests_where_nothing_pays_and_asks_now_and_then() -> None:
+    speed, lengths = Machine(alpha=0.02, draft_pass=0.5).play(AutoGamma())
+    assert speed > 0.97 * Machine(alpha=0.02, draft_pass=0.5).play(Fixed(0))[0]
+    assert lengths.count(0) > 0.9 * ROUNDS
+    assert any(lengths[20:])
+
+
+@pytest.mark.parametrize("catch_up", [0.0, 0.1])
+def test_auto_notices_that_drafts_begin_to_pay(catch_up: float) -> None:
+    """A story that turns into a copy of the prompt: the probes find out, whatever the draft has to read before one."""
+    machine = Machine(alpha=0.02, draft_pass=0.1, catch_up=catch_up)
+    state = AutoGamma().start()
+    policy = SimpleNamespace(start=lambda: state)
+    assert machine.play(policy)[1][-1] == 0
+    machine.alpha = 0.95
+    assert machine.play(policy)[1][-1] >= 5
+
+
+def test_a_clock_too_coarse_to_see_a_pass_breaks_nothing() -> None:
+    Machine(alpha=0.5, draft_pass=0.0, target_pass=0.0, row=0.0).play(AutoGamma())
+
+
+def test_confidence_stop_ends_a_draft_at_the_first_doubt() -> None:
+    """All tokens of a draft but its last are at least as sure as the threshold."""
+    pair = specdec.Pair(target=shared_tiny("llama", 0), draft=shared_tiny("llama", 1, layers=1))
+    params = specdec.SamplingParams(max_new_tokens=32, ignore_eos=True)
+    events = list(specdec.speculative(pair, prompt_of(9), gamma=ConfidenceStop(6, 0.3), params=params))
+    drafts = [[token.draft_confidence for token in event.draft] for event in events[2:-1]]
+    assert any(len(draft) < 6 for draft in drafts[:-6])
+    for draft in drafts:
+        assert all(sure >= 0.3 for sure in draft[:-1])
+
+
+class Wild(Fixed):
+    """A policy of somebody's own that names a length out of range."""
+
+    def length(self) -> int:
+        return -1
+
+
+@pytest.mark.parametrize("gamma", ["Auto", AutoGamma, True, 2.5, Wild(3)])
+def test_a_length_that_is_none_is_refused(gamma) -> None:
+    pair = specdec.Pair(target=shared_tiny("llama", 0), draft=shared_tiny("llama", 1, layers=1))
+    with pytest.raises(specdec.InvalidInput, match="gamma"):
+        list(specdec.speculative(pair, prompt_of(9), gamma=gamma, params=specdec.SamplingParams(max_new_tokens=8)))
+
+
+@pytest.mark.parametrize("threshold", [0, 1.0, "0.4", True])
+def test_a_confidence_that_is_no_chance_is_refused(threshold) -> None:
+    with pytest.raises(specdec.InvalidInput, match="between 0 and 1"):
+        ConfidenceStop(least_confidence=threshold)

@@ -1,0 +1,70 @@
+"""The accept step by hand; that its output is distributed as p is tested in ``test_sampling_distribution``."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specdec.engine.verify import verify, verify_greedy
+
+
+def one_hot(*ids: int, width: int = 4) -> torch.Tensor:
+    return torch.nn.functional.one_hot(torch.tensor(ids), width).float()
+
+
+@pytest.mark.parametrize(
+    ("draft", "choices", "accepted", "token_id"),
+    [
+        ([], [3], 0, 3),
+        ([1], [1, 2], 1, 2),
+        ([1], [0, 2], 0, 0),
+        ([1, 2, 3], [1, 2, 3, 0], 3, 0),
+        ([1, 2, 3], [1, 0, 3, 0], 1, 0),
+        ([1, 2, 3], [0, 2, 3, 1], 0, 0),
+    ],
+)
+def test_greedy_keeps_what_the_target_chose_too(draft, choices, accepted: int, token_id: int) -> None:
+    """Up to the first difference: what agrees behind it was drafted on a text that will not be."""
+    verdict = verify_greedy(torch.tensor(draft, dtype=torch.long), torch.tensor(choices))
+    assert (int(verdict.accepted), int(verdict.token_id)) == (accepted, token_id)
+    assert verdict.accepted.dim() == verdict.token_id.dim() == 0
+    assert len(verdict.accept_prob) == len(draft)
+
+
+@pytest.mark.parametrize(
+    ("draft", "choices"), [([], [3]), ([1], [1, 2]), ([1], [0, 2]), ([1, 2, 3], [1, 0, 3, 0]), ([1, 2], [1, 2, 3])]
+)
+def test_greedy_is_the_limit_of_sampling(draft, choices) -> None:
+    """With one-hot p and q nothing is left to chance, and both functions agree."""
+    draft_ids = torch.tensor(draft, dtype=torch.long)
+    q, p = one_hot(*draft) if draft else torch.zeros(0, 4), one_hot(*choices)
+    sampled = verify(draft_ids, q, p, torch.Generator().manual_seed(0))
+    greedy = verify_greedy(draft_ids, torch.tensor(choices))
+    assert (int(sampled.accepted), int(sampled.token_id)) == (int(greedy.accepted), int(greedy.token_id))
+
+
+def test_nothing_left_after_a_rejection() -> None:
+    """Where p is below q everywhere, by rounding, no residual is left: the correction comes from p, not from 0 / 0."""
+    q, p = torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.25, 0.25, 0.0], [0.2, 0.3, 0.5]])
+    rng = torch.Generator().manual_seed(1)
+    corrections = [
+        int(verdict.token_id)
+        for verdict in (verify(torch.tensor([0]), q, p, rng) for _ in range(200))
+        if verdict.accepted == 0
+    ]
+    assert len(corrections) > 50
+    assert set(corrections) == {0, 1}
+
+
+def test_same_draws_same_verdict() -> None:
+    """All chance comes from the generator that is handed in."""
+    rng = torch.Generator().manual_seed(5)
+    q, p = torch.rand(3, 7, generator=rng).softmax(-1), torch.rand(4, 7, generator=rng).softmax(-1)
+    state = torch.random.get_rng_state()
+    first, second = (verify(torch.tensor([1, 2, 3]), q, p, torch.Generator().manual_seed(9)) for _ in range(2))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert torch.equal(first.draw, second.draw)
+    assert (int(first.accepted), int(first.token_id)) == (int(second.accepted), int(second.token_id))
+    torch.testing.assert_close(first.accept_prob, (p[:3] / q).clamp(max=1)[range(3), [1, 2, 3]])
+    n = int((first.draw < first.accept_prob).long().cumprod(0).sum())
+    assert int(first.accepted) == n

@@ -1,0 +1,250 @@
+"""The self-test of lossless sampling: what is lossless passes, and what is not is told apart.
+
+Lossless sampling fails one self-test in 1,000 (``LEVEL``), by chance; seeds are fixed, so a run gives the same verdict
+each time. The bounds on simulated p-values and distances would be exceeded once in 10,000 choices of a seed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from fakes import count_passes, random_table, table_pair
+from scipy import stats
+
+import specdec
+from specdec.measure.losslessness import LEVEL, Findings, Progress, chi_square, compare, pooled, self_test
+
+verify_module = importlib.import_module("specdec.engine.verify")
+
+PROMPT = torch.tensor([2, 1, 0, 2])
+PARAMS = specdec.SamplingParams(temperature=1.0, seed=0)
+TARGET = random_table(3, 3, seed=0)
+DRAFT = TARGET + random_table(3, 3, seed=1, scale=2.0)
+DRAWS = 200
+
+
+def found(pair: specdec.Pair, **settings) -> tuple[list[Progress], Findings]:
+    """All progress of a self-test, and its findings."""
+    settings = {"prompt": PROMPT, "params": PARAMS, "draws": DRAWS, "accept_top_k": 2} | settings
+    *progress, findings = self_test(pair, **settings)
+    return progress, findings
+
+
+# --- on lanes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def one() -> tuple[list[Progress], Findings]:
+    return found(table_pair(TARGET, DRAFT))
+
+
+def test_lossless_passes_and_lossy_is_caught(one) -> None:
+    findings = one[1]
+    assert findings.verdict == "lossless"
+    assert findings.lossless.p_value >= LEVEL > findings.lossy.p_value
+    assert findings.lossy.total_variation > findings.lossy.noise_bound
+    assert 0 < findings.alpha < findings.lossy_alpha < 1
+    assert findings.sentence.startswith("Lossless passes: the two samples differ by 0.")
+    assert "Lossy top-k acceptance is caught: 0." in findings.sentence
+
+
+def test_progress_counts_every_continuation(one) -> None:
+    """A page can show how far it is; where a lane is slow, an update that counts nothing new may come in between."""
+    done = [progress.done for progress in one[0]]
+    assert done == sorted(done) and set(done) - {0} == set(range(1, 3 * DRAWS + 1))
+    assert {progress.total for progress in one[0]} == {3 * DRAWS}
+
+
+def test_findings_are_plain_values(one) -> None:
+    """A page or a file takes them as they are."""
+    again = json.loads(json.dumps(one[1].record()))
+    assert again["verdict"] == "lossless" and again["sentence"] == one[1].sentence
+    assert again["lossless"]["p_value"] == one[1].lossless.p_value
+    assert (again["level"], again["draws"], again["gamma"]) == (LEVEL, DRAWS, "2")
+    assert again["params"]["max_new_tokens"] == 4 and again["params"]["seed"] == 0
+
+
+def test_a_draft_far_from_the_target_is_lossless_too() -> None:
+    """The draft likes best what the target likes least: most guesses are rejected, most tokens are corrections."""
+    findings = found(table_pair(TARGET, -3 * TARGET), accept_top_k=3)[1]
+    assert findings.alpha < 0.4
+    assert findings.verdict == "lossless"
+
+
+def test_missing_residual_is_caught(monkeypatch) -> None:
+    """A correction drawn from p itself: where the target tosses a coin and the draft says heads, heads come in three
+    of four. The findings say so."""
+    heads = torch.tensor([8.0, 0.0]).expand(2, 2)
+    coin = {"pair": table_pair(torch.zeros(2, 2), heads), "prompt": torch.tensor([0]), "accept_top_k": 1}
+    assert found(**coin)[1].verdict == "lossless"
+    monkeypatch.setattr(verify_module, "residual", lambda n, q, p: p.index_select(0, n.view(1)))
+    findings = found(**coin)[1]
+    assert findings.verdict == "not lossless"
+    assert findings.sentence.startswith("Lossless fails")
+
+
+def test_where_nothing_can_be_caught_nothing_is_decided() -> None:
+    """A draft that is the target, and every guess kept: even lossy acceptance is lossless, so a pass proves nothing."""
+    findings = found(table_pair(TARGET, TARGET), draws=50, accept_top_k=3)[1]
+    assert findings.alpha == findings.lossy_alpha == 1
+    assert findings.verdict == "undecided"
+    assert "is missed" in findings.sentence
+
+
+def test_where_nothing_was_drafted_nothing_passes(one) -> None:
+    """Prompt lookup may find nothing to copy: equal samples then say nothing about speculation."""
+    idle = replace(one[1], alpha=None)
+    assert idle.verdict == "untested" and "passes" not in idle.sentence
+
+
+def test_a_seed_repeats_a_test() -> None:
+    """The same findings from the same seed, others from another; none given, one is drawn and told."""
+    pair = table_pair(TARGET, DRAFT)
+    first, again, other, drawn = (
+        found(pair, draws=50, params=replace(PARAMS, seed=seed))[1] for seed in (1, 1, 2, None)
+    )
+    assert first == again
+    assert first.lossless != other.lossless
+    assert drawn.params.seed is not None
+
+
+def test_no_two_draws_share_a_seed(monkeypatch) -> None:
+    """Samples drawn from the same random numbers would agree more than chance lets them, and hide a fault."""
+    module, seeds = importlib.import_module("specdec.measure.losslessness"), []
+
+    def noted(lane):
+        events = list(lane)
+        seeds.append(events[0].params.seed)
+        yield events
+
+    monkeypatch.setattr(module, "driven", noted)
+    found(table_pair(TARGET, DRAFT), draws=50)
+    assert len(seeds) == len(set(seeds)) == 150
+
+
+def test_after_its_time_the_draws_made_by_then_do() -> None:
+    """A limit of time ends the test with whole rounds of draws, and never below the least that tell."""
+    short = found(table_pair(TARGET, DRAFT), draws=500, seconds=0.0)[1]
+    assert short.draws == 50 and short.verdict in ("lossless", "undecided")
+
+
+def test_closing_midway_leaves_no_lane_running() -> None:
+    """Closed while a slow lane runs, it waits until that one has ended and starts no other."""
+    pair = table_pair(TARGET, DRAFT)
+    handle = pair.target.register_forward_pre_hook(lambda *_: time.sleep(0.15))
+    with count_passes(pair.target) as fed:
+        running = self_test(pair, PROMPT, params=PARAMS)
+        while not fed:
+            assert next(running).done == 0
+        running.close()
+        at_close = len(fed)
+        time.sleep(0.4)
+        assert 0 < at_close == len(fed) <= 2
+    handle.remove()
+    with pytest.raises(StopIteration):
+        next(running)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"params": specdec.SamplingParams()}, "greedy draws nothing: its text is compared token for token"),
+        ({"draws": 49}, "draws is 49; give a whole number, 50 or more"),
+        ({"draws": True}, "draws is True"),
+        ({"tokens": 2}, "tokens is 2; give a whole number, 3 or more"),
+        ({"tokens": 600}, "context holds"),
+        ({"gamma": 0}, "drafts nothing"),
+        ({"gamma": 17}, "17"),
+        ({"accept_top_k": 0}, "accept_top_k"),
+    ],
+)
+def test_what_cannot_be_tested_is_refused_before_anything_runs(settings: dict, said: str) -> None:
+    with pytest.raises(specdec.InvalidInput, match=said):
+        self_test(table_pair(TARGET, DRAFT), PROMPT, **{"params": PARAMS} | settings)
+
+
+# --- on numbers ------------------------------------------------------------------------------------------------------
+
+
+def draw(shape: str, count: int, rng: torch.Generator) -> list[tuple[int, ...]]:
+    """Continuations of one distribution: of equal chance, a few of most and many of little, or with early ends."""
+    if shape == "even":
+        return [(i // 6, i % 6) for i in torch.randint(30, (count,), generator=rng).tolist()]
+    chances = 1.0 / torch.arange(1, 201) ** (1.0 if shape == "long tail" else 1.5)
+    drawn = torch.multinomial(chances, count, replacement=True, generator=rng).tolist()
+    cells = [(i % 3, i // 3 % 7, i // 21) for i in drawn]
+    return [cell[:2] if shape == "early ends" and cell[1] == 6 else cell for cell in cells]
+
+
+@pytest.mark.parametrize("shape", ["even", "long tail", "early ends"])
+def test_the_level_is_held(shape: str) -> None:
+    """Of 2,000 pairs of samples of one distribution no more are told apart than the level says."""
+    rng, p_values, times = torch.Generator().manual_seed(0), [], 2000
+    for _ in range(times):
+        cells = pooled(draw(shape, 400, rng), 10)
+        both = cells.bincount()
+        p_values.append(chi_square(cells[:200].bincount(minlength=len(both)), both))
+    for level in (LEVEL, 0.01, 0.1, 0.5):
+        told_apart = sum(p < level for p in p_values)
+        assert told_apart <= stats.binom.ppf(1 - 1e-4, times, level), level
+    assert sum(p < 0.5 for p in p_values) >= stats.binom.ppf(1e-4, times, 0.4)  # nor is it blind
+
+
+@pytest.mark.parametrize("sizes", [(200, 200), (150, 300)])
+def test_the_chi_square_is_that_of_scipy(sizes: tuple[int, int]) -> None:
+    rng = torch.Generator().manual_seed(1)
+    ours, others = (torch.randint(1, size // 5, (9,), generator=rng) for size in sizes)
+    expected = stats.chi2_contingency(torch.stack([ours, others]).numpy()).pvalue
+    assert chi_square(ours, ours + others) == pytest.approx(expected, rel=1e-9)
+
+
+def test_noise_is_what_chance_gives() -> None:
+    """Of 200 pairs of samples of one distribution the mean distance is that told, and none but few exceed the bound."""
+    rng = torch.Generator().manual_seed(2)
+    pairs = [compare(draw("long tail", 200, rng), draw("long tail", 200, rng), i, shuffles=200) for i in range(200)]
+    distances, means = (torch.tensor([getattr(c, name) for c in pairs]) for name in ("total_variation", "noise_mean"))
+    assert abs((distances - means).mean()) < 3.9 * (distances - means).std() / len(pairs) ** 0.5
+    # Of 200 shuffles the bound is the largest: one more is above it once in 201 times.
+    assert sum(c.total_variation > c.noise_bound for c in pairs) <= stats.binom.ppf(1 - 1e-4, len(pairs), 1 / 201)
+
+
+def test_noise_by_hand() -> None:
+    """Two samples of a coin: dealt anew, the share of heads varies as without replacement."""
+    heads, tails = (1, 1), (2, 2)
+    compared = compare([heads] * 60 + [tails] * 40, [heads] * 50 + [tails] * 50)
+    assert compared.cells == 2
+    assert compared.total_variation == pytest.approx(0.1)
+    chances = stats.hypergeom(200, 110, 100)
+    distances = [abs(2 * k - 110) / 100 for k in range(10, 101)]
+    mean = sum(chances.pmf(k) * d for k, d in zip(range(10, 101), distances, strict=True))
+    assert compared.noise_mean == pytest.approx(mean, rel=0.04)
+    beyond = sum(chances.pmf(k) for k, d in zip(range(10, 101), distances, strict=True) if d > compared.noise_bound)
+    assert beyond < 2 * LEVEL
+
+
+def test_samples_alike_and_samples_with_nothing_in_common() -> None:
+    left, right = [(0, i % 4) for i in range(100)], [(1, i % 4) for i in range(100)]
+    same, apart = compare(left, left), compare(left, right)
+    assert (same.total_variation, same.p_value, same.cells) == (0, 1, 4)
+    assert apart.total_variation == 1 and apart.p_value < 1e-20
+    assert compare([(1,)] * 50, [(1,)] * 50).p_value == 1  # a single cell tells nothing
+
+
+def test_rare_continuations_count_by_how_they_begin() -> None:
+    """Each cell has its ten: (1, 2) of its own, the rest of 1 together, the rest of 3 and what began otherwise."""
+    often, rare, other = [(1, 2)] * 12, [(1, i) for i in range(5, 17)], [(3, i) for i in range(11)]
+    strange = [(i, i) for i in range(20, 32)]
+    cells = pooled([*often, *rare, *other, *strange], 10)
+    assert [len(set(part.tolist())) for part in cells.split([12, 12, 11, 12])] == [1, 1, 1, 1]
+    assert sorted(cells.bincount().tolist()) == [11, 12, 12, 12]
+
+
+def test_too_few_for_a_cell_join_the_smallest() -> None:
+    cells = pooled([(1, 1)] * 20 + [(2, 2)] * 15 + [(3, 3)] * 2, 10)
+    assert sorted(cells.bincount().tolist()) == [17, 20]
+    assert pooled([(1,), (2,)], 10).tolist() == [0, 0]

@@ -1,0 +1,297 @@
+"""Many calls, kept in a file: every row once, whatever interrupts it, and the same rows from several processes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+
+import pytest
+from fakes import byte_tokenizer, noisy_copy, shared_tiny
+
+import specdec
+from specdec.measure.direct import driven_over_direct
+from specdec.measure.metrics import Metrics
+from specdec.measure.prompts import PromptItem, parse_prompts, read_prompts
+from specdec.measure.trials import Plan, ResultsFile, Trial, entrants_of, trials
+from specdec.ui.limits import LOCAL
+from specdec.ui.measuring import follow
+
+ROOT = Path(specdec.__file__).parent.parent
+ITEMS = (PromptItem("one", "story", "Once upon a time"), PromptItem("two", "code", "def push(self"))
+PARAMS = specdec.SamplingParams(max_new_tokens=32, ignore_eos=True)
+ENTRANTS = entrants_of(("generate", "speculative"), (0, 2, 5))
+
+
+@pytest.fixture(scope="module")
+def pair() -> specdec.Pair:
+    target = shared_tiny("llama", 4, layers=3)
+    return specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
+
+
+def plan(**changes) -> Plan:
+    return Plan(**{"prompts": ITEMS, "entrants": ENTRANTS, "params": PARAMS, "runs": 2} | changes)
+
+
+def timeless(trial: Trial) -> tuple:
+    """A row without what a clock says."""
+    counts = ("new_tokens", "target_passes", "accepted", "rejected", "discarded", "mean_acceptance_length")
+    return (*trial.key, trial.category, trial.token_ids, trial.finish_reason) + tuple(
+        getattr(trial.metrics, name) for name in counts
+    )
+
+
+def test_every_call_of_a_plan_once_and_the_order_rotates(pair) -> None:
+    """Prompts x entrants x runs; greedy texts are those of plain generate; no entrant always has the first place."""
+    found = list(filter(None, trials(pair, plan())))
+    assert len(found) == len(plan()) == 2 * 2 * 4 and len({trial.key for trial in found}) == len(found)
+    assert {trial.prompt: trial.token_ids for trial in found}.keys() == {"one", "two"}
+    for name in ("one", "two"):
+        assert len({trial.token_ids for trial in found if trial.prompt == name}) == 1
+    firsts = [trial.entrant for place, trial in enumerate(found) if place % 4 == 0]
+    assert len(set(firsts)) > 1
+
+
+def test_entrants_have_the_lengths_that_mean_something() -> None:
+    assert entrants_of(("generate", "speculative", "assisted"), (0, 3, "auto")) == (
+        ("generate", None), ("speculative", 3), ("speculative", "auto"), ("assisted", 3), ("gamma-0", None),
+    )  # fmt: skip
+
+
+def test_sampling_draws_anew_each_run_and_alike_in_each_lane_set(pair) -> None:
+    """With one seed all runs would write the same text; the plan's seed makes the whole measurement repeatable."""
+    params = specdec.SamplingParams(max_new_tokens=32, temperature=1.0, seed=3, ignore_eos=True)
+    first, again = ([t.token_ids for t in trials(pair, plan(params=params)) if t] for _ in range(2))
+    assert first == again
+    assert first[0] != first[8]
+
+
+def test_what_cannot_run_is_refused_before_anything_runs(pair) -> None:
+    with pytest.raises(specdec.InvalidInput, match=r"Prompt 'long', lane generate: .*context"):
+        trials(pair, plan(prompts=(*ITEMS, PromptItem("long", "long", "word " * 500))))
+    with pytest.raises(specdec.InvalidInput, match="too few to measure"):
+        plan(params=specdec.SamplingParams(max_new_tokens=8))
+    with pytest.raises(specdec.InvalidInput, match="runs is 0"):
+        plan(runs=0)
+
+
+def test_an_interrupted_measurement_goes_on_where_it_was(pair, tmp_path) -> None:
+    """Stopped after some calls, its last line cut short: the rest runs, and the file ends with every row once."""
+    whole = [timeless(trial) for trial in trials(pair, plan()) if trial]
+    path = tmp_path / "results.jsonl"
+    for stop_after in (3, 7, 99):
+        file = ResultsFile(path, pair, plan())
+        known = file.read()
+        file.begin(known)
+        left = trials(pair, plan(), {trial.key for trial in known})
+        new = []
+        for trial in filter(None, left):
+            new.append(trial)
+            file.add(trial)
+            if len(new) == stop_after:
+                left.close()
+                path.write_text(path.read_text()[:-20])  # as a kill in the middle of a write leaves it
+                break
+    assert len(new) == len(whole) - 2 - 6
+    file.merge([*known, *new])
+    assert list(map(timeless, file.read())) == whole
+    assert len(path.read_text().splitlines()) == len(whole) + 1
+
+
+def test_a_file_of_something_else_is_refused_and_left_alone(pair, tmp_path) -> None:
+    path = tmp_path / "results.jsonl"
+    ResultsFile(path, pair, plan()).begin([])
+    with pytest.raises(specdec.InvalidInput, match=r"another measurement \(runs differ\)"):
+        ResultsFile(path, pair, plan(runs=5)).read()
+    retrained = specdec.Pair(noisy_copy(pair.target, 9), pair.draft, pair.tokenizer)
+    with pytest.raises(specdec.InvalidInput, match=r"another measurement \(weights differ\)"):
+        ResultsFile(path, retrained, plan()).read()
+    compiled = specdec.Pair(copy.copy(pair.target), pair.draft, pair.tokenizer)
+    compiled.target._compiled_call_impl = compiled.target._call_impl
+    with pytest.raises(specdec.InvalidInput, match=r"another measurement \(pair differ\)"):
+        ResultsFile(path, compiled, plan()).read()
+    path.write_text("my diary\n")
+    with pytest.raises(specdec.InvalidInput, match="no results of this program"):
+        ResultsFile(path, pair, plan()).read()
+    assert path.read_text() == "my diary\n"
+    with pytest.raises(specdec.InvalidInput, match="cannot be read"):
+        ResultsFile(tmp_path, pair, plan()).read()
+
+
+def test_files_of_other_processes_count_and_go_in_the_end(pair, tmp_path, monkeypatch) -> None:
+    """Each process of a launch has a device and a file of its own; what lies in them is not measured again."""
+    path = tmp_path / "run[1].jsonl"
+    found = list(filter(None, trials(pair, plan(runs=1))))
+    for process, device in ((0, "cuda:0"), (1, "cuda:1")):
+        monkeypatch.setattr("specdec.measure.trials.machine", lambda _, device=device: {"cpu": "x", "device": device})
+        file = ResultsFile(path, pair, plan(runs=1), process)
+        file.begin([])
+        file.add(found[process])
+    assert [trial.key for trial in file.read()] == [trial.key for trial in found[:2]]
+    main = ResultsFile(path, pair, plan(runs=1))
+    main.merge(found)
+    main.clear()
+    assert [file.name for file in tmp_path.iterdir()] == ["run[1].jsonl"]
+    with pytest.raises(specdec.InvalidInput, match="cannot be written"):
+        ResultsFile(Path("/proc/none/results.jsonl"), pair, plan()).begin([])
+
+
+@pytest.fixture(scope="module")
+def folder(pair, tmp_path_factory) -> Path:
+    """The pair and a small prompt set on disk, for programs of their own."""
+    folder = tmp_path_factory.mktemp("pair")
+    for name in ("target", "draft"):
+        getattr(pair, name).save_pretrained(folder / name)
+        pair.tokenizer.save_pretrained(folder / name)
+    categories = "[a]", "[/b]"  # to be shown as they are, not read as markup
+    rows = ({"name": f"[/p{i}]", "category": categories[i % 2], "prompt": f"Once upon {i}"} for i in range(4))
+    (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def command(folder: Path, results: Path, *launcher: str) -> list[str]:
+    given = ["--target", folder / "target", "--draft", folder / "draft", "--prompts", folder / "prompts.jsonl"]
+    given += ["--device", "cpu", "--gammas", 2, "--runs", 3, "--tokens", 32, "--results", results]
+    return list(map(str, [sys.executable, *(launcher or ["-m", "specdec.measure.bench"]), *given]))
+
+
+# One thread each: the processes of a test must not fight for the cores.
+SETTINGS = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}}
+
+
+def rows_of(path: Path) -> list[tuple]:
+    return [timeless(_restored(line)) for line in path.read_text().splitlines()[1:]]
+
+
+def _restored(line: str) -> Trial:
+    record = json.loads(line)
+    return Trial(**record | {"token_ids": tuple(record["token_ids"]), "metrics": Metrics(**record["metrics"])})
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(folder) -> list[tuple]:
+    path = folder / "whole.jsonl"
+    done = subprocess.run(command(folder, path), **SETTINGS, check=True, capture_output=True, timeout=300, text=True)
+    for name in ("[a]", "[/b]", "[/p0]"):
+        assert name in done.stdout
+    return rows_of(path)
+
+
+KILLS = 10 if os.environ.get("SPECDEC_FULL") else 1
+
+
+def test_a_killed_benchmark_resumes_to_the_same_rows(folder, uninterrupted, tmp_path) -> None:
+    """Killed at a random row and started again: the rows of an uninterrupted run, none twice."""
+    chance = random.Random(KILLS)
+    for number in range(KILLS):
+        path = tmp_path / f"killed{number}.jsonl"
+        running = subprocess.Popen(
+            command(folder, path), **SETTINGS, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wanted, deadline = chance.randrange(1, len(uninterrupted) - 5), time.monotonic() + 120
+        while running.poll() is None and time.monotonic() < deadline:
+            if path.exists() and path.read_bytes().count(b"\n") > wanted:
+                break
+        running.send_signal(signal.SIGKILL)
+        assert running.wait() == -signal.SIGKILL, "it had ended before it was killed"
+        assert 0 < len(path.read_text().splitlines()) - 1 < len(uninterrupted)
+        subprocess.run(command(folder, path), **SETTINGS, check=True, capture_output=True, timeout=300)
+        assert rows_of(path) == uninterrupted
+
+
+def test_two_processes_give_the_rows_of_one(folder, uninterrupted, tmp_path) -> None:
+    """Launched twofold, each process takes its share of the prompts; one file with the same rows is left."""
+    path = tmp_path / "two.jsonl"
+    launcher = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1")
+    launcher += ("--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0")
+    launcher += ("-m", "specdec.measure.bench")
+    ended = subprocess.run(command(folder, path, *launcher), **SETTINGS, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert rows_of(path) == uninterrupted
+    assert [file.name for file in tmp_path.iterdir()] == ["two.jsonl"]
+    verdicts = ("pays here", "does not pay here", "No clear difference from plain")
+    assert sum(map(ended.stdout.count, verdicts)) == 1, "one process reports"
+
+
+SETS = {
+    "ours": ({"name": "Story", "prompt": "Once"}, ("Story", "Story", "Once")),
+    "Spec-Bench": (
+        {"question_id": 81, "category": "writing", "turns": ["Write.", "Again."], "reference": []},
+        ("81", "writing", "Write."),
+    ),
+    "HumanEval": (
+        {"task_id": "HumanEval/0", "prompt": "def f():\n", "canonical_solution": "", "test": "", "entry_point": "f"},
+        ("HumanEval/0", "HumanEval", "def f():\n"),
+    ),
+}
+
+
+def test_what_the_thread_costs_is_measured_without_a_draft_too(pair) -> None:
+    alone = specdec.Pair(target=pair.target, draft=None, tokenizer=pair.tokenizer)
+    found = driven_over_direct(alone, ["Once"], specdec.SamplingParams(max_new_tokens=4), gamma=5, runs=2, interval=0.0)
+    assert found.keys() == {"generate"} and len(found["generate"]) == 2
+
+
+def test_a_stopped_measurement_tells_what_its_verdict_counts(pair) -> None:
+    """Stopped in a second run: the first, which every lane has, is what the lanes are compared on."""
+    asked, stop, found = plan(runs=3), Event(), []
+    statuses = []
+    for status, _ in follow(trials(pair, asked), asked, stop, LOCAL, found):
+        statuses.append(status)
+        if len(found) == len(asked) // 3 + 1:
+            stop.set()
+    made = len(found)
+    assert f"Stopped: {made} of {len(asked)} calls made; the verdict counts {made - 1}, of runs" in statuses[-1]
+
+
+def test_a_set_from_another_editor_reads_alike(tmp_path) -> None:
+    """A byte order mark, Windows line ends, and a line separator inside a prompt."""
+    path = tmp_path / "set.jsonl"
+    path.write_bytes('\ufeff{"name": "a", "prompt": "one\u2028two"}\r\n'.encode())
+    assert [item.prompt for item in read_prompts(path)] == ["one\u2028two"]
+
+
+def test_a_question_is_a_chat_message_where_there_is_a_template() -> None:
+    (item,) = parse_prompts([json.dumps(SETS["Spec-Bench"][0])])
+    tokenizer = byte_tokenizer()
+    assert item.message(tokenizer) == "Write."
+    templated = SimpleNamespace(chat_template="{{ messages }}")
+    assert item.message(templated) == [{"role": "user", "content": "Write."}]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_prompt_sets_are_told_apart(name: str) -> None:
+    record, wanted = SETS[name]
+    (item,) = parse_prompts([json.dumps(record), "", "  "])
+    assert (item.name, item.category, item.prompt) == wanted
+
+
+@pytest.mark.parametrize(
+    "lines, complaint",
+    [
+        ([], "There is no prompt in it"),
+        (["{"], "Line 1 is not JSON"),
+        (['{"text": "x"}'], r"Line 1 holds no prompt \(found: text\)"),
+        (["[1]"], r"Line 1 holds no prompt \(found: list\)"),
+        (['{"prompt": 5}'], "Line 1 holds no prompt"),
+        (['{"turns": []}'], "Line 1 holds no prompt"),
+        (['{"name": "a", "prompt": "x"}'] * 2, "Two prompts are called 'a'"),
+    ],
+)
+def test_what_is_no_prompt_set_is_said_by_its_line(lines: list[str], complaint: str) -> None:
+    with pytest.raises(specdec.InvalidInput, match=complaint):
+        parse_prompts(lines)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path) -> None:
+    (tmp_path / "set.jsonl").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(specdec.InvalidInput, match="cannot be read as UTF-8"):
+        read_prompts(tmp_path / "set.jsonl")

@@ -1,0 +1,154 @@
+"""The embedded pair: what ships is a real pair, small enough to ship, and decodes to the text of ``generate``.
+
+SPECDEC_FULL=1 runs all draft lengths of the table in the README; the suite runs three of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import pytest
+import torch
+from comparison import FULL, Comparison
+from fakes import generated, ids_of
+
+import specdec
+from specdec.embedded.corpus import HELD_OUT_EVERY, python_documents
+from specdec.embedded.evaluate import held_out_windows, leave_one_out
+from specdec.embedded.train import CONTEXT, SPLIT, TARGET, Windows, build_model, deepened
+from specdec.measure.metrics import repeated_ngrams
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.models.loading import EMBEDDED
+
+GAMMAS = (1, 2, 3, 5, 8, 16) if FULL else (1, 5, 16)
+NEW_TOKENS = 64 if FULL else 32
+
+NAMES = ("Lily", "Tom", "Anna", "Ben", "Mia")
+OPENINGS = (
+    "Once upon a time, there was a {} who",
+    "One day, {} went to the",
+    '"What is that?" asked {}.',
+    "{} was very sad because",
+    "The little dog ran to {} and",
+    "{} and the old king walked",
+)
+OTHERS = (
+    "def add(a, b):",
+    "class Queue:\n    def __init__(self):",
+    "import os\nimport sys\n",
+    "for i in range(10):\n    if",
+    "    try:\n        return",
+    "def test_",
+    '"""',
+    "# The",
+    "if __name__ ==",
+    "while True:",
+    "The sea was",
+    "It was a dark night, and the wind",
+    "Text:\nTom has a red ball.\n\nThe same text again:\n",
+    "1 2 3 4 5",
+    "A",
+    " ",
+    "\n\n",
+    "Ünïcödé and 日本語",
+    "The committee approved",
+    "...",
+)
+FIFTY = [opening.format(name) for opening in OPENINGS for name in NAMES] + list(OTHERS)
+
+
+@functools.cache
+def pair() -> specdec.Pair:
+    return specdec.load_pair()
+
+
+@functools.cache
+def reference(prompt: str) -> tuple[int, ...]:
+    return generated(pair().target, pair().encode(prompt)[0], NEW_TOKENS, eos_token_id=None)
+
+
+@pytest.mark.xdist_group("fifty")  # the texts they are compared with are generated once
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_fifty_prompts_come_out_as_generate_writes_them(gamma: int) -> None:
+    """Greedy text of the pair that ships is the target's own, token for token."""
+    assert len(FIFTY) == 50
+    comparison = Comparison()
+    params = specdec.SamplingParams(max_new_tokens=NEW_TOKENS, ignore_eos=True)
+    for prompt in FIFTY:
+        ours = ids_of(list(specdec.speculative(pair(), prompt, gamma=gamma, params=params)))
+        comparison.require_same(pair().target, pair().encode(prompt)[0], ours, reference(prompt))
+    comparison.require_few_ties()
+
+
+def test_shards_can_be_pushed_anywhere() -> None:
+    """No file over 10 MB, both models together under 30 MB, safetensors only."""
+    files = [f for role in ("target", "draft") for f in (EMBEDDED / role).iterdir()]
+    assert max(f.stat().st_size for f in files) < 10e6
+    assert sum(f.stat().st_size for f in files) < 30e6
+    assert not [f for f in files if f.suffix in {".bin", ".pt", ".pkl"}]
+
+
+def test_both_models_read_the_same_tokens() -> None:
+    """One tokenizer, written beside both models, byte for byte."""
+    names = ("tokenizer.json", "tokenizer_config.json")
+    for name in names:
+        assert (EMBEDDED / "target" / name).read_bytes() == (EMBEDDED / "draft" / name).read_bytes()
+
+
+@pytest.mark.parametrize("text", ["naïve café 日本語 🙂", "def f(x):\n    return x\n", "\t \r\n  two  spaces "])
+def test_any_text_survives_the_tokenizer(text: str) -> None:
+    """Byte-level BPE: what goes in comes out."""
+    tokenizer = pair().tokenizer
+    assert tokenizer.decode(tokenizer(text).input_ids) == text
+
+
+def test_the_whole_context_is_usable() -> None:
+    """A prompt that nearly fills the context decodes to the text of ``generate``, and late tokens are no harder."""
+    text = "".join(f"{row.prompt}\n\n" for row in read_prompts(EXAMPLES))
+    ids = pair().tokenizer(text * 200, verbose=False).input_ids[: CONTEXT - 32]
+    prompt = torch.tensor(ids)
+    params = specdec.SamplingParams(max_new_tokens=32, ignore_eos=True)
+    ours = ids_of(list(specdec.speculative(pair(), prompt, gamma=5, params=params)))
+    comparison = Comparison()
+    comparison.require_same(pair().target, prompt, ours, generated(pair().target, prompt, 32, eos_token_id=None))
+    comparison.require_few_ties()
+
+
+def test_every_target_layer_earns_its_place() -> None:
+    """Leaving out any one layer makes the target worse on held-out Python source: depth is not padding."""
+    pair = specdec.load_pair()  # one of its own: layers are taken out of it
+    documents = {"python": python_documents()[::HELD_OUT_EVERY]}
+    windows = Windows(documents, pair.tokenizer, torch.device("cpu"))
+    costs = leave_one_out(pair.target, held_out_windows(windows, "python", 256, 32))
+    assert min(costs) > 0, [round(cost, 3) for cost in costs]
+
+
+def test_a_deepened_model_goes_on_where_the_shallow_one_was() -> None:
+    """Layers split in two of half the strength say nearly the same; two of full strength would not."""
+    torch.manual_seed(0)
+    shallow = build_model(TARGET | {"hidden_size": 48}).eval()
+    deep, ids = deepened(shallow).eval(), torch.arange(40)[None]
+    assert len(deep.model.layers) == len(shallow.model.layers) + len(SPLIT)
+    with torch.inference_mode():
+        before, after = (model(input_ids=ids).logits for model in (shallow, deep))
+        for i, layer in enumerate(deep.model.layers):
+            if SPLIT.start <= i < SPLIT.stop + len(SPLIT):
+                layer.self_attn.o_proj.weight.mul_(2), layer.mlp.down_proj.weight.mul_(2)
+        strong = deep(input_ids=ids).logits
+    assert (after - before).norm() < 0.5 * (strong - before).norm()
+
+
+@pytest.mark.parametrize("row", read_prompts(EXAMPLES), ids=lambda row: row.name)
+def test_example_prompts_do_not_run_in_circles(row: dict) -> None:
+    """At most a fifth of the 4-grams in 128 greedy tokens repeat: easy text would flatter the acceptance."""
+    params = specdec.SamplingParams(max_new_tokens=128, ignore_eos=True)
+    result = specdec.collect(specdec.speculative(pair(), row.prompt, gamma=5, params=params))
+    assert repeated_ngrams(result.token_ids) <= 0.20
+
+
+def test_training_command_is_documented_by_the_card() -> None:
+    """The card that ships names the command, the losses and the limits."""
+    card = Path(EMBEDDED / "MODEL_CARD.md").read_text()
+    for word in ("python -m specdec.embedded.train", "Held-out loss", "Limits", "Licence"):
+        assert word in card

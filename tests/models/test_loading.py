@@ -1,0 +1,323 @@
+"""Loading: what cannot work is refused in one sentence before weights are read; what can, loads from folder or hub."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fakes import byte_tokenizer, noisy_copy, tiny
+from hub import hub
+from transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    MambaConfig,
+    MambaForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+import specdec
+from specdec.models import loading
+from specdec.models.slot import Slot
+
+SMALL = {"vocab_size": 320, "num_layers": 1}
+
+
+def write(folder: Path, model) -> Path:
+    model.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory) -> Path:
+    """``me/good`` and ``me/draft``, and one checkpoint for each thing that can be wrong."""
+    root = tmp_path_factory.mktemp("models")
+    write(root / "me/good", tiny("llama", 0))
+    write(root / "me/draft", tiny("llama", 1, layers=1))
+    write(root / "me/licensed", tiny("llama", 0))
+    write(root / "me/t5", T5ForConditionalGeneration(T5Config(**SMALL, d_model=16, d_kv=4, d_ff=16, num_heads=2)))
+    mamba = MambaConfig(vocab_size=320, hidden_size=16, num_hidden_layers=1, state_size=4)
+    write(root / "me/mamba", MambaForCausalLM(mamba))
+    pickled = write(root / "me/pickled", tiny("llama", 0))
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    code = write(root / "me/code", tiny("llama", 0))
+    config = json.loads((code / "config.json").read_text())
+    config |= {"model_type": "homemade", "auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}}
+    (code / "config.json").write_text(json.dumps(config))
+    (code / "own.py").write_text("raise SystemExit('code of the repository was run')")
+    broken = write(root / "me/broken", tiny("llama", 0))
+    data = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(data[: len(data) // 2])
+    (root / "me/empty").mkdir()
+    small = {"vocab_size": 320, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    write(root / "me/bert", BertLMHeadModel(BertConfig(**small, intermediate_size=16)))
+    masked = DistilBertConfig(vocab_size=320, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
+    write(root / "me/masked", DistilBertForMaskedLM(masked))
+    for name, change in (
+        ("short", {"num_hidden_layers": 5}),
+        ("packed", {"quantization_config": {"quant_method": "gptq", "bits": 4}}),
+        ("odd", {"hidden_size": "48"}),
+    ):
+        folder = write(root / f"me/{name}", tiny("llama", 0))
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | change))
+    torn = write(root / "me/torn", tiny("llama", 0))
+    (torn / "model.safetensors").rename(torn / "model-1.safetensors")
+    (torn / "model.safetensors.index.json").write_text("{torn")
+    return root
+
+
+REFUSALS = {
+    "me/pickled": "pytorch_model.bin only",
+    "me/code": "code from its own repository",
+    "me/t5": "encoder-decoder",
+    "me/mamba": "recurrent state",
+    "me/broken": "damaged",
+    "me/empty": "config.json",
+    "me/bert": "both directions",
+    "me/masked": "no causal language model",
+    "me/short": "lacks 27 of the weights",
+    "me/packed": "could not be loaded",
+    "me/odd": "could not be loaded",
+    "me/torn": "damaged",
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_folder_that_cannot_work_is_refused(name: str, shelf) -> None:
+    """As target and as draft, in one sentence that says what was found."""
+    good, bad = str(shelf / "me/good"), str(shelf / name)
+    for names in ((bad, good), (good, bad)):
+        with pytest.raises((specdec.LoadFailed, specdec.IncompatiblePair)) as refusal:
+            specdec.load_pair(*names)
+        assert REFUSALS[name] in str(refusal.value)
+        assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["~nobody/here", "x" * 400, "a b", "me/../../x"])
+def test_a_strange_name_is_no_model(name: str) -> None:
+    with pytest.raises(specdec.LoadFailed):
+        specdec.load_pair(name, name)
+
+
+def test_an_early_exit_that_cannot_be_is_refused_before_weights_are_read(shelf, monkeypatch) -> None:
+    monkeypatch.setattr(loading, "_read", lambda *args: pytest.fail("weights were read"))
+    with pytest.raises(specdec.IncompatiblePair, match="Early exit after 99 layers"):
+        specdec.load_pair(shelf / "me/good", specdec.EarlyExit(99))
+
+
+def test_too_little_memory_is_said_before_weights_are_read(shelf, monkeypatch) -> None:
+    monkeypatch.setattr(loading, "free_bytes", lambda device: 1e5)
+    monkeypatch.setattr(loading, "_read", lambda *args: pytest.fail("weights were read"))
+    with pytest.raises(specdec.LoadFailed, match=r"need .* free"):
+        specdec.load_pair(str(shelf / "me/good"), str(shelf / "me/draft"))
+
+
+def test_no_lane_falls_back_to_uncompiled_passes(shelf, monkeypatch, caplog) -> None:
+    """transformers feeds the models in other ways than we do, and each is compiled anew, beyond torch's own limit."""
+    graphs = []
+    logger = logging.getLogger("torch._dynamo")  # it hands nothing on to others
+    logger.addHandler(caplog.handler)
+    monkeypatch.setattr(loading, "require_compiler", lambda device, spread: None)
+    torch.compiler.set_default_backend(lambda graph, inputs: graphs.append(graph) or graph.forward)
+    try:
+        pair = specdec.load_pair(shelf / "me/good", shelf / "me/draft", compile=True)
+        params = specdec.SamplingParams(max_new_tokens=8)
+        lanes = [
+            specdec.generate(pair, "Once", params=params),
+            specdec.speculative(pair, "Once", gamma=2, params=params),
+            specdec.assisted(pair, "Once", gamma=2, params=params),
+        ]
+        texts = [specdec.collect(lane).token_ids for lane in lanes]
+    finally:
+        logger.removeHandler(caplog.handler)
+        torch.compiler.set_default_backend("inductor")
+        torch.compiler.reset()
+    assert texts.count(texts[0]) == len(texts)
+    assert len(graphs) > torch._dynamo.config.recompile_limit and "recompile_limit" not in caplog.text
+
+
+def test_assisted_generation_drafts_with_compiled_passes_too() -> None:
+    """Its draft is a second object over the same weights; had it lost the compiled passes, it would only look slow."""
+    target = tiny("llama", 1)
+    pair = specdec.Pair(target=target, draft=noisy_copy(target, 2))
+    passes = []
+    compiled = pair.draft._call_impl
+    pair.draft._compiled_call_impl = lambda *args, **kwargs: passes.append(1) or compiled(*args, **kwargs)
+    params = specdec.SamplingParams(max_new_tokens=9, ignore_eos=True)
+    events = specdec.collect(specdec.assisted(pair, torch.tensor([5, 6, 7]), gamma=3, params=params))
+    assert len(events.token_ids) == 9 and len(passes) >= 3
+
+
+def test_compiling_reaches_the_layers_of_an_early_exit(monkeypatch) -> None:
+    compiled = []
+    monkeypatch.setattr(loading, "require_compiler", lambda device, spread: None)
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **options: compiled.append(self))
+    pair = specdec.load_pair(None, specdec.EarlyExit(3), compile=True)
+    assert compiled == [pair.target, pair.early]
+
+
+def test_compiling_without_a_compiler_or_on_several_devices_is_refused(shelf, monkeypatch) -> None:
+    torch.compiler.reset()
+    with torch._inductor.config.patch({"cpp.cxx": (None, "no-such-compiler")}):
+        with pytest.raises(specdec.LoadFailed, match="no-such-compiler"):
+            specdec.load_pair(shelf / "me/good", shelf / "me/draft", compile=True)
+    monkeypatch.setattr(loading, "must_spread", lambda plan: True)
+    with pytest.raises(specdec.LoadFailed, match="spread over several devices"):
+        specdec.load_pair(shelf / "me/good", shelf / "me/draft", compile=True)
+
+
+def test_number_types_of_target_and_draft_may_differ(shelf) -> None:
+    names = str(shelf / "me/good"), str(shelf / "me/draft")
+    pair = specdec.load_pair(*names, draft_dtype="bfloat16")
+    assert (pair.target.dtype, pair.draft.dtype) == (torch.float32, torch.bfloat16)
+    texts = [
+        specdec.collect(specdec.speculative(p, "Once", gamma=4, params=specdec.SamplingParams(max_new_tokens=12)))
+        for p in (pair, specdec.load_pair(*names))
+    ]
+    assert texts[0].token_ids == texts[1].token_ids
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_a_target_in_fewer_bits_writes_what_its_own_generate_writes(bits: int) -> None:
+    """In 8 bits the rows of a pass share the columns that are kept whole, and later near-ties may fall otherwise."""
+    names = [str(loading.EMBEDDED / role) for role in ("target", "draft")]
+    pair, params = specdec.load_pair(*names, bits=bits), specdec.SamplingParams(max_new_tokens=24)
+    texts = [
+        specdec.collect(lane(pair, "Once upon a time", params=params)).token_ids
+        for lane in (specdec.generate, specdec.speculative, specdec.assisted)
+    ]
+    alike = {8: 1, 4: 24}[bits]
+    assert [len(text) for text in texts] == [24] * 3 and len({tuple(text[:alike]) for text in texts}) == 1
+    packed = type(pair.target.model.layers[0].mlp.up_proj).__name__
+    assert packed == {8: "Linear8bitLt", 4: "Linear4bit"}[bits]
+    whole, draft = loading.plan_pair(*names), pair.draft.get_memory_footprint()
+    foreseen = loading.plan_pair(*names, bits=bits).bytes
+    assert foreseen < whole.bytes
+    assert pair.target.get_memory_footprint() + draft == pytest.approx(foreseen, rel=0.05)
+
+
+def test_fewer_bits_need_their_package_and_are_eight_or_four(shelf, monkeypatch) -> None:
+    names = str(shelf / "me/good"), str(shelf / "me/draft")
+    with pytest.raises(specdec.InvalidInput, match="use 8 or 4"):
+        specdec.load_pair(*names, bits=3)
+    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(specdec.LoadFailed, match="the package bitsandbytes"):
+        specdec.load_pair(*names, bits=8)
+
+
+SCRIPT = """
+import json, sys, specdec
+for target, draft, revision in json.load(sys.stdin):
+    seen = []
+    try:
+        pair = specdec.load_pair(target, draft, revision=revision, progress=lambda *step: seen.append(step))
+        params = specdec.SamplingParams(max_new_tokens=8)
+        ids = list(specdec.collect(specdec.speculative(pair, "Once", params=params)).token_ids)
+        print(json.dumps({"ids": ids, "name": pair.describe()["target"], "progress": seen[-1:]}))
+    except specdec.SpecdecError as error:
+        print(json.dumps({"error": str(error)}))
+"""
+
+
+def load_from(address: str, home: Path, pairs: list[tuple]) -> list[dict]:
+    """What ``load_pair`` says in a process of its own, as the hub's address is read once."""
+    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"}
+    out = subprocess.run(
+        [sys.executable, "-c", SCRIPT], input=json.dumps(pairs), env=environment, capture_output=True, text=True
+    )
+    assert out.returncode == 0, out.stderr
+    return [json.loads(line) for line in out.stdout.splitlines() if line.startswith("{")]
+
+
+def test_hub(shelf, tmp_path) -> None:
+    """Downloads a pair, tells of progress, refuses what is wrong before weights; then works without a network."""
+    good = ("me/good", "me/draft", None)
+    with hub(shelf, licensed=("me/licensed",)) as (address, asked):
+        wrong = [(name, "me/draft", None) for name in (*REFUSALS, "me/unknown", "me/licensed", "no/such/name")]
+        first, *refused = load_from(address, tmp_path, [good, *wrong])
+    here = specdec.load_pair(str(shelf / "me/good"), str(shelf / "me/draft"))
+    expected = specdec.collect(specdec.speculative(here, "Once", params=specdec.SamplingParams(max_new_tokens=8)))
+    assert tuple(first["ids"]) == tuple(expected.token_ids)
+    assert first["name"] == "me/good"
+    (what, done, total) = first["progress"][0]
+    assert what == "me/draft" and 0 < done <= total
+    words = [*REFUSALS.values(), "no model 'me/unknown'", "HF_TOKEN", "no name of a model"]
+    for answer, word in zip(refused, words, strict=True):
+        assert word in answer["error"]
+    weights = [path for path in asked if path.startswith("GET") and path.endswith((".bin", ".py"))]
+    assert not weights, "what is refused is not fetched"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        again, missing = load_from(nowhere, tmp_path, [good, ("me/other", "me/draft", None)])
+    assert again["ids"] == first["ids"]
+    assert "network" in missing["error"]
+
+
+def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
+    """Beside it where both fit, after it where they do not; a failure leaves the first one working."""
+
+    def plan(target: str, draft: str) -> loading.Plan:
+        return loading.plan_pair(str(shelf / target), str(shelf / draft))
+
+    def text() -> list[int]:
+        params = specdec.SamplingParams(max_new_tokens=8)
+        return list(specdec.collect(specdec.speculative(slot.pair, "Once", params=params)).token_ids)
+
+    slot = Slot(plan("me/good", "me/draft"))
+    first = text()
+    assert "beside" in slot.change(plan("me/draft", "me/draft"))
+    second = text()
+    assert first != second
+    monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: 0)
+    assert "freed first" in slot.change(plan("me/good", "me/draft"))
+    assert text() == first
+
+    def fail(part, *args):
+        if part.checkpoint.name.endswith("licensed"):
+            raise specdec.LoadFailed("no luck")
+        return read(part, *args)
+
+    read = loading._read
+    monkeypatch.setattr(loading, "_read", fail)
+    for free in (0, 1e12):
+        monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device, free=free: free)
+        with pytest.raises(specdec.LoadFailed, match="no luck"):
+            slot.change(plan("me/licensed", "me/draft"))
+        assert text() == first
+
+
+def test_a_pair_that_fits_nowhere_is_not_even_fetched(shelf, monkeypatch) -> None:
+    slot = Slot(loading.plan_pair(shelf / "me/draft", shelf / "me/draft"))
+    before = slot.pair
+    monkeypatch.setattr("specdec.models.checkpoint.Checkpoint.fetch", lambda *args: pytest.fail("weights were fetched"))
+    monkeypatch.setattr(loading, "free_bytes", lambda device: 0)
+    with pytest.raises(specdec.LoadFailed, match="free"):
+        slot.change(loading.plan_pair(shelf / "me/good", shelf / "me/good"))
+    assert slot.pair is before
+
+
+def test_an_old_pair_that_is_gone_is_said(shelf, tmp_path, monkeypatch) -> None:
+    """Freed first, the new one fails, and the old one's files were deleted: one sentence, and the page still stands."""
+    old = write(tmp_path / "old", tiny("llama", 0))
+    slot = Slot(loading.plan_pair(old, old))
+    monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: 0)
+    (old / "model.safetensors").unlink()
+    with pytest.raises(specdec.LoadFailed, match="could not be loaded again either"):
+        slot.change(loading.plan_pair(shelf / "me/packed", shelf / "me/draft"))
+    assert slot.facts["target"] and not slot.loaded
+    with pytest.raises(specdec.LoadFailed, match="No pair is loaded"):
+        slot.pair  # noqa: B018
+    assert "freed first" in slot.change(loading.plan_pair(shelf / "me/good", shelf / "me/draft"))
+    assert slot.loaded

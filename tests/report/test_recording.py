@@ -1,0 +1,192 @@
+"""The wire format: what was recorded is read back equal, and shows the run without a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from fakes import byte_tokenizer, ids_of, noisy_copy, rounds_of, shared_tiny
+
+import specdec
+from specdec.report import recording
+from specdec.text import TokenBytes
+
+PROMPT = "Once upon a time 🙂 <b>naïve</b>"
+LANES = {
+    "speculative": {"gamma": 4},
+    "speculative, gamma 0": {"gamma": 0},
+    "speculative, lossy": {"gamma": 4, "acceptance": "top-k", "accept_top_k": 3},
+    "assisted": {"gamma": 4},
+    "generate": {},
+}
+SETTINGS = {"greedy": {}, "sampling": {"temperature": 1.0, "top_k": 30, "seed": 3, "stop": ("never",)}}
+
+
+@pytest.fixture(scope="module")
+def pair() -> specdec.Pair:
+    target = shared_tiny("gpt2", 2, vocab_size=336)
+    return specdec.Pair(target=target, draft=noisy_copy(target, 2, scale=0.004), tokenizer=byte_tokenizer())
+
+
+def record(pair: specdec.Pair, lane: str, settings: dict) -> tuple[list, list[str]]:
+    params = specdec.SamplingParams(max_new_tokens=40, **settings)
+    events = list(getattr(specdec, lane.split(",")[0])(pair, PROMPT, params=params, **LANES[lane]))
+    recorder = recording.Recorder(pair.tokenizer)
+    return events, [recorder.line(event) for event in events]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("lane", LANES)
+def test_what_is_read_equals_what_was_recorded(lane: str, settings: str, pair) -> None:
+    """Event by event and value by value, types included: a replay is the run."""
+    events, lines = record(pair, lane, SETTINGS[settings])
+    again = list(recording.read(lines))
+    assert again == events
+    assert repr(again) == repr(events)
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_recording_holds_the_bytes_of_all_its_tokens(lane: str, pair) -> None:
+    """Prompt, text and rejected drafts can be shown with nothing but the lines."""
+    events, lines = record(pair, lane, {"temperature": 1.0, "seed": 1})
+    table = recording.token_bytes(lines)
+    text = b"".join(table[i] for i in events[0].prompt_ids)
+    assert text == PROMPT.encode()
+    bytes_of = TokenBytes(pair.tokenizer)
+    for r in rounds_of(events):
+        mentioned = {*r.committed_ids, *(t.token_id for t in r.draft or ()), *(i for i, _ in r.missed)}
+        mentioned |= {t.target_token_id for t in r.draft or ()} | {r.token_id}
+        for rows in (r.decision.p, r.decision.q, r.decision.residual) if r.decision else ():
+            mentioned |= {i for i, _ in rows or ()}
+        for token_id in mentioned - {None}:
+            assert table[token_id] == bytes_of(token_id)
+    assert all(isinstance(part, bytes) for part in table.values())
+    assert set(ids_of(events)) <= set(table)
+
+
+def test_a_token_is_described_before_it_is_needed_and_once(pair) -> None:
+    """The live page reads line by line: bytes come with the first line that mentions their token."""
+    events, lines = record(pair, "speculative", {})
+    known: set[str] = set()
+    for event, line in zip(events, lines, strict=True):
+        new = set(json.loads(line).get("tokens", {}))
+        assert not new & known
+        known |= new
+        ids = event.prompt_ids if isinstance(event, specdec.Started) else getattr(event, "committed_ids", ())
+        assert {str(i) for i in ids} <= known
+
+
+def test_a_line_is_one_event(pair) -> None:
+    """One JSON object a line, ASCII, nothing in it that could open a tag where a page carries it."""
+    events, lines = record(pair, "speculative", {})
+    names = {specdec.Started: "started", specdec.Round: "round", specdec.Finished: "finished"}
+    for event, line in zip(events, lines, strict=True):
+        assert line.endswith("\n") and line.count("\n") == 1 and line.isascii()
+        assert "<" not in line
+        assert json.loads(line)["event"] == names[type(event)]
+    assert json.loads(lines[0])["version"] == recording.VERSION
+
+
+def test_lines_may_be_read_from_a_file(pair, tmp_path) -> None:
+    """Exported and read again, a blank last line included."""
+    events, lines = record(pair, "speculative", {})
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(lines))
+    with path.open() as file:
+        assert list(recording.read(file)) == events
+    assert specdec.collect(recording.read(path.read_text().splitlines())).token_ids == list(ids_of(events))
+
+
+def test_a_cut_recording_is_a_cancelled_run(pair) -> None:
+    """A closed generator cannot yield: the missing Finished says it."""
+    events, lines = record(pair, "speculative", {})
+    result = specdec.collect(recording.read(lines[:4]))
+    assert result.cancelled and result.finish_reason is None
+    assert tuple(result.token_ids) == ids_of(events[:4])
+
+
+def test_every_field_survives() -> None:
+    """By hand, with the values that a run seldom has: None, empty, and a tuple inside a tuple."""
+    params = specdec.SamplingParams(seed=2**63 - 1, stop=("<", "🙂"), temperature=0.5)
+    events = [
+        specdec.Started("speculative", (1,), params, 3, "top-k", 2, {"name": None}, {"cores": 2}, {}, {"top_k": 50}),
+        specdec.Round(0, (), 5, "target", (5,), 0.0, 0.25, 0.5, 0.1, 1.5, None, ()),
+        specdec.Round(
+            1,
+            (
+                specdec.DraftToken(7, "accepted", 1.0, 1.0, 1.0, None, 7, 0.5),
+                specdec.DraftToken(8, "rejected", 0.25, 0.0, 0.0, 0.75, 9, 0.25),
+                specdec.DraftToken(8, "discarded", 0.25, None, None, None, None, 0.25),
+            ),
+            9,
+            "correction",
+            (7, 9),
+            0.1,
+            0.2,
+            0.9,
+            0.2,
+            0.0,
+            specdec.Decision(((9, 1.0),), ((8, 0.25), (9, 0.125)), ()),
+            ((5, 0.5), (6, 0.25)),
+        ),
+        specdec.Round(2, None, None, None, (), None, None, 1.0),
+        specdec.Finished("eos", 0.5, 1.0),
+    ]
+    recorder = recording.Recorder(byte_tokenizer())
+    again = list(recording.read([recorder.line(event) for event in events]))
+    assert again == events and repr(again) == repr(events)
+    assert {f.name for f in dataclasses.fields(specdec.Round)} >= {"missed", "decision", "target_margin"}
+    assert not any(isinstance(value, torch.Tensor) for event in again for value in dataclasses.astuple(event))
+
+
+def test_lanes_are_told_apart_and_never_taken_for_one(pair) -> None:
+    """A file of two lanes gives each by itself; folding both as one, or batches, is refused."""
+    events, parts = zip(*(record(pair, lane, {}) for lane in ("generate", "speculative")), strict=True)
+    lines = [*parts[0], *parts[1]]
+    assert recording.lanes(lines) == list(events)
+    assert [specdec.collect(lane).finish_reason for lane in recording.lanes(lines)] == ["length", "length"]
+    with pytest.raises(specdec.InvalidInput, match="2 lanes"):
+        specdec.collect(recording.read(lines))
+    with pytest.raises(specdec.InvalidInput, match="batches"):
+        specdec.collect(events)
+    with pytest.raises(specdec.InvalidInput, match="middle of a lane"):
+        recording.lanes(lines[1:])
+
+
+def test_ids_mentioned_in_one_place_only_are_described() -> None:
+    """Each place where an event can mention a token counts, however seldom a run mentions it there alone."""
+    params = specdec.SamplingParams(seed=1)
+    draft = specdec.DraftToken(12, "rejected", 0.5, 0.0, 0.0, 0.5, 13, 0.5)
+    decision = specdec.Decision(((14, 1.0),), ((15, 1.0),), ((16, 1.0),))
+    events = [
+        specdec.Started("speculative", (10,), params, 3, "lossless", None, {}, {}, {}, {}),
+        specdec.Round(1, (draft,), 17, "correction", (11,), 0.1, 0.2, 0.9, 0.2, 0.0, decision, ((18, 0.5),)),
+    ]
+    tokenizer = byte_tokenizer()
+    recorder = recording.Recorder(tokenizer)
+    table = recording.token_bytes([recorder.line(event) for event in events])
+    bytes_of = TokenBytes(tokenizer)
+    assert table == {token_id: bytes_of(token_id) for token_id in range(10, 19)}
+
+
+def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
+    """The file that the page saves holds lines about the whole race; the events come out of it all the same."""
+    events, lines = record(pair, "speculative", {})
+    about = [recording.line({"event": "begin", "version": 1}), recording.line({"event": "verdict", "sentence": "x"})]
+    assert list(recording.read([about[0], *lines, about[1]])) == events
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "Line 1 is not a line of a recording"),
+        ('{"event": "tune"}', "Line 1 is not a line of a recording"),
+        ('{"event": "finished", "mood": 3}', "Line 1 is not a line of a recording"),
+        ('{"event": "begin", "version": 99}', "of version 99"),
+    ],
+)
+def test_what_is_no_recording_is_named(line: str, said: str) -> None:
+    with pytest.raises(specdec.InvalidInput, match=said):
+        list(recording.read([line]))

@@ -1,0 +1,225 @@
+"""What is said about a race: from events made by hand, so that every word can be worked out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from accelerate import dispatch_model
+from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
+
+import specdec
+from specdec.events import DraftToken, Finished, Round, SamplingParams, Started
+from specdec.measure.half_precision import float32_note
+from specdec.measure.metrics import break_even_alpha, expected_tokens
+from specdec.report.verdict import verdict
+
+TEXT = list(range(10, 31))  # 21 tokens: the first, and 20 after it
+
+
+def started(lane: str, **settings) -> Started:
+    fields = {"gamma": 4, "acceptance": "lossless", "accept_top_k": None, "params": SamplingParams(max_new_tokens=21)}
+    pair = {"name": "embedded", "target": "t", "draft": "d", "device": "cpu", "target_dtype": "float32"}
+    return Started(
+        lane=lane, prompt_ids=(1,), pair=pair, machine={"cpu": "x"}, versions={}, neutralised={}, **fields | settings
+    )
+
+
+def plain(step: float = 1.0, text: list[int] = TEXT, **settings) -> list:
+    rounds = [Round(i, (), t, "target", (t,), 0.0, None, 1 + i * step) for i, t in enumerate(text)]
+    return [started("generate", **settings), *rounds, Finished("length", 1.0, 1 + step * len(text))]
+
+
+def speculative(step: float = 2.0, kept: int = 3, draft: float = 0.1, text: list[int] = TEXT, **settings) -> list:
+    """Rounds of ``step`` seconds that keep ``kept`` of 4 guesses and add a correction, until the text is written."""
+    rounds = [Round(0, (), text[0], "target", (text[0],), 0.0, 1.0, 1.0)]
+    at = 1
+    while at < len(text):
+        block = text[at : at + kept + 1]
+        tokens = [DraftToken(t, "accepted", 1.0, 1.0, 1.0, None, t, 0.9) for t in block[:-1]]
+        tokens.append(DraftToken(99, "rejected", 1.0, 0.0, 0.0, None, block[-1], 0.9))
+        tokens += [DraftToken(98, "discarded", 1.0, None, None, None, None, 0.9)] * (4 - len(tokens))
+        index = len(rounds)
+        rounds.append(
+            Round(
+                index,
+                tuple(tokens),
+                block[-1],
+                "correction",
+                tuple(block),
+                4 * draft,
+                1.0,
+                1 + index * step,
+                0.9 * step,
+            )
+        )
+        at += len(block)
+    return [started("speculative", **settings), *rounds, Finished("length", 1.0, rounds[-1].elapsed_seconds)]
+
+
+def test_one_run_that_pays() -> None:
+    """20 tokens in 20 s against 5 rounds of 2 s: 2 times as fast, in one run."""
+    said = verdict([{"generate": plain(), "speculative": speculative()}])
+    assert (said["factor"], said["sentence"]) == ("2.0x", "Speculative decoding is 2.0 times as fast here.")
+    assert said["saved"] == "10.0\u00a0s saved" and said["same"] and said["runs"] == 1
+    assert [figure["value"] for figure in said["figures"]] == ["1.0 \u2192 2.0", "75\u00a0%", "4.0", "21 of 21"]
+    assert all(figure["definition"] for figure in said["figures"])
+    assert (
+        said["time"]
+        == "Of 10.0\u00a0s after the first token, drafting took 20\u00a0%, checking 50\u00a0% and the rest 30\u00a0%."
+    )
+
+
+def test_several_runs_give_a_median_with_its_spread() -> None:
+    """Speed-ups 1.25, 2 and 4: the run of the 2 is shown, and the row of the lane holds all three."""
+    runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.2, 1.0, 2.0)]
+    said = verdict(runs)
+    assert said["sentence"] == "Speculative decoding is 2.0 times as fast here (median of 3, 1.2\u20134.0)."
+    assert (said["shown"], said["runs"], said["factor"]) == (2, 3, "2.0x")
+    row = next(row for row in said["lanes"]["rows"] if row[0] == "Speculative")
+    assert row[2] == "2.00x (1.25x\u20134.00x)"
+
+
+def test_a_spread_around_one_is_no_difference() -> None:
+    runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.5, 4.5, 3.9)]
+    assert verdict(runs)["sentence"] == "No clear difference: 1.03x, median of 3, spread 0.89\u20131.14."
+    runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.9, 3.95, 3.8)]
+    assert verdict(runs)["sentence"] == (
+        "No clear difference: 1.03x, median of 3, spread 1.01\u20131.05; so few runs cannot tell so little."
+    )
+
+
+def test_a_guess_dearer_than_a_token_cannot_pay() -> None:
+    """A guess of 1.2 plain tokens' time: no acceptance makes up for it."""
+    said = verdict([{"generate": plain(), "speculative": speculative(6.0, draft=1.2)}])
+    assert said["sentence"] == "Slower here: 0.67x. A guess costs 1.20 of a plain token; no \u03b3 can pay."
+
+
+def test_too_few_guesses_kept_names_what_is_needed() -> None:
+    """A round of 2.5 plain tokens writes 2: the closed form says which acceptance would write 2.5."""
+    said = verdict([{"generate": plain(), "speculative": speculative(2.5, kept=1)}])
+    needed = break_even_alpha(4, 2.5)
+    assert expected_tokens(needed, 4) == pytest.approx(2.5)
+    kept = f"50\u00a0% of guesses kept; by its cost γ 4 needs {100 * needed:.0f}\u00a0%."
+    assert said["sentence"] == f"Slower here: 0.80x. {kept}"
+    assert break_even_alpha(4, 5.1) is None
+
+
+def test_a_round_dearer_than_all_it_can_write() -> None:
+    said = verdict([{"generate": plain(), "speculative": speculative(5.6)}])
+    assert said["sentence"].endswith("A round costs 5.6 plain tokens and writes 5 at most.")
+
+
+def test_the_first_difference_names_both_tokens_and_the_margin() -> None:
+    """Where texts part, both tokens stand beside the place; a draft that was right there carries no margin."""
+    other = [*TEXT[:8], 77, *TEXT[9:]]
+    said = verdict([{"generate": plain(), "speculative": speculative(text=other)}], text_of=lambda token: f"<{token}>")
+    assert "First difference at token 9: plain \u201c<18>\u201d, speculative \u201c<77>\u201d." in said["notes"]
+    assert said["figures"][3]["value"] == "8 of 21" and not said["same"]
+    parting = [*TEXT[:4], 77, *TEXT[5:]]  # where the target corrected a guess
+    for penalty, words in ((1.0, "logit margin 0.002."), (1.5, "logit margin before the repetition penalty 0.002.")):
+        params = SamplingParams(max_new_tokens=21, repetition_penalty=penalty)
+        lane = speculative(text=parting, params=params)
+        lane = [replace(e, target_margin=0.002) if isinstance(e, Round) else e for e in lane]
+        (note,) = (
+            n for n in verdict([{"generate": plain(params=params), "speculative": lane}])["notes"] if "First" in n
+        )
+        assert note.endswith(words)
+
+
+def test_lossy_acceptance_is_a_warning_and_sampling_a_note() -> None:
+    lossy = speculative(acceptance="top-k", accept_top_k=3)
+    said = verdict([{"generate": plain(), "speculative": lossy}])
+    assert said["warning"] == "Not lossless: top-k acceptance changes the output."
+    warm = {"params": SamplingParams(max_new_tokens=21, temperature=1.0, seed=4)}
+    said = verdict([{"generate": plain(**warm), "speculative": speculative(**warm)}])
+    assert "warning" not in said
+    assert said["notes"] == ["Sampling: texts may differ, the distribution does not."]
+    assert {"value": "4", "label": "Seed"} in said["details"]
+
+
+def test_lossy_sampling_promises_nothing() -> None:
+    warm = {"params": SamplingParams(max_new_tokens=21, temperature=1.0, seed=4)}
+    said = verdict(
+        [{"generate": plain(**warm), "speculative": speculative(acceptance="top-k", accept_top_k=3, **warm)}]
+    )
+    assert said["notes"] == ["Sampling with this acceptance follows neither the target's text nor its distribution."]
+
+
+def test_slower_with_enough_kept_does_not_contradict_itself() -> None:
+    """Where drafts are shorter than gamma the closed form does not apply: what a round cost and wrote is said."""
+    short = [
+        replace(event, draft=event.draft[:1]) if isinstance(event, Round) and event.index else event
+        for event in speculative(4.4)
+    ]
+    said = verdict([{"generate": plain(), "speculative": short}])
+    assert said["sentence"] == "Slower here: 0.91x. A round costs 4.4 plain tokens and wrote 4.0."
+
+
+def test_the_row_of_a_lane_is_of_all_runs() -> None:
+    """Acceptance 75 % and 50 % in two runs: the row gives the middle and both ends."""
+    runs = [{"generate": plain(), "speculative": speculative(kept=kept)} for kept in (3, 1)]
+    row = next(row for row in verdict(runs)["lanes"]["rows"] if row[0] == "Speculative")
+    assert row[4:6] == ["62\u00a0% (50\u00a0%\u201375\u00a0%)", "3.0 (2.0\u20134.0)"]
+
+
+def test_a_race_stopped_in_a_later_run_keeps_those_that_ended() -> None:
+    whole = {"generate": plain(), "speculative": speculative()}
+    said = verdict([whole, {"generate": plain(1.2)[:5]}], "Stopped")
+    assert said["runs"] == 1 and said["factor"] == "2.0x"
+    assert said["notes"][0] == "Stopped before all lanes had ended; what had ended counts."
+
+
+def test_a_stopped_race_compares_what_both_wrote() -> None:
+    said = verdict([{"generate": plain(), "speculative": speculative()[:4]}], "Stopped")
+    assert said["notes"][0] == "Stopped at 9 of 21; compared over the tokens both wrote."
+    assert said["factor"] == "2.0x" and said["end"]["lane"] == "speculative"
+
+
+def test_further_lanes_have_a_row_each() -> None:
+    run = {"generate": plain(), "speculative": speculative(), "gamma-0": plain(0.8)}
+    rows = verdict([run])["lanes"]["rows"]
+    assert [row[0] for row in rows] == ["Plain", "Speculative", "specdec, \u03b3 0"]
+    assert [row[2] for row in rows] == ["1", "2.00x", "1.25x"]
+
+
+def test_a_difference_in_half_precision_is_looked_at_in_float32() -> None:
+    """The target in bfloat16: the note names what float32 chooses at the place where the texts part."""
+    target = shared_tiny("llama", 4, layers=3)
+    half = noisy_copy(target, 4, scale=0.0).to(torch.bfloat16)
+    pair = specdec.Pair(target=half, draft=noisy_copy(target, 5, scale=0.01), tokenizer=byte_tokenizer())
+    params = specdec.SamplingParams(max_new_tokens=8, ignore_eos=True)
+    events = list(specdec.generate(pair, "Once upon", params=params))
+    forged = [e if not isinstance(e, Round) or e.index != 5 else replace_id(e, 3) for e in events]
+    run = {"generate": events, "speculative": forged}
+    ids = torch.tensor([[*events[0].prompt_ids, *(e.committed_ids[0] for e in events[1:6])]])
+    with torch.inference_mode():
+        chosen = int(noisy_copy(half, 4, scale=0.0).to(torch.float32)(ids).logits[0, -1].argmax())
+    note = float32_note(pair, run)
+    assert f"In float32 the target chooses \u201c{chosen}\u201d there" in note and "logit margin" in note
+    assert float32_note(pair, {"generate": events, "speculative": events}) is None
+    assert half.dtype == torch.bfloat16
+    dispatch_model(half, {"": "cpu"}, main_device="cpu", force_hooks=True)
+    assert "spread or offloaded" in float32_note(pair, run)
+    assert half.dtype == torch.bfloat16
+
+
+def test_float32_chooses_behind_the_repetition_penalty_as_the_lanes_do() -> None:
+    """The prompt's own tokens are made unlikely: what the raw logits prefer is what no lane would write."""
+    half = tiny("llama", 4, layers=3, context=512).to(torch.bfloat16)
+    pair = specdec.Pair(target=half, draft=None, tokenizer=byte_tokenizer())
+    prompt = torch.arange(2, 300)
+    texts = {}
+    for penalty in (1.0, 50.0):
+        params = specdec.SamplingParams(max_new_tokens=1, ignore_eos=True, repetition_penalty=penalty)
+        texts[penalty] = list(specdec.generate(pair, prompt, params=params))
+    raw, penalised = (text[1].token_id for text in texts.values())
+    assert raw != penalised
+    forged = [replace_id(e, 3) if isinstance(e, Round) else e for e in texts[50.0]]
+    note = float32_note(pair, {"generate": texts[50.0], "speculative": forged})
+    assert f"chooses \u201c{penalised}\u201d there, as the plain lane did" in note
+
+
+def replace_id(event: Round, token_id: int) -> Round:
+    return replace(event, committed_ids=(token_id,), token_id=token_id)

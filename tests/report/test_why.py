@@ -1,0 +1,337 @@
+"""Why it pays or not: terms that add up, the closed form beside the measurement, and the verdict in the right terms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
+
+import specdec
+from specdec.measure.bench import EXPORTS, against_assisted, as_json, auto_share
+from specdec.measure.metrics import Metrics, expected_speedup, measure, no_clear_difference, pool
+from specdec.measure.prompts import PromptItem
+from specdec.measure.summary import BASELINE, LOOP, best_gamma, cells, find, rows, summarise
+from specdec.measure.sweep import ENTRANTS, closing, prediction_error, sweep_rows
+from specdec.measure.trials import Plan, Trial, entrants_of, trials
+from specdec.report.why import figures, headline, no_gain, paragraph, reasons, terms
+from specdec.report.words import lengths, percent
+
+PLAIN = dict(prefill_seconds=0.1, accepted=0, rejected=0, discarded=0, alpha=None, draft_acceptance_rate=None)
+
+
+def lane(tokens: int, passes: int, draft: float, verify: float, seconds: float, counts: tuple = (0, 0, 0)) -> Metrics:
+    """Figures by hand: decode tokens and passes, seconds of drafting, of checking and of all."""
+    accepted, rejected, discarded = counts
+    tested = accepted + rejected
+    return Metrics(
+        new_tokens=tokens + 1, target_passes=passes, accepted=accepted, rejected=rejected, discarded=discarded,
+        alpha=accepted / tested if tested else None, draft_acceptance_rate=None, mean_acceptance_length=tokens / passes,
+        prefill_seconds=0.1, decode_tokens=tokens, decode_seconds=seconds, tokens_per_second=tokens / seconds,
+        draft_seconds=draft, verify_seconds=verify, overhead_share=0.05,
+    )  # fmt: skip
+
+
+def trial(run: int, prompt: str, name: str, gamma, metrics: Metrics, ids=(1, 2, 3)) -> Trial:
+    return Trial(run, prompt, "c", name, gamma, ids, "length", True, metrics)
+
+
+GENERATE = lane(100, 100, 0.0, 0.0, 1.1)
+ALONE = lane(100, 100, 0.0, 0.9, 1.0)
+# 30 rounds of 4: of 120 guesses 70 kept, 20 rejected; a draft pass 2 ms, a target pass over five tokens 12 ms.
+DRAFTED = lane(100, 30, 0.24, 0.36, 0.63, (70, 20, 30))
+
+
+def test_the_terms_add_up_to_the_last_microsecond() -> None:
+    """From plain generate to speculative: five steps whose sum is what the lane took, each worked out by hand."""
+    found = terms(GENERATE, ALONE, DRAFTED, 4)
+    assert (found.cost, found.growth) == (pytest.approx(0.002 / 0.009), pytest.approx(0.012 / 0.009))
+    assert (found.measured, found.engine) == (pytest.approx(1 / 0.63), pytest.approx(1.1))
+    steps = dict(found.steps)
+    assert steps["Plain generate"] == pytest.approx(0.011)
+    assert steps["Engine"] == pytest.approx(-0.001)
+    assert steps["Fewer target passes"] == pytest.approx(0.010 * 0.3 - 0.010)
+    assert steps["Drafting"] == pytest.approx(0.0024)
+    assert steps["Checking more tokens a pass"] == pytest.approx((0.012 - 0.009) * 0.3)
+    assert sum(steps.values()) == pytest.approx(0.0063, abs=1e-12)
+    assert found.predicted == pytest.approx(expected_speedup(7 / 9, 4, 2 / 9, 4 / 3))
+
+
+def test_the_paragraph_names_the_figures_and_the_engine() -> None:
+    text = paragraph(terms(GENERATE, ALONE, DRAFTED, 4))
+    for words in (
+        "writes 3.3 tokens",
+        "a guess costs 0.22",
+        "checking a round 1.33",
+        "78\u00a0% of",
+        "1.59x",
+        "1.10x plain",
+    ):
+        assert words in text
+    assert len(figures(terms(GENERATE, ALONE, DRAFTED, 4))) == 8
+
+
+def test_no_terms_without_a_guess_or_a_pass() -> None:
+    assert terms(GENERATE, ALONE, ALONE, 4) is None
+    assert terms(GENERATE, replace(ALONE, verify_seconds=None), DRAFTED, 4) is None
+
+
+@pytest.mark.parametrize(
+    "alpha, cost, said",
+    [
+        (0.9, 1.2, "A draft pass costs 1.20 of a target pass: no γ can pay"),
+        (0.6, 0.85, "A draft pass costs 0.85 of a target pass, so more than 85\u00a0% of the guesses"),
+        (0.1, 0.2, "Too few guesses are kept: 10\u00a0%, where each costs 0.20"),
+        (0.6, 0.2, "A shorter draft may still pay"),
+    ],
+)
+def test_where_it_cannot_pay_the_reason_is_the_right_one(alpha: float, cost: float, said: str) -> None:
+    """Corollary 3.9: some length pays if and only if alpha is above c, checking taken as free."""
+    assert said in no_gain(alpha, cost)
+
+
+def test_pooled_calls_are_one_call() -> None:
+    """Counts and seconds add up and rates are made of the sums; what one call cannot tell, their pool cannot."""
+    both = pool([DRAFTED, DRAFTED])
+    assert (both.decode_tokens, both.accepted, both.decode_seconds) == (200, 140, pytest.approx(1.26))
+    assert (both.alpha, both.tokens_per_second) == (pytest.approx(7 / 9), pytest.approx(DRAFTED.tokens_per_second))
+    assert pool([DRAFTED, replace(DRAFTED, draft_seconds=None)]).draft_seconds is None
+    assert pool([]) is None
+
+
+def test_a_summary_compares_within_a_run_and_survives_a_hiccup() -> None:
+    """Speed-ups are of the same run and its shared prompts; the typical figures leave a slow run aside."""
+    slow = replace(ALONE, decode_seconds=9.0, tokens_per_second=100 / 9)
+    found = [
+        *(trial(run, p, "generate", None, GENERATE) for run in (0, 1, 2) for p in "ab"),
+        *(trial(run, p, "gamma-0", None, slow if (run, p) == (1, "a") else ALONE) for run in (0, 1, 2) for p in "ab"),
+        trial(0, "a", "speculative", 4, DRAFTED), trial(1, "b", "speculative", 4, DRAFTED, ids=(1, 2, 9)),
+        trial(7, "a", "speculative", 4, DRAFTED),
+    ]  # fmt: skip
+    summaries = summarise(found)
+    assert [s.entrant for s in summaries] == [BASELINE, LOOP, ("speculative", 4)]
+    loop, drafted = summaries[1:]
+    assert loop.gains == pytest.approx([1.1, 1.1]), "only what all entrants have run is compared"
+    assert drafted.gains == pytest.approx([1.1 / 0.63] * 2)
+    whole = find(summarise([t for t in found if t.lane != "speculative"]), LOOP)
+    assert [round(gain, 3) for gain in whole.gains] == [1.1, round(2.2 / 10, 3), 1.1]
+    assert whole.typical.decode_seconds == pytest.approx(2.0)
+    assert (drafted.same, drafted.compared) == (1, 2)
+    assert best_gamma(summaries) is drafted
+
+
+def test_a_length_that_does_not_pay_is_said_with_what_the_loop_does() -> None:
+    losing = lane(100, 80, 1.0, 0.9, 2.0, (20, 60, 240))
+    found = [trial(0, "a", name, gamma, m) for (name, gamma), m in zip(
+        (BASELINE, LOOP, ("speculative", 4)), (GENERATE, ALONE, losing), strict=True)]  # fmt: skip
+    text = headline(summarise(found)) + " " + reasons(summarise(found))
+    assert text.startswith("γ 4 does not pay here: it runs at 0.55x plain generate, our loop without a draft at 1.10x.")
+    assert "Too few guesses are kept: 25\u00a0%" in text
+    assert "γ 4 pays here: 1.75x plain generate. No other draft length was measured." in headline(
+        summarise(
+            [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), trial(0, "a", "speculative", 4, DRAFTED)]
+        )
+    )
+
+
+def test_what_the_runs_cannot_tell_apart_is_said() -> None:
+    """A length that was as fast as the best in some run is no clear loser; one that always lost is not named."""
+
+    def runs_of(lane: str, gamma: int | str | None, *rates: float) -> list[Trial]:
+        at = [replace(DRAFTED if gamma else ALONE, tokens_per_second=rate, decode_seconds=100 / rate) for rate in rates]
+        return [trial(run, "a", lane, gamma, metrics) for run, metrics in enumerate(at)]
+
+    found = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 100, 100, 100)]
+    found += [*runs_of("speculative", 3, 130, 140, 150), *runs_of("speculative", 4, 190, 215, 199)]
+    found += [*runs_of("speculative", 5, 200, 210, 220), *runs_of("speculative", 6, 180, 190, 221)]
+    found += [*runs_of("speculative", 7, 150, 211, 190), *runs_of("speculative", "auto", 201, 180, 180)]
+    assert headline(summarise(found)).startswith("γ 5 is fastest here: 2.10x (2.00–2.20)")
+    assert reasons(summarise(found)).startswith(
+        "γ 4, 6–7 and auto may be as fast as γ 5: the runs do not tell them apart. "
+    )
+    alone = [t for t in found if t.gamma in (None, 3, 5)]
+    assert "may be as fast" not in reasons(summarise(alone))
+    once = [t for t in found if t.run == 1 and t.gamma in (None, 4, 5, 6)]
+    assert headline(summarise(once)).startswith("γ 4 is fastest here")
+    assert reasons(summarise(once)).startswith("γ 5 may be as fast as γ 4"), "in one run, what is within 5 %"
+    even = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 95, 95, 95), *runs_of("speculative", 5, 99, 104, 110)]
+    assert headline(summarise(even)) == ("No clear difference from plain generate: γ 5 runs at 1.04x (0.99–1.10).")
+    close = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 100, 130, 110)]
+    close += runs_of("speculative", 5, 105, 125, 112)
+    assert reasons(summarise(close)).startswith("γ 0 may be as fast as γ 5")
+    assert lengths([3]) == "3" and lengths(["auto", 5, 4, 2]) == "2, 4–5 and auto"
+
+
+def test_a_share_that_rounds_to_none_has_no_sign() -> None:
+    assert [percent(share) for share in (-0.003, 0.004, -0.02, None)] == ["0\u00a0%", "0\u00a0%", "-2\u00a0%", "\u2013"]
+
+
+def test_ratios_that_tell_nothing() -> None:
+    """Runs that disagree, or a median that rounds to 1.00; fewer than five need more than 5 %."""
+    for ratios in ([], [0.97], [1.05], [0.9, 1.2], [1.02, 1.03], [0.95, 0.9, 0.99], [1.001] * 4 + [1.004]):
+        assert no_clear_difference(ratios), ratios
+    for ratios in ([0.94], [1.06], [1.06, 1.08], [0.9, 0.94, 0.99], [1.02] * 4 + [1.01]):
+        assert not no_clear_difference(ratios), ratios
+
+
+def test_the_headline_is_true_of_what_was_measured() -> None:
+    """Auto may be fastest, plain may be, another method may be, and nothing may have been measured."""
+    plain, loop, drafted = trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), DRAFTED
+    slow = lane(100, 40, 0.9, 0.7, 1.8, (60, 30, 70))
+    assert "no draft length has been measured" in headline(summarise([plain, loop]))
+    auto = trial(0, "a", "speculative", "auto", drafted)
+    assert headline(summarise([plain, loop, auto])) == (
+        "γ auto pays here: 1.75x plain generate. No other draft length was measured."
+    )
+    losing = trial(0, "a", "speculative", 5, slow)
+    assert headline(summarise([plain, losing])) == ("γ 5 does not pay here: it runs at 0.61x plain generate.")
+    lookup = trial(0, "a", "prompt-lookup", 5, replace(drafted, decode_seconds=0.4, tokens_per_second=250.0))
+    paying = trial(0, "a", "speculative", 4, drafted)
+    assert headline(summarise([plain, paying, lookup])).endswith("Faster still is prompt lookup, γ 5: 2.75x.")
+    worse = trial(0, "a", "speculative", 8, replace(slow, decode_seconds=2.4))
+    assert headline(summarise([plain, losing, worse])) == (
+        "No draft length pays here: the best, γ 5, runs at 0.61x plain generate."
+    )
+    assert headline(summarise([plain, losing, lookup])).endswith(
+        "0.61x plain generate. Faster is prompt lookup, γ 5: 2.75x."
+    )
+    assert headline(summarise([plain, lookup])) == "Prompt lookup, γ 5, runs at 2.75x plain generate."
+    loop_alone = trial(0, "a", *LOOP, replace(ALONE, decode_seconds=0.3))
+    assert "Faster" not in headline(summarise([plain, loop_alone, losing, lookup])), (
+        "not faster than the loop just named"
+    )
+    alike = trial(0, "a", "prompt-lookup", 5, replace(drafted, decode_seconds=0.62, tokens_per_second=100 / 0.62))
+    assert headline(summarise([plain, paying, alike])).endswith("Prompt lookup, γ 5, may be as fast: 1.77x.")
+
+
+def test_a_short_text_is_not_taken_for_guesses_that_cluster() -> None:
+    """Drafts cut by the end of the text are named as such; where most are short, the closed form says nothing."""
+    perfect = lane(31, 4, 0.1, 0.05, 0.2, (27, 0, 0))
+    found = terms(GENERATE, ALONE, replace(perfect, mean_acceptance_length=9.0), 8)
+    assert found.drafted == pytest.approx(27 / 32) and "many drafts were shorter than γ" in paragraph(found)
+    assert "independently" not in paragraph(found)
+    assert terms(GENERATE, ALONE, perfect, 16).predicted is None
+
+
+def test_no_shorter_draft_is_promised_where_it_was_measured() -> None:
+    assert "A shorter draft" not in no_gain(0.6, 0.2, shorter=False)
+    losing = lane(100, 40, 0.2, 0.7, 1.8, (60, 30, 70))
+    found = [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE)]
+    worse = replace(losing, decode_seconds=2.0, tokens_per_second=50.0)
+    found += [trial(0, "a", "speculative", 4, losing), trial(0, "a", "speculative", 3, worse)]
+    assert "A shorter draft" in reasons(summarise(found[:3])) and "take again" in reasons(summarise(found))
+
+
+def test_sampled_texts_are_not_counted_as_the_same() -> None:
+    sampled = replace(trial(0, "a", "generate", None, GENERATE), greedy=False)
+    assert rows([sampled])[0]["same_text"] is None and cells(rows([sampled])[0])[-1] == ""
+
+
+def test_a_category_may_be_called_all() -> None:
+    one, other = (replace(trial(0, p, "generate", None, GENERATE), category=c) for p, c in (("a", "all"), ("b", "d")))
+    assert [row["category"] for row in rows([one, other])] == ["all", "d", "all"]
+
+
+def test_rows_are_plain_numbers_by_category_and_over_all(tmp_path) -> None:
+    other = replace(trial(0, "b", "generate", None, GENERATE), category="d")
+    found = [trial(0, "a", "generate", None, GENERATE), trial(0, "a", "speculative", 4, DRAFTED), other]
+    table = rows(found)
+    assert [(row["category"], row["lane"], row["gamma"]) for row in table] == [
+        ("c", "generate", None), ("c", "speculative", 4), ("d", "generate", None), ("all", "generate", None),
+        ("all", "speculative", 4),
+    ]  # fmt: skip
+    assert table[1]["speedup"] == pytest.approx(1.1 / 0.63) and table[1]["latency_reduction"] == pytest.approx(
+        1 - 0.63 / 1.1
+    )
+    assert cells(table[1])[1:5] == ["Speculative", "4", "159", "1.75x"]
+    assert (
+        EXPORTS[".md"](found)
+        .splitlines()[3]
+        .startswith("| c | Speculative | 4 | 159 | 1.75x | 43\u00a0% | 78\u00a0% |")
+    )
+    assert EXPORTS[".csv"](found).splitlines()[2].startswith("c,speculative,4,1,158.7")
+    plan = Plan((PromptItem("a", "c", "x"),), (BASELINE,), specdec.SamplingParams(max_new_tokens=64), 1)
+    assert '"speedup"' in as_json({}, plan, found)
+
+
+def test_auto_is_scored_on_other_runs_than_the_best_is_picked_on() -> None:
+    found = []
+    for run in (0, 1):
+        found += [trial(run, "a", "generate", None, GENERATE), trial(run, "a", "speculative", 4, DRAFTED)]
+        found += [trial(run, "a", "speculative", "auto", replace(DRAFTED, tokens_per_second=120.0))]
+        lucky = 500.0 if run == 0 else 80.0
+        found += [trial(run, "a", "speculative", 2, replace(DRAFTED, tokens_per_second=lucky))]
+    assert auto_share(found) == {"a": pytest.approx(120 / 80)}
+    assert auto_share(found[:4]) == {}
+
+
+def deepened(model, layers: int):
+    """Almost the same model three times as slow: behind its own layers stand some that add nothing."""
+    deep = tiny("llama", 4, layers=layers)
+    deep.load_state_dict(noisy_copy(model, 4, scale=0.004).state_dict(), strict=False)
+    for layer in deep.model.layers[len(model.model.layers) :]:
+        layer.self_attn.o_proj.weight.data.zero_()
+        layer.mlp.down_proj.weight.data.zero_()
+    return deep
+
+
+@pytest.mark.parametrize("kind", ["random draft", "draft deeper than its target"])
+def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str) -> None:
+    """Measured, not made up: a random draft is refused for what it misses, a deep one for what it costs.
+
+    At these lengths both take over twice the time of plain decoding, which no noise of a machine makes up for.
+    """
+    target = tiny("llama", 4, layers=6)
+    draft = tiny("llama", 5, layers=1) if kind == "random draft" else deepened(target, layers=18)
+    pair = specdec.Pair(target=target, draft=draft, tokenizer=byte_tokenizer())
+    params = specdec.SamplingParams(max_new_tokens=48, ignore_eos=True)
+    plan = Plan(
+        (PromptItem("a", "a", "Once upon a time"),), entrants_of(("generate", "speculative"), (0, 6, 8)), params, 3
+    )
+    found = list(filter(None, trials(pair, plan)))
+    assert headline(summarise(found)).startswith("No draft length pays here")
+    text = reasons(summarise(found))
+    if kind == "random draft":
+        assert "guesses are kept" in text
+    else:
+        assert "A draft pass costs" in text
+
+
+def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
+    """All lengths 0 to 16 and auto; predicted stands beside measured wherever something was drafted."""
+    target = shared_tiny("llama", 4, layers=3)
+    pair = specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
+    params = specdec.SamplingParams(max_new_tokens=48, ignore_eos=True)
+    found = list(filter(None, trials(pair, Plan((PromptItem("a", "a", "Once"),), ENTRANTS, params, 1))))
+    table = sweep_rows(summarise(found))
+    assert [row.gamma for row in table] == [*range(17), "auto"]
+    assert table[0].predicted is None and table[-1].predicted is None
+    for row in table[1:-1]:
+        assert row.predicted == pytest.approx(row.terms.predicted * row.terms.engine)
+    assert prediction_error(table) >= 0
+    assert "closed form" in closing(summarise(found))
+    assert sweep_rows(summarise(found[:1])) == [] or len(sweep_rows(summarise(found[:1]))) <= 1
+    assert headline([]).startswith("Nothing to compare yet")
+    assert find(summarise(found), LOOP).metrics.alpha is None
+    assert measure([]) is None
+
+
+def test_assisted_generation_is_compared_at_every_length_both_ran_at() -> None:
+    """Run by run, against its own length: not against its best, and not against plain generate."""
+    seconds = {("generate", None): 9.0, ("speculative", 3): 2.0, ("assisted", 3): 3.0, ("speculative", 5): 4.0,
+               ("assisted", 5): 5.0, ("speculative", 7): 1.0}  # fmt: skip
+    ran = [
+        trial(run, "a", name, gamma, lane(100, 40, 0.1, 0.8, second * (1 + (run == 2) * (name == "assisted"))))
+        for run in range(3)
+        for (name, gamma), second in seconds.items()
+    ]
+    assert against_assisted(ran) == "\u03b3 3 1.50x (1.50\u20133.00), \u03b3 5 1.25x (1.25\u20132.50)"
+    assert against_assisted([t for t in ran if t.lane != "assisted"]) == ""
+
+
+def test_one_slow_call_does_not_set_the_share_of_time_outside_the_passes() -> None:
+    """A pass that waited for a compiler or another program: the share is that of each prompt's middle run."""
+    usual = lane(100, 40, 0.1, 0.8, 1.0)
+    slow = replace(lane(100, 40, 0.1, 98.0, 100.0), overhead_share=0.0003)
+    ran = [trial(run, "a", "speculative", 5, slow if run == 0 else usual) for run in range(3)]
+    assert rows(ran)[0]["outside_forward"] == pytest.approx(0.05)

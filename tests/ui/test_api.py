@@ -1,0 +1,116 @@
+"""The page's endpoints, called by a program as the README shows it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from test_readme import ADDRESS, BLOCKS
+
+import specdec
+from specdec.report import recording
+
+PROMPT = "Once upon a time"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    from specdec.models.loading import plan_pair
+    from specdec.models.slot import Slot
+    from specdec.ui import build, serve
+
+    torch.set_num_threads(1)
+    demo = build(Slot(plan_pair(None, None)))
+    _, address, _ = serve(demo, prevent_thread_lock=True, quiet=True)
+    yield address
+    demo.close()
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Client:
+    return Client(address, verbose=False)
+
+
+def decoded(client: Client, **settings) -> list:
+    lines = [line for part in client.submit(PROMPT, api_name="/decode", **settings) for line in part.splitlines()]
+    return list(recording.read(lines))
+
+
+def test_the_readme_example_runs(address: str) -> None:
+    """The block that talks to a page, against a page."""
+    (block,) = [block for block in BLOCKS if ADDRESS in block]
+    exec(block.replace(ADDRESS, address), {})
+
+
+@pytest.mark.parametrize("lane", ["speculative", "generate", "assisted"])
+def test_decode_streams_the_recording(client: Client, lane: str) -> None:
+    """Its lines are the events of the same call in Python."""
+    pair = specdec.load_pair()
+    params = specdec.SamplingParams(max_new_tokens=24)
+    events = decoded(client, max_new_tokens=24, lane=lane)
+    settings = {} if lane == "generate" else {"gamma": 5}
+    expected = specdec.collect(getattr(specdec, lane)(pair, PROMPT, params=params, **settings))
+    assert events[0].lane == lane and isinstance(events[-1], specdec.Finished)
+    assert specdec.collect(events).token_ids == expected.token_ids
+
+
+def test_every_setting_of_decode_arrives(client: Client) -> None:
+    settings = {
+        "max_new_tokens": 6, "temperature": 0.7, "top_k": 9, "top_p": 0.8, "min_p": 0.01, "repetition_penalty": 1.2,
+        "seed": 5, "ignore_eos": True,
+    }  # fmt: skip
+    started = decoded(client, gamma="auto", **settings)[0]
+    assert started.params == specdec.SamplingParams(**settings) and "auto" in str(started.gamma)
+
+
+def test_race_returns_the_verdict(client: Client) -> None:
+    said = client.predict(PROMPT, max_new_tokens=12, runs=2, further_lanes=["gamma-0"], api_name="/race")
+    assert said["runs"] == 2 and said["same"] and len(said["figures"]) == 4
+    assert [row[0] for row in said["lanes"]["rows"]] == ["Plain", "Speculative", "specdec, \u03b3 0"]
+    json.dumps(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "said"),
+    [
+        ("/decode", {"gamma": 40}, "gamma 40 is outside 0-16"),
+        ("/decode", {"max_new_tokens": 5000}, "New tokens 5000 is above 2048"),
+        ("/race", {"temperature": -1}, "temperature is -1"),
+        ("/race", {"runs": 26}, "runs 26 is above 25"),
+        ("/race", {"runs": "2"}, "runs is '2'"),
+        ("/race", {"further_lanes": "gamma-0"}, "further_lanes is 'gamma-0'"),
+        ("/decode", {"lane": "nobody"}, "no lane 'nobody'"),
+        ("/race", {"further_lanes": ["nobody"]}, "no lane 'nobody'"),
+    ],
+)
+def test_a_refusal_is_a_sentence(client: Client, name: str, settings: dict, said: str) -> None:
+    with pytest.raises(AppError, match=said):
+        client.predict(PROMPT, api_name=name, **settings)
+
+
+@pytest.mark.parametrize("name", ["/decode", "/race"])
+def test_only_text_is_a_prompt(client: Client, name: str) -> None:
+    """Chat messages would go round the limit of a public page."""
+    with pytest.raises(AppError, match="prompt is"):
+        client.predict([{"role": "user", "content": "hi"}], api_name=name)
+
+
+@pytest.mark.parametrize("name", ["/decode", "/race"])
+def test_who_leaves_ends_the_work(client: Client, name: str) -> None:
+    """After a cancel the machine is free for the next call, long before the cancelled one would have ended."""
+    settings = {"ignore_eos": True} if name == "/decode" else {"runs": 20}
+    job = client.submit(PROMPT, max_new_tokens=2000, api_name=name, **settings)
+    next(iter(job))
+    job.cancel()
+    began = time.monotonic()
+    client.predict(PROMPT, max_new_tokens=4, api_name="/decode")
+    assert time.monotonic() - began < 30  # the whole would take minutes
+
+
+def test_the_page_itself_is_no_endpoint(client: Client) -> None:
+    assert set(client.view_api(return_format="dict")["named_endpoints"]) == {"/decode", "/race"}

@@ -1,0 +1,60 @@
+"""A race as the lines that reach the page: all of them in the end, a part of them on the way where they are many."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from fakes import byte_tokenizer, noisy_copy, shared_tiny
+
+import specdec
+from specdec.report import recording
+from specdec.ui import stream as module
+from specdec.ui.ask import Ask, AskPanel
+from specdec.ui.limits import LOCAL, PUBLIC
+
+
+@pytest.fixture(scope="module")
+def pair() -> specdec.Pair:
+    target = shared_tiny("llama", 4, layers=3)
+    return specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
+
+
+def values(pair: specdec.Pair) -> list[list[dict]]:
+    ask = Ask("Once upon a time", params=specdec.SamplingParams(max_new_tokens=100, ignore_eos=True))
+    texts = list(module.stream(pair, ask, limits=LOCAL, stop=threading.Event()))
+    return [[json.loads(line) for line in text.splitlines()] for text in texts]
+
+
+def test_a_recorded_run_that_this_page_does_not_take_is_refused_in_a_sentence() -> None:
+    with pytest.raises(specdec.InvalidInput, match=r"This run's tokens 512 cannot be taken here .above 256.\. Nothing"):
+        AskPanel(PUBLIC).ask_of({"prompt": "Once", "tokens": 512})
+    assert AskPanel(LOCAL).ask_of({"prompt": "Once", "tokens": 512}).params.max_new_tokens == 512
+
+
+def test_a_long_race_comes_in_parts_that_overlap_and_ends_whole(pair, monkeypatch) -> None:
+    """Each value holds the lines from a number on that is not beyond the last value's end; the last holds them all."""
+    monkeypatch.setattr(module, "PART", 12_000)
+    monkeypatch.setattr(module, "OVERLAP", 6_000)
+    *middle, whole = values(pair)
+    assert whole[0]["event"] == "begin" and whole[-1]["event"] == "verdict"
+    reached, parts = 0, 0
+    for value in middle:
+        first = 0
+        if value[0]["event"] == "part":
+            assert value[0]["number"] == whole[0]["number"]
+            first, parts = value.pop(0)["from"], parts + 1
+        assert first <= reached and value == whole[first : first + len(value)]
+        reached = first + len(value)
+    assert parts and reached == len(whole) - 1
+
+
+def test_a_short_race_grows_line_by_line(pair) -> None:
+    """Below the size of a part every value begins with the one before it: only what is new travels."""
+    before: list[dict] = []
+    for value in values(pair):
+        assert value[: len(before)] == before
+        before = value
+    events = list(recording.read(json.dumps(record) for record in before))
+    assert [event.lane for event in events if isinstance(event, specdec.Started)] == ["generate", "speculative"]
