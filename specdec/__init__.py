@@ -1,15 +1,41 @@
-"""Speculative decoding you can watch, measure and trust."""
+"""Speculative decoding you can watch, measure and trust.
 
-from specdec.drafters.early_exit import EarlyExit
-from specdec.drafters.prompt_lookup import PromptLookup
-from specdec.engine.decode import speculative
-from specdec.engine.policy import AutoGamma, ConfidenceStop
-from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed, SpecdecError
-from specdec.events import Decision, DraftToken, Event, Finished, Round, SamplingParams, Started
-from specdec.lanes.transformers_lanes import assisted, driven, generate
-from specdec.measure.result import Result, collect
-from specdec.models.loading import load_pair
-from specdec.models.pair import Pair
+Names load on first use: ``import specdec`` itself needs no torch, so that a recording can be read and reported where
+torch is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specdec.drafters.early_exit import EarlyExit
+    from specdec.drafters.prompt_lookup import PromptLookup
+    from specdec.engine.decode import speculative
+    from specdec.engine.policy import AutoGamma, ConfidenceStop
+    from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed, SpecdecError
+    from specdec.events import Decision, DraftToken, Event, Finished, Round, SamplingParams, Started
+    from specdec.lanes.driver import driven
+    from specdec.lanes.transformers_lanes import assisted, generate
+    from specdec.measure.result import Result, collect
+    from specdec.models.loading import load_pair
+    from specdec.models.pair import Pair
+
+_MODULES = {
+    "drafters.early_exit": ("EarlyExit",),
+    "drafters.prompt_lookup": ("PromptLookup",),
+    "engine.decode": ("speculative",),
+    "engine.policy": ("AutoGamma", "ConfidenceStop"),
+    "errors": ("IncompatiblePair", "InvalidInput", "LoadFailed", "SpecdecError"),
+    "events": ("Decision", "DraftToken", "Event", "Finished", "Round", "SamplingParams", "Started"),
+    "lanes.driver": ("driven",),
+    "lanes.transformers_lanes": ("assisted", "generate"),
+    "measure.result": ("Result", "collect"),
+    "models.loading": ("load_pair",),
+    "models.pair": ("Pair",),
+}
+_HOME = {name: f"specdec.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "AutoGamma",
@@ -36,3 +62,14 @@ __all__ = [
     "load_pair",
     "speculative",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'specdec' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

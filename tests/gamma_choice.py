@@ -13,10 +13,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import specdec  # noqa: E402
 from specdec.cli.arguments import leave_a_core  # noqa: E402
+from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, read_prompts  # noqa: E402
 from specdec.measure.summary import best_gamma, find, summarise  # noqa: E402
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS, prediction_error, sweep_rows  # noqa: E402
-from specdec.measure.trials import Plan, trials  # noqa: E402
+from specdec.measure.trials import trials
 
 
 def main() -> None:

@@ -1,1 +1,29 @@
-"""The command line."""
+"""The command ``specdec``: one module of this folder for each subcommand."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "run": "race a pair on one prompt (the default: specdec PROMPT)",
+    "sweep": "measure every draft length",
+    "bench": "measure lanes over a prompt set",
+    "check": "say whether a target and a draft go together",
+    "page": "serve the page",
+}
+_HELP = "usage: specdec [COMMAND] ...\n\n" + "".join(f"  {name:7} {text}\n" for name, text in COMMANDS.items())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the subcommand that ``argv`` begins with; without one of ``COMMANDS`` it is ``run``.
+
+    Only that module is imported: the others would load torch and gradio for nothing.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"{_HELP}\nspecdec COMMAND --help lists what a command takes.")
+        return
+    name = arguments.pop(0) if arguments[0] in COMMANDS else "run"
+    importlib.import_module(f"specdec.cli.{name}").main(arguments)

@@ -1,4 +1,4 @@
-"""What the programs share: the arguments that name a pair, the pair they name, and the console."""
+"""What the commands share: the arguments that name a pair, the pair they name, and the console."""
 
 from __future__ import annotations
 
@@ -72,8 +72,3 @@ def draft_of(text: str | None) -> str | PromptLookup | EarlyExit | None:
             raise InvalidInput(f"{text!r} names no number of layers; write early-exit:3, for example.")
         return EarlyExit(int(layers))
     return text or None
-
-
-def gamma_of(text: str) -> int | str:
-    """A draft length as typed: a number, or "auto"."""
-    return text if text == "auto" else int(text)

@@ -9,7 +9,10 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
+from specdec.drafters.base import Proposal
+from specdec.drafters.model import ModelDraft
 from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.passes.context import Context
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,28 @@ def _shallow(module: nn.Module, count: int) -> nn.Module:
         if getattr(text, "layer_types", None):
             text.layer_types = text.layer_types[:count]
     return twin
+
+
+class EarlyExitDraft(ModelDraft):
+    """The target's first layers with its final norm and head, drafting in the target's own cache.
+
+    Drafting grows those layers only, so they are cropped before the target verifies: its pass must start at one length
+    in all layers, and so computes these rows, of the same values, anew.
+    """
+
+    def prefill(self, context: Context) -> None:
+        """The target reads the prompt for both."""
+
+    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+        if gamma == 0:  # the prefill is one such round, whose cache is empty
+            return self._nothing
+        self._runner.follow(context.length - 1)
+        proposal = super().propose(context, gamma, least_confidence)
+        self._runner.crop_to(context.length - 1)
+        return proposal
+
+    def crop_to(self, length: int) -> None:
+        """The target crops the layers that both share."""
+
+    def require_cache(self) -> None:
+        """The target's."""

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+import torch.nn.functional as F
+
+from specdec.drafters.base import NoDraft, Proposal
 from specdec.errors import InvalidInput
+from specdec.passes.context import Context
+from specdec.passes.sampling import Sampler
 
 LONGEST = 32  # tokens an n-gram
 
@@ -49,3 +55,25 @@ class NgramIndex:
             if start is not None:
                 return tokens[start : start + count]
         return []
+
+
+class LookupDraft(NoDraft):
+    """Copies what followed the context's last tokens where they stood before (n-gram or prompt lookup).
+
+    Its q is one-hot, so that rejection sampling stays exact.
+    """
+
+    def __init__(self, lookup: PromptLookup, vocabulary: int, sampler: Sampler, context: Context):
+        super().__init__(vocabulary, context)
+        self._index = NgramIndex(lookup)
+        self._vocabulary = vocabulary
+        self._greedy = sampler.greedy
+
+    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+        copied = self._index.continuation(context.tokens, gamma)
+        if not copied:
+            return self._nothing
+        ids = context.place(0, len(copied))
+        ids.copy_(torch.tensor(copied))
+        q = None if self._greedy else F.one_hot(ids, self._vocabulary).float()
+        return Proposal(ids, q, (), ids, torch.zeros(len(ids), device=ids.device))

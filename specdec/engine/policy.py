@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from specdec.closed_forms import expected_tokens
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, Round, check_gamma
-from specdec.measure.metrics import expected_tokens
 
 
 class Policy(Protocol):
@@ -175,3 +175,8 @@ class Line:
         slope = (self._xy / self._n - mean_x * mean_y) / spread if spread > 1e-9 else 0.0
         slope = min(max(0.0, slope), mean_y / mean_x)
         return mean_y + slope * (x - mean_x)
+
+
+def gamma_of(text: str) -> int | str:
+    """A draft length as typed: a number, or "auto"."""
+    return text if text == "auto" else int(text)

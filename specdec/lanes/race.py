@@ -11,7 +11,8 @@ from specdec.engine.decode import speculative
 from specdec.engine.policy import Policy
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.events import Event, SamplingParams, Started
-from specdec.lanes.transformers_lanes import assisted, driven, generate
+from specdec.lanes.driver import driven
+from specdec.lanes.transformers_lanes import assisted, generate
 from specdec.models.pair import Pair, Prompt
 
 WARM_UP_TOKENS = 8

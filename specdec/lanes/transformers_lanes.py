@@ -1,21 +1,14 @@
-"""transformers' own decoding as the same events, and ``driven``: any lane, free-running on the one decoding thread.
+"""transformers' plain ``generate`` and its assisted generation, as events.
 
-``generate`` cannot yield, so it runs on a thread and stamps its tokens in the streamer. Pausing it at every token
-would raise its clock; hence nothing here ever waits for the consumer. And CPU kernels keep a team of threads for
-each thread that calls them; hence one decoding thread, for every lane, for the life of the process.
+``generate`` cannot yield, so these lanes push their events: its streamer stamps each token as it comes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import os
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain
 from typing import Any
 
 import torch
@@ -25,51 +18,12 @@ from transformers.generation.streamers import BaseStreamer
 from specdec.engine.request import NEUTRAL, Call, prepare
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.events import Event, Finished, Round, SamplingParams
+from specdec.lanes.driver import Emit, PushedLane
 from specdec.models.pair import Pair, Prompt
-
-Emit = Callable[[Event], None]
-
-
-class _Cancelled(BaseException):
-    """Unwinds ``generate`` from its streamer; not an Exception, so that nothing on the way swallows it."""
 
 
 class _Stopped(BaseException):
     """Unwinds assisted generation at a stop string: it would overshoot it, and its draft cannot be told of it."""
-
-
-def _start_decoding_thread() -> None:
-    global _decoding_thread
-    _decoding_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD_NAME)
-
-
-_THREAD_NAME = "specdec-decode"
-_start_decoding_thread()
-os.register_at_fork(after_in_child=_start_decoding_thread)  # threads do not survive a fork
-
-
-class PushedLane(Iterator[Event]):
-    """A lane that pushes its events instead of yielding them. As an iterator it runs on the decoding thread."""
-
-    def __init__(self, run: Callable[[Emit], None]):
-        self.run = run
-        self._batches: Iterator[list[Event]] | None = None
-        self._events: Iterator[Event] = iter(())
-
-    def __next__(self) -> Event:
-        if self._batches is None:
-            if threading.current_thread().name.startswith(_THREAD_NAME):
-                raise InvalidInput("A lane of transformers is wrapped in a generator; give driven the lane itself.")
-            # Driven by a twin: were it this object, the two would keep each other alive and an abandoned lane going.
-            self._batches = driven(PushedLane(self.run))
-            self._events = chain.from_iterable(self._batches)
-        return next(self._events)
-
-    def close(self) -> None:
-        """End the work at once; there are no further events."""
-        if self._batches is not None:
-            self._batches.close()
-        self._batches, self._events = iter(()), iter(())
 
 
 def generate(pair: Pair, prompt: Prompt, *, params: SamplingParams = SamplingParams()) -> Iterator[Event]:
@@ -111,74 +65,6 @@ def cannot_assist(pair: Pair) -> str | None:
             "takes that for two tokenizers. Leave this lane out: speculative handles the padding."
         )
     return None
-
-
-def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | None = None) -> Iterator[list[Event]]:
-    """Run ``lane`` free on the decoding thread; yield what it produced, in order, at most every ``interval`` seconds.
-
-    While there is nothing new (the lane waits for its turn, or reads a long prompt) an empty batch comes now and
-    then, so that the consumer can act. Closing this generator cancels the lane: it ends at its next event, and the
-    call waits until it has. A lane that has run for ``max_seconds`` is ended with ``Finished("deadline")``.
-    """
-    events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-    cancelled = threading.Event()
-    rounds: list[float] = []  # elapsed seconds of the first and the latest round
-
-    def emit(event: Event) -> None:
-        if cancelled.is_set():
-            raise _Cancelled
-        late = max_seconds is not None and rounds and rounds[-1] > max_seconds
-        if late and not isinstance(event, Finished):
-            events.put(Finished("deadline", rounds[0], rounds[-1]))
-            raise _Cancelled
-        events.put(event)
-        if isinstance(event, Round):
-            rounds[min(1, len(rounds)) :] = [event.elapsed_seconds]
-
-    def work() -> None:
-        try:
-            lane.run(emit) if isinstance(lane, PushedLane) else _pull(lane, emit)
-        except _Cancelled:
-            pass
-        finally:
-            events.put(None)
-
-    running: Future = _decoding_thread.submit(work)
-    try:
-        ended = False
-        while not ended:
-            batch = _drain(events, interval)
-            if ended := bool(batch) and batch[-1] is None:
-                batch.pop()
-            if batch or not ended:
-                yield batch
-        running.result()  # an error of the lane is raised here, behind the events that came before it
-    finally:
-        cancelled.set()
-        if not running.cancel():
-            running.exception()
-
-
-def _drain(events: queue.SimpleQueue, interval: float) -> list[Event | None]:
-    """Everything in the queue, ``interval`` seconds after the first of it came; nothing if none comes for a while."""
-    try:
-        batch = [events.get(timeout=max(interval, 0.1))]
-    except queue.Empty:
-        return []
-    if interval and batch[0] is not None:
-        time.sleep(interval)
-    while not events.empty():
-        batch.append(events.get())
-    return batch
-
-
-def _pull(lane: Iterator[Event], emit: Emit) -> None:
-    try:
-        for event in lane:
-            emit(event)
-    finally:
-        if hasattr(lane, "close"):
-            lane.close()
 
 
 class _Streamer(BaseStreamer):

@@ -8,8 +8,9 @@ from itertools import chain
 
 from specdec.engine.request import prepare
 from specdec.events import Event, Finished, SamplingParams
+from specdec.lanes.driver import driven
 from specdec.lanes.race import enter
-from specdec.lanes.transformers_lanes import cannot_assist, driven, run_generate
+from specdec.lanes.transformers_lanes import cannot_assist, run_generate
 from specdec.models.pair import Pair
 
 

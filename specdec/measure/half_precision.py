@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import torch
 
+from specdec.measure.result import Run, first_difference, started_of, written_ids
 from specdec.models.memory import free_bytes, gigabytes
 from specdec.models.pair import Pair
 from specdec.passes.context import Context
 from specdec.passes.sampling import Sampler
-from specdec.report.tables import Run, first_difference, started_of, written_ids
 
 
 def float32_note(pair: Pair, run: Run, text_of: Callable[[int], str] = str) -> str | None:

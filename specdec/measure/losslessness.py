@@ -21,7 +21,8 @@ from specdec.engine.decode import speculative
 from specdec.engine.policy import Policy
 from specdec.errors import InvalidInput
 from specdec.events import Event, SamplingParams
-from specdec.lanes.transformers_lanes import driven, generate
+from specdec.lanes.driver import driven
+from specdec.lanes.transformers_lanes import generate
 from specdec.measure.result import collect
 from specdec.models.pair import Pair, Prompt
 

@@ -158,37 +158,6 @@ def latency_reduction(factor: float) -> float:
     return 1 - 1 / factor
 
 
-def expected_tokens(alpha: float, gamma: int) -> float:
-    """Expected tokens a target pass, (1 - alpha^(gamma+1)) / (1 - alpha): Leviathan et al., equation 1."""
-    if alpha >= 1:
-        return gamma + 1
-    return (1 - alpha ** (gamma + 1)) / (1 - alpha)
-
-
-def expected_speedup(alpha: float, gamma: int, cost_coefficient: float, verify_growth: float = 1.0) -> float:
-    """Expected gain over plain decoding by the same engine; with ``verify_growth`` 1 it is Theorem 3.8.
-
-    ``cost_coefficient`` is seconds of a draft pass / seconds of a target pass, ``verify_growth`` seconds of a
-    target pass over gamma+1 tokens / over one.
-    """
-    return expected_tokens(alpha, gamma) / (gamma * cost_coefficient + verify_growth)
-
-
-def break_even_alpha(gamma: int, round_cost: float) -> float | None:
-    """The acceptance rate at which a round of ``gamma`` guesses writes as many tokens as it costs, by the closed form.
-
-    ``round_cost`` is seconds of a round / seconds of a plain token. None where even a round without a miss costs more
-    than it writes.
-    """
-    if round_cost > gamma + 1:
-        return None
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if expected_tokens(middle, gamma) < round_cost else (low, middle)
-    return high
-
-
 def repeated_ngrams(ids: Iterable[int], n: int = 4) -> float:
     """The share of n-grams that occurred before in the same ids: text that runs in circles is easy to guess."""
     ids = list(ids)

@@ -1,9 +1,10 @@
-"""The fold that most callers want: all events of a lane to ids, text and figures."""
+"""The fold that most callers want: the events of a lane to ids, text and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from specdec.errors import InvalidInput
@@ -45,3 +46,25 @@ def collect(events: Iterable[Event], tokenizer: Any = None) -> Result:
         rounds=rounds,
         metrics=measure(events),
     )
+
+
+Run = Mapping[str, Sequence[Event]]  # one run of a race: the events of each lane
+
+
+def started_of(events: Sequence[Event]) -> Started:
+    return next(event for event in events if isinstance(event, Started))
+
+
+def first_difference(plain: Sequence[Event], speculative: Sequence[Event]) -> int | None:
+    """Where two texts part, counted in new tokens from 0; None if they do not."""
+    ours, theirs = written_ids(speculative), written_ids(plain)
+    return None if ours == theirs else common_prefix(ours, theirs)
+
+
+def written_ids(events: Sequence[Event]) -> list[int]:
+    return [token for event in events if isinstance(event, Round) for token in event.committed_ids]
+
+
+def common_prefix(ours: list[int], theirs: list[int]) -> int:
+    pairs = enumerate(zip_longest(ours, theirs))
+    return next((place for place, (one, other) in pairs if one != other), len(ours))

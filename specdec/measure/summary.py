@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from specdec.measure.metrics import Metrics, latency_reduction, pool, speedup
-from specdec.measure.trials import Entrant, Trial
+from specdec.measure.plan import Entrant, Trial
 from specdec.report import words
 
 BASELINE: Entrant = ("generate", None)
@@ -140,28 +140,3 @@ def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
         "same_text": summary.same if greedy else None,  # when sampling, equal texts are not to be expected
         "compared": summary.compared,
     }
-
-
-COLUMNS = (
-    "Category", "Lane", "\u03b3", "tokens/s", "speed-up", "time saved", "acceptance", "tokens a pass", "same text",
-)  # fmt: skip
-
-
-def cells(row: dict[str, Any]) -> list[str]:
-    """A row as a person reads it, under ``COLUMNS``: medians over the runs, with the lowest and highest."""
-    plain = row["lane"] == "generate"
-    return [
-        row["category"],
-        words.LANE_NAMES["speculative" if row["lane"] == "gamma-0" else row["lane"]],
-        "" if row["gamma"] is None else str(row["gamma"]),
-        words.spread(_values(row, "tokens_per_second"), words.rate),
-        "1" if plain else words.times(_values(row, "speedup")),
-        "" if plain else words.percent(row["latency_reduction"]),
-        "" if row["acceptance"] is None else words.percent(row["acceptance"]),
-        "" if plain else words.number(row["tokens_per_target_pass"], 2),
-        "" if row["same_text"] is None else f"{row['same_text']} of {row['compared']}",
-    ]
-
-
-def _values(row: dict[str, Any], name: str) -> list[float]:
-    return [value for end in ("_min", "", "_max") if (value := row[name + end]) is not None]

@@ -1,29 +1,25 @@
-"""Will these two go together, and is it likely to pay? ``python -m specdec.models.check TARGET DRAFT``.
+"""Will these two go together, and is it likely to pay?
 
 Judged from configurations, tokenizers and the headers of the weights alone: nothing large is fetched or read.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from transformers import DynamicCache
 
-from specdec.cli.arguments import console_of, draft_of
 from specdec.drafters.early_exit import EarlyExit
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.translation import Translation
-from specdec.errors import IncompatiblePair, LoadFailed, SpecdecError
-from specdec.models.loading import Part, Plan, must_spread, plan_pair
+from specdec.errors import LoadFailed
+from specdec.models.compatibility import tokenizer_difference
+from specdec.models.loading import Part, Plan, must_spread
 from specdec.models.memory import free_bytes, gigabytes
-from specdec.models.pair import quiet, tokenizer_difference
-from specdec.models.presets import PRESETS
 
 Level = Literal["good", "note", "bad"]
-SIGNS = {"good": "+", "note": "!", "bad": "x"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,31 +173,3 @@ def _extra_layers(plan: Plan) -> Iterator[Finding]:
     count = next((value for name in names if (value := getattr(_text(plan.target), name, None))), None)
     if count:
         yield Finding("note", "MTP", f"The target has {count} layer(s) for multi-token prediction; they are not used.")
-
-
-def main() -> None:
-    known = ", ".join(preset.name for preset in PRESETS)
-    parser = argparse.ArgumentParser(
-        prog="python -m specdec.models.check", description=__doc__.split("\n\n")[0], epilog=f"Known pairs: {known}."
-    )
-    parser.add_argument("target", help="hub id or folder")
-    parser.add_argument("draft", help="hub id or folder, prompt-lookup, or early-exit:K")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--dtype", default="auto")
-    arguments = parser.parse_args()
-    quiet()
-    console = console_of(highlight=False)
-    try:
-        plan = plan_pair(arguments.target, draft_of(arguments.draft), device=arguments.device, dtype=arguments.dtype)
-        findings = check(plan)
-    except IncompatiblePair as error:
-        findings = [Finding("bad", "Pair", str(error))]
-    except SpecdecError as error:
-        raise SystemExit(f"specdec: {error}") from error
-    for finding in findings:
-        console.print(f"{SIGNS[finding.level]} {finding.topic}: {finding.sentence}")
-    raise SystemExit(any(finding.level == "bad" for finding in findings))
-
-
-if __name__ == "__main__":
-    main()

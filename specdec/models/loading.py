@@ -14,8 +14,9 @@ from specdec.drafters.early_exit import EarlyExit, refuse_exit
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.errors import InvalidInput, LoadFailed
 from specdec.models.checkpoint import Checkpoint, Progress, open_checkpoint, told
+from specdec.models.compatibility import refuse_unsuitable
 from specdec.models.memory import free_bytes, gigabytes
-from specdec.models.pair import Pair, refuse_unsuitable
+from specdec.models.pair import Pair
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # how configs count them

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,20 +10,16 @@ from typing import Any
 import torch
 from jinja2 import TemplateError
 from transformers import PreTrainedModel
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.utils import logging as transformers_logging
 
 from specdec.drafters.early_exit import EarlyExit, first_layers, refuse_exit
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.translation import Translation
-from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.errors import InvalidInput
+from specdec.models.compatibility import refuse_unsuitable, tokenizer_difference
+from specdec.passes.runner import device_of
 
 Prompt = str | list[dict[str, str]] | torch.Tensor
-
-# Layers that fold the past into one state: a crop would leave it wrong without a word. Convolutions can be rolled back.
-_RECURRENT_LAYERS = {"linear_attention", "hybrid", "hybrid_sliding", "mamba", "mamba2", "recurrent"}
-_CAUSAL_ANYWAY = ("gpt_neox", "gpt_neox_japanese")  # their configs carry is_decoder False, and nobody reads it
-_FORGETFUL = ("moshi",)  # drops what leaves its window, whatever the cache was told
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,62 +157,11 @@ class Pair:
         return ids
 
 
-def device_of(model: PreTrainedModel) -> torch.device:
-    """Where a model takes its ids. Weights that accelerate keeps elsewhere until they are needed are on "meta", and
-    then its hooks know."""
-    if model.device.type != "meta":
-        return model.device
-    for module in model.modules():
-        device = getattr(getattr(module, "_hf_hook", None), "execution_device", None)
-        if device is not None:
-            return torch.device(device)
-    raise IncompatiblePair(f"{type(model).__name__} has its weights on no device; load them first.")
-
-
 def quiet() -> None:
     """For programs, not for the library: no progress bars and no advice from transformers on the terminal."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     warnings.filterwarnings("ignore", message="MatMul8bitLt")  # bitsandbytes, at every layer of every pass
-
-
-def tokenizer_difference(target: Any, draft: Any) -> str | None:
-    """Where two tokenizers part, in words; None if ids mean the same. Sizes may differ: padding is not vocabulary."""
-    ours = {token_id: token for token, token_id in target.get_vocab().items()}
-    theirs = {token_id: token for token, token_id in draft.get_vocab().items()}
-    for token_id in sorted(ours.keys() & theirs.keys()):
-        if ours[token_id] != theirs[token_id]:
-            return f"id {token_id} is {ours[token_id]!r} in the target's and {theirs[token_id]!r} in the draft's"
-    extra = sorted(ours.keys() ^ theirs.keys())
-    # A few added tokens at the end are common among models of one family; the draft simply never proposes them.
-    if len(extra) > 0.01 * len(ours):
-        owner, other = ("target", "draft") if extra[0] in ours else ("draft", "target")
-        token = ours.get(extra[0], theirs.get(extra[0]))
-        return f"id {extra[0]} is {token!r} in the {owner}'s and missing in the {other}'s"
-    return None
-
-
-def refuse_unsuitable(config: Any, model_class: type | None = None) -> None:
-    """Refuse, by name, what cannot be decoded speculatively. Needs the config alone."""
-    name = model_class.__name__ if model_class else (getattr(config, "architectures", None) or [config.model_type])[0]
-    if config.is_encoder_decoder:
-        raise IncompatiblePair(f"{name} is an encoder-decoder model; choose a decoder-only (causal) language model.")
-    if getattr(config, "is_decoder", True) is False and config.model_type not in _CAUSAL_ANYWAY:
-        raise IncompatiblePair(f"{name} reads in both directions; choose a decoder-only (causal) language model.")
-    if model_class is None:
-        if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-            raise IncompatiblePair(f"{name} is no causal language model; choose one that writes text.")
-        model_class = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-    layers = set(getattr(config.get_text_config(decoder=True), "layer_types", None) or ())
-    recurrent = sorted(layers & _RECURRENT_LAYERS)
-    if recurrent or getattr(model_class, "_is_stateful", False):
-        what = f" ({', '.join(recurrent)} layers)" if recurrent else ""
-        raise IncompatiblePair(
-            f"{name} keeps recurrent state{what}, which cannot be rolled back after a rejected draft. Choose a model "
-            "with attention or convolution layers only."
-        )
-    if config.model_type in _FORGETFUL or "past_key_values" not in inspect.signature(model_class.forward).parameters:
-        raise IncompatiblePair(f"{name} keeps no cache that could be rolled back; choose another model.")
 
 
 def _bits(model: PreTrainedModel) -> int | None:

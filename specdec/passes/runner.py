@@ -6,7 +6,6 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from specdec.errors import IncompatiblePair
-from specdec.models.pair import device_of
 from specdec.passes.bare import bare_logits, is_bare
 from specdec.passes.cache import first_layers_of, new_cache
 from specdec.passes.clock import between, mark
@@ -73,3 +72,15 @@ class Runner:
         kwargs = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
         out = self.model(input_ids=ids[None].to(self.device), past_key_values=self._cache, use_cache=True, **kwargs)
         return (out.logits[0, -keep:] if keep else out.logits[0]).float()
+
+
+def device_of(model: PreTrainedModel) -> torch.device:
+    """Where a model takes its ids. Weights that accelerate keeps elsewhere until they are needed are on "meta", and
+    then its hooks know."""
+    if model.device.type != "meta":
+        return model.device
+    for module in model.modules():
+        device = getattr(getattr(module, "_hf_hook", None), "execution_device", None)
+        if device is not None:
+            return torch.device(device)
+    raise IncompatiblePair(f"{type(model).__name__} has its weights on no device; load them first.")

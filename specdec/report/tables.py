@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Sequence
 from typing import Any
 
-from specdec.events import Event, Round, Started
+from specdec.events import Event
 from specdec.measure import metrics
 from specdec.measure.metrics import Metrics
+from specdec.measure.result import Run, common_prefix, first_difference, started_of, written_ids
 from specdec.report import words
-
-Run = Mapping[str, Sequence[Event]]  # one run of a race: the events of each lane
 
 
 def _figure(value: str, label: str, definition: str) -> dict[str, str]:
@@ -101,22 +99,3 @@ def time_words(lane: Metrics) -> str | None:
         f"Of {words.seconds(lane.decode_seconds)} after the first token, drafting took {words.percent(draft)}, "
         f"checking {words.percent(verify)} and the rest {words.percent(max(0.0, 1 - draft - verify))}."
     )
-
-
-def started_of(events: Sequence[Event]) -> Started:
-    return next(event for event in events if isinstance(event, Started))
-
-
-def first_difference(plain: Sequence[Event], speculative: Sequence[Event]) -> int | None:
-    """Where two texts part, counted in new tokens from 0; None if they do not."""
-    ours, theirs = written_ids(speculative), written_ids(plain)
-    return None if ours == theirs else common_prefix(ours, theirs)
-
-
-def written_ids(events: Sequence[Event]) -> list[int]:
-    return [token for event in events if isinstance(event, Round) for token in event.committed_ids]
-
-
-def common_prefix(ours: list[int], theirs: list[int]) -> int:
-    pairs = enumerate(zip_longest(ours, theirs))
-    return next((place for place, (one, other) in pairs if one != other), len(ours))

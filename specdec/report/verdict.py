@@ -7,20 +7,13 @@ from itertools import chain
 from statistics import median
 from typing import Any
 
+from specdec.closed_forms import break_even_alpha
 from specdec.events import Event, Finished, Round, Started
 from specdec.measure import metrics
 from specdec.measure.metrics import Metrics
+from specdec.measure.result import Run, common_prefix, started_of, written_ids
 from specdec.report import words
-from specdec.report.tables import (
-    Run,
-    common_prefix,
-    details,
-    four_figures,
-    lane_rows,
-    started_of,
-    time_words,
-    written_ids,
-)
+from specdec.report.tables import details, four_figures, lane_rows, time_words
 from specdec.report.why import of_race
 
 REPETITIVE = 0.5
@@ -141,7 +134,7 @@ def _why_slower(base: Metrics, lane: Metrics, gamma: int | str) -> str:
         return f"A guess costs {guess:.2f} of a plain token; no \u03b3 can pay."
     if not isinstance(gamma, int) or lane.alpha is None or cost is None:
         return "Guessing and checking cost more time than the guesses saved."
-    needed = metrics.break_even_alpha(gamma, cost)
+    needed = break_even_alpha(gamma, cost)
     if needed is None:
         return f"A round costs {cost:.1f} plain tokens and writes {gamma + 1} at most."
     # The closed form counts on a full draft every round; prompt lookup often has none.

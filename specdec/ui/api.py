@@ -13,8 +13,9 @@ import gradio as gr
 from specdec.engine.decode import speculative
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
+from specdec.lanes.driver import driven
 from specdec.lanes.race import DEFAULT_LANES
-from specdec.lanes.transformers_lanes import assisted, driven, generate
+from specdec.lanes.transformers_lanes import assisted, generate
 from specdec.models.slot import Slot
 from specdec.report.recording import Recorder
 from specdec.ui.ask import GAMMA, NEW_TOKENS, Ask

@@ -10,14 +10,18 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.cli.arguments import gamma_of
+from specdec.cli.bench import LANES
+from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams, check_gamma
-from specdec.measure.bench import EXPORTS, LANES, as_json
+from specdec.measure.plan import Plan, Trial, entrants_of
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.summary import COLUMNS, best_gamma, cells, comparable, rows, summarise
-from specdec.measure.trials import Plan, ResultsFile, Trial, entrants_of, trials
+from specdec.measure.results_file import ResultsFile
+from specdec.measure.summary import best_gamma, comparable, rows, summarise
+from specdec.measure.trials import trials
 from specdec.models.pair import Pair
+from specdec.report.benchmark import EXPORTS, as_json
+from specdec.report.summary import COLUMNS, cells
 from specdec.report.why import best_terms, headline, reasons
 from specdec.ui import told
 from specdec.ui.figures import benchmark_figure

@@ -10,11 +10,11 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from specdec.measure.plan import Trial
 from specdec.measure.summary import best_gamma, find, summarise
 from specdec.measure.sweep import Row
-from specdec.measure.trials import Trial
+from specdec.measure.terms import Terms
 from specdec.report import words
-from specdec.report.why import Terms
 
 # Marks that keep 3:1 on white and on the dark page alike.
 BLUE, GREY, ORANGE = "#3a7fd0", "#7b8494", "#c2762a"

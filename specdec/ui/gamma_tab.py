@@ -13,13 +13,15 @@ import gradio as gr
 from specdec.engine.decode import speculative
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams
-from specdec.lanes.transformers_lanes import driven
+from specdec.lanes.driver import driven
+from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
 from specdec.measure.summary import best_gamma, comparable, summarise
-from specdec.measure.sweep import COLUMNS, ENTRANTS, NEW_TOKENS, RUNS, cells, closing, sweep_rows
-from specdec.measure.trials import INTERVAL, Plan, Trial, trials
+from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS, sweep_rows
+from specdec.measure.trials import INTERVAL, trials
 from specdec.measure.whatif import Calibration, Costs, Outcome, what_if
 from specdec.models.pair import Pair
+from specdec.report.sweep import COLUMNS, cells, closing
 from specdec.report.why import best_terms, headline
 from specdec.ui import told
 from specdec.ui.ask import AskPanel

@@ -13,10 +13,11 @@ import gradio as gr
 import plotly.graph_objects as go
 
 from specdec.errors import InvalidInput, SpecdecError
+from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
 from specdec.measure.summary import comparable
-from specdec.measure.trials import LEAST_TOKENS, Plan, Trial
+from specdec.measure.terms import Terms
 from specdec.models.pair import Pair
-from specdec.report.why import Terms, figures
+from specdec.report.why import figures
 from specdec.ui import told
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.limits import Limits

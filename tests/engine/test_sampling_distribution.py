@@ -18,7 +18,7 @@ from fakes import ids_of, letter_tokenizer, random_table, table_model, table_pai
 from scipy import stats
 
 import specdec
-from specdec.drafters.drafting import ModelDraft
+from specdec.drafters.model import ModelDraft
 from specdec.drafters.own_tokenizer import TranslatedDraft
 from specdec.passes.cache import RoomyLayer
 

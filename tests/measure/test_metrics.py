@@ -6,16 +6,9 @@ import random
 
 import pytest
 
+from specdec.closed_forms import expected_speedup, expected_tokens
 from specdec.events import DraftToken, Finished, Round
-from specdec.measure.metrics import (
-    expected_speedup,
-    expected_tokens,
-    latency_reduction,
-    measure,
-    repeated_ngrams,
-    speedup,
-    speedup_total,
-)
+from specdec.measure.metrics import latency_reduction, measure, repeated_ngrams, speedup, speedup_total
 
 
 def token(status: str) -> DraftToken:

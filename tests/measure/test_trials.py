@@ -20,8 +20,10 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny
 import specdec
 from specdec.measure.direct import driven_over_direct
 from specdec.measure.metrics import Metrics
+from specdec.measure.plan import Plan, Trial, entrants_of
 from specdec.measure.prompts import PromptItem, parse_prompts, read_prompts
-from specdec.measure.trials import Plan, ResultsFile, Trial, entrants_of, trials
+from specdec.measure.results_file import ResultsFile
+from specdec.measure.trials import trials
 from specdec.ui.limits import LOCAL
 from specdec.ui.measuring import follow
 
@@ -131,7 +133,7 @@ def test_files_of_other_processes_count_and_go_in_the_end(pair, tmp_path, monkey
     path = tmp_path / "run[1].jsonl"
     found = list(filter(None, trials(pair, plan(runs=1))))
     for process, device in ((0, "cuda:0"), (1, "cuda:1")):
-        monkeypatch.setattr("specdec.measure.trials.machine", lambda _, device=device: {"cpu": "x", "device": device})
+        monkeypatch.setattr("specdec.measure.results_file.machine", lambda _, device=device: {"cpu": "x", "device": device})
         file = ResultsFile(path, pair, plan(runs=1), process)
         file.begin([])
         file.add(found[process])
@@ -160,7 +162,7 @@ def folder(pair, tmp_path_factory) -> Path:
 def command(folder: Path, results: Path, *launcher: str) -> list[str]:
     given = ["--target", folder / "target", "--draft", folder / "draft", "--prompts", folder / "prompts.jsonl"]
     given += ["--device", "cpu", "--gammas", 2, "--runs", 3, "--tokens", 32, "--results", results]
-    return list(map(str, [sys.executable, *(launcher or ["-m", "specdec.measure.bench"]), *given]))
+    return list(map(str, [sys.executable, *(launcher or ["-m", "specdec", "bench"]), *given]))
 
 
 # One thread each: the processes of a test must not fight for the cores.
@@ -212,7 +214,7 @@ def test_two_processes_give_the_rows_of_one(folder, uninterrupted, tmp_path) -> 
     path = tmp_path / "two.jsonl"
     launcher = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1")
     launcher += ("--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0")
-    launcher += ("-m", "specdec.measure.bench")
+    launcher += ("-m", "specdec", "bench")
     ended = subprocess.run(command(folder, path, *launcher), **SETTINGS, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert rows_of(path) == uninterrupted

@@ -10,9 +10,9 @@ from accelerate import dispatch_model
 from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 
 import specdec
+from specdec.closed_forms import break_even_alpha, expected_tokens
 from specdec.events import DraftToken, Finished, Round, SamplingParams, Started
 from specdec.measure.half_precision import float32_note
-from specdec.measure.metrics import break_even_alpha, expected_tokens
 from specdec.report.verdict import verdict
 
 TEXT = list(range(10, 31))  # 21 tokens: the first, and 20 after it

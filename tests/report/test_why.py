@@ -8,13 +8,19 @@ import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 
 import specdec
-from specdec.measure.bench import EXPORTS, against_assisted, as_json, auto_share
-from specdec.measure.metrics import Metrics, expected_speedup, measure, no_clear_difference, pool
+from specdec.closed_forms import expected_speedup
+from specdec.measure.bench import auto_share
+from specdec.measure.metrics import Metrics, measure, no_clear_difference, pool
+from specdec.measure.plan import Plan, Trial, entrants_of
 from specdec.measure.prompts import PromptItem
-from specdec.measure.summary import BASELINE, LOOP, best_gamma, cells, find, rows, summarise
-from specdec.measure.sweep import ENTRANTS, closing, prediction_error, sweep_rows
-from specdec.measure.trials import Plan, Trial, entrants_of, trials
-from specdec.report.why import figures, headline, no_gain, paragraph, reasons, terms
+from specdec.measure.summary import BASELINE, LOOP, best_gamma, find, rows, summarise
+from specdec.measure.sweep import ENTRANTS, prediction_error, sweep_rows
+from specdec.measure.terms import terms
+from specdec.measure.trials import trials
+from specdec.report.benchmark import EXPORTS, against_assisted, as_json
+from specdec.report.summary import cells
+from specdec.report.sweep import closing
+from specdec.report.why import figures, headline, no_gain, paragraph, reasons
 from specdec.report.words import lengths, percent
 
 PLAIN = dict(prefill_seconds=0.1, accepted=0, rejected=0, discarded=0, alpha=None, draft_acceptance_rate=None)

@@ -1,0 +1,76 @@
+"""Measure a pair on this machine over a prompt set: ``specdec bench``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from accelerate import PartialState
+
+from specdec.cli.arguments import add_pair_arguments, console_of, leave_a_core, pair_of
+from specdec.engine.policy import gamma_of
+from specdec.errors import InvalidInput, SpecdecError
+from specdec.events import SamplingParams
+from specdec.lanes.transformers_lanes import cannot_assist
+from specdec.measure.bench import measure
+from specdec.measure.direct import driven_over_direct
+from specdec.measure.plan import Plan, entrants_of
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.summary import best_gamma, summarise
+from specdec.measure.trials import INTERVAL
+from specdec.models.pair import quiet
+from specdec.report import words
+from specdec.report.benchmark import EXPORTS, as_json, report
+
+LANES = ("generate", "gamma-0", "speculative", "assisted", "prompt-lookup")
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="specdec bench", description=__doc__)
+    add_pair_arguments(parser)
+    parser.add_argument(
+        "--prompts", type=Path, default=EXAMPLES, help="JSON lines: ours, Spec-Bench, MT-bench, HumanEval"
+    )
+    parser.add_argument("--lanes", nargs="+", choices=LANES, help="default: all but prompt-lookup")
+    parser.add_argument("--gammas", type=gamma_of, nargs="+", default=[2, 3, 4, 5, 6, 8], help="lengths, or auto")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--direct", action="store_true", help="also measure what the decoding thread costs a lane")
+    parser.add_argument("--results", type=Path, help="JSON lines to keep every call in, and to go on from")
+    parser.add_argument("--export", type=Path, nargs="+", default=[], help="tables to write: .csv, .json or .md")
+    arguments = parser.parse_args(argv)
+    quiet()
+    leave_a_core()
+    # Before the models: it gives each process of a launch its GPU. The slowest one may take days longer than the rest.
+    PartialState(cpu=arguments.device == "cpu", timeout=timedelta(days=7))
+    if unknown := [path for path in arguments.export if path.suffix not in {*EXPORTS, ".json"}]:
+        parser.error(f"{unknown[0]} ends in none of .csv, .json and .md")
+    if missing := [path for path in arguments.export if not path.parent.is_dir()]:
+        parser.error(f"the folder of {missing[0]} does not exist")
+    console = console_of(piped=132)
+    try:
+        pair = pair_of(arguments)
+        lanes = arguments.lanes or [lane for lane in LANES[:4] if lane != "assisted" or not cannot_assist(pair)]
+        if "generate" not in lanes:
+            raise InvalidInput("The lane generate is what all others are compared with; add it to --lanes.")
+        params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
+        items = tuple(read_prompts(arguments.prompts))
+        plan = Plan(items, entrants_of(lanes, arguments.gammas), params, arguments.runs)
+        found = measure(pair, plan, arguments.results)
+    except SpecdecError as error:
+        raise SystemExit(f"specdec: {error}") from error
+    if not PartialState().is_main_process:
+        return
+    report(console, pair, plan, found)
+    for path in arguments.export:
+        text = as_json(pair.describe(), plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
+        path.write_text(text, encoding="utf-8")
+    if arguments.direct:
+        best = best_gamma(summarise(found))
+        gamma = best.gamma if best and best.gamma else 5
+        prompts = [item.prompt for item in plan.prompts]
+        for lane, ratios in driven_over_direct(pair, prompts, params, gamma, plan.runs, INTERVAL).items():
+            console.print(f"{lane}, \u03b3 {gamma}: through the decoding thread / directly {words.times(ratios)}")

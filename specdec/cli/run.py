@@ -1,0 +1,110 @@
+"""Race a pair on one prompt: ``specdec "Once upon a time" --gamma 5``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from specdec.cli.arguments import add_pair_arguments, console_of, leave_a_core, pair_of
+from specdec.engine.policy import gamma_of
+from specdec.errors import SpecdecError
+from specdec.events import Event, Round, SamplingParams, Started
+from specdec.lanes.race import race
+from specdec.models.pair import quiet
+from specdec.report.recording import Recorder
+from specdec.report.verdict import verdict
+from specdec.text import TextStream
+
+# The page's kinds of token: shape first, then colour.
+STYLES = {
+    "accepted": "black on #d3e5fb",
+    "correction": "underline #b8740a",
+    "bonus": "bold",
+    "target": "",
+    "prompt": "dim",
+}
+
+
+def main(argv: Sequence[str]) -> None:
+    arguments = _parser().parse_args(argv)
+    quiet()
+    leave_a_core()
+    console = console_of(highlight=False, soft_wrap=True)
+    try:
+        pair = pair_of(arguments)
+        params = SamplingParams(
+            max_new_tokens=arguments.tokens,
+            temperature=arguments.temperature,
+            top_k=arguments.top_k,
+            top_p=arguments.top_p,
+            seed=arguments.seed,
+        )
+        batches = race(pair, arguments.prompt, gamma=arguments.gamma, params=params)
+        events = (event for batch in batches for event in batch)
+        if arguments.json:
+            recorder = Recorder(pair.tokenizer)
+            for event in events:
+                sys.stdout.write(recorder.line(event))
+        else:
+            _show(console, events, pair.tokenizer)
+    except SpecdecError as error:
+        raise SystemExit(f"specdec: {error}") from error
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _show(console: Console, events: Iterator[Event], tokenizer) -> None:
+    """The speculative lane's text as it comes, then the figures of both lanes."""
+    lanes: dict[str, list[Event]] = {}
+    stream = TextStream(tokenizer)
+    for event in events:
+        if isinstance(event, Started):
+            lanes[event.lane] = lane = []
+            if event.lane == "generate":
+                console.print("Plain generate ...", style="dim")
+            else:
+                prompt = "".join(stream.push(token_id) for token_id in event.prompt_ids)
+                console.print(Text(prompt, STYLES["prompt"]), end="")
+        lane.append(event)
+        if isinstance(event, Round) and "speculative" in lanes:
+            for token_id, kind in zip(event.committed_ids, kinds(event), strict=True):
+                console.print(Text(stream.push(token_id), STYLES[kind]), end="")
+    console.print(stream.finish() + "\n")
+    console.print(legend())
+    record = verdict([lanes], text_of=Recorder(tokenizer).text_of)
+    console.print(record["sentence"], style="bold")
+    for figure in record.get("figures", []):
+        console.print(f"{figure['value']}  {figure['label']}")
+    for note in record["notes"]:
+        console.print(note)
+
+
+def kinds(event: Round) -> list[str]:
+    """How each committed token of a round came about."""
+    accepted = ["accepted"] * (len(event.committed_ids) - (event.token_id is not None))
+    return accepted + ([event.token_kind] if event.token_id is not None else [])
+
+
+def legend() -> Text:
+    words = {"accepted": "accepted: guess kept", "correction": "correction: the target's replacement"}
+    words |= {"bonus": "bonus: extra token after a perfect round"}
+    parts = [piece for kind, text in words.items() for piece in ((text, STYLES[kind]), "   ")]
+    return Text.assemble(*parts[:-1])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="specdec run", description=__doc__)
+    parser.add_argument("prompt")
+    parser.add_argument("--gamma", type=gamma_of, default=5, help="draft length, 0-16 (default 5), or auto")
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens (default 128)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
+    parser.add_argument("--top-k", type=int, default=0)
+    parser.add_argument("--top-p", type=float, default=1.0)
+    parser.add_argument("--seed", type=int)
+    add_pair_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the events as JSON lines")
+    return parser

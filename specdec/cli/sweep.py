@@ -1,0 +1,62 @@
+"""Measure every draft length on this machine: ``specdec sweep``. Ctrl-C keeps what is there."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from specdec.cli.arguments import add_pair_arguments, console_of, leave_a_core, pair_of
+from specdec.errors import SpecdecError
+from specdec.events import SamplingParams
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
+from specdec.measure.summary import summarise
+from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
+from specdec.measure.trials import trials
+from specdec.models.pair import quiet
+from specdec.report import words
+from specdec.report.sweep import closing, table
+from specdec.report.why import headline
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="specdec sweep", description=__doc__)
+    add_pair_arguments(parser)
+    parser.add_argument("prompt", nargs="*", help="default: the example prompts")
+    parser.add_argument(
+        "--prompts", type=Path, default=EXAMPLES, help="JSON lines with prompts, instead of the examples"
+    )
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--tokens", type=int, default=NEW_TOKENS)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    arguments = parser.parse_args(argv)
+    quiet()
+    leave_a_core()
+    console = console_of(piped=120)
+    found: list[Trial] = []
+    try:
+        items = [PromptItem(str(i), "given", text) for i, text in enumerate(arguments.prompt, start=1)]
+        pair = pair_of(arguments)
+        params = SamplingParams(arguments.tokens, arguments.temperature, seed=0, ignore_eos=True)
+        plan = Plan(tuple(items or read_prompts(arguments.prompts)), ENTRANTS, params, arguments.runs)
+        steps = trials(pair, plan)
+        bar = Progress(TextColumn("Measuring"), BarColumn(), TimeRemainingColumn())
+        task = bar.add_task("", total=len(plan))
+        with Live(bar, console=console, transient=True) as live, contextlib.suppress(KeyboardInterrupt):
+            for trial in filter(None, steps):
+                found.append(trial)
+                bar.advance(task)
+                live.update(Group(table(summarise(found)), bar))
+    except SpecdecError as error:
+        raise SystemExit(f"specdec: {error}") from error
+    console.print(f"Pair: {words.pair_line(pair.describe())}")
+    console.print(f"{len(plan.prompts)} prompts, {arguments.tokens} tokens each, {len(found)} of {len(plan)} calls.")
+    summaries = summarise(found)
+    console.print(table(summaries))
+    console.print(f"{headline(summaries)} {closing(summaries)}")

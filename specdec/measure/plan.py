@@ -1,0 +1,85 @@
+"""What a measurement of many calls consists of: its plan, and one trial a call. Needs no torch."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from specdec.errors import InvalidInput
+from specdec.events import SamplingParams
+from specdec.measure.metrics import Metrics
+from specdec.measure.prompts import PromptItem
+
+LEAST_TOKENS = 32  # below this a rate over the tokens after the first says little
+
+
+Entrant = tuple[str, int | str | None]  # a lane and its draft length
+
+
+Key = tuple[int, str, str, int | str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One call: what it wrote and its figures. ``gamma`` is None where the lane has no draft length."""
+
+    run: int
+    prompt: str
+    category: str
+    lane: str
+    gamma: int | str | None
+    token_ids: tuple[int, ...]
+    finish_reason: str | None
+    greedy: bool
+    metrics: Metrics
+
+    @property
+    def key(self) -> Key:
+        return self.run, self.prompt, self.lane, self.gamma
+
+    @property
+    def entrant(self) -> Entrant:
+        return self.lane, self.gamma
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be measured. All entrants of a run share its seed."""
+
+    prompts: tuple[PromptItem, ...]
+    entrants: tuple[Entrant, ...]
+    params: SamplingParams
+    runs: int = 3
+
+    def __post_init__(self) -> None:
+        if isinstance(self.runs, bool) or not isinstance(self.runs, int) or self.runs < 1:
+            raise InvalidInput(f"runs is {self.runs!r}; give a whole number, 1 or more.")
+        if self.params.max_new_tokens < LEAST_TOKENS:
+            raise InvalidInput(f"{self.params.max_new_tokens} new tokens are too few to measure; use {LEAST_TOKENS}.")
+        if self.params.seed is None:
+            object.__setattr__(self, "params", replace(self.params, seed=secrets.randbits(32)))
+
+    def steps(self) -> Iterator[tuple[int, PromptItem, Entrant]]:
+        """Every call, in order; the first of a prompt rotates from run to run and from prompt to prompt."""
+        for run in range(self.runs):
+            for place, item in enumerate(self.prompts):
+                shift = (run + place) % len(self.entrants)
+                for entrant in self.entrants[shift:] + self.entrants[:shift]:
+                    yield run, item, entrant
+
+    def __len__(self) -> int:
+        return self.runs * len(self.prompts) * len(self.entrants)
+
+
+def entrants_of(lanes: Sequence[str], gammas: Sequence[int | str]) -> tuple[Entrant, ...]:
+    """``lanes`` with every draft length that means something to them; gamma 0 is our own loop without a draft."""
+    found: list[Entrant] = []
+    for lane in lanes:
+        if lane in ("generate", "gamma-0", "draft-alone"):
+            found.append((lane, None))
+        else:
+            found += [(lane, g) for g in gammas if g != 0 and (lane != "assisted" or isinstance(g, int))]
+    if 0 in gammas:
+        found.append(("gamma-0", None))
+    return tuple(dict.fromkeys(found))
