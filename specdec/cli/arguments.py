@@ -11,7 +11,7 @@ from rich.console import Console
 from specdec.drafters.early_exit import EarlyExit
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.errors import InvalidInput
-from specdec.models.loading import Plan, load, plan_pair
+from specdec.models.loading import PairPlan, load, plan_pair
 from specdec.models.pair import Pair
 
 
@@ -45,7 +45,7 @@ def console_of(piped: int | None = None, **options: Any) -> Console:
     return Console(width=None if Console().is_terminal else piped, markup=False, emoji=False, **options)
 
 
-def plan_of(arguments: argparse.Namespace) -> Plan:
+def plan_of(arguments: argparse.Namespace) -> PairPlan:
     """The pair that was named, before its weights are here; an empty name counts as none."""
     return plan_pair(
         arguments.target or None,

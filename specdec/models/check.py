@@ -16,7 +16,7 @@ from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.translation import Translation
 from specdec.errors import LoadFailed
 from specdec.models.compatibility import tokenizer_difference
-from specdec.models.loading import Part, Plan, must_spread
+from specdec.models.loading import PairPlan, Part, must_spread
 from specdec.models.memory import free_bytes, gigabytes
 
 Level = Literal["good", "note", "bad"]
@@ -31,7 +31,7 @@ class Finding:
     sentence: str
 
 
-def check(plan: Plan) -> list[Finding]:
+def check(plan: PairPlan) -> list[Finding]:
     """Everything worth knowing about a pair before its weights are here."""
     difference = None
     if isinstance(plan.draft, Part):
@@ -54,7 +54,7 @@ def _text(part: Part) -> Any:
     return part.config.get_text_config(decoder=True)
 
 
-def _tokenizers(plan: Plan, difference: str | None) -> Iterator[Finding]:
+def _tokenizers(plan: PairPlan, difference: str | None) -> Iterator[Finding]:
     if not isinstance(plan.draft, Part):
         return
     if difference is None:
@@ -94,7 +94,7 @@ def _context(parts: list[Part]) -> Iterator[Finding]:
         yield Finding("note", "Context", f"{smallest:,} tokens, the draft's; the target alone: {target}.")
 
 
-def _cost(plan: Plan) -> Iterator[Finding]:
+def _cost(plan: PairPlan) -> Iterator[Finding]:
     """What layers and parameters predict for the cost coefficient c."""
     layers = _text(plan.target).num_hidden_layers
     if isinstance(plan.draft, PromptLookup):
@@ -137,7 +137,7 @@ def _millions(part: Part) -> str:
     return f"{millions:,.0f}" if millions >= 100 else f"{millions:.1f}"
 
 
-def _memory(plan: Plan) -> Iterator[Finding]:
+def _memory(plan: PairPlan) -> Iterator[Finding]:
     sentence = f"{gigabytes(plan.bytes)} for the weights; {gigabytes(free_bytes(plan.device))} free on {plan.device}."
     try:
         spread = must_spread(plan)
@@ -148,7 +148,7 @@ def _memory(plan: Plan) -> Iterator[Finding]:
     yield Finding("note" if spread else "good", "Memory", sentence + more)
 
 
-def _cache(plan: Plan) -> Iterator[Finding]:
+def _cache(plan: PairPlan) -> Iterator[Finding]:
     kinds = sorted({_kind(layer) for part in plan.parts for layer in DynamicCache(config=_text(part)).layers})
     yield Finding("good", "Cache", f"{' and '.join(kinds)}: can be rolled back after a rejected guess.".capitalize())
 
@@ -160,14 +160,14 @@ def _kind(layer: Any) -> str:
     return "full attention" if name == "DynamicLayer" else "convolutions"
 
 
-def _chat(plan: Plan) -> Iterator[Finding]:
+def _chat(plan: PairPlan) -> Iterator[Finding]:
     if getattr(plan.target.tokenizer, "chat_template", None):
         yield Finding("good", "Chat", "The target has a chat template.")
     else:
         yield Finding("note", "Chat", "A base model: it continues text; it has no chat template.")
 
 
-def _extra_layers(plan: Plan) -> Iterator[Finding]:
+def _extra_layers(plan: PairPlan) -> Iterator[Finding]:
     """Layers for multi-token prediction, which transformers leaves out."""
     names = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
     count = next((value for name in names if (value := getattr(_text(plan.target), name, None))), None)

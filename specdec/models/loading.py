@@ -46,7 +46,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class PairPlan:
     """A pair before its weights are here: what is needed to judge it, and to load it."""
 
     target: Part
@@ -73,7 +73,7 @@ def plan_pair(
     revision: str | None = None,
     draft_revision: str | None = None,
     bits: int | None = None,
-) -> Plan:
+) -> PairPlan:
     """Read configurations, tokenizers and the headers of the weights; the arguments are those of ``load_pair``."""
     name = None
     if target is None:
@@ -91,7 +91,7 @@ def plan_pair(
         refuse_unsuitable(config)
         return Part(checkpoint, config, checkpoint.tokenizer(), checkpoint.parameters(), _dtype(dtype, where), bits)
 
-    plan = Plan(
+    plan = PairPlan(
         target=part(target, revision, dtype, bits),
         draft=part(draft, draft_revision, draft_dtype) if isinstance(draft, (str, Path)) else draft,
         device=where,
@@ -141,7 +141,7 @@ def load_pair(
     )
 
 
-def load(plan: Plan, *, compile: bool = False, progress: Progress | None = None) -> Pair:
+def load(plan: PairPlan, *, compile: bool = False, progress: Progress | None = None) -> Pair:
     """Fetch and read the weights of a plan; memory is looked at first."""
     spread = must_spread(plan)
     if compile:
@@ -166,7 +166,7 @@ def load(plan: Plan, *, compile: bool = False, progress: Progress | None = None)
     return pair
 
 
-def must_spread(plan: Plan, regained: float = 0.0) -> bool:
+def must_spread(plan: PairPlan, regained: float = 0.0) -> bool:
     """Whether the target does not fit the device and goes over several; refuses what fits nowhere.
 
     ``regained``: bytes that will be free by then besides those that are.

@@ -10,7 +10,7 @@ import torch
 
 from specdec.errors import LoadFailed, SpecdecError
 from specdec.models.checkpoint import Progress
-from specdec.models.loading import Plan, load, must_spread, require_compiler
+from specdec.models.loading import PairPlan, load, must_spread, require_compiler
 from specdec.models.memory import free_bytes, gigabytes
 from specdec.models.pair import Pair
 
@@ -22,7 +22,7 @@ class Slot:
     read while another pair is on its way.
     """
 
-    def __init__(self, plan: Plan, compile: bool = False):
+    def __init__(self, plan: PairPlan, compile: bool = False):
         self._compile = compile
         self._take(plan, load(plan, compile=compile))
 
@@ -36,7 +36,7 @@ class Slot:
     def loaded(self) -> bool:
         return self._pair is not None
 
-    def change(self, plan: Plan, progress: Progress | None = None) -> str:
+    def change(self, plan: PairPlan, progress: Progress | None = None) -> str:
         """Load ``plan`` instead of what is here; return what happened, in a sentence.
 
         Beside the old pair where both fit. Otherwise the old one is freed first, and loaded again if the new one
@@ -63,7 +63,7 @@ class Slot:
             raise
         return sentence
 
-    def _take(self, plan: Plan, pair: Pair) -> None:
+    def _take(self, plan: PairPlan, pair: Pair) -> None:
         self._plan, self._pair = plan, pair
         self.facts: dict[str, Any] = pair.describe()
         self.chat = bool(getattr(pair.tokenizer, "chat_template", None))

@@ -14,7 +14,7 @@ from specdec.drafters.early_exit import EarlyExit
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.models.check import Finding, check
-from specdec.models.loading import Plan, plan_pair
+from specdec.models.loading import PairPlan, plan_pair
 from specdec.models.memory import gigabytes
 from specdec.models.presets import PRESETS, Preset
 from specdec.models.slot import Slot
@@ -107,7 +107,7 @@ class PairPanel:
         info = "The prompt is a message of a chat." if able else "A base model: it has no chat template."
         return self._header(facts), gr.update(info=hint), gr.update(value=able, interactive=able, info=info)
 
-    def _plan(self, preset: str, target: str, draft: str, method: str, layers: float) -> Plan:
+    def _plan(self, preset: str, target: str, draft: str, method: str, layers: float) -> PairPlan:
         if preset == OWN and not self._limits.public:
             if not target.strip():
                 raise InvalidInput("No target was given; write a hub id or the path of a folder.")

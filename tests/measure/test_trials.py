@@ -133,7 +133,9 @@ def test_files_of_other_processes_count_and_go_in_the_end(pair, tmp_path, monkey
     path = tmp_path / "run[1].jsonl"
     found = list(filter(None, trials(pair, plan(runs=1))))
     for process, device in ((0, "cuda:0"), (1, "cuda:1")):
-        monkeypatch.setattr("specdec.measure.results_file.machine", lambda _, device=device: {"cpu": "x", "device": device})
+        monkeypatch.setattr(
+            "specdec.measure.results_file.machine", lambda _, device=device: {"cpu": "x", "device": device}
+        )
         file = ResultsFile(path, pair, plan(runs=1), process)
         file.begin([])
         file.add(found[process])

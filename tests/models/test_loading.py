@@ -268,7 +268,7 @@ def test_hub(shelf, tmp_path) -> None:
 def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
     """Beside it where both fit, after it where they do not; a failure leaves the first one working."""
 
-    def plan(target: str, draft: str) -> loading.Plan:
+    def plan(target: str, draft: str) -> loading.PairPlan:
         return loading.plan_pair(str(shelf / target), str(shelf / draft))
 
     def text() -> list[int]:

@@ -5,7 +5,12 @@ import { NAMES } from "./race.js";
 const MAIN = ["generate", "speculative"];
 // The other lanes: alike in colour, told apart by the sign at the line's end, which the legend repeats.
 const SIGNS = { assisted: "circle", "gamma-0": "square", "prompt-lookup": "triangle-up", "draft-alone": "diamond" };
-const SHAPES = { circle: "M9,5a4,4 0 1 0 -8,0a4,4 0 1 0 8,0", square: "M1.5,1.5h7v7h-7z", "triangle-up": "M5,1l4.5,8h-9z", diamond: "M5,0l5,5l-5,5l-5,-5z" };
+const SHAPES = {
+  circle: "M9,5a4,4 0 1 0 -8,0a4,4 0 1 0 8,0",
+  square: "M1.5,1.5h7v7h-7z",
+  "triangle-up": "M5,1l4.5,8h-9z",
+  diamond: "M5,0l5,5l-5,5l-5,-5z",
+};
 
 // The next of 1, 2, 5, 10, 20 ... that is not below a value.
 const rounded = (value) => {
@@ -81,8 +86,7 @@ export class Chart {
     this.#freeze();
     if (MAIN.includes(name)) {
       this.#notes = this.#notes.filter((note) => note.lane !== name).concat({ lane: name, lines: lines.map(escaped) });
-    }
-    else this.#legend(name, lines);
+    } else this.#legend(name, lines);
     this.#draw();
   }
 
@@ -111,7 +115,8 @@ export class Chart {
     const sample = svg("svg", { width: 22, height: 10, viewBox: "-12 0 22 10", "aria-hidden": "true" });
     sample.append(
       svg("line", { x1: -12, x2: 5, y1: 5, y2: 5, stroke: "currentColor", "stroke-width": 1.5 }),
-      svg("path", { d: SHAPES[SIGNS[name]], fill: "currentColor" }));
+      svg("path", { d: SHAPES[SIGNS[name]], fill: "currentColor" }),
+    );
     this.others.append(el("li", "", "", [sample, el("span", "", lines.join(" \u00b7 "))]));
   }
 
@@ -148,43 +153,78 @@ export class Chart {
     const colour = colourOf(this.plot);
     const space = this.#space(small);
     const axis = {
-      gridcolor: colour("grid"), linecolor: colour("axis"), showline: true, zeroline: false, fixedrange: true,
-      ticks: "", tickfont: { size: small ? 14 : 13 },
+      gridcolor: colour("grid"),
+      linecolor: colour("axis"),
+      showline: true,
+      zeroline: false,
+      fixedrange: true,
+      ticks: "",
+      tickfont: { size: small ? 14 : 13 },
     };
     const title = (text) => ({ text, standoff: 10, font: { size: small ? 14 : 13 } });
     const clock = `Seconds after first token${small ? "<br>" : " "}(each lane's own clock)`;
     const layout = {
-      width: this.plot.clientWidth, height: space.t + space.plot + space.b,
+      width: this.plot.clientWidth,
+      height: space.t + space.plot + space.b,
       margin: { l: space.l, r: space.r, t: space.t, b: space.b },
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, dragmode: false,
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      showlegend: false,
+      dragmode: false,
       font: { family: getComputedStyle(this.plot).fontFamily, color: colour("muted") },
       xaxis: { ...axis, title: title(clock), range: [0, this.#range], nticks: small ? 4 : 7, showgrid: false },
       yaxis: { ...axis, title: title("Tokens written"), range: [0, this.#top], nticks: 5 },
-      annotations: this.#annotations(space, colour), shapes: this.#shapes(space, colour),
+      annotations: this.#annotations(space, colour),
+      shapes: this.#shapes(space, colour),
     };
     await this.#plotly.react(this.plot, this.#traces(colour), layout, { staticPlot: true });
   }
 
   #traces(colour) {
-    const dots = (x, y, marker) => ({ type: "scatter", mode: "markers", hoverinfo: "skip", x, y, marker, cliponaxis: false });
+    const dots = (x, y, marker) => ({
+      type: "scatter",
+      mode: "markers",
+      hoverinfo: "skip",
+      x,
+      y,
+      marker,
+      cliponaxis: false,
+    });
     const lines = this.#names.map((name) => {
       const lane = this.#lanes.get(name);
       const count = this.#count(lane);
-      const line = name === "speculative" ? { width: 3, color: colour("blue") }
-        : name === "generate" ? { width: 2, dash: "6px,3px", color: colour("plain") } : { width: 1.5, color: colour("plain") };
+      const line =
+        name === "speculative"
+          ? { width: 3, color: colour("blue") }
+          : name === "generate"
+            ? { width: 2, dash: "6px,3px", color: colour("plain") }
+            : { width: 1.5, color: colour("plain") };
       const [x, y] = [lane.seconds.slice(0, count), lane.counts.slice(0, count)];
       return { type: "scatter", mode: "lines", hoverinfo: "skip", name, x, y, line: { shape: "hv", ...line } };
     });
     const ended = this.#names.filter((name) => SIGNS[name] && this.#lanes.get(name).finished && this.#there(name));
     const ends = ended.map((name) => this.#end(name));
-    const signs = dots(ends.map(({ x }) => x), ends.map(({ y }) => y), {
-      symbol: ended.map((name) => SIGNS[name]), size: 9, color: colour("plain"), line: { width: 1.5, color: colour("page") },
-    });
+    const signs = dots(
+      ends.map(({ x }) => x),
+      ends.map(({ y }) => y),
+      {
+        symbol: ended.map((name) => SIGNS[name]),
+        size: 9,
+        color: colour("plain"),
+        line: { width: 1.5, color: colour("page") },
+      },
+    );
     const marked = this.#moment === null && this.#mark ? this.#lanes.get(this.#mark.lane) : null;
     const at = marked && this.#mark.index < this.#count(marked) ? [this.#mark.index] : [];
-    const round = dots(at.map((index) => marked.seconds[index]), at.map((index) => marked.counts[index]), {
-      size: 9, color: colour("blue"), line: { width: 2, color: colour("page") },
-    });
+    const round = dots(
+      at.map((index) => marked.seconds[index]),
+      at.map((index) => marked.counts[index]),
+      {
+        size: 9,
+        color: colour("blue"),
+        line: { width: 2, color: colour("page") },
+      },
+    );
     return [...lines, signs, { ...round, name: "round" }];
   }
 
@@ -203,7 +243,8 @@ export class Chart {
   #space(small) {
     const slower = this.#last() === "speculative";
     const space = small
-      ? { l: 54, r: slower ? 104 : 62, t: 70, plot: 170, b: 64 } : { l: 56, r: slower ? 112 : 72, t: 56, plot: 204, b: 50 };
+      ? { l: 54, r: slower ? 104 : 62, t: 70, plot: 170, b: 64 }
+      : { l: 56, r: slower ? 112 : 72, t: 56, plot: 204, b: 50 };
     return { ...space, small, width: this.plot.clientWidth - space.l - space.r };
   }
 
@@ -241,16 +282,25 @@ export class Chart {
     const common = { showarrow: false, yanchor: "bottom", borderpad: 1 };
     const ended = this.#ended();
     // A line that still grows has its name at its tip.
-    const growing = MAIN.filter((lane) => this.#lanes.has(lane) && !ended.some((note) => note.lane === lane)).map((lane) => {
-      const tip = this.#end(lane, this.#count(this.#lanes.get(lane)));
-      const plain = lane === "generate";
-      // The plain line may lie to the right of the speculative tip, so that name stands to its left if it can.
-      const right = plain || pixels(tip.x) < 96;
-      return {
-        ...common, ...tip, text: plain ? NAMES[lane] : `<b>${NAMES[lane]}</b>`, font: font(lane), bgcolor: colour("page"),
-        xanchor: right ? "left" : "right", xshift: right ? 7 : -7, yanchor: plain ? "top" : "bottom", yshift: plain ? -2 : 4,
-      };
-    });
+    const growing = MAIN.filter((lane) => this.#lanes.has(lane) && !ended.some((note) => note.lane === lane)).map(
+      (lane) => {
+        const tip = this.#end(lane, this.#count(this.#lanes.get(lane)));
+        const plain = lane === "generate";
+        // The plain line may lie to the right of the speculative tip, so that name stands to its left if it can.
+        const right = plain || pixels(tip.x) < 96;
+        return {
+          ...common,
+          ...tip,
+          text: plain ? NAMES[lane] : `<b>${NAMES[lane]}</b>`,
+          font: font(lane),
+          bgcolor: colour("page"),
+          xanchor: right ? "left" : "right",
+          xshift: right ? 7 : -7,
+          yanchor: plain ? "top" : "bottom",
+          yshift: plain ? -2 : 4,
+        };
+      },
+    );
     const last = this.#last();
     const finished = ended.map(({ lane, lines }) => {
       const end = this.#end(lane);
@@ -264,7 +314,11 @@ export class Chart {
       const anchor = left > 104 ? { xanchor: "right", align: "right" } : { xanchor: "left", align: "left" };
       return { ...note, ...anchor, text: text(wide ? " " : "<br>"), xshift: left > 104 ? -6 : 0, yshift: 6 };
     });
-    return [...growing, ...finished, ...this.#saved(space, pixels, { ...common, bgcolor: colour("page"), font: { size: 14, color: colour("ink") } })];
+    return [
+      ...growing,
+      ...finished,
+      ...this.#saved(space, pixels, { ...common, bgcolor: colour("page"), font: { size: 14, color: colour("ink") } }),
+    ];
   }
 
   // The words of the bracket: over its middle, or where the gap is too narrow for them, above the neighbour's label.

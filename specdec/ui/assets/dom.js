@@ -17,8 +17,12 @@ export function button(className, text, onClick, label = "") {
 
 // A button with a drawn sign: fonts lack half of a player's symbols.
 const SIGNS = {
-  play: "M4 2 L14 8 L4 14 Z", pause: "M3 2 H7 V14 H3 Z M9 2 H13 V14 H9 Z", start: "M2 2 H4 V14 H2 Z M14 2 L5 8 L14 14 Z",
-  end: "M2 2 L11 8 L2 14 Z M12 2 H14 V14 H12 Z", back: "M11 2 L5 8 L11 14 L9 14 L3 8 L9 2 Z", on: "M5 2 L11 8 L5 14 L7 14 L13 8 L7 2 Z",
+  play: "M4 2 L14 8 L4 14 Z",
+  pause: "M3 2 H7 V14 H3 Z M9 2 H13 V14 H9 Z",
+  start: "M2 2 H4 V14 H2 Z M14 2 L5 8 L14 14 Z",
+  end: "M2 2 L11 8 L2 14 Z M12 2 H14 V14 H12 Z",
+  back: "M11 2 L5 8 L11 14 L9 14 L3 8 L9 2 Z",
+  on: "M5 2 L11 8 L5 14 L7 14 L13 8 L7 2 Z",
 };
 export function sign(name, label, onClick) {
   const node = button("sd-icon", "", onClick, label);

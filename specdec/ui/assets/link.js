@@ -72,22 +72,37 @@ function pack(race) {
       return delta;
     });
     const plain = lane.rounds.every((round) => round.committed_ids.length === 1 && round.draft?.length === 0);
-    const rounds = lane.rounds.map((round) => (plain ? short(round.committed_ids[0]) : [
-      KINDS.indexOf(round.token_kind), round.committed_ids.map(short),
-      round.draft && round.draft.filter((token) => token.status !== "accepted").map((token) => short(token.token_id)),
-      round.draft && round.draft.filter((token) => token.status === "rejected").length,
-      ...["draft_seconds", "verify_seconds"].map((part) => round[part] && Math.round(round[part] * TENTH)),
-    ]));
+    const rounds = lane.rounds.map((round) =>
+      plain
+        ? short(round.committed_ids[0])
+        : [
+            KINDS.indexOf(round.token_kind),
+            round.committed_ids.map(short),
+            round.draft &&
+              round.draft.filter((token) => token.status !== "accepted").map((token) => short(token.token_id)),
+            round.draft && round.draft.filter((token) => token.status === "rejected").length,
+            ...["draft_seconds", "verify_seconds"].map((part) => round[part] && Math.round(round[part] * TENTH)),
+          ],
+    );
     return { n: name, p: prompt_ids.map(short), s: started, t: times, r: rounds, e: lane.end, f: lane.finished };
   });
   for (const lane of packed.slice(1)) {
     if (JSON.stringify(lane.p) === JSON.stringify(packed[0].p)) delete lane.p;
-    for (const part of Object.keys(lane.s)) if (JSON.stringify(lane.s[part]) === JSON.stringify(packed[0].s[part])) delete lane.s[part];
+    for (const part of Object.keys(lane.s))
+      if (JSON.stringify(lane.s[part]) === JSON.stringify(packed[0].s[part])) delete lane.s[part];
   }
   const { details, lanes: table, time, ...verdict } = race.verdict;
   const { at, pair, settings } = race.begin;
-  const bytes = [...known.keys()].map((id) => (race.bytes.get(id) ?? []).map((byte) => String.fromCharCode(byte)).join(""));
-  return { v: VERSION, b: { at, pair, settings, runs: race.verdict.runs }, k: bytes, l: packed, d: { ...verdict, shown: 0 } };
+  const bytes = [...known.keys()].map((id) =>
+    (race.bytes.get(id) ?? []).map((byte) => String.fromCharCode(byte)).join(""),
+  );
+  return {
+    v: VERSION,
+    b: { at, pair, settings, runs: race.verdict.runs },
+    k: bytes,
+    l: packed,
+    d: { ...verdict, shown: 0 },
+  };
 }
 
 // The lines again, with nothing where the link has nothing.
@@ -101,7 +116,16 @@ function unpack({ v, b, k, l, d }) {
     let elapsed = 0;
     lane.r.forEach((round, index) => {
       elapsed += lane.t[index] / TENTH;
-      records.push({ event: "round", index, elapsed_seconds: elapsed, model_seconds: null, target_margin: null, decision: null, missed: [], ...unpackRound(round) });
+      records.push({
+        event: "round",
+        index,
+        elapsed_seconds: elapsed,
+        model_seconds: null,
+        target_margin: null,
+        decision: null,
+        missed: [],
+        ...unpackRound(round),
+      });
     });
     if (lane.f) records.push(lane.f);
     if (lane.e) records.push(lane.e);
@@ -110,15 +134,40 @@ function unpack({ v, b, k, l, d }) {
 }
 
 function unpackRound(round) {
-  if (typeof round === "number") return { draft: [], committed_ids: [round], token_id: round, token_kind: "target", draft_seconds: 0, verify_seconds: null };
+  if (typeof round === "number")
+    return {
+      draft: [],
+      committed_ids: [round],
+      token_id: round,
+      token_kind: "target",
+      draft_seconds: 0,
+      verify_seconds: null,
+    };
   const [kind, committed, missed, rejected, draft, verify] = round;
   const added = kind >= 0;
-  const blank = { draft_prob: null, target_prob: null, accept_prob: null, draw: null, target_token_id: null, draft_confidence: null };
-  const kept = committed.slice(0, committed.length - (added ? 1 : 0)).map((id) => ({ token_id: id, status: "accepted", ...blank }));
-  const rest = (missed ?? []).map((id, place) => ({ token_id: id, status: place < rejected ? "rejected" : "discarded", ...blank }));
+  const blank = {
+    draft_prob: null,
+    target_prob: null,
+    accept_prob: null,
+    draw: null,
+    target_token_id: null,
+    draft_confidence: null,
+  };
+  const kept = committed
+    .slice(0, committed.length - (added ? 1 : 0))
+    .map((id) => ({ token_id: id, status: "accepted", ...blank }));
+  const rest = (missed ?? []).map((id, place) => ({
+    token_id: id,
+    status: place < rejected ? "rejected" : "discarded",
+    ...blank,
+  }));
   return {
-    draft: missed && (kind === 0 ? [] : [...kept, ...rest]), committed_ids: committed, token_id: added ? committed.at(-1) : null,
-    token_kind: added ? KINDS[kind] : null, draft_seconds: draft && draft / TENTH, verify_seconds: verify && verify / TENTH,
+    draft: missed && (kind === 0 ? [] : [...kept, ...rest]),
+    committed_ids: committed,
+    token_id: added ? committed.at(-1) : null,
+    token_kind: added ? KINDS[kind] : null,
+    draft_seconds: draft && draft / TENTH,
+    verify_seconds: verify && verify / TENTH,
   };
 }
 
@@ -139,5 +188,9 @@ async function inflate(bytes) {
 }
 
 const toBase64 = (bytes) =>
-  btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-const fromBase64 = (text) => Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+  btoa(String.fromCharCode(...bytes))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replaceAll("=", "");
+const fromBase64 = (text) =>
+  Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));

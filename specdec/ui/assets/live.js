@@ -12,7 +12,9 @@ import { Timing } from "./timing.js";
 import { Why } from "./why.js";
 
 const FIGURES = [
-  "tokens/s, plain \u2192 speculative", "acceptance: guesses kept, of those tested", "tokens a target pass",
+  "tokens/s, plain \u2192 speculative",
+  "acceptance: guesses kept, of those tested",
+  "tokens a target pass",
   "tokens the same, counted from the start",
 ];
 const STEPS = [
@@ -23,8 +25,22 @@ const STEPS = [
 
 // What tests wait on, and what the page's buttons call.
 window.specdec ??= {
-  mounted: false, begun: 0, rounds: 0, lanesStarted: 0, lanesFinished: 0, verdicts: 0, errors: 0, running: false,
-  replaying: false, begin() {}, end() {}, halt() {}, share() {}, shown() {}, go() {}, rest() {},
+  mounted: false,
+  begun: 0,
+  rounds: 0,
+  lanesStarted: 0,
+  lanesFinished: 0,
+  verdicts: 0,
+  errors: 0,
+  running: false,
+  replaying: false,
+  begin() {},
+  end() {},
+  halt() {},
+  share() {},
+  shown() {},
+  go() {},
+  rest() {},
 };
 
 export async function mount(element, props, watch, plotlyAddress) {
@@ -88,7 +104,12 @@ class View {
     const header = document.querySelector("#sd-header");
     if (header) new MutationObserver(() => this.#showNotes()).observe(header, { childList: true, subtree: true });
     const queue = document.querySelector("#sd-waiting");
-    if (queue) new MutationObserver(() => this.#sayAhead()).observe(queue, { childList: true, subtree: true, characterData: true });
+    if (queue)
+      new MutationObserver(() => this.#sayAhead()).observe(queue, {
+        childList: true,
+        subtree: true,
+        characterData: true,
+      });
     document.querySelector("#sd-prompt textarea")?.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
       event.preventDefault();
@@ -99,7 +120,8 @@ class View {
   // New lines of a race that runs here; `text` is all of them.
   take(records, text) {
     this.#feed(records);
-    if (this.#race?.verdict && this.#race === this.#next && records.length && !this.#ignored) this.share.offer(this.#race, () => text);
+    if (this.#race?.verdict && this.#race === this.#next && records.length && !this.#ignored)
+      this.share.offer(this.#race, () => text);
   }
 
   async openLink() {
@@ -112,7 +134,8 @@ class View {
   }
 
   #openFile(name, text, size) {
-    if (this.#state.running) return this.#showError(`${name} was not opened: a race is running. Open it when that has ended.`);
+    if (this.#state.running)
+      return this.#showError(`${name} was not opened: a race is running. Open it when that has ended.`);
     try {
       if (!text && size) throw new Error(`It has ${size} bytes, more than this page takes.`);
       const records = readRecording(text);
@@ -217,15 +240,21 @@ class View {
       this.point.setAttribute("aria-live", byKey ? "polite" : "off"); // a pointer's way is not read out
       this.point.replaceChildren(el("span", `sd-token ${kind}`, shown), el("span", "", rest));
     };
-    this.#ribbons = new Map(lanes.map((lane) => [lane, new Ribbon(`${NAMES[lane]} text, token by token`, point, pick)]));
+    this.#ribbons = new Map(
+      lanes.map((lane) => [lane, new Ribbon(`${NAMES[lane]} text, token by token`, point, pick)]),
+    );
     for (const ribbon of this.#ribbons.values()) ribbon.waiting("Its turn comes later, on the same prompt.");
     const main = this.#ribbons.get("speculative");
     this.mainPlace.replaceChildren(...(main ? [main.node] : []));
-    this.folds = new Map(lanes.filter((lane) => lane !== "speculative").map((lane) => {
-      const node = fold("", `${NAMES[lane]} text`, [this.#ribbons.get(lane).node]);
-      node.open = lane === "generate";
-      return [lane, node];
-    }));
+    this.folds = new Map(
+      lanes
+        .filter((lane) => lane !== "speculative")
+        .map((lane) => {
+          const node = fold("", `${NAMES[lane]} text`, [this.#ribbons.get(lane).node]);
+          node.open = lane === "generate";
+          return [lane, node];
+        }),
+    );
     this.otherPlace.replaceChildren(...this.folds.values());
   }
 
@@ -242,7 +271,8 @@ class View {
   }
 
   #progress() {
-    if (!this.#race?.lane || this.#race !== this.#next || this.#race.verdict || this.#halting || !this.#state.running) return;
+    if (!this.#race?.lane || this.#race !== this.#next || this.#race.verdict || this.#halting || !this.#state.running)
+      return;
     const { runs } = this.#race.begin;
     const run = runs > 1 ? `Run ${this.#race.runs.length} of ${runs} \u00b7 ` : "";
     const lane = this.#race.lane;
@@ -325,12 +355,16 @@ class View {
     const plain = lanes.get("generate");
     const written = lanes.get("speculative").tokens;
     this.chart.cutAt(written);
-    this.chart.endLane("generate", [NAMES.generate, secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)])]);
+    this.chart.endLane("generate", [
+      NAMES.generate,
+      secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)]),
+    ]);
   }
 
   #showNotes() {
     const record = this.#race?.verdict;
-    if (record) this.notes.replaceChildren(...this.#origin(record), ...record.notes.map((note) => el("span", "", note)));
+    if (record)
+      this.notes.replaceChildren(...this.#origin(record), ...record.notes.map((note) => el("span", "", note)));
   }
 
   // Runs what is on show once more, whatever the form says by now.
@@ -362,7 +396,9 @@ class View {
   }
 
   #showFigures(figures) {
-    this.figures.replaceChildren(...figures.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)])));
+    this.figures.replaceChildren(
+      ...figures.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)])),
+    );
   }
 
   #showMore(record) {
@@ -375,13 +411,23 @@ class View {
       if (definition) cell.title = definition;
       return cell;
     });
-    const body = rows.map((row) => el("tr", "", "", row.map((value, at) => {
-      const cell = el(at ? "td" : "th", "", value);
-      if (!at) cell.scope = "row";
-      cell.dataset.label = columns[at].name;
-      return cell;
-    })));
-    const table = el("table", "sd-table", "", [el("thead", "", "", [el("tr", "", "", head)]), el("tbody", "", "", body)]);
+    const body = rows.map((row) =>
+      el(
+        "tr",
+        "",
+        "",
+        row.map((value, at) => {
+          const cell = el(at ? "td" : "th", "", value);
+          if (!at) cell.scope = "row";
+          cell.dataset.label = columns[at].name;
+          return cell;
+        }),
+      ),
+    );
+    const table = el("table", "sd-table", "", [
+      el("thead", "", "", [el("tr", "", "", head)]),
+      el("tbody", "", "", body),
+    ]);
     this.moreBody.replaceChildren(table, factList(record.details));
   }
 
@@ -428,7 +474,9 @@ class View {
     this.warning = el("p", "sd-warning");
     this.notes = el("div", "sd-notes");
     const verdict = el("section", "sd-verdict", "", [
-      this.factor, el("div", "", "", [this.headline, this.warning, this.notes])]);
+      this.factor,
+      el("div", "", "", [this.headline, this.warning, this.notes]),
+    ]);
     this.figures = el("dl", "sd-figures");
     this.spoken = el("p", "sd-spoken");
     this.spoken.setAttribute("aria-live", "polite");
@@ -437,9 +485,14 @@ class View {
     this.more = fold("", "Details", [this.moreBody]);
     this.more.hidden = true;
     const result = el("div", "sd-result", "", [
-      verdict, this.figures,
+      verdict,
+      this.figures,
       el("div", "sd-columns", "", [el("div", "sd-left", "", [this.chart.node, this.replay.node]), this.#buildTexts()]),
-      this.card.node, this.why.node, this.timing.node, this.more]);
+      this.card.node,
+      this.why.node,
+      this.timing.node,
+      this.more,
+    ]);
     this.root.classList.add("empty");
     this.root.replaceChildren(this.errorNode, this.statusNode, result, this.#buildHow());
     (document.querySelector("main") ?? document.body).append(this.spoken); // heard from every tab
@@ -456,7 +509,13 @@ class View {
     this.mainPlace = el("div");
     this.otherPlace = el("div");
     return el("div", "sd-texts", "", [
-      el("h2", "", "Speculative text"), legend(), this.mainPlace, this.point, toggle, this.otherPlace]);
+      el("h2", "", "Speculative text"),
+      legend(),
+      this.mainPlace,
+      this.point,
+      toggle,
+      this.otherPlace,
+    ]);
   }
 
   #buildHow() {
@@ -497,6 +556,12 @@ function term({ label, definition }) {
   return el("dt", "", "", [name, words]);
 }
 
-const factList = (figures) => el("dl", "sd-facts", "", figures.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)])));
+const factList = (figures) =>
+  el(
+    "dl",
+    "sd-facts",
+    "",
+    figures.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)])),
+  );
 
 const secondsOf = (value) => `${value.toFixed(value < 10 ? 2 : 1)}\u00a0s`;

@@ -3,8 +3,12 @@ import { bytesOf } from "./lines.js";
 
 export const VERSION = 1;
 export const NAMES = {
-  generate: "Plain", speculative: "Speculative", assisted: "transformers assisted", "gamma-0": "specdec, \u03b3 0",
-  "prompt-lookup": "Prompt lookup", "draft-alone": "Draft alone",
+  generate: "Plain",
+  speculative: "Speculative",
+  assisted: "transformers assisted",
+  "gamma-0": "specdec, \u03b3 0",
+  "prompt-lookup": "Prompt lookup",
+  "draft-alone": "Draft alone",
 };
 export const LANES = Object.keys(NAMES);
 export const LARGEST = 64e6; // characters of a recording that a page takes; its own stay below
@@ -90,13 +94,18 @@ export class Race {
 // The records of a recording from somewhere else. Throws an Error whose message says what is wrong with it.
 export function readRecording(text) {
   if (text.length > LARGEST) throw new Error(`It has ${text.length} characters; this page takes ${LARGEST}.`);
-  return checked(text.split("\n").filter(Boolean).map((line, at) => {
-    try {
-      return JSON.parse(line);
-    } catch {
-      throw new Error(`Line ${at + 1} is not a line of a recording.`);
-    }
-  }));
+  return checked(
+    text
+      .split("\n")
+      .filter(Boolean)
+      .map((line, at) => {
+        try {
+          return JSON.parse(line);
+        } catch {
+          throw new Error(`Line ${at + 1} is not a line of a recording.`);
+        }
+      }),
+  );
 }
 
 // The same records, if all of them are what the page can draw; nothing is drawn before that is known.
@@ -114,10 +123,16 @@ export function checked(records) {
   const race = new Race(begin);
   records.slice(1).forEach((record, at) => {
     const { lane } = race;
-    const fits = record.event === "started" ? begin.lanes.includes(record.lane) && !lane?.open
-      : record.event === "verdict" ? at === records.length - 2
-      : record.event === "round" ? lane?.open && record.index === lane.rounds.length
-      : record.event === "begin" ? false : Boolean(lane);
+    const fits =
+      record.event === "started"
+        ? begin.lanes.includes(record.lane) && !lane?.open
+        : record.event === "verdict"
+          ? at === records.length - 2
+          : record.event === "round"
+            ? lane?.open && record.index === lane.rounds.length
+            : record.event === "begin"
+              ? false
+              : Boolean(lane);
     if (!fits) throw new Error(`Line ${at + 2} stands where it cannot (${record.event}).`);
     race.take(record);
   });
@@ -134,49 +149,99 @@ const whole = (value) => Number.isSafeInteger(value);
 const object = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const none = (test) => (value) => value === null || test(value); // there, and perhaps null
 const maybe = (test) => (value) => value === undefined || none(test)(value);
-const listOf = (test, most = 1e6) => (value) => Array.isArray(value) && value.length <= most && value.every(test);
-const oneOf = (...choices) => (value) => choices.includes(value);
+const listOf =
+  (test, most = 1e6) =>
+  (value) =>
+    Array.isArray(value) && value.length <= most && value.every(test);
+const oneOf =
+  (...choices) =>
+  (value) =>
+    choices.includes(value);
 const seconds = (value) => number(value) && value >= 0;
 const weighed = none(listOf((row) => Array.isArray(row) && row.length === 2 && whole(row[0]) && number(row[1]), 20));
-const draftToken = (token) => object(token) && whole(token.token_id)
-  && oneOf("accepted", "rejected", "discarded")(token.status) && none(whole)(token.target_token_id)
-  && [token.draft_prob, token.target_prob, token.accept_prob, token.draw, token.draft_confidence].every(none(number));
+const draftToken = (token) =>
+  object(token) &&
+  whole(token.token_id) &&
+  oneOf("accepted", "rejected", "discarded")(token.status) &&
+  none(whole)(token.target_token_id) &&
+  [token.draft_prob, token.target_prob, token.accept_prob, token.draw, token.draft_confidence].every(none(number));
 const figure = (value) => object(value) && text(value.value) && text(value.label) && maybe(text)(value.definition);
 const tokenTable = maybe((tokens) => object(tokens) && Object.values(tokens).every(text));
-const table = (value) => object(value) && listOf((column) => object(column) && text(column.name) && maybe(text)(column.definition), 20)(value.columns)
-  && listOf((row) => listOf(text)(row) && row.length === value.columns.length, 20)(value.rows);
+const table = (value) =>
+  object(value) &&
+  listOf((column) => object(column) && text(column.name) && maybe(text)(column.definition), 20)(value.columns) &&
+  listOf((row) => listOf(text)(row) && row.length === value.columns.length, 20)(value.rows);
 const SETTINGS = {
-  max_new_tokens: whole, temperature: number, top_k: whole, top_p: number, min_p: number, repetition_penalty: number,
-  seed: none(whole), ignore_eos: (value) => typeof value === "boolean",
+  max_new_tokens: whole,
+  temperature: number,
+  top_k: whole,
+  top_p: number,
+  min_p: number,
+  repetition_penalty: number,
+  seed: none(whole),
+  ignore_eos: (value) => typeof value === "boolean",
 };
 const params = (value) => object(value) && Object.entries(SETTINGS).every(([name, holds]) => holds(value[name]));
-const plain = (value) => object(value) && Object.values(value).every((part) => ["string", "number", "boolean"].includes(typeof part) || part === null);
+const plain = (value) =>
+  object(value) &&
+  Object.values(value).every((part) => ["string", "number", "boolean"].includes(typeof part) || part === null);
 const settings = (value) => plain(value) && text(value.prompt);
 
 // What each kind of line must hold for the page to draw it.
 const FIELDS = {
   begin: {
-    lanes: (value) => listOf(oneOf(...LANES), LANES.length)(value) && value.length > 0 && new Set(value).size === value.length,
-    settings, at: (value) => seconds(value) && value < 1e11, pair: text, runs: (value) => whole(value) && value >= 1,
+    lanes: (value) =>
+      listOf(oneOf(...LANES), LANES.length)(value) && value.length > 0 && new Set(value).size === value.length,
+    settings,
+    at: (value) => seconds(value) && value < 1e11,
+    pair: text,
+    runs: (value) => whole(value) && value >= 1,
   },
   started: {
-    lane: oneOf(...LANES), prompt_ids: listOf(whole), params, pair: plain, machine: plain,
-    gamma: (value) => whole(value) || text(value), acceptance: oneOf("lossless", "top-k"), accept_top_k: none(whole),
+    lane: oneOf(...LANES),
+    prompt_ids: listOf(whole),
+    params,
+    pair: plain,
+    machine: plain,
+    gamma: (value) => whole(value) || text(value),
+    acceptance: oneOf("lossless", "top-k"),
+    accept_top_k: none(whole),
   },
   round: {
-    index: whole, committed_ids: listOf(whole), elapsed_seconds: seconds, draft: none(listOf(draftToken, 64)),
-    token_id: none(whole), token_kind: none(oneOf("correction", "bonus", "target")), draft_seconds: none(number),
-    verify_seconds: none(number), target_margin: none(number),
+    index: whole,
+    committed_ids: listOf(whole),
+    elapsed_seconds: seconds,
+    draft: none(listOf(draftToken, 64)),
+    token_id: none(whole),
+    token_kind: none(oneOf("correction", "bonus", "target")),
+    draft_seconds: none(number),
+    verify_seconds: none(number),
+    target_margin: none(number),
     decision: none((value) => object(value) && [value.p, value.q, value.residual].every(weighed)),
   },
   finished: { finish_reason: text },
   lane_end: { lane: oneOf(...LANES), name: text, duration: text, spoken: maybe(text) },
   verdict: {
-    sentence: text, notes: listOf(text, 100), factor: maybe(text), shown: maybe((value) => whole(value) && value >= 0),
-    runs: maybe(whole), figures: maybe(listOf(figure, 8)), details: maybe(listOf(figure, 100)), lanes: maybe(table),
+    sentence: text,
+    notes: listOf(text, 100),
+    factor: maybe(text),
+    shown: maybe((value) => whole(value) && value >= 0),
+    runs: maybe(whole),
+    figures: maybe(listOf(figure, 8)),
+    details: maybe(listOf(figure, 100)),
+    lanes: maybe(table),
     end: maybe((value) => object(value) && value.lane === "speculative" && text(value.name) && text(value.duration)),
-    saved: maybe(text), chart: maybe(text), warning: maybe(text), time: maybe(text),
-    why: maybe((value) => object(value) && text(value.title) && text(value.text) && listOf(figure, 20)(value.figures)
-      && listOf((step) => Array.isArray(step) && step.length === 2 && text(step[0]) && number(step[1]), 20)(value.steps)),
+    saved: maybe(text),
+    chart: maybe(text),
+    warning: maybe(text),
+    time: maybe(text),
+    why: maybe(
+      (value) =>
+        object(value) &&
+        text(value.title) &&
+        text(value.text) &&
+        listOf(figure, 20)(value.figures) &&
+        listOf((step) => Array.isArray(step) && step.length === 2 && text(step[0]) && number(step[1]), 20)(value.steps),
+    ),
   },
 };

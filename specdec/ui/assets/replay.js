@@ -28,9 +28,13 @@ export class Replay {
     this.speeds.setAttribute("role", "group");
     this.speeds.setAttribute("aria-label", "Speed of the replay");
     this.node = el("div", "sd-replay", "", [
-      sign("start", "Replay from the start", () => this.restart()), this.toggle,
-      sign("end", "Skip to the end", () => this.skip()), this.speeds, this.scrub,
-      el("span", "sd-replayLabel", "", [this.label, this.counts])]);
+      sign("start", "Replay from the start", () => this.restart()),
+      this.toggle,
+      sign("end", "Skip to the end", () => this.skip()),
+      this.speeds,
+      this.scrub,
+      el("span", "sd-replayLabel", "", [this.label, this.counts]),
+    ]);
     this.node.hidden = true;
   }
 

@@ -90,9 +90,9 @@ export class Ribbon {
       const added = place === round.committed_ids.length - 1 && round.token_id !== null;
       // What follows the first miss was guessed here, at the place that the correction took.
       if (added) block.append(...this.#missed(drafts, round));
-      const kind = added ? round.token_kind ?? accepted : place < kept.length ? "accepted" : accepted;
+      const kind = added ? (round.token_kind ?? accepted) : place < kept.length ? "accepted" : accepted;
       const piece = this.#text.push(id);
-      const draft = added ? drafts.find((token) => token.status === "rejected") ?? null : kept[place] ?? null;
+      const draft = added ? (drafts.find((token) => token.status === "rejected") ?? null) : (kept[place] ?? null);
       const mark = this.#token(piece, kind, round, draft);
       if (this.#inWord && /^ \S+$/.test(piece)) mark.classList.add("word");
       if (piece) this.#inWord = /\S$/.test(piece);
@@ -168,7 +168,8 @@ function describe({ piece, kind, round, draft }, bytes) {
     if (kind === "correction") parts.push(`the guess was ${quoted(textOf(draft.token_id, bytes))}`);
     if (known(draft.draft_confidence)) parts.push(`the draft was ${percent(draft.draft_confidence)} sure`);
     if (known(draft.draft_prob)) parts.push(`q ${chance(draft.draft_prob)}`);
-    if (known(draft.target_prob)) parts.push(`p ${chance(draft.target_prob)}`, `min(1, p/q) ${chance(draft.accept_prob)}`);
+    if (known(draft.target_prob))
+      parts.push(`p ${chance(draft.target_prob)}`, `min(1, p/q) ${chance(draft.accept_prob)}`);
     if (known(draft.draw)) parts.push(`draw ${chance(draft.draw)}`);
     if (known(draft.target_token_id) && draft.target_token_id !== draft.token_id) {
       parts.push(`the target's own choice: ${quoted(textOf(draft.target_token_id, bytes))}`);

@@ -5,10 +5,15 @@ import { NAMES } from "./race.js";
 
 const CONTEXT = 14; // tokens of what stood before
 const COLUMNS = [
-  ["#", "place in the draft"], ["Guess", "what the draft proposed"], ["Target", "the target's own most likely token there"],
+  ["#", "place in the draft"],
+  ["Guess", "what the draft proposed"],
+  ["Target", "the target's own most likely token there"],
   ["Confidence", "the draft's raw probability of its guess, before any sampling setting"],
-  ["q", "the draft's probability of its guess"], ["p", "the target's probability of the guess"],
-  ["min(1, p/q)", "the probability to keep it"], ["Draw", "kept if below min(1, p/q)"], ["Result", ""],
+  ["q", "the draft's probability of its guess"],
+  ["p", "the target's probability of the guess"],
+  ["min(1, p/q)", "the probability to keep it"],
+  ["Draw", "kept if below min(1, p/q)"],
+  ["Result", ""],
 ];
 const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
 
@@ -29,7 +34,9 @@ export class RoundCard {
     this.on = sign("on", "Next round", () => this.show(this.#index + 1));
     this.body = el("div", "sd-steps");
     this.node = el("section", "sd-card", "", [
-      el("div", "sd-cardHead", "", [this.title, this.back, this.slider, this.on]), this.body]);
+      el("div", "sd-cardHead", "", [this.title, this.back, this.slider, this.on]),
+      this.body,
+    ]);
     this.node.setAttribute("aria-label", "Round by round");
     this.node.hidden = true;
   }
@@ -74,17 +81,26 @@ export class RoundCard {
   }
 
   #steps(round) {
-    const before = [...this.#lane.started.prompt_ids, ...this.#lane.rounds.slice(0, round.index).flatMap((r) => r.committed_ids)];
+    const before = [
+      ...this.#lane.started.prompt_ids,
+      ...this.#lane.rounds.slice(0, round.index).flatMap((r) => r.committed_ids),
+    ];
     this.text = new TokenText(this.#race.bytes);
     const pieces = before.map((id) => this.text.push(id));
     const standing = el("p", "sd-context", "", [
-      el("span", "sd-faint", pieces.length > CONTEXT ? "\u2026 " : ""), el("span", "", pieces.slice(-CONTEXT).join(""))]);
+      el("span", "sd-faint", pieces.length > CONTEXT ? "\u2026 " : ""),
+      el("span", "", pieces.slice(-CONTEXT).join("")),
+    ]);
     const drafts = round.draft ?? [];
     const ids = drafts.map((token) => token.token_id);
     const guesses = this.text.peek(ids);
     return [
       step("Context", "what stood there", [standing]),
-      step("Guess", this.#guessWords(round), drafts.map((token, i) => chip(guesses[i], token.status))),
+      step(
+        "Guess",
+        this.#guessWords(round),
+        drafts.map((token, i) => chip(guesses[i], token.status)),
+      ),
       ...(drafts.length ? [step("Check", passWords(round), [this.#table(round, guesses)])] : []),
       step("Outcome", this.#outcomeWords(round), this.#outcome(round)),
       ...this.#decision(round),
@@ -93,7 +109,8 @@ export class RoundCard {
 
   #guessWords(round) {
     if (round.draft === null) return "this lane does not say what was guessed";
-    if (!round.draft.length) return round.index ? "nothing was guessed: one plain step" : "nothing yet: the prompt is read";
+    if (!round.draft.length)
+      return round.index ? "nothing was guessed: one plain step" : "nothing yet: the prompt is read";
     return `${count(round.draft.length, "token")} of the draft${took(round.draft_seconds)}`;
   }
 
@@ -112,7 +129,7 @@ export class RoundCard {
     const kept = (round.draft ?? []).filter((token) => token.status === "accepted").length;
     return pieces.map((piece, place) => {
       const added = round.token_id !== null && place === round.committed_ids.length - 1;
-      return chip(piece, added ? round.token_kind ?? "target" : place < kept ? "accepted" : "target");
+      return chip(piece, added ? (round.token_kind ?? "target") : place < kept ? "accepted" : "target");
     });
   }
 
@@ -122,35 +139,58 @@ export class RoundCard {
       const choice = token.target_token_id ?? null;
       const target = choice === null ? NONE : visible(this.text.peek([...accepted, choice]).at(-1));
       return [
-        String(place + 1), visible(guesses[place]), target, chance(token.draft_confidence), chance(token.draft_prob), chance(token.target_prob),
-        chance(token.accept_prob), chance(token.draw), RESULTS[token.status]];
+        String(place + 1),
+        visible(guesses[place]),
+        target,
+        chance(token.draft_confidence),
+        chance(token.draft_prob),
+        chance(token.target_prob),
+        chance(token.accept_prob),
+        chance(token.draw),
+        RESULTS[token.status],
+      ];
     });
     // Greedy draws nothing, and a link carries no probabilities: columns without a value are left out.
-    const columns = COLUMNS.map((_, column) => column).filter((column) => all.some((values) => values[column] !== NONE));
+    const columns = COLUMNS.map((_, column) => column).filter((column) =>
+      all.some((values) => values[column] !== NONE),
+    );
     const rows = all.map((values, place) => {
       const { status } = round.draft[place];
       const cells = columns.map((column) => {
         const cell = el("td", column === 1 || column === 2 ? "sd-mono" : "");
         cell.dataset.label = COLUMNS[column][0];
-        cell.append(column === COLUMNS.length - 1 ? el("span", `sd-token ${status}`, values[column]) : el("span", "", values[column]));
+        cell.append(
+          column === COLUMNS.length - 1
+            ? el("span", `sd-token ${status}`, values[column])
+            : el("span", "", values[column]),
+        );
         return cell;
       });
       return el("tr", status, "", cells);
     });
-    const head = columns.map((column) => COLUMNS[column]).map(([name, meaning]) => {
-      const cell = el("th", "", name);
-      cell.scope = "col";
-      cell.title = meaning;
-      return cell;
-    });
-    return el("table", "sd-table sd-verdicts", "", [el("thead", "", "", [el("tr", "", "", head)]), el("tbody", "", "", rows)]);
+    const head = columns
+      .map((column) => COLUMNS[column])
+      .map(([name, meaning]) => {
+        const cell = el("th", "", name);
+        cell.scope = "col";
+        cell.title = meaning;
+        return cell;
+      });
+    return el("table", "sd-table sd-verdicts", "", [
+      el("thead", "", "", [el("tr", "", "", head)]),
+      el("tbody", "", "", rows),
+    ]);
   }
 
   // The tables at the place where the target added its token: p, q and, after a rejection, the residual.
   #decision(round) {
     const { p, q, residual } = round.decision ?? {};
     if (!p) return [];
-    const kinds = [["p", p, "target"], ["q", q, "draft"], ["residual", residual, "norm(max(0, p \u2212 q))"]].filter(([, rows]) => rows);
+    const kinds = [
+      ["p", p, "target"],
+      ["q", q, "draft"],
+      ["residual", residual, "norm(max(0, p \u2212 q))"],
+    ].filter(([, rows]) => rows);
     const tables = kinds.map(([name, rows]) => [name, new Map(rows)]);
     const largest = (id) => Math.max(...tables.map(([, rows]) => rows.get(id) ?? 0));
     const ids = [...new Set(kinds.flatMap(([, rows]) => rows.map(([id]) => id)))];
@@ -164,13 +204,17 @@ export class RoundCard {
     });
     if (round.token_id !== null && !ids.slice(0, 10).includes(round.token_id)) {
       const name = visible(this.text.peek([...accepted, round.token_id]).at(-1));
-      rows.push(el("li", "chosen", "", [el("span", "sd-barName sd-mono", name), el("span", "", "not among the most likely")]));
+      rows.push(
+        el("li", "chosen", "", [el("span", "sd-barName sd-mono", name), el("span", "", "not among the most likely")]),
+      );
     }
     const greedy = this.#lane.started.params.temperature === 0;
     const margin = round.target_margin === null ? "" : ` Logit margin ${round.target_margin.toPrecision(3)}.`;
     const words = greedy
       ? `raw probabilities, which greedy turns into 1 for the largest and 0 for the rest.${margin}`
-      : residual ? `the correction was drawn from the residual.${margin}` : `the token was drawn from p.${margin}`;
+      : residual
+        ? `the correction was drawn from the residual.${margin}`
+        : `the token was drawn from p.${margin}`;
     const key = kinds.map(([name, , of]) => el("span", `sd-barKey ${name}`, `${name}: ${of}`));
     return [step("Decision", words, [el("p", "sd-barKeys", "", key), el("ul", "sd-decision", "", rows)])];
   }
@@ -178,7 +222,9 @@ export class RoundCard {
 
 function step(name, words, children) {
   return el("div", "sd-step", "", [
-    el("h3", "", "", [el("strong", "", name), el("span", "", ` ${words}`)]), el("div", "sd-stepBody", "", children)]);
+    el("h3", "", "", [el("strong", "", name), el("span", "", ` ${words}`)]),
+    el("div", "sd-stepBody", "", children),
+  ]);
 }
 
 function bar(kind, value) {

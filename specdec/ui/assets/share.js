@@ -27,12 +27,19 @@ export class Share {
     open.htmlFor = "sd-open";
     this.code = el("div", "sd-code");
     const summary = el("summary", "sd-shareButton", "Share");
-    this.node = el("details", "sd-share", "", [summary, el("div", "sd-sharePanel", "", [
-      section("These settings", this.settings.node),
-      section("This run", this.run.node, this.runWords),
-      section("File", el("div", "sd-actions", "", [this.save, chooser, open]),
-        el("p", "sd-hint", "JSON lines with every event, probabilities included. It replays here without a model.")),
-      section("Code", this.code)])]);
+    this.node = el("details", "sd-share", "", [
+      summary,
+      el("div", "sd-sharePanel", "", [
+        section("These settings", this.settings.node),
+        section("This run", this.run.node, this.runWords),
+        section(
+          "File",
+          el("div", "sd-actions", "", [this.save, chooser, open]),
+          el("p", "sd-hint", "JSON lines with every event, probabilities included. It replays here without a model."),
+        ),
+        section("Code", this.code),
+      ]),
+    ]);
     this.node.addEventListener("toggle", () => this.node.open && this.#fill());
     this.node.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
@@ -61,7 +68,11 @@ export class Share {
     const race = this.#race?.verdict?.figures ? this.#race : null;
     this.save.disabled = !race;
     this.run.set("", race ? "" : "No run is on show.");
-    this.code.replaceChildren(...(race ? codeFolds(race.begin.settings, race.lanes.get("speculative").started) : [el("p", "sd-hint", "Run a race first.")]));
+    this.code.replaceChildren(
+      ...(race
+        ? codeFolds(race.begin.settings, race.lanes.get("speculative").started)
+        : [el("p", "sd-hint", "Run a race first.")]),
+    );
     if (!race) return;
     const link = await runLink(race);
     if (race === this.#race) this.run.set(link ?? "", link ? "" : "This run is too long for a link; take the file.");
@@ -86,7 +97,8 @@ export function codeFolds(settings, started) {
     return [el("p", "sd-hint", `There is no code for this run. ${error.message}`)];
   }
   const parts = Object.entries(codes).map(([name, lines]) =>
-    el("details", "sd-codeFold", "", [el("summary", "", name), new Copyable(`${name} code`, lines).node]));
+    el("details", "sd-codeFold", "", [el("summary", "", name), new Copyable(`${name} code`, lines).node]),
+  );
   parts[0].open = !narrow();
   return parts;
 }
@@ -116,7 +128,10 @@ class Copyable {
 
   async #copy() {
     this.field.select();
-    const done = await navigator.clipboard?.writeText(this.field.value).then(() => true, () => false);
+    const done = await navigator.clipboard?.writeText(this.field.value).then(
+      () => true,
+      () => false,
+    );
     this.copy.textContent = done ? "Copied" : "Selected";
     setTimeout(() => (this.copy.textContent = "Copy"), 2000);
   }

@@ -30,7 +30,10 @@ export class Why {
     this.words.textContent = why.text;
     this.#steps = why.steps;
     this.plot.hidden = !why.steps.length;
-    this.plot.setAttribute("aria-label", `Milliseconds a token. ${why.steps.map(([name, seconds]) => `${name}: ${signed(seconds)}`).join(", ")}`);
+    this.plot.setAttribute(
+      "aria-label",
+      `Milliseconds a token. ${why.steps.map(([name, seconds]) => `${name}: ${signed(seconds)}`).join(", ")}`,
+    );
     this.figures.replaceChildren(...(why.figures.length ? [this.facts(why.figures)] : []));
     this.#draw();
   }
@@ -45,20 +48,36 @@ export class Why {
     const total = values.reduce((sum, value) => sum + value, 0);
     const font = { size: small ? 14 : 13 };
     const trace = {
-      type: "waterfall", orientation: small ? "h" : "v", hoverinfo: "skip", cliponaxis: false, textposition: "outside",
-      measure: ["absolute", ...Array(values.length - 1).fill("relative"), "total"], textfont: { ...font, color: colour("muted") },
-      text: [...this.#steps.map(([, seconds], at) => (at ? signed(seconds) : (seconds * 1000).toFixed(2))), total.toFixed(2)],
-      connector: { line: { color: colour("axis"), width: 1 } }, totals: { marker: { color: colour("bar-rest") } },
-      decreasing: { marker: { color: colour("bar-verify") } }, increasing: { marker: { color: colour("correction-mark") } },
+      type: "waterfall",
+      orientation: small ? "h" : "v",
+      hoverinfo: "skip",
+      cliponaxis: false,
+      textposition: "outside",
+      measure: ["absolute", ...Array(values.length - 1).fill("relative"), "total"],
+      textfont: { ...font, color: colour("muted") },
+      text: [
+        ...this.#steps.map(([, seconds], at) => (at ? signed(seconds) : (seconds * 1000).toFixed(2))),
+        total.toFixed(2),
+      ],
+      connector: { line: { color: colour("axis"), width: 1 } },
+      totals: { marker: { color: colour("bar-rest") } },
+      decreasing: { marker: { color: colour("bar-verify") } },
+      increasing: { marker: { color: colour("correction-mark") } },
       ...(small ? { y: names, x: [...values, total] } : { x: names, y: [...values, total] }),
     };
     const axis = { gridcolor: colour("grid"), zeroline: false, fixedrange: true, tickfont: font, automargin: true };
     const measured = { ...axis, title: { text: "Milliseconds a token", font }, rangemode: "tozero" };
     const layout = {
-      width: this.plot.clientWidth, height: small ? 420 : 320, margin: { l: 10, r: 30, t: 24, b: 10 }, showlegend: false, dragmode: false,
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      width: this.plot.clientWidth,
+      height: small ? 420 : 320,
+      margin: { l: 10, r: 30, t: 24, b: 10 },
+      showlegend: false,
+      dragmode: false,
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(this.plot).fontFamily, color: colour("muted") },
-      xaxis: small ? measured : axis, yaxis: small ? { ...axis, autorange: "reversed" } : measured,
+      xaxis: small ? measured : axis,
+      yaxis: small ? { ...axis, autorange: "reversed" } : measured,
     };
     await this.#plotly.react(this.plot, [trace], layout, { staticPlot: true });
   }
