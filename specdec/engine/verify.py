@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from specdec.passes import sampling
+from specdec.passes import chance
 
 
 class Verdict(NamedTuple):
@@ -35,10 +35,10 @@ def verify(draft_ids: torch.Tensor, q: torch.Tensor, p: torch.Tensor, rng: torch
     p_at_draft = p[:gamma].gather(1, draft_ids[:, None]).squeeze(1)
     q_at_draft = q.gather(1, draft_ids[:, None]).squeeze(1)
     accept_prob = (p_at_draft / q_at_draft).clamp(max=1.0)
-    u = sampling.uniform(gamma, rng, like=p)
+    u = chance.uniform(gamma, rng, like=p)
     n = _leading(u < accept_prob)
     rest = residual(n, q, p)
-    next_token = sampling.draw(rest, rng)[0]
+    next_token = chance.draw(rest, rng)[0]
     return Verdict(n, next_token, accept_prob, u, rest)
 
 

@@ -17,6 +17,7 @@ from transformers import (
 )
 
 from specdec.events import SamplingParams
+from specdec.passes import chance
 from specdec.passes.context import Context
 
 
@@ -59,17 +60,4 @@ class Sampler:
 
     def draw(self, probabilities: torch.Tensor) -> torch.Tensor:
         """One token id a row, (n,)."""
-        return draw(probabilities, self.rng)
-
-
-# All chance in decoding comes through these two functions, so that a test can go through every outcome.
-
-
-def draw(probabilities: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
-    """Draw one token id from each row (n, V), (n,)."""
-    return torch.multinomial(probabilities, 1, generator=rng).squeeze(1)
-
-
-def uniform(count: int, rng: torch.Generator, like: torch.Tensor) -> torch.Tensor:
-    """Draw ``count`` numbers on [0, 1), of the device and dtype of ``like``, (count,)."""
-    return torch.rand(count, generator=rng, device=like.device, dtype=like.dtype)
+        return chance.draw(probabilities, self.rng)
