@@ -150,7 +150,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         demo.unload(work.leave)
         for tab in (gamma_tab, bench_tab, lossless_tab):
             tab.wire(**machine)
-        add_endpoints(slot, limits, startup.give_way, **machine)
+        add_endpoints(work, limits, **machine)
     demo.queue(max_size=limits.waiting)
     return demo
 

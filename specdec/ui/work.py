@@ -21,6 +21,17 @@ class Work:
         self.slot, self.startup, self.turns = slot, startup, Turns()
         self._jobs: list[Job] = []
 
+    @contextlib.contextmanager
+    def machine(self) -> Iterator[Pair]:
+        """The loaded pair, for work that needs the machine. The start-up race gives way to it and, if that interrupted
+        the race, runs again afterwards, however the work ends: visitors who come later are greeted by it."""
+        self.startup.give_way()
+        try:
+            yield self.slot.pair
+        finally:
+            if self.slot.loaded:
+                self.startup.catch_up(self.slot.pair)
+
     def job(self) -> Job:
         self._jobs.append(Job(self))
         return self._jobs[-1]
@@ -48,17 +59,14 @@ class Job:
     @contextlib.contextmanager
     def turn(self, request: gr.Request) -> Iterator[tuple[Pair, threading.Event]]:
         """The loaded pair and the visitor's flag, while the machine is theirs."""
-        visitor, startup = request.session_hash, self._work.startup
+        visitor = request.session_hash
         stop = self._flags.setdefault(visitor, threading.Event())
         self._running.add(visitor)
-        startup.give_way()
         try:
-            with self._work.turns.running((self, visitor), stop):
-                pair = self._work.slot.pair
+            with self._work.machine() as pair, self._work.turns.running((self, visitor), stop):
                 yield pair, stop
         finally:
             self._running.discard(visitor)
-        startup.catch_up(pair)
 
     def stop(self, request: gr.Request) -> None:
         """End it, whether it runs or waits."""
