@@ -68,18 +68,20 @@ class Job:
         finally:
             self._running.discard(visitor)
 
-    def stop(self, request: gr.Request) -> None:
-        """End it, whether it runs or waits."""
+    def stop(self, request: gr.Request) -> bool:
+        """End it if it runs. Returns whether it still waits: then the page withdraws it from Gradio's queue."""
         if flag := self._flags.get(request.session_hash):
             flag.set()
-
-    def waits(self, request: gr.Request) -> bool:
-        """Whether its turn is still to come."""
-        return request.session_hash in self._flags and request.session_hash not in self._running
+        return flag is not None and request.session_hash not in self._running
 
     def refused(self, request: gr.Request) -> None:
         """It will have no turn."""
         self._work.turns.forget((self, request.session_hash))
+
+    def stopped(self, request: gr.Request) -> bool:
+        """Whether its visitor stopped it."""
+        flag = self._flags.get(request.session_hash)
+        return flag is not None and flag.is_set()
 
     def leave(self, request: gr.Request) -> None:
         self.stop(request)

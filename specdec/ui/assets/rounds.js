@@ -1,7 +1,7 @@
 // One round, step by step: what stood there, what was guessed, what the target said, what came of it.
 import { chance, el, NONE, sign } from "./dom.js";
 import { TokenText } from "./lines.js";
-import { NAMES } from "./race.js";
+import { NAMES, kindsOf } from "./race.js";
 
 const CONTEXT = 14; // tokens of what stood before
 const COLUMNS = [
@@ -125,12 +125,8 @@ export class RoundCard {
   }
 
   #outcome(round) {
-    const pieces = this.text.peek(round.committed_ids);
-    const kept = (round.draft ?? []).filter((token) => token.status === "accepted").length;
-    return pieces.map((piece, place) => {
-      const added = round.token_id !== null && place === round.committed_ids.length - 1;
-      return chip(piece, added ? (round.token_kind ?? "target") : place < kept ? "accepted" : "target");
-    });
+    const kinds = kindsOf(round);
+    return this.text.peek(round.committed_ids).map((piece, place) => chip(piece, kinds[place]));
   }
 
   #table(round, guesses) {
