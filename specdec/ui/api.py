@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import gradio as gr
@@ -16,16 +16,16 @@ from specdec.events import SamplingParams
 from specdec.lanes.driver import driven
 from specdec.lanes.table import DEFAULT_KEYS
 from specdec.lanes.transformers_lanes import assisted, generate
-from specdec.models.slot import Slot
 from specdec.report.recording import Recorder
 from specdec.ui.ask import GAMMA, NEW_TOKENS, Ask
 from specdec.ui.limits import Limits
 from specdec.ui.stream import check, stream
+from specdec.ui.work import Work
 
 _LANES = {"speculative": speculative, "assisted": assisted}
 
 
-def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **queue: Any) -> None:
+def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
     """Add both endpoints to the Blocks that are being built. ``queue`` holds their concurrency settings."""
 
     def decode(
@@ -56,15 +56,13 @@ def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **qu
             ignore_eos: write on past the end of the text
             lane: speculative, generate (transformers' plain generate) or assisted (its assisted generation)
         """
-        make_way()
-        with _sentences():
+        with _sentences(), work.machine() as pair:
             _require("prompt", prompt, str, "a text")
             _require("lane", lane, str, "speculative, generate or assisted")
             _require("ignore_eos", ignore_eos, bool, "true or false")
             params = SamplingParams(
                 max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, ignore_eos=ignore_eos
             )
-            pair = slot.pair
             check(pair, prompt, params, limits)
             if lane == "generate":
                 events = generate(pair, prompt, params=params)
@@ -99,8 +97,7 @@ def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **qu
             further_lanes: beside generate and speculative: speculative:0 (our loop without a draft),
                 assisted, prompt-lookup, draft-alone
         """
-        make_way()
-        with _sentences():
+        with _sentences(), work.machine() as pair:
             _require("prompt", prompt, str, "a text")
             _require("runs", runs, int, "a whole number")
             if runs > limits.runs:
@@ -109,7 +106,7 @@ def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **qu
             lanes = (*DEFAULT_KEYS, *map(str, further_lanes or ()))
             ask = Ask(prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs)
             # Each step is yielded, so that a caller who leaves ends the race; only the last one is told of at length.
-            for text in stream(slot.pair, ask, limits=limits, stop=threading.Event()):
+            for text in stream(pair, ask, limits=limits, stop=threading.Event()):
                 last = text[text.rfind("\n", 0, -1) + 1 :]
                 yield {"running": True}
             record = json.loads(last)

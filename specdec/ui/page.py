@@ -38,6 +38,7 @@ import(%s).then((live) =>
 _TAKE_HOME = f"""
 import({_ASSET % "takehome.js"}).then((home) => home.mount(element, props, watch));
 """
+_LOADED = f"(pair) => import({_ASSET % 'live.js'}).then(() => {{ window.specdec.loaded(pair); }})"
 _READ_LINK = f"async () => JSON.stringify(await (await import({_ASSET % 'link.js'})).settingsInAddress())"
 
 
@@ -102,6 +103,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
                         start = gr.Button("Run race", variant="primary", elem_id="sd-run")
                         halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
                         again = gr.Button("Again", elem_id="sd-again")  # pressed by the live view's own buttons
+                        withdraw = gr.Button("Withdraw", elem_id="sd-withdraw", elem_classes="sd-withdraw")
                 problems = gr.HTML("", elem_id="sd-problems", apply_default_css=False)
                 waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
                 live = gr.HTML(
@@ -120,6 +122,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
                 lossless_tab = LosslessTab(work, limits)
         link = gr.Textbox(visible=False)
         shared = gr.Textbox(visible=False)
+        loaded, waits = gr.Textbox(visible=False), gr.Checkbox(visible=False)
         share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
 
         facing = [header, prompt, ask.chat]
@@ -129,21 +132,31 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         begin = "() => { window.specdec.begin(); }"
         refused = f"() => {{ window.specdec.end({json.dumps(REFUSED)}); }}"
         # Another visitor may have loaded another pair since the header was written.
-        renew = {"fn": lambda: _header(slot.facts), "outputs": header, "queue": False}
+        renew = {"fn": lambda: (_header(slot.facts), words.pair_line(slot.facts)), "outputs": [header, loaded]}
+        renew |= {"queue": False} | quiet
+        hear = {"fn": None, "inputs": loaded, "js": _LOADED} | quiet
+        asked = []
         for button, job, given in ((start, run_form, {"inputs": ask.inputs}), (again, run_shown, shown)):
             # The first step makes this visitor's stop flag before the race may have to queue.
             ran = button.click(racing.arm, outputs=waiting, js=begin, queue=False, **quiet).then(
                 job, outputs=live, **given, **machine, **quiet
             )
-            ran.then(js="() => { window.specdec.end(); }", **renew, **quiet)
+            ran.then(js="() => { window.specdec.end(); }", **renew).then(**hear)
+            asked.append(ran)
             ran.failure(racing.refused, js=refused, queue=False, **quiet)
         share.click(settings, ask.inputs, shared, queue=False, **quiet).then(
             None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **quiet
         )
-        halt.click(racing.stop, js="() => { window.specdec.halt(); }", queue=False, **quiet)
+        halt.click(racing.stop, outputs=waits, js="() => { window.specdec.halt(); }", queue=False, **quiet).then(
+            None, waits, js="(waits) => { if (waits) window.specdec.withdraw(); }", **quiet
+        )
+        withdraw.click(None, cancels=asked, api_visibility="private")
         panel.look.click(panel.say, panel.inputs, panel.report, **quiet)
-        panel.load.click(panel.change, panel.inputs, [panel.report, start, *facing], **machine, **quiet)
+        panel.load.click(panel.change, panel.inputs, [panel.report, start, *facing], **machine, **quiet).then(
+            **renew
+        ).then(**hear)
         ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **quiet)
+        demo.load(**renew).then(**hear)
         demo.load(panel.facing, outputs=facing, queue=False, **quiet).then(
             restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **quiet
         )
@@ -151,7 +164,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         demo.unload(work.leave)
         for tab in (gamma_tab, bench_tab, lossless_tab):
             tab.wire(**machine)
-        add_endpoints(slot, limits, startup.give_way, **machine)
+        add_endpoints(work, limits, **machine)
     demo.queue(max_size=limits.waiting)
     return demo
 

@@ -24,6 +24,8 @@ const STEPS = [
   ["Keep", "Guesses that the target agrees with stay. It replaces the first miss itself, so the result is its own."],
 ];
 
+const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran
+
 // What tests wait on, and what the page's buttons call.
 window.specdec ??= {
   mounted: false,
@@ -38,6 +40,11 @@ window.specdec ??= {
   begin() {},
   end() {},
   halt() {},
+  withdraw() {},
+  pair: "", // that the server works with, as far as the page was told
+  loaded(pair) {
+    this.pair = pair;
+  },
   share() {},
   shown() {},
   go() {},
@@ -65,6 +72,7 @@ class View {
   #ribbons = new Map();
   #known = new Map(); // what each tab had found before its present measurement
   #halting = false;
+  #withdrawn = false; // stopped while it waited in the queue
   #pressed = 0;
   #ended = 0;
 
@@ -80,15 +88,27 @@ class View {
     Object.assign(this.#state, {
       begin: () => {
         this.#pressed += 1;
+        this.#withdrawn = false;
         this.#setRunning(true);
       },
-      // Comes a moment after the verdict, perhaps when the next race was begun already.
+      // Comes a moment after the verdict, perhaps when the next race was begun already. Gradio says the end of a
+      // cancelled one more than once.
       end: (refused) => {
-        this.#ended += 1;
+        this.#ended = Math.min(this.#ended + 1, this.#pressed);
         if (this.#ended === this.#pressed) this.#setRunning(false);
-        if (refused) this.#showError(refused);
+        if (this.#withdrawn) this.#say("Cancelled.");
+        else if (refused) this.#showError(refused);
       },
       halt: () => this.#halt(),
+      // The server found that it still waits: it leaves the queue, whose place is free for others at once.
+      withdraw: () => {
+        this.#withdrawn = true;
+        document.querySelector("#sd-withdraw").click();
+      },
+      loaded: (pair) => {
+        this.#state.pair = pair;
+        this.#showNotes();
+      },
       share: (answer) => this.share.take(answer.settings, answer.problem),
       shown: () => this.#wanted,
       // A tab's measurement begins and ends. What it found is read out; what stood there before is not.
@@ -103,8 +123,6 @@ class View {
         if (found !== this.#known.get(name)) this.spoken.textContent = found?.textContent ?? "";
       },
     });
-    const header = document.querySelector("#sd-header");
-    if (header) new MutationObserver(() => this.#showNotes()).observe(header, { childList: true, subtree: true });
     const queue = document.querySelector("#sd-waiting");
     if (queue)
       new MutationObserver(() => this.#sayAhead()).observe(queue, {
@@ -131,7 +149,10 @@ class View {
       const records = await runInAddress();
       if (records) this.#open(records, "link", () => records.map((record) => JSON.stringify(record)).join("\n"));
     } catch (error) {
-      this.#showError(`The run in this link cannot be shown. ${error.message}`);
+      // Above everything, and for as long as the address holds that link: a start-up race would cover it.
+      const said = el("p", "sd-error sd-linkError", `The run in this link cannot be shown. ${error.message}`);
+      said.setAttribute("role", "alert");
+      document.querySelector("#sd-top").before(said);
     }
   }
 
@@ -198,6 +219,7 @@ class View {
     },
     verdict: (record) => {
       this.#shown = this.#race.begin.origin;
+      if (MEASURED.includes(this.#shown)) this.#state.pair = this.#race.begin.pair; // the header may not know yet
       this.#setRunning(false);
       this.#showRun();
       this.#showVerdict(record);
@@ -310,7 +332,12 @@ class View {
   #halt() {
     this.#halting = true;
     if (this.#race?.lane && !this.#race.verdict) this.headline.textContent = "Stopping \u2026";
-    else this.statusNode.textContent = "Stopping: it will not run when its turn comes.";
+    else this.statusNode.textContent = "Stopping \u2026";
+  }
+
+  #say(words) {
+    this.statusNode.textContent = words;
+    this.statusNode.hidden = false;
   }
 
   #showError(message) {
@@ -389,11 +416,11 @@ class View {
       file: `From the file ${name}, recorded ${day.toLocaleDateString()} ${time}, not measured here \u00b7 ${runs}`,
     }[origin];
     const parts = [el("strong", "", said)];
-    const measured = origin === "run" || origin === "startup";
+    const measured = MEASURED.includes(origin);
     const [words, repeat] = measured ? ["Repeat \u00d75", true] : ["Run it here", false];
     parts.push(button("sd-action small sd-again", words, () => this.#again(repeat)));
-    const here = document.querySelector(".sd-pair span")?.textContent ?? "";
-    if (here !== pair) parts.push(el("span", "", `Made with ${pair}. Loaded: ${here}.`));
+    const loaded = this.#state.pair;
+    if (loaded && loaded !== pair) parts.push(el("span", "", `Made with ${pair}. Loaded: ${loaded}.`));
     return parts;
   }
 

@@ -48,6 +48,18 @@ export class Lane {
   }
 }
 
+// How each committed token of a round came about; the one answer for all that draws tokens. "unknown" where the lane
+// does not say which of them were guesses.
+export function kindsOf(round) {
+  if (round.draft === null) return round.committed_ids.map(() => "unknown");
+  const kept = round.draft.filter((token) => token.status === "accepted").length;
+  const added = round.token_id === null ? -1 : round.committed_ids.length - 1;
+  return round.committed_ids.map((_, place) => {
+    if (place === added) return round.token_kind ?? "target";
+    return place < kept ? "accepted" : "target";
+  });
+}
+
 export class Race {
   bytes = new Map(); // token id -> its bytes
   runs = []; // of Maps, lane name -> Lane

@@ -2,6 +2,7 @@
 import { chance, el, NONE, sign } from "./dom.js";
 import { TokenText } from "./lines.js";
 import { labelOf } from "./lanes.js";
+import { kindsOf } from "./race.js";
 
 const CONTEXT = 14; // tokens of what stood before
 const COLUMNS = [
@@ -125,12 +126,8 @@ export class RoundCard {
   }
 
   #outcome(round) {
-    const pieces = this.text.peek(round.committed_ids);
-    const kept = (round.draft ?? []).filter((token) => token.status === "accepted").length;
-    return pieces.map((piece, place) => {
-      const added = round.token_id !== null && place === round.committed_ids.length - 1;
-      return chip(piece, added ? (round.token_kind ?? "target") : place < kept ? "accepted" : "target");
-    });
+    const kinds = kindsOf(round);
+    return this.text.peek(round.committed_ids).map((piece, place) => chip(piece, kinds[place]));
   }
 
   #table(round, guesses) {
