@@ -17,7 +17,7 @@ from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.models.pair import Pair
 
-VERSION = 1
+VERSION = 2
 
 
 class ResultsFile:
