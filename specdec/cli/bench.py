@@ -11,7 +11,6 @@ from accelerate import PartialState
 
 from specdec.cli.arguments import add_pair_arguments, console_of, leave_a_core, pair_of
 from specdec.engine.policy import gamma_of
-from specdec.engine.request import machine, versions
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.lanes.table import BASELINE, LANES, LOOP, entrants_of
@@ -19,6 +18,7 @@ from specdec.measure.bench import measure
 from specdec.measure.direct import driven_over_direct
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.results_file import measured_on
 from specdec.measure.summary import fastest, summarise
 from specdec.measure.trials import INTERVAL
 from specdec.models.pair import quiet
@@ -68,12 +68,10 @@ def main(argv: Sequence[str]) -> None:
         raise SystemExit(f"specdec: {error}") from error
     if not PartialState().is_main_process:
         return
-    report(console, pair.describe(), machine(pair.device) | versions(), plan, found)
+    about = measured_on(pair)
+    report(console, about, plan, found)
     for path in arguments.export:
-        if path.suffix == ".json":
-            text = as_json(pair.describe(), versions(), plan, found)
-        else:
-            text = EXPORTS[path.suffix](found)
+        text = as_json(about, plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
         path.write_text(text, encoding="utf-8")
     if arguments.direct:
         best = fastest([summary for summary in summarise(found) if summary.gamma != "auto"])

@@ -14,10 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from specdec.lanes.table import BASELINE, LOOP
-from specdec.measure.auto import auto_share
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.summary import find, rows, summarise
+from specdec.measure.summary import auto_share, find, rows, summarise
 from specdec.report import words
 from specdec.report.overall import overall
 from specdec.report.summary import COLUMNS, cells
@@ -48,10 +47,11 @@ def as_csv(trials: Sequence[Trial]) -> str:
     return out.getvalue()
 
 
-def as_json(pair: dict[str, Any], versions: dict[str, str], plan: Plan, trials: Sequence[Trial]) -> str:
-    """Everything: what was measured on what, the rows, and every trial."""
-    about = {"pair": pair, "params": asdict(plan.params), "versions": versions, "runs": plan.runs}
-    return json.dumps(about | {"rows": rows(trials), "trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
+def as_json(about: dict[str, Any], plan: Plan, trials: Sequence[Trial]) -> str:
+    """Everything: what was measured on what (``about``: pair, machine and versions), the rows, and every trial."""
+    asked = {"params": asdict(plan.params), "runs": plan.runs}
+    found = {"rows": rows(trials), "trials": [asdict(trial) for trial in trials]}
+    return json.dumps(about | asked | found, indent=1) + "\n"
 
 
 EXPORTS = {".csv": as_csv, ".md": markdown}
@@ -74,12 +74,9 @@ def against_assisted(trials: Sequence[Trial]) -> str:
     )
 
 
-def report(
-    console: Console, pair: dict[str, Any], machine: dict[str, Any], plan: Plan, trials: Sequence[Trial]
-) -> None:
-    """Print the tables and the verdict; ``machine`` names what it was measured on, versions included."""
-    on = ", ".join(f"{name} {value}" for name, value in machine.items())
-    console.print(f"Pair: {words.pair_line(pair)}\nMachine: {on}")
+def report(console: Console, about: dict[str, Any], plan: Plan, trials: Sequence[Trial]) -> None:
+    """Everything there is to say in a terminal."""
+    console.print(f"Pair: {words.pair_line(about['pair'])}\nMachine: {about['machine']} {about['versions']}")
     console.print(f"{len(plan.prompts)} prompts, {plan.params.max_new_tokens} tokens each, {plan.runs} runs.")
     console.print(table(trials))
     console.print(repetition(trials))

@@ -11,13 +11,12 @@ from typing import Any
 import gradio as gr
 
 from specdec.engine.policy import gamma_of
-from specdec.engine.request import versions
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams, check_gamma
 from specdec.lanes.table import LANES, LOOP, Lane, entrants_of
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.results_file import ResultsFile
+from specdec.measure.results_file import ResultsFile, measured_on
 from specdec.measure.summary import rows
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
@@ -98,7 +97,7 @@ class BenchTab:
         return self._findings.show(told.verdict(result.headline, result.factor, [*result.notes, known]), table, figure)
 
     def _ending(self, folder: Path, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
-        (folder / "benchmark.json").write_text(as_json(pair.describe(), versions(), plan, found), encoding="utf-8")
+        (folder / "benchmark.json").write_text(as_json(measured_on(pair), plan, found), encoding="utf-8")
         for suffix, export in EXPORTS.items():
             (folder / f"benchmark{suffix}").write_text(export(found), encoding="utf-8")
         ResultsFile(folder / "benchmark.results.jsonl", pair, plan).merge(found)
