@@ -21,6 +21,7 @@ from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.trials import INTERVAL, trials
 from specdec.measure.whatif import Calibration, Costs, Outcome, what_if
 from specdec.models.pair import Pair
+from specdec.report import words
 from specdec.report.judge import Kind
 from specdec.report.overall import overall
 from specdec.report.sweep import COLUMNS, cells, marked, sweep_rows, theory_note
@@ -34,7 +35,7 @@ from specdec.ui.work import Work
 
 OWN = "The prompt of the race"
 RECORDED = 128  # tokens at least
-WHAT_IF = ("Draft length", "tokens a pass", "guesses", "ms a token", "gain over \u03b3 0")
+WHAT_IF = ("Draft length", "tokens a pass", "guesses", "ms a token", "computed gain over \u03b3 0")
 
 
 class GammaTab:
@@ -167,7 +168,13 @@ def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None)
     if any(outcome.exact for outcome in outcomes):
         exact = "tokens a pass exact, up to a last guess that was not recorded"
     rows = (
-        [o.name, f"{o.tokens_per_pass:.2f}", f"{o.drafted:.0f}", f"{1e3 * o.seconds_per_token:.2f}", f"{o.gain:.2f}x"]
+        [
+            o.name,
+            words.number(o.tokens_per_pass, 2),
+            f"{o.drafted:.0f}",
+            f"{1e3 * o.seconds_per_token:.2f}",
+            f"{o.gain:.2f}x",
+        ]
         for o in outcomes
     )
     caption = (
