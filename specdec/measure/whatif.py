@@ -116,8 +116,9 @@ class Outcome:
     """What one policy would have made of the text behind its first token; ``gamma`` is None unless it is one length.
 
     ``tokens_per_pass`` is ``Metrics.mean_acceptance_length``: rounds cut by EOS or length are left out; None where all
-    are. ``exact``: target passes are those of a real run, up to floating-point ties; else expected. ``drafted`` is
-    as exact at fixed lengths; so is ``tokens_per_pass``, but where the guess of an EOS was never recorded. ``seconds`` are predicted; ``gain`` is those at gamma 0 / these.
+    are. ``exact``: target passes are those of a real run, up to floating-point ties; else expected. ``drafted`` is as
+    exact at fixed lengths; so is ``tokens_per_pass``, but where the guess of an EOS was never recorded. ``seconds`` are
+    predicted; ``gain`` is those at gamma 0 / these.
     """
 
     name: str

@@ -34,17 +34,20 @@ def overall(trials: Sequence[Trial], plan: Plan) -> Overall:
     """Judge the trials of a plan, however many are made by now."""
     summaries, share = summarise(trials), share_of(trials, plan)
     found = judge_lengths(summaries, share)
+    measured = words.MEASURED_PARTLY if share.calls < share.planned else words.MEASURED
     counted = {"calls": str(share.calls), "planned": str(share.planned), "share": _percent(share)}
-    rivals = [] if found.kind is Kind.TOO_EARLY else _rivals(summaries, found)
+    if found.kind is Kind.TOO_EARLY:
+        return Overall(found, words.headline(found, **counted), words.notes(found))
+    rivals = _rivals(summaries, found)
     if found.kind is Kind.NOT_MEASURED and rivals:
-        return Overall(found, rivals[0], [words.MEASURED.format(**counted)])
+        return Overall(found, rivals[0], [measured.format(**counted)])
     lengths = sum(bool(s.gains) for s in _drafting(summaries))
     subject = f"\u03b3 {found.gamma}"
     if lengths > 1:
         subject = words.FASTEST.format(gamma=found.gamma, lengths=lengths)
     said = [words.NONE_PAYS] if found.kind in LOSING and lengths > 1 else []
     said += [words.headline(found, subject, **counted), *rivals]
-    below = [words.MEASURED.format(**counted), *words.notes(found), _alike(summaries, found), paragraph(found)]
+    below = [measured.format(**counted), *words.notes(found), _alike(summaries, found), paragraph(found)]
     return Overall(found, " ".join(said), list(filter(None, below)))
 
 
@@ -61,7 +64,7 @@ def _drafting(summaries: Sequence[Summary]) -> list[Summary]:
 def _alike(summaries: Sequence[Summary], found: Judgement) -> str:
     """The draft lengths, our loop as 0 among them, that the runs cannot tell from the fastest; else nothing."""
     best = fastest(_drafting(summaries))
-    if best is None or found.kind is Kind.TOO_EARLY:
+    if best is None:
         return ""
     alike = []
     for other in summaries:

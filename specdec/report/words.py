@@ -105,7 +105,8 @@ DOUBTS = {
 NONE_PAYS = "No draft length pays here."
 FASTEST = "\u03b3 {gamma}, the fastest of {lengths} draft lengths,"
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs do not tell them apart."
-MEASURED = "{calls} of {planned} calls on this machine ({share})."
+MEASURED = "{calls} calls on this machine."
+MEASURED_PARTLY = "{calls} of {planned} calls on this machine ({share})."
 FORM_OFF = "Theory is off by {error} in the median over \u03b3 1 to 8."
 RIVALS = {
     "alone": "{Rival} runs at {times} plain generate.",
@@ -233,7 +234,7 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
     drafting = None if found.c is None or found.guesses is None else found.c * found.guesses
     rest = None if found.cost is None or drafting is None else found.cost - drafting
     return {
-        "subject": subject, "Subject": subject[0].upper() + subject[1:],
+        "subject": subject, "Subject": _capital(subject),
         "times": "\u2013" if found.gain is None else factor(found.gain),
         "gain": number(found.gain, 2), "low": number(low, 2), "high": number(high, 2),
         "engine": number(found.engine, 2), "speculation": number(found.speculation, 2),
@@ -246,6 +247,11 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "units": "target passes" if found.split else "plain tokens",
         "stalled": str(found.stalled), "count": runs(found.runs), "runs": _runs(found),
     }  # fmt: skip
+
+
+def _capital(text: str) -> str:
+    """With a capital, unless it begins with a Greek letter: a capital gamma is another sign."""
+    return text[0].upper() + text[1:] if text[0].isascii() else text
 
 
 def _runs(found: Judgement) -> str:
@@ -261,10 +267,10 @@ def runs(count: int) -> str:
 
 
 def factor(value: float) -> str:
-    """A speed-up as a bare number, with more digits where it is close to 1: ``1.9``, ``1.03``, ``12``."""
+    """A speed-up as a bare number, with more digits where it is small: ``1.03``, ``2.1``, ``12``."""
     if value >= 10:
         return f"{value:.0f}"
-    return f"{value:.2f}" if value < 1.2 else f"{value:.1f}"
+    return f"{value:.2f}" if value < 2 else f"{value:.1f}"
 
 
 def percent(share: float | None, digits: int = 0) -> str:
