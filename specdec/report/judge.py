@@ -56,7 +56,7 @@ class Reason(StrEnum):
     FEW_KEPT = "too few guesses are kept"
     CHECKING_GROWS = "checking grows"
     CHECKING_OR_LOOP = "checking or the loop"
-    UNEVEN = "guesses fail in clusters"
+    UNEVEN = "guesses are kept unevenly"
     OVERHEAD = "loop overhead"
     CUT = "rounds cut short"
     UNKNOWN = "unknown"
@@ -228,8 +228,8 @@ def _full(found: Judgement) -> bool:
 def _reason(found: Judgement, all_tokens: float | None) -> Reason:
     """Why a lane loses, by what its round costs and yields; ``all_tokens`` counts rounds that were cut short too.
 
-    Where the closed form says that the guesses pay for the round, something else takes the gain: guesses that fail in
-    clusters, rounds cut by the end of the text, or work around the passes. Else it is the largest of three losses
+    Where the closed form says that the guesses pay for the round, something else takes the gain: guesses that are
+    kept unevenly, rounds cut by the end of the text, or work around the passes. Else it is the largest of three losses
     against a round that keeps every guess for the price of one pass: guesses missed, drafting, checking.
     """
     alpha, c, guesses, cost, tokens = found.alpha, found.c, found.guesses, found.cost, found.tokens

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from specdec.events import Event
-from specdec.lanes.table import LANES
+from specdec.lanes.table import BASELINE, LANES
 from specdec.measure import metrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, first_difference, started_of, written_ids
@@ -43,34 +43,34 @@ def _rate(run: Sides) -> float | None:
     return run.lane.tokens_per_second
 
 
-def lane_rows(runs: Sequence[Run]) -> dict[str, Any]:
-    """A row a lane: medians over the runs, with the lowest and the highest."""
+def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]]) -> dict[str, Any]:
+    """A row a lane: medians over the runs, with the lowest and the highest; ``measured`` holds each run's figures."""
     rows = []
     for row in LANES:
-        lane = row.key
-        measured = [(metrics.measure(run["generate"]), metrics.measure(run[lane])) for run in runs if lane in run]
-        measured = [(base, figures) for base, figures in measured if base and figures]
-        if not measured:
+        key = row.key
+        at = [i for i, lanes in enumerate(measured) if lanes.get(BASELINE.key) and lanes.get(key)]
+        if not at:
             continue
-        gains = [gain for pair in measured if (gain := metrics.speedup(*pair))]
-        rates = [m.tokens_per_second for _, m in measured if m.tokens_per_second]
-        alphas = [m.alpha for _, m in measured if m.alpha is not None]
-        lengths = [m.mean_acceptance_length for _, m in measured if m.mean_acceptance_length is not None]
-        same = all(first_difference(run["generate"], run[lane]) is None for run in runs if lane in run)
-        greedy = started_of(runs[0][lane]).params.greedy
+        figures = [measured[i][key] for i in at]
+        gains = [gain for i in at if (gain := metrics.speedup(measured[i][BASELINE.key], measured[i][key]))]
+        same = all(first_difference(runs[i][BASELINE.key], runs[i][key]) is None for i in at)
         rows.append(
             [
                 row.label,
-                words.spread(rates, words.rate),
-                "1" if lane == "generate" else words.spread(gains, "{:.2f}x".format),
-                words.spread([m.prefill_seconds for _, m in measured], "{:.3f}\u00a0s".format),
-                words.spread(alphas, words.percent),
-                words.spread(lengths, words.number),
-                ("yes" if same else "no") if greedy else "\u2013",
+                words.spread(_known(m.tokens_per_second for m in figures), words.rate),
+                "1" if key == BASELINE.key else words.spread(gains, "{:.2f}x".format),
+                words.spread([m.prefill_seconds for m in figures], "{:.3f}\u00a0s".format),
+                words.spread(_known(m.alpha for m in figures), words.percent),
+                words.spread(_known(m.mean_acceptance_length for m in figures), words.number),
+                ("yes" if same else "no") if started_of(runs[at[0]][key]).params.greedy else "\u2013",
             ]
         )
     columns = ["Lane", "tokens/s", "speed-up", "first token", "acceptance", "tokens a pass", "same text as plain"]
     return {"columns": [{"name": name, "definition": words.DEFINITIONS.get(name)} for name in columns], "rows": rows}
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event]) -> list[dict[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -56,22 +56,21 @@ def verdict(
         asked = started_of(runs[0][SPECULATIVE]).params.max_new_tokens
         notes.append(f"{stopped} at {written} of {asked}; compared over the tokens both wrote.")
         runs = [{**runs[0], BASELINE.key: _up_to(runs[0][BASELINE.key], written)}]
-    compared = [sides for run in runs if (sides := _sides(run))]
+    measured = [{key: metrics.measure(events) for key, events in run.items() if _counts(key, events)} for run in runs]
+    sides = [_sides(lanes) for lanes in measured]
+    compared = [found for found in sides if found]
     if not compared:
         return _record(Judgement(Kind.NO_TOKEN), notes, stopped)
-    gamma = started_of(runs[0][SPECULATIVE]).gamma
-    found = judge(compared, gamma)
-    shown = _shown(runs, found)
+    found = judge(compared, started_of(runs[0][SPECULATIVE]).gamma)
+    shown = _shown(sides, found)
     plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))
-    base, lane = metrics.measure(plain), metrics.measure(speculative)
-    if base is None or lane is None:
-        return _record(Judgement(Kind.NO_TOKEN), notes, stopped)
+    base, lane = measured[shown][BASELINE.key], measured[shown][SPECULATIVE]
     notes += words.notes(found) + _text_notes(plain, speculative, bool(stopped), text_of or str)
     notes += _repetition(speculative, lane) + _lengths(speculative)
     record = _record(found, notes, stopped) | {"runs": found.runs or len(runs), "shown": shown}
     record["same"] = written_ids(plain) == written_ids(speculative)
     record["figures"] = four_figures(compared, plain, speculative)
-    record["lanes"] = lane_rows(runs)
+    record["lanes"] = lane_rows(runs, measured)
     record["details"] = details(found, compared, speculative)
     record["time"] = time_words(lane, len(runs))
     record["why"] = of_race(found)
@@ -126,19 +125,22 @@ def _complete(runs: Sequence[Run]) -> list[Run]:
     return []
 
 
-def _sides(run: Run) -> Sides | None:
-    """The figures of a run's lanes; None where plain or speculative has no token."""
-    plain, lane, loop = (metrics.measure(run.get(key, ())) for key in (BASELINE.key, SPECULATIVE, LOOP.key))
-    if plain is None or lane is None:
-        return None
-    return Sides(plain, lane, loop if _ended(run.get(LOOP.key, ())) else None)
+def _counts(key: str, events: Sequence[Event]) -> bool:
+    """Whether a lane's figures count: plain and speculative even if stopped, as both are compared up to one length."""
+    return key in (BASELINE.key, SPECULATIVE) or _ended(events)
 
 
-def _shown(runs: Sequence[Run], found: Judgement) -> int:
-    """The run whose speed-up is nearest to the median."""
-    if found.gain is None:
-        return 0
-    gains = {at: sides.gain for at, run in enumerate(runs) if (sides := _sides(run)) and sides.gain}
+def _sides(lanes: Mapping[str, Metrics | None]) -> Sides | None:
+    """The figures that are judged of a run; None where plain or speculative has no token."""
+    plain, lane = lanes.get(BASELINE.key), lanes.get(SPECULATIVE)
+    return Sides(plain, lane, lanes.get(LOOP.key)) if plain and lane else None
+
+
+def _shown(runs: Sequence[Sides | None], found: Judgement) -> int:
+    """The run whose speed-up is nearest to the median; the first that can be shown where none has one."""
+    gains = {at: run.gain for at, run in enumerate(runs) if run and run.gain}
+    if found.gain is None or not gains:
+        return next(at for at, run in enumerate(runs) if run)
     return min(gains, key=lambda at: abs(gains[at] - found.gain))
 
 
