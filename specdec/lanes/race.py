@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from specdec.drafters.model import DraftModel
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.engine.decode import speculative
 from specdec.engine.policy import Policy
@@ -94,9 +95,8 @@ def enter(
 
 def _draft_alone(pair: Pair) -> Pair:
     """The draft as a target: what it would write, were nobody to check it."""
-    models = pair.models(drafting=True)
-    if len(models) == 1:
+    if not isinstance(pair.draft, DraftModel):
         raise IncompatiblePair("This pair has no draft model that could write on its own; leave that lane out.")
-    if pair.translation is not None:
+    if pair.draft.own_tokenizer:
         raise IncompatiblePair("The draft has a tokenizer of its own; leave the lane of the draft alone out.")
-    return Pair(target=models[1], tokenizer=pair.tokenizer)
+    return Pair(target=pair.draft.model, tokenizer=pair.tokenizer)

@@ -15,6 +15,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
+from specdec.drafters.model import DraftModel
 from specdec.engine.request import NEUTRAL, Call, prepare
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.events import Event, Finished, Round, SamplingParams
@@ -43,16 +44,16 @@ def assisted(
         raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
     if reason := cannot_assist(pair):
         raise IncompatiblePair(reason)
-    return PushedLane(_transformers_lane(call, {"assistant_model": pair.draft}))
+    return PushedLane(_transformers_lane(call, {"assistant_model": pair.draft.model}))
 
 
 def cannot_assist(pair: Pair) -> str | None:
     """Why transformers' assisted generation does not take this pair, and what to do; None if it does."""
-    models = pair.models(drafting=True)
-    if len(models) == 1:
+    if not isinstance(pair.draft, DraftModel):
         return "transformers' assisted generation needs a draft model; leave this lane out."
-    if pair.translation is not None:
+    if pair.draft.own_tokenizer:
         return "Target and draft have different tokenizers; leave the lane of assisted generation out."
+    models = pair.models(drafting=True)
     if any(model.device.type == "meta" for model in models):
         return (
             "transformers' assisted generation does not find the device of a model whose first weights are offloaded; "

@@ -34,7 +34,7 @@ def driven_over_direct(
             return finished(enter(pair, prompt, lane, gamma, params))
         call = prepare(lane, pair, prompt, params, gamma if lane == "assisted" else 0)
         began = time.perf_counter()
-        run_generate(call, **({"assistant_model": pair.draft} if lane == "assisted" else {}))
+        run_generate(call, **({"assistant_model": pair.draft.model} if lane == "assisted" else {}))
         return time.perf_counter() - began
 
     for lane in lanes:  # both threads warm up
