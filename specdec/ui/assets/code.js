@@ -42,7 +42,7 @@ export function codeFor(settings, started) {
     accept_top_k,
     chat: Boolean(settings.chat),
     target: named("target", pair.target),
-    draft: named("draft", drafting),
+    draft: method === "model" ? named("draft", drafting) : "",
     layers: drafting.layers,
     apart: drafting.own_tokenizer || drafting.rows !== pair.target.rows, // which others take for two tokenizers
     translated: drafting.own_tokenizer,
