@@ -118,16 +118,16 @@ class PairPanel:
         info = "The prompt is a message of a chat." if able else "A base model: it has no chat template."
         return self._header(facts), gr.update(info=hint), gr.update(value=able, interactive=able, info=info)
 
-    def _plan(self, preset: str, target: str, draft: str, method: str) -> PairPlan:
-        row = _row(method)
-        written = _is_written(preset, method)
+    def _plan(self, preset: str, target: str | None, draft: str | None, method: str) -> PairPlan:
+        row, written = _row(method), _is_written(preset, method)
+        target, draft = (target or "").strip(), (draft or "").strip()  # a field that is not shown holds None
         if preset == OWN and not self._limits.public:
-            if not target.strip():
+            if not target:
                 raise InvalidInput("No target was given; write a hub id or the path of a folder.")
-            model, text = target.strip(), draft.strip() or row.example
+            model, text = target, draft or row.example
         elif preset in _PRESETS:
             model, listed = _PRESETS[preset].target, _PRESETS[preset].draft
-            text = draft.strip() or row.example if written else listed or ""
+            text = (draft or row.example) if written else listed or ""
         else:
             raise InvalidInput(f"There is no pair {preset!r} in the list.")
         drafting = row.parse(text) if text else None

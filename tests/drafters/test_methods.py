@@ -135,6 +135,7 @@ def test_a_new_method_is_on_the_page(toy) -> None:
     assert [label for label, _ in panel.method.choices] == ["Draft model", "Prompt lookup", "Early exit", "Echo"]
     choice = ("embedded", "", "echo:2", "Echo")
     assert "An echo is free." in panel.say(*choice)
+    assert "An echo is free." in panel.say("embedded", None, None, "Echo")  # a page that has not shown the field yet
     assert "does not say how to draft" in panel.say("embedded", "", "early-exit:2", "Echo")
     # The models of a public page are those of its list, whichever method names one.
     assert "An echo is free." in public.say(*choice)
