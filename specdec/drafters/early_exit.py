@@ -76,7 +76,8 @@ class EarlyExit(DraftMethod):
         return () if self.view is None else (self.view,)
 
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
-        return EarlyExitDraft(target.sharing(self.view), vocabulary, sampler, context)
+        (view,) = self.runs
+        return EarlyExitDraft(target.sharing(view), vocabulary, sampler, context)
 
 
 def refuse_exit(config: Any, count: int) -> None:
