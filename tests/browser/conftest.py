@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from fakes import random_table, table_pair  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WAIT = 60_000  # milliseconds; a busy machine is no reason to fail
@@ -24,8 +30,6 @@ FLAGS = [
 
 def load_page_slot():
     """The pair the page shows by default, or the one named by the environment."""
-    import torch
-
     from specdec.models.loading import plan_pair
     from specdec.models.slot import Slot
 
@@ -59,9 +63,15 @@ def browser() -> Iterator[object]:
 
 
 @pytest.fixture(scope="session")
-def address(browser) -> Iterator[str]:
+def slot(browser) -> object:
+    """The default pair, loaded once for all servers that do not change it."""
+    return load_page_slot()
+
+
+@pytest.fixture(scope="session")
+def address(slot) -> Iterator[str]:
     """The page's address."""
-    demo, address = launch(load_page_slot())
+    demo, address = launch(slot)
     yield address
     demo.close()
 
@@ -84,6 +94,16 @@ def unhurried(monkeypatch) -> None:
         return forward(self, *args, **kwargs)
 
     monkeypatch.setattr(Runner, "forward", slow)
+
+
+@pytest.fixture(scope="module")
+def short_start() -> Iterator[None]:
+    """A short start-up race, for tests that only wait for it to end."""
+    from specdec.ui import startup
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(startup, "TOKENS", 16)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +202,19 @@ def go_to(page, name: str) -> None:
 def text(page, selector: str) -> str:
     """What a person reads there."""
     return page.locator(selector).inner_text()
+
+
+def quick_self_test(monkeypatch, **settings) -> list[tuple]:
+    """The test of losslessness on a pair of tables, which takes a second; the draws and seconds the page asked for."""
+    from specdec.ui import lossless_tab
+
+    whole, asked = lossless_tab.self_test, []
+    target = random_table(3, 3, seed=0)
+    pair = table_pair(target, target + random_table(3, 3, seed=1, scale=2.0))
+
+    def quick(_, draws, seconds):
+        asked.append((draws, seconds))
+        return whole(pair, torch.tensor([2, 1, 0, 2]), **{"draws": 60} | settings)
+
+    monkeypatch.setattr(lossless_tab, "self_test", quick)
+    return asked
