@@ -32,7 +32,8 @@ PENALTY = 1.3  # on repetition: random models like to say one thing over and ove
 
 # Small values for the names under which configurations keep their sizes. A name counts only where a config has it.
 SIZES: dict[str, Any] = {
-    **dict.fromkeys(("vocab_size", "unpadded_vocab_size", "decoder_vocab_size", "vocab_size_per_layer_input"), VOCABULARY),
+    **dict.fromkeys(("vocab_size", "unpadded_vocab_size", "decoder_vocab_size"), VOCABULARY),
+    **dict.fromkeys(("vocab_size_per_layer_input",), VOCABULARY),
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "emb_dim", "embedding_size", "word_embed_proj_dim"), 32),
     **dict.fromkeys(("input_embedding_size", "output_embedding_size", "attention_hidden_size", "lru_width"), 32),
     **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers"), LAYERS),
@@ -54,8 +55,8 @@ SIZES: dict[str, Any] = {
     **dict.fromkeys(("n_group", "num_expert_group", "zero_expert_num"), 2),
     **dict.fromkeys(("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"), 1),
     **dict.fromkeys(("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), 1),
-    **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx", "max_target_positions", "max_seq_len"), CONTEXT),
-    **dict.fromkeys(("model_max_length", "context_length"), CONTEXT),
+    **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx", "max_target_positions"), CONTEXT),
+    **dict.fromkeys(("max_seq_len", "model_max_length", "context_length"), CONTEXT),
     **dict.fromkeys(("sliding_window", "sliding_window_size", "window_size", "attention_window_size"), WINDOW),
     **dict.fromkeys(("local_attention", "attention_chunk_size"), WINDOW),
     **dict.fromkeys(("rotary_dim",), 4),
@@ -74,12 +75,18 @@ TURNS = ["sliding_attention", "full_attention"] * (LAYERS // 2)
 ROPE = {"rope_type": "default", "rope_theta": 10_000.0}
 SPECIAL: dict[str, dict[str, Any]] = {
     "cohere_compass_text": {"layer_types": TURNS, "rope_parameters": dict.fromkeys(set(TURNS), ROPE)},
-    "dots3_note_vision_encoder": {"mlp_layer_types": ["dense"] * LAYERS},
+    "dots3_note_vision_encoder": {"mlp_layer_types": ["dense"] * LAYERS, "adapter_in_dim": 32, "adapter_out_dim": 32},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10_000.0}},
     "falcon_h1": {"mamba_d_ssm": 64},
     "gemma3n_text": {"num_kv_shared_layers": 2, "layer_types": TURNS},
     # Gemma 4's assistant borrows the keys and values of all its layers.
-    "gemma4_assistant": {"text_config": {"model_type": "gemma4_text", "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0}},
+    "gemma4_assistant": {
+        "text_config": {
+            "model_type": "gemma4_text",
+            "hidden_size_per_layer_input": 0,
+            "vocab_size_per_layer_input": 0,
+        }
+    },
     "gpt_neo": {"attention_types": [[["global", "local"], LAYERS // 2]]},
     "hrm_text": {"num_hidden_layers": 1},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * (LAYERS // 2)},
@@ -106,14 +113,16 @@ def small_values(config_class: type[PreTrainedConfig]) -> dict[str, Any]:
     if "kv_lora_rank" in names:  # latent attention has no groups of queries
         values["num_key_value_heads"] = values["num_attention_heads"]
     special = SPECIAL.get(config_class.model_type, {})
-    default = config_class(**special)
+    default = config_class(**{name: value for name, value in special.items() if isinstance(value, dict)})
     if "layer_types" in names and (kinds := list(dict.fromkeys(default.layer_types or ()))):
         values["layer_types"] = [kinds[i % len(kinds)] for i in range(LAYERS)]
     for name, part in vars(default).items():
         if isinstance(part, PreTrainedConfig) and name not in special:
             values[name] = small_config(type(part))
-    # A decoder of its own, where the class is known as a part of an encoder-decoder model.
-    values |= {name: is_so for name, is_so in (("is_decoder", True), ("is_encoder_decoder", False)) if name in names}
+    # A decoder of its own, where the class is known as a part of an encoder-decoder model. One matrix for reading and
+    # writing would make a random model repeat what it read last.
+    flags = {"is_decoder": True, "is_encoder_decoder": False, "tie_word_embeddings": False}
+    values |= {name: value for name, value in flags.items() if name in names}
     return values | special
 
 
@@ -128,7 +137,7 @@ def small_model(config: PreTrainedConfig) -> PreTrainedModel:
     return model
 
 
-TYPES = {name: config_class for name, config_class in CONFIG_MAPPING.items() if config_class in MODEL_FOR_CAUSAL_LM_MAPPING}
+TYPES = {name: config for name, config in CONFIG_MAPPING.items() if config in MODEL_FOR_CAUSAL_LM_MAPPING}
 
 
 def outcome_of(name: str, new_tokens: int = CONTEXT - PROMPT) -> Outcome:
@@ -168,7 +177,7 @@ def outcome_of(name: str, new_tokens: int = CONTEXT - PROMPT) -> Outcome:
 
 
 def beyond(model: PreTrainedModel, prompt_ids: torch.Tensor, new_tokens: int) -> Outcome | None:
-    """What is wrong with a text that is longer than the context: it must be refused, unless the model knows no bound."""
+    """What is wrong with a text longer than the context: it must be refused, unless the model knows no bound."""
     params = specdec.SamplingParams(max_new_tokens=new_tokens, repetition_penalty=PENALTY)
     try:
         events = specdec.speculative(specdec.Pair(model), prompt_ids, gamma=0, params=params)
@@ -201,7 +210,8 @@ def compared(
         if gap >= TIE:
             return Outcome("different", where)
         ties.append(where)
-    return Outcome("near-tie" if ties else "equal", "; ".join([*ties, f"{len(set(reference))} different tokens", *notes]))
+    says = "; ".join([*ties, f"{len(set(reference))} different tokens", *notes])
+    return Outcome("near-tie" if ties else "equal", says)
 
 
 def main(names: list[str]) -> int:

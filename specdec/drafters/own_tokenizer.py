@@ -14,7 +14,7 @@ import torch
 from specdec.drafters.base import Proposal, nothing
 from specdec.events import MAX_GAMMA
 from specdec.models.pair import Pair
-from specdec.passes.context import Context
+from specdec.passes.context import Context, context_of
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
@@ -33,7 +33,7 @@ class TranslatedDraft:
         self._draft_ids, self._target_ids = shared.unbind(1)
         self._draft_id_of = torch.zeros(self._vocabulary, dtype=torch.long, device=context.device)
         self._draft_id_of[self._target_ids] = self._draft_ids
-        self._bound = getattr(pair.draft.config.get_text_config(decoder=True), "max_position_embeddings", None)
+        self._bound = context_of(pair.draft.config)
         self._nothing = nothing(self._vocabulary, context.device)
         self._ids = self._translation.prompt(context.tokens)  # the committed text in the draft's ids
         self._read = len(context.tokens)

@@ -18,6 +18,7 @@ from specdec.errors import LoadFailed
 from specdec.models.compatibility import tokenizer_difference
 from specdec.models.loading import PairPlan, Part, must_spread
 from specdec.models.memory import free_bytes, gigabytes
+from specdec.passes.context import context_of
 
 Level = Literal["good", "note", "bad"]
 
@@ -83,7 +84,7 @@ def _rows(parts: list[Part]) -> Iterator[Finding]:
 
 
 def _context(parts: list[Part]) -> Iterator[Finding]:
-    bounds = [getattr(_text(part), "max_position_embeddings", None) for part in parts]
+    bounds = [context_of(part.config) for part in parts]
     smallest = min((bound for bound in bounds if bound), default=None)
     if smallest is None:
         yield Finding("good", "Context", "No bound.")

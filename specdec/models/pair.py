@@ -16,7 +16,8 @@ from specdec.drafters.early_exit import EarlyExit, first_layers, refuse_exit
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.translation import Translation
 from specdec.errors import InvalidInput
-from specdec.models.compatibility import refuse_unsuitable, tokenizer_difference
+from specdec.models.compatibility import refuse_unsuitable, require_model, tokenizer_difference
+from specdec.passes.context import context_of
 from specdec.passes.runner import device_of
 
 Prompt = str | list[dict[str, str]] | torch.Tensor
@@ -40,11 +41,9 @@ class Pair:
     early: PreTrainedModel | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        if not (self.draft is None or isinstance(self.draft, (PreTrainedModel, PromptLookup, EarlyExit))):
-            raise InvalidInput(
-                f"The draft is {self.draft!r}; give a model, PromptLookup(), EarlyExit(layers) or None. "
-                "load_pair takes names."
-            )
+        require_model("target", self.target)
+        if not (self.draft is None or isinstance(self.draft, (PromptLookup, EarlyExit))):
+            require_model("draft", self.draft, "PromptLookup(), EarlyExit(layers) or None")
         for model in self.models(drafting=True):
             refuse_unsuitable(model.config, type(model))
             model.eval()
@@ -71,13 +70,14 @@ class Pair:
     def eos_ids(self) -> frozenset[int]:
         """The ids that end a text in every lane, from the target's generation config."""
         eos = self.target.generation_config.eos_token_id
+        eos = eos.flatten().tolist() if isinstance(eos, torch.Tensor) else eos
         return frozenset(eos if isinstance(eos, (list, tuple)) else [] if eos is None else [eos])
 
     def context_length(self, drafting: bool = True) -> int | None:
         """Tokens that fit both models; the target alone without drafting, or where the draft counts in tokens of its
         own and stops drafting when its context is full. None where there is no bound."""
         models = self.models(drafting and self.translation is None)
-        bounds = [getattr(m.config.get_text_config(), "max_position_embeddings", None) for m in models]
+        bounds = [context_of(model.config) for model in models]
         return min((bound for bound in bounds if bound), default=None)
 
     def models(self, drafting: bool) -> list[PreTrainedModel]:
@@ -145,6 +145,8 @@ class Pair:
             raise InvalidInput(
                 f"The prompt is a {ids.dtype} tensor of shape {tuple(ids.shape)}; give ids, (n,) or (1, n)."
             )
+        if ids.device.type == "meta":
+            raise InvalidInput("The prompt is on the meta device, which holds no values; give ids on a real one.")
         ids = ids.long().view(1, -1) if ids.ndim == 1 else ids.long()
         if len(ids) != 1:
             raise InvalidInput(f"The prompt is a batch of {len(ids)}; one prompt at a time can be decoded.")
