@@ -75,6 +75,7 @@ TURNS = ["sliding_attention", "full_attention"] * (LAYERS // 2)
 ROPE = {"rope_type": "default", "rope_theta": 10_000.0}
 SPECIAL: dict[str, dict[str, Any]] = {
     "cohere_compass_text": {"layer_types": TURNS, "rope_parameters": dict.fromkeys(set(TURNS), ROPE)},
+    "dots3_note_audio_encoder": {"adapter_input_size": 32},
     "dots3_note_vision_encoder": {"mlp_layer_types": ["dense"] * LAYERS, "adapter_in_dim": 32, "adapter_out_dim": 32},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10_000.0}},
     "falcon_h1": {"mamba_d_ssm": 64},
@@ -102,8 +103,8 @@ class Outcome(NamedTuple):
     says: str = ""
 
 
-def small_config(config_class: type[PreTrainedConfig]) -> PreTrainedConfig:
-    return config_class(**small_values(config_class))
+def small_config(config_class: type[PreTrainedConfig], **changes: Any) -> PreTrainedConfig:
+    return config_class(**small_values(config_class) | changes)
 
 
 def small_values(config_class: type[PreTrainedConfig]) -> dict[str, Any]:
@@ -140,10 +141,10 @@ def small_model(config: PreTrainedConfig) -> PreTrainedModel:
 TYPES = {name: config for name, config in CONFIG_MAPPING.items() if config in MODEL_FOR_CAUSAL_LM_MAPPING}
 
 
-def outcome_of(name: str, new_tokens: int = CONTEXT - PROMPT) -> Outcome:
+def outcome_of(name: str, new_tokens: int = CONTEXT - PROMPT, **changes: Any) -> Outcome:
     """Build the type and compare its texts, at gamma 0 and with drafts that are right some of the time."""
     try:
-        config = small_config(TYPES[name])
+        config = small_config(TYPES[name], **changes)
         refuse_unsuitable(config)
         model = small_model(config)
         specdec.Pair(model)
