@@ -18,9 +18,9 @@ from accelerate.utils import gather_object
 from rich.progress import Progress
 
 from specdec.errors import InvalidInput, SpecdecError
+from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.results_file import ResultsFile
-from specdec.measure.summary import BASELINE
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 
@@ -92,7 +92,7 @@ def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
     """
     rates = {trial.key: trial.metrics.tokens_per_second for trial in trials}
     runs = sorted({run for run, *_ in rates})
-    fixed = {(lane, g) for _, _, lane, g in rates if lane == "gamma-0" or (lane == "speculative" and g != "auto")}
+    fixed = {(lane, g) for _, _, lane, g in rates if lane == LOOP.lane and isinstance(g, int)}
     if ("speculative", "auto") not in {key[2:] for key in rates} or not fixed or len(runs) < 2:
         return {}
 

@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from specdec.engine.request import prepare
+from specdec.engine.request import make_request, prepare
 from specdec.events import Event, Finished, SamplingParams
 from specdec.lanes.driver import driven
-from specdec.lanes.race import enter
+from specdec.lanes.race import start
+from specdec.lanes.table import row_of
 from specdec.lanes.transformers_lanes import cannot_assist, run_generate
 from specdec.models.pair import Pair
 
@@ -26,13 +27,16 @@ def driven_over_direct(
         """The lane's own clock at its end: the consumer's last nap is not the lane's."""
         return next(event.elapsed_seconds for event in events if isinstance(event, Finished))
 
+    def events_of(lane: str, prompt: str) -> Iterator[Event]:
+        return start(make_request(pair, prompt, params), row_of(lane).entrant(gamma))
+
     def through_thread(lane: str, prompt: str) -> float:
-        return finished(chain.from_iterable(driven(enter(pair, prompt, lane, gamma, params), interval)))
+        return finished(chain.from_iterable(driven(events_of(lane, prompt), interval)))
 
     def directly(lane: str, prompt: str) -> float:
         if lane == "speculative":
-            return finished(enter(pair, prompt, lane, gamma, params))
-        call = prepare(lane, pair, prompt, params, gamma if lane == "assisted" else 0)
+            return finished(events_of(lane, prompt))
+        call = prepare(lane, make_request(pair, prompt, params), gamma if lane == "assisted" else 0)
         began = time.perf_counter()
         run_generate(call, **({"assistant_model": pair.draft} if lane == "assisted" else {}))
         return time.perf_counter() - began

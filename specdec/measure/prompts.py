@@ -8,12 +8,14 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specdec.errors import InvalidInput
-from specdec.models.pair import Prompt
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "prompts.jsonl"
+if TYPE_CHECKING:  # prompts are read where torch is not installed
+    from specdec.models.pair import Prompt
+
+EXAMPLES = Path(__file__).parents[1] / "data" / "prompts.jsonl"
 LARGEST = 64_000_000  # bytes of a set, unpacked
 GZIP = b"\x1f\x8b"  # how a packed file begins
 TAKEN = "name and prompt, task_id and prompt (HumanEval), or question_id and turns (Spec-Bench, MT-bench)"

@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from specdec.engine.request import machine, versions
+from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.bench import auto_share
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.summary import BASELINE, find, rows, summarise
+from specdec.measure.summary import find, rows, summarise
 from specdec.models.pair import Pair
 from specdec.report import words
 from specdec.report.summary import COLUMNS, cells
@@ -86,7 +87,7 @@ def report(console: Console, pair: Pair, plan: Plan, trials: Sequence[Trial]) ->
             f"\u03b3 auto against the best fixed \u03b3: {median(shares.values()):.2f} in the median ({each})."
         )
     console.print(f"{headline(summaries)} {reasons(summaries)}")
-    shares = [(s.gamma, s.typical.overhead_share) for s in summaries if s.lane == "speculative"]
+    shares = [(s.gamma, s.typical.overhead_share) for s in summaries if s.lane == LOOP.lane and s.gamma]
     told = ", ".join(f"\u03b3 {gamma} {words.percent(share, 1)}" for gamma, share in shares if share is not None)
     console.print(f"Time outside the models' passes: {told or 'nothing was drafted'}.")
     if rivals := against_assisted(trials):

@@ -14,7 +14,7 @@ from specdec.engine.decode import speculative
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.lanes.driver import driven
-from specdec.lanes.race import DEFAULT_LANES
+from specdec.lanes.table import DEFAULT_KEYS
 from specdec.lanes.transformers_lanes import assisted, generate
 from specdec.report.recording import Recorder
 from specdec.ui.ask import GAMMA, NEW_TOKENS, Ask
@@ -94,7 +94,8 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
             temperature: 0 is greedy
             seed: for sampling; none draws one
             runs: how often to run each lane; figures are then medians with lowest and highest
-            further_lanes: beside generate and speculative: assisted, gamma-0, prompt-lookup, draft-alone
+            further_lanes: beside generate and speculative: speculative:0 (our loop without a draft),
+                assisted, prompt-lookup, draft-alone
         """
         with _sentences(), work.machine() as pair:
             _require("prompt", prompt, str, "a text")
@@ -102,7 +103,7 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
             if runs > limits.runs:
                 raise InvalidInput(f"runs {runs} is above {limits.runs}. Nothing ran.")
             _require("further_lanes", further_lanes or [], list, "a list of names")
-            lanes = (*DEFAULT_LANES, *map(str, further_lanes or ()))
+            lanes = (*DEFAULT_KEYS, *map(str, further_lanes or ()))
             ask = Ask(prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs)
             # Each step is yielded, so that a caller who leaves ends the race; only the last one is told of at length.
             for text in stream(pair, ask, limits=limits, stop=threading.Event()):

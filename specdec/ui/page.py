@@ -12,6 +12,7 @@ import gradio as gr
 
 from specdec.errors import SpecdecError
 from specdec.lanes.race import race
+from specdec.lanes.table import LANES
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.slot import Slot
 from specdec.report import words
@@ -30,9 +31,9 @@ from specdec.ui.work import Work
 
 # Everything the scripts need arrives as arguments; no text of a model or a person is ever part of them.
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
-_MOUNT = f"""
-import({_ASSET % "live.js"}).then((live) =>
-  live.mount(element, props, watch, new URL("{plotly_address()}", document.baseURI).href));
+_MOUNT = """
+import(%s).then((live) =>
+  live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s));
 """
 _TAKE_HOME = f"""
 import({_ASSET % "takehome.js"}).then((home) => home.mount(element, props, watch));
@@ -108,7 +109,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
                 live = gr.HTML(
                     "",
                     html_template="",
-                    js_on_load=_MOUNT,
+                    js_on_load=_MOUNT % (_ASSET % "live.js", plotly_address(), _lane_rows()),
                     apply_default_css=False,
                     elem_id="sd-live",
                     elem_classes="sd-live",
@@ -166,6 +167,12 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         add_endpoints(work, limits, **machine)
     demo.queue(max_size=limits.waiting)
     return demo
+
+
+def _lane_rows() -> str:
+    """The table of lanes as the scripts need it."""
+    names = ("key", "name", "gamma", "label", "dash", "sign")
+    return json.dumps([{name: getattr(lane, name) for name in names} for lane in LANES])
 
 
 def _header(facts: dict[str, Any]) -> str:

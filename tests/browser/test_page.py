@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from conftest import ask, open_page, run, text
+
+from specdec.measure.prompts import EXAMPLES
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives it: two would fight for the cores
 
@@ -146,7 +147,7 @@ def test_sampling_says_what_is_equal(page):
 
 def test_an_example_fills_the_prompt(page):
     """A chip puts its prompt into the field, line ends included."""
-    examples = map(json.loads, (Path(__file__).parents[2] / "examples" / "prompts.jsonl").read_text().splitlines())
+    examples = map(json.loads, EXAMPLES.read_text().splitlines())
     example = next(example for example in examples if "\n" in example["prompt"])
     page.click(f".sd-chip >> text={example['name']}")
     page.wait_for_function(

@@ -3,7 +3,8 @@ import { Chart } from "./chart.js";
 import { button, el, fold, narrow, reducedMotion } from "./dom.js";
 import { LineReader } from "./lines.js";
 import { runInAddress } from "./link.js";
-import { NAMES, Race, readRecording } from "./race.js";
+import { defineLanes, labelOf } from "./lanes.js";
+import { Race, readRecording } from "./race.js";
 import { Replay } from "./replay.js";
 import { Ribbon, legend } from "./ribbon.js";
 import { RoundCard } from "./rounds.js";
@@ -50,7 +51,8 @@ window.specdec ??= {
   rest() {},
 };
 
-export async function mount(element, props, watch, plotlyAddress) {
+export async function mount(element, props, watch, plotlyAddress, lanes) {
+  defineLanes(lanes);
   const view = new View(element, plotlyAddress);
   const reader = new LineReader();
   await view.openLink();
@@ -196,12 +198,12 @@ class View {
       this.errorNode.hidden = true;
       this.#state.begun += 1;
     },
-    started: (record) => {
+    started: () => {
       this.#race = this.#next;
       if (this.#race.lanes.size === 1) this.#reset();
       this.chart.addLane(this.#race.lane);
-      this.#ribbons.get(record.lane)?.start(this.#race, this.#race.lane);
-      if (record.lane === "speculative") this.card.open(this.#race, this.#race.lane, 1);
+      this.#ribbons.get(this.#race.lane.name)?.start(this.#race, this.#race.lane);
+      if (this.#race.lane.name === "speculative") this.card.open(this.#race, this.#race.lane, 1);
       this.#state.lanesStarted += 1;
     },
     round: () => {
@@ -263,7 +265,7 @@ class View {
       this.point.replaceChildren(el("span", `sd-token ${kind}`, shown), el("span", "", rest));
     };
     this.#ribbons = new Map(
-      lanes.map((lane) => [lane, new Ribbon(`${NAMES[lane]} text, token by token`, point, pick)]),
+      lanes.map((lane) => [lane, new Ribbon(`${labelOf(lane)} text, token by token`, point, pick)]),
     );
     for (const ribbon of this.#ribbons.values()) ribbon.waiting("Its turn comes later, on the same prompt.");
     const main = this.#ribbons.get("speculative");
@@ -272,7 +274,7 @@ class View {
       lanes
         .filter((lane) => lane !== "speculative")
         .map((lane) => {
-          const node = fold("", `${NAMES[lane]} text`, [this.#ribbons.get(lane).node]);
+          const node = fold("", `${labelOf(lane)} text`, [this.#ribbons.get(lane).node]);
           node.open = lane === "generate";
           return [lane, node];
         }),
@@ -298,7 +300,7 @@ class View {
     const { runs } = this.#race.begin;
     const run = runs > 1 ? `Run ${this.#race.runs.length} of ${runs} \u00b7 ` : "";
     const lane = this.#race.lane;
-    this.headline.textContent = `${run}${NAMES[lane.name]}: ${lane.tokens} of ${this.#race.asked}`;
+    this.headline.textContent = `${run}${labelOf(lane.name)}: ${lane.tokens} of ${this.#race.asked}`;
   }
 
   #setRunning(running) {
@@ -383,7 +385,7 @@ class View {
     const written = lanes.get("speculative").tokens;
     this.chart.cutAt(written);
     this.chart.endLane("generate", [
-      NAMES.generate,
+      labelOf("generate"),
       secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)]),
     ]);
   }
@@ -467,7 +469,7 @@ class View {
     this.chart.showUntil(seconds);
     const counts = [...this.#race.lanes.values()].map((lane) => {
       const ended = seconds === null ? lane.rounds.length : lane.roundsAt(seconds);
-      return `${NAMES[lane.name]} ${lane.counts[ended - 1] ?? 0}`;
+      return `${labelOf(lane.name)} ${lane.counts[ended - 1] ?? 0}`;
     });
     this.replay.say(counts.join(" \u00b7 "));
   }

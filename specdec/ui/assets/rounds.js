@@ -1,7 +1,8 @@
 // One round, step by step: what stood there, what was guessed, what the target said, what came of it.
 import { chance, el, NONE, sign } from "./dom.js";
 import { TokenText } from "./lines.js";
-import { NAMES, kindsOf } from "./race.js";
+import { labelOf } from "./lanes.js";
+import { kindsOf } from "./race.js";
 
 const CONTEXT = 14; // tokens of what stood before
 const COLUMNS = [
@@ -72,7 +73,7 @@ export class RoundCard {
 
   #head() {
     const last = this.#lane.rounds.length - 1;
-    const lane = this.#lane.name === "speculative" ? "" : ` \u00b7 ${NAMES[this.#lane.name]}`;
+    const lane = this.#lane.name === "speculative" ? "" : ` \u00b7 ${labelOf(this.#lane.name)}`;
     this.title.textContent = `Round ${this.#index} of ${last}${lane}`;
     this.slider.setAttribute("aria-valuetext", this.title.textContent);
     // Not disabled: a button that is would drop the keyboard's place.
