@@ -18,6 +18,7 @@ from specdec.measure.bench import measure
 from specdec.measure.direct import driven_over_direct
 from specdec.measure.plan import Plan, entrants_of
 from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.results_file import measured_on
 from specdec.measure.summary import best_gamma, summarise
 from specdec.measure.trials import INTERVAL
 from specdec.models.pair import quiet
@@ -64,9 +65,10 @@ def main(argv: Sequence[str]) -> None:
         raise SystemExit(f"specdec: {error}") from error
     if not PartialState().is_main_process:
         return
-    report(console, pair, plan, found)
+    about = measured_on(pair)
+    report(console, about, plan, found)
     for path in arguments.export:
-        text = as_json(pair.describe(), plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
+        text = as_json(about, plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
         path.write_text(text, encoding="utf-8")
     if arguments.direct:
         best = best_gamma(summarise(found))

@@ -10,10 +10,10 @@ from typing import Any
 
 from specdec.measure.metrics import Metrics, latency_reduction, pool, speedup
 from specdec.measure.plan import Entrant, Trial
-from specdec.report import words
 
 BASELINE: Entrant = ("generate", None)
 LOOP: Entrant = ("gamma-0", None)
+_LANES = ("generate", "speculative", "assisted", "prompt-lookup", "draft-alone")  # in this order they are listed
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,6 @@ class Summary:
     @property
     def entrant(self) -> Entrant:
         return self.lane, self.gamma
-
-    @property
-    def spread(self) -> str:
-        """The speed-up as a person reads it."""
-        return words.times(self.gains)
 
 
 def summarise(trials: Iterable[Trial], baseline: Entrant = BASELINE) -> list[Summary]:
@@ -75,6 +70,28 @@ def find(summaries: Sequence[Summary], entrant: Entrant) -> Summary | None:
     return next((s for s in summaries if s.entrant == entrant), None)
 
 
+def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
+    """Speed at "auto" over that at the best fixed draft length, one figure a prompt; empty without both or two runs.
+
+    The best is picked on every second run and both are scored on the others, so that luck does not choose it. Each
+    speed is one over plain ``generate``'s in the same run.
+    """
+    rates = {trial.key: trial.metrics.tokens_per_second for trial in trials}
+    runs = sorted({run for run, *_ in rates})
+    fixed = {(lane, g) for _, _, lane, g in rates if lane == "gamma-0" or (lane == "speculative" and g != "auto")}
+    if ("speculative", "auto") not in {key[2:] for key in rates} or not fixed or len(runs) < 2:
+        return {}
+
+    def gain(entrant: tuple, prompt: str, scored: list[int]) -> float:
+        return median(rates[run, prompt, *entrant] / rates[run, prompt, *BASELINE] for run in scored)
+
+    shares = {}
+    for prompt in dict.fromkeys(key[1] for key in rates):
+        best = max(fixed, key=lambda entrant: gain(entrant, prompt, runs[::2]))
+        shares[prompt] = gain(("speculative", "auto"), prompt, runs[1::2]) / gain(best, prompt, runs[1::2])
+    return shares
+
+
 def _summary(entrant: Entrant, trials: list[Trial], base: dict[tuple[int, str], Trial]) -> Summary:
     gains, rates = [], []
     for run in sorted({trial.run for trial in trials}):
@@ -103,7 +120,7 @@ def _typical(trials: list[Trial]) -> Metrics:
 
 def _place(item: tuple[Entrant, Any]) -> tuple:
     (lane, gamma), _ = item
-    return (list(words.LANE_NAMES).index("speculative" if lane == "gamma-0" else lane), _length(lane, gamma))
+    return (_LANES.index("speculative" if lane == "gamma-0" else lane), _length(lane, gamma))
 
 
 def _length(lane: str, gamma: int | str | None) -> float:

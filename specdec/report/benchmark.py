@@ -13,12 +13,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from specdec.engine.request import machine, versions
-from specdec.measure.bench import auto_share
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.summary import BASELINE, find, rows, summarise
-from specdec.models.pair import Pair
+from specdec.measure.summary import BASELINE, auto_share, find, rows, summarise
 from specdec.report import words
 from specdec.report.summary import COLUMNS, cells
 from specdec.report.why import headline, reasons
@@ -49,10 +46,11 @@ def as_csv(trials: Sequence[Trial]) -> str:
     return out.getvalue()
 
 
-def as_json(pair: dict[str, Any], plan: Plan, trials: Sequence[Trial]) -> str:
-    """Everything: what was measured on what, the rows, and every trial."""
-    about = {"pair": pair, "params": asdict(plan.params), "versions": versions(), "runs": plan.runs}
-    return json.dumps(about | {"rows": rows(trials), "trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
+def as_json(about: dict[str, Any], plan: Plan, trials: Sequence[Trial]) -> str:
+    """Everything: what was measured on what (``about``: pair, machine and versions), the rows, and every trial."""
+    asked = {"params": asdict(plan.params), "runs": plan.runs}
+    found = {"rows": rows(trials), "trials": [asdict(trial) for trial in trials]}
+    return json.dumps(about | asked | found, indent=1) + "\n"
 
 
 EXPORTS = {".csv": as_csv, ".md": markdown}
@@ -70,12 +68,14 @@ def against_assisted(trials: Sequence[Trial]) -> str:
     """Our speed-up over transformers' assisted generation, at each draft length that both ran at."""
     lengths = sorted({trial.gamma for trial in trials if trial.lane == "assisted"})
     rivals = {gamma: find(summarise(trials, ("assisted", gamma)), ("speculative", gamma)) for gamma in lengths}
-    return ", ".join(f"\u03b3 {gamma} {rival.spread}" for gamma, rival in rivals.items() if rival and rival.gains)
+    return ", ".join(
+        f"\u03b3 {gamma} {words.times(rival.gains)}" for gamma, rival in rivals.items() if rival and rival.gains
+    )
 
 
-def report(console: Console, pair: Pair, plan: Plan, trials: Sequence[Trial]) -> None:
+def report(console: Console, about: dict[str, Any], plan: Plan, trials: Sequence[Trial]) -> None:
     """Everything there is to say in a terminal."""
-    console.print(f"Pair: {words.pair_line(pair.describe())}\nMachine: {machine(pair.device)} {versions()}")
+    console.print(f"Pair: {words.pair_line(about['pair'])}\nMachine: {about['machine']} {about['versions']}")
     console.print(f"{len(plan.prompts)} prompts, {plan.params.max_new_tokens} tokens each, {plan.runs} runs.")
     console.print(table(trials))
     console.print(repetition(trials))

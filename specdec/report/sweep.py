@@ -20,7 +20,7 @@ def cells(row: Row, best: Summary | None) -> list[str]:
     mark = " \u2190 best" if best is not None and row.summary.entrant == best.entrant else ""
     return [
         f"{row.gamma}{mark}",
-        row.summary.spread,
+        words.times(row.summary.gains),
         "" if m.alpha is None else words.percent(m.alpha),
         words.number(m.mean_acceptance_length, 2),
         f"{found.measured:.2f}x" if found else "",

@@ -25,27 +25,28 @@ def headline(summaries: Sequence[Summary]) -> str:
         return "Nothing to compare yet: no draft length has been measured beside plain generate."
     if not best:
         unclear = "No clear difference from plain generate: " * no_clear_difference(rival.gains)
-        return f"{unclear}{named}, runs at {rival.spread} plain generate."
+        return f"{unclear}{named}, runs at {words.times(rival.gains)} plain generate."
     beaten, unclear = loop and loop.gains and best.gain <= loop.gain, no_clear_difference(best.gains)
     lost = beaten or (best.gain <= 1 and not unclear)
     single = sum(s.lane == "speculative" and bool(s.gains) for s in summaries) == 1
     the_best = f"\u03b3 {best.gamma}" if single else f"the best, \u03b3 {best.gamma},"
     if lost:
         pays = f"\u03b3 {best.gamma} does not pay here: it" if single else f"No draft length pays here: {the_best}"
-        alone = f", our loop without a draft at {loop.spread}" if loop and loop.gains else ""
-        text = f"{pays} runs at {best.spread} plain generate{alone}."
+        alone = f", our loop without a draft at {words.times(loop.gains)}" if loop and loop.gains else ""
+        text = f"{pays} runs at {words.times(best.gains)} plain generate{alone}."
     elif unclear:
-        text = f"No clear difference from plain generate: {the_best} runs at {best.spread}."
+        text = f"No clear difference from plain generate: {the_best} runs at {words.times(best.gains)}."
     elif single:
-        text = f"\u03b3 {best.gamma} pays here: {best.spread} plain generate. No other draft length was measured."
+        text = f"\u03b3 {best.gamma} pays here: {words.times(best.gains)} plain generate."
+        text += " No other draft length was measured."
     else:
-        text = f"\u03b3 {best.gamma} is fastest here: {best.spread} plain generate."
+        text = f"\u03b3 {best.gamma} is fastest here: {words.times(best.gains)} plain generate."
     leader = loop if beaten else best
     if not rival or rival.gain <= leader.gain:
         return text
     if no_clear_difference([theirs / ours for theirs, ours in zip(rival.gains, leader.gains, strict=False)]):
-        return f"{text} {named}, may be as fast: {rival.spread}."
-    return f"{text} Faster{'' if lost else ' still'} is {named[0].lower()}{named[1:]}: {rival.spread}."
+        return f"{text} {named}, may be as fast: {words.times(rival.gains)}."
+    return f"{text} Faster{'' if lost else ' still'} is {named[0].lower()}{named[1:]}: {words.times(rival.gains)}."
 
 
 def reasons(summaries: Sequence[Summary]) -> str:

@@ -16,7 +16,7 @@ from specdec.errors import InvalidInput
 from specdec.events import SamplingParams, check_gamma
 from specdec.measure.plan import Plan, Trial, entrants_of
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.results_file import ResultsFile
+from specdec.measure.results_file import ResultsFile, measured_on
 from specdec.measure.summary import best_gamma, comparable, rows, summarise
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
@@ -106,7 +106,7 @@ class BenchTab:
         return self._findings.show(told.verdict(headline(summaries), factor, [note, known]), table, figure)
 
     def _ending(self, folder: Path, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
-        (folder / "benchmark.json").write_text(as_json(pair.describe(), plan, found), encoding="utf-8")
+        (folder / "benchmark.json").write_text(as_json(measured_on(pair), plan, found), encoding="utf-8")
         for suffix, export in EXPORTS.items():
             (folder / f"benchmark{suffix}").write_text(export(found), encoding="utf-8")
         ResultsFile(folder / "benchmark.results.jsonl", pair, plan).merge(found)
