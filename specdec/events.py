@@ -63,8 +63,7 @@ class SamplingParams:
 class Started:
     """The first event: everything needed to run the same call again.
 
-    ``lane`` is ``speculative``, ``generate`` or ``assisted``, or one of a race's further lanes, ``gamma-0``,
-    ``prompt-lookup`` and ``draft-alone``. ``gamma`` is a length or a policy's name.
+    ``lane`` is the name of one of ``lanes.table.LANES``. ``gamma`` is a length or a policy's name.
     ``params.seed`` is the seed really used. ``neutralised`` names the fields of the target's own generation config
     that were set aside.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 _FALLBACK_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -48,6 +49,16 @@ class TokenBytes:
         if "\u2581" in token:  # SentencePiece's visible space
             return token.replace("\u2581", " ").encode()
         return self._tokenizer.decode([token_id]).encode()
+
+
+def text_of(tokenizer, token_ids: Iterable[int]) -> str:
+    """The text of these tokens as it is shown everywhere: in ``Result.text``, on the page and in the terminal.
+
+    Special tokens are part of it, by name, and a space that the first token begins with stays: so a prompt's text and
+    its continuation's join without a seam.
+    """
+    stream = TextStream(tokenizer)
+    return "".join(map(stream.push, token_ids)) + stream.finish()
 
 
 class TextStream:

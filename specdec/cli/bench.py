@@ -13,19 +13,13 @@ from specdec.cli.arguments import add_pair_arguments, console_of, leave_a_core, 
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
-from specdec.lanes.transformers_lanes import cannot_assist
+from specdec.lanes.table import BASELINE, LANES, LOOP, entrants_of
 from specdec.measure.bench import measure
-from specdec.measure.direct import driven_over_direct
-from specdec.measure.plan import Plan, entrants_of
+from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results_file import measured_on
-from specdec.measure.summary import best_gamma, summarise
-from specdec.measure.trials import INTERVAL
 from specdec.models.pair import quiet
-from specdec.report import words
 from specdec.report.benchmark import EXPORTS, as_json, report
-
-LANES = ("generate", "gamma-0", "speculative", "assisted", "prompt-lookup")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -34,12 +28,16 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument(
         "--prompts", type=Path, default=EXAMPLES, help="JSON lines: ours, Spec-Bench, MT-bench, HumanEval"
     )
-    parser.add_argument("--lanes", nargs="+", choices=LANES, help="default: all but prompt-lookup")
+    parser.add_argument(
+        "--lanes",
+        nargs="+",
+        choices=[lane.key for lane in LANES if lane.bench is not None],
+        help=f"{LOOP.key} is our loop without a draft; default: " + " ".join(lane.key for lane in LANES if lane.bench),
+    )
     parser.add_argument("--gammas", type=gamma_of, nargs="+", default=[2, 3, 4, 5, 6, 8], help="lengths, or auto")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--direct", action="store_true", help="also measure what the decoding thread costs a lane")
     parser.add_argument("--results", type=Path, help="JSON lines to keep every call in, and to go on from")
     parser.add_argument("--export", type=Path, nargs="+", default=[], help="tables to write: .csv, .json or .md")
     arguments = parser.parse_args(argv)
@@ -54,8 +52,8 @@ def main(argv: Sequence[str]) -> None:
     console = console_of(piped=132)
     try:
         pair = pair_of(arguments)
-        lanes = arguments.lanes or [lane for lane in LANES[:4] if lane != "assisted" or not cannot_assist(pair)]
-        if "generate" not in lanes:
+        lanes = arguments.lanes or [lane.key for lane in LANES if lane.bench and not lane.refusal(pair)]
+        if BASELINE.key not in lanes:
             raise InvalidInput("The lane generate is what all others are compared with; add it to --lanes.")
         params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
         items = tuple(read_prompts(arguments.prompts))
@@ -70,9 +68,3 @@ def main(argv: Sequence[str]) -> None:
     for path in arguments.export:
         text = as_json(about, plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
         path.write_text(text, encoding="utf-8")
-    if arguments.direct:
-        best = best_gamma(summarise(found))
-        gamma = best.gamma if best and best.gamma else 5
-        prompts = [item.prompt for item in plan.prompts]
-        for lane, ratios in driven_over_direct(pair, prompts, params, gamma, plan.runs, INTERVAL).items():
-            console.print(f"{lane}, \u03b3 {gamma}: through the decoding thread / directly {words.times(ratios)}")

@@ -10,7 +10,7 @@ from specdec.drafters.base import Proposal
 from specdec.drafters.drafting import new_drafter
 from specdec.engine.observe import draft_tokens, observe
 from specdec.engine.policy import Policy
-from specdec.engine.request import Call, prepare
+from specdec.engine.request import Call, Request, make_request, prepare
 from specdec.engine.verify import Verdict, verify, verify_greedy, verify_top_k
 from specdec.events import Event, Finished, Round, SamplingParams, check_gamma
 from specdec.models.pair import Pair, Prompt
@@ -39,7 +39,14 @@ def speculative(
     Arguments are checked at once: ``InvalidInput`` says what was found. Closing the generator ends the work and
     leaves no state behind.
     """
-    return _rounds(prepare("speculative", pair, prompt, params, gamma, acceptance, accept_top_k))
+    return decode(make_request(pair, prompt, params), gamma, acceptance, accept_top_k)
+
+
+def decode(
+    request: Request, gamma: int | str | Policy, acceptance: str = "lossless", accept_top_k: int | None = None
+) -> Iterator[Event]:
+    """``speculative`` for a prompt that is encoded and checked already, as in a race."""
+    return _rounds(prepare("speculative", request, gamma, acceptance, accept_top_k))
 
 
 def _rounds(call: Call) -> Iterator[Event]:

@@ -1,12 +1,13 @@
-"""One call of one lane, checked before anything runs: ids, settings, seed, where it must end, and what it announces."""
+"""A request is a prompt and settings, checked before anything runs; a call is one lane's run of it."""
 
 from __future__ import annotations
 
+import copy
 import os
 import platform
 import secrets
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -78,19 +79,67 @@ class StopStrings(StopStringCriteria):
 
 
 @dataclass(frozen=True)
-class Call:
-    """A checked call. ``prompt_ids`` (n,) lie on the target's device; ``started`` is its first event."""
+class Request:
+    """A prompt, encoded and checked once, and how its tokens are picked: what all lanes of a race share.
+
+    ``prompt_ids`` (n,) lie on the target's device. ``params.seed`` is the seed really used.
+    """
 
     pair: Pair
     prompt_ids: torch.Tensor
-    eos_ids: frozenset[int]
+    params: SamplingParams
     stop_criteria: StopStrings | None
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """The ids that end the text."""
+        return frozenset() if self.params.ignore_eos else self.pair.eos_ids
+
+    def with_params(self, **changes: Any) -> Request:
+        """The same prompt with another length or seed."""
+        return replace(self, params=replace(self.params, **changes))
+
+    def drafting_with(self, draft: Any) -> Request:
+        """The same prompt and target with another draft."""
+        return replace(self, pair=replace(self.pair, draft=draft, draft_tokenizer=None))
+
+
+def make_request(pair: Pair, prompt: Prompt, params: SamplingParams) -> Request:
+    """Encode and check a prompt; raise ``InvalidInput`` with what was found and what to do."""
+    prompt_ids = pair.encode(prompt)[0].to(pair.device)
+    if params.stop and pair.tokenizer is None:
+        raise InvalidInput(f"stop is {params.stop!r}, but the pair has no tokenizer to read its tokens with.")
+    if params.seed is None:
+        params = replace(params, seed=secrets.randbits(32))  # JSON readers round integers above 2^53
+    stop = StopStrings(pair.tokenizer, list(params.stop)) if params.stop else None
+    return Request(pair, prompt_ids, params, stop)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One lane's checked call. ``started`` is its first event."""
+
+    request: Request
     policy: Policy
+    stop_criteria: StopStrings | None
     started: Started
 
     @property
+    def pair(self) -> Pair:
+        return self.request.pair
+
+    @property
+    def prompt_ids(self) -> torch.Tensor:
+        """(n,) on the target's device."""
+        return self.request.prompt_ids
+
+    @property
     def params(self) -> SamplingParams:
-        return self.started.params
+        return self.request.params
+
+    @cached_property
+    def eos_ids(self) -> frozenset[int]:
+        return self.request.eos_ids
 
     def cut(self, before: list[int], block: list[int]) -> tuple[int, FinishReason | None]:
         """How many tokens of ``block`` may be appended behind the ``before`` new ones, and why the call then ends.
@@ -111,14 +160,13 @@ class Call:
 
 def prepare(
     lane: str,
-    pair: Pair,
-    prompt: Prompt,
-    params: SamplingParams,
+    request: Request,
     gamma: int | str | Policy = 0,
     acceptance: str = "lossless",
     accept_top_k: int | None = None,
 ) -> Call:
-    """Check every argument of a lane; raise ``InvalidInput`` with what was found and what to do."""
+    """Check what a lane adds to the request; raise ``InvalidInput`` with what was found and what to do."""
+    pair, params = request.pair, request.params
     policy = policy_of(gamma)
     drafting = policy != Fixed(0)
     if drafting and pair.draft is None:
@@ -131,21 +179,15 @@ def prepare(
         raise InvalidInput(f"acceptance 'top-k' needs accept_top_k of 1 or more; it is {accept_top_k!r}.")
     if acceptance == "lossless" and accept_top_k is not None:
         raise InvalidInput(f"accept_top_k is {accept_top_k!r}, but acceptance is 'lossless'; leave one of them out.")
-    prompt_ids = pair.encode(prompt)[0].to(pair.device)
-    _check_length(pair, len(prompt_ids), params.max_new_tokens, drafting)
-    if params.stop and pair.tokenizer is None:
-        raise InvalidInput(f"stop is {params.stop!r}, but the pair has no tokenizer to read its tokens with.")
-    if params.seed is None:
-        params = replace(params, seed=secrets.randbits(32))  # JSON readers round integers above 2^53
+    _check_length(pair, len(request.prompt_ids), params.max_new_tokens, drafting)
     return Call(
-        pair=pair,
+        request=request,
         policy=policy,
-        prompt_ids=prompt_ids,
-        eos_ids=frozenset() if params.ignore_eos else pair.eos_ids,
-        stop_criteria=StopStrings(pair.tokenizer, list(params.stop)) if params.stop else None,
+        # Each call has its own: it remembers the length at which it last looked.
+        stop_criteria=copy.copy(request.stop_criteria),
         started=Started(
             lane=lane,
-            prompt_ids=tuple(prompt_ids.tolist()),
+            prompt_ids=tuple(request.prompt_ids.tolist()),
             params=params,
             gamma=policy.gamma if type(policy) is Fixed else str(policy),
             acceptance=acceptance,

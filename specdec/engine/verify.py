@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import torch
 
+from specdec.passes import chance
+
 
 class Verdict(NamedTuple):
     """What became of one draft. ``draw`` and ``residual`` are None where no p / q decided."""
@@ -33,11 +35,11 @@ def verify(draft_ids: torch.Tensor, q: torch.Tensor, p: torch.Tensor, rng: torch
     p_at_draft = p[:gamma].gather(1, draft_ids[:, None]).squeeze(1)
     q_at_draft = q.gather(1, draft_ids[:, None]).squeeze(1)
     accept_prob = (p_at_draft / q_at_draft).clamp(max=1.0)
-    draw = torch.rand(gamma, generator=rng, device=p.device, dtype=p.dtype)
-    n = _leading(draw < accept_prob)
+    u = chance.uniform(gamma, rng, like=p)
+    n = _leading(u < accept_prob)
     rest = residual(n, q, p)
-    next_token = torch.multinomial(rest, 1, generator=rng)[0, 0]
-    return Verdict(n, next_token, accept_prob, draw, rest)
+    next_token = chance.draw(rest, rng)[0]
+    return Verdict(n, next_token, accept_prob, u, rest)
 
 
 def residual(n: torch.Tensor, q: torch.Tensor, p: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,8 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
-from specdec.engine.request import NEUTRAL, Call, prepare
+from specdec.engine.policy import Policy
+from specdec.engine.request import NEUTRAL, Call, Request, make_request, prepare
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.events import Event, Finished, Round, SamplingParams
 from specdec.lanes.driver import Emit, PushedLane
@@ -28,7 +29,7 @@ class _Stopped(BaseException):
 
 def generate(pair: Pair, prompt: Prompt, *, params: SamplingParams = SamplingParams()) -> Iterator[Event]:
     """transformers' plain ``generate``, an event a token: the baseline. Arguments as in ``speculative``."""
-    return PushedLane(_transformers_lane(prepare("generate", pair, prompt, params), {}))
+    return generate_lane(make_request(pair, prompt, params))
 
 
 def assisted(
@@ -38,12 +39,39 @@ def assisted(
 
     It streams accepted ids only, so drafts, statuses and pass times are None.
     """
-    call = prepare("assisted", pair, prompt, params, gamma)
+    return assisted_lane(make_request(pair, prompt, params), gamma)
+
+
+def generate_lane(request: Request) -> Iterator[Event]:
+    """``generate`` for a prompt that is encoded and checked already, as in a race."""
+    return PushedLane(_transformers_lane(prepare("generate", request), {}))
+
+
+def assisted_lane(request: Request, gamma: int | str | Policy) -> Iterator[Event]:
+    """``assisted`` for a prompt that is encoded and checked already, as in a race."""
+    call = prepare("assisted", request, gamma)
     if not isinstance(call.started.gamma, int) or gamma == 0:
         raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
-    if reason := cannot_assist(pair):
+    if reason := cannot_assist(request.pair):
         raise IncompatiblePair(reason)
-    return PushedLane(_transformers_lane(call, {"assistant_model": pair.draft}))
+    return PushedLane(_transformers_lane(call, {"assistant_model": request.pair.draft}))
+
+
+def draft_alone_lane(request: Request) -> Iterator[Event]:
+    """What the draft would write if no target checked it: plain ``generate`` of the draft model."""
+    if reason := cannot_draft_alone(request.pair):
+        raise IncompatiblePair(reason)
+    alone = Pair(target=request.pair.models(drafting=True)[1], tokenizer=request.pair.tokenizer)
+    return generate(alone, request.prompt_ids, params=request.params)
+
+
+def cannot_draft_alone(pair: Pair) -> str | None:
+    """Why the draft cannot write on its own; None if it can."""
+    if len(pair.models(drafting=True)) == 1:
+        return "This pair has no draft model that could write on its own; leave that lane out."
+    if pair.translation is not None:
+        return "The draft has a tokenizer of its own; leave the lane of the draft alone out."
+    return None
 
 
 def cannot_assist(pair: Pair) -> str | None:

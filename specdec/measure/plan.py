@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams
+from specdec.lanes.table import Entrant
 from specdec.measure.metrics import Metrics
 from specdec.measure.prompts import PromptItem
 
 LEAST_TOKENS = 32  # below this a rate over the tokens after the first says little
-
-
-Entrant = tuple[str, int | str | None]  # a lane and its draft length
 
 
 Key = tuple[int, str, str, int | str | None]
@@ -40,7 +38,7 @@ class Trial:
 
     @property
     def entrant(self) -> Entrant:
-        return self.lane, self.gamma
+        return Entrant(self.lane, self.gamma)
 
 
 @dataclass(frozen=True)
@@ -70,16 +68,3 @@ class Plan:
 
     def __len__(self) -> int:
         return self.runs * len(self.prompts) * len(self.entrants)
-
-
-def entrants_of(lanes: Sequence[str], gammas: Sequence[int | str]) -> tuple[Entrant, ...]:
-    """``lanes`` with every draft length that means something to them; gamma 0 is our own loop without a draft."""
-    found: list[Entrant] = []
-    for lane in lanes:
-        if lane in ("generate", "gamma-0", "draft-alone"):
-            found.append((lane, None))
-        else:
-            found += [(lane, g) for g in gammas if g != 0 and (lane != "assisted" or isinstance(g, int))]
-    if 0 in gammas:
-        found.append(("gamma-0", None))
-    return tuple(dict.fromkeys(found))

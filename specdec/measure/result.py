@@ -10,6 +10,7 @@ from typing import Any
 from specdec.errors import InvalidInput
 from specdec.events import Event, Finished, FinishReason, Round, Started
 from specdec.measure.metrics import Metrics, measure
+from specdec.text import text_of
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def collect(events: Iterable[Event], tokenizer: Any = None) -> Result:
     token_ids = [token_id for r in rounds for token_id in r.committed_ids]
     return Result(
         token_ids=token_ids,
-        text=tokenizer.decode(token_ids, skip_special_tokens=True) if tokenizer is not None else None,
+        text=text_of(tokenizer, token_ids) if tokenizer is not None else None,
         finish_reason=finished.finish_reason if finished else None,
         cancelled=finished is None,
         rounds=rounds,

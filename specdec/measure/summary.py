@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from specdec.lanes.table import BASELINE, LANES, LOOP, Entrant
 from specdec.measure.metrics import Metrics, latency_reduction, pool, speedup
-from specdec.measure.plan import Entrant, Trial
-
-BASELINE: Entrant = ("generate", None)
-LOOP: Entrant = ("gamma-0", None)
-_LANES = ("generate", "speculative", "assisted", "prompt-lookup", "draft-alone")  # in this order they are listed
+from specdec.measure.plan import Trial
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class Summary:
 
     @property
     def entrant(self) -> Entrant:
-        return self.lane, self.gamma
+        return Entrant(self.lane, self.gamma)
 
 
 def summarise(trials: Iterable[Trial], baseline: Entrant = BASELINE) -> list[Summary]:
@@ -62,7 +59,7 @@ def comparable(trials: Iterable[Trial]) -> list[Trial]:
 
 def best_gamma(summaries: Sequence[Summary]) -> Summary | None:
     """The speculative lane of highest median speed-up at a fixed draft length, 0 included as our loop alone."""
-    fixed = [s for s in summaries if s.gain and (s.entrant == LOOP or (s.lane == "speculative" and s.gamma != "auto"))]
+    fixed = [s for s in summaries if s.gain and s.lane == LOOP.lane and isinstance(s.gamma, int)]
     return max(fixed, key=lambda s: s.gain, default=None)
 
 
@@ -78,7 +75,7 @@ def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
     """
     rates = {trial.key: trial.metrics.tokens_per_second for trial in trials}
     runs = sorted({run for run, *_ in rates})
-    fixed = {(lane, g) for _, _, lane, g in rates if lane == "gamma-0" or (lane == "speculative" and g != "auto")}
+    fixed = {(lane, g) for _, _, lane, g in rates if lane == LOOP.lane and isinstance(g, int)}
     if ("speculative", "auto") not in {key[2:] for key in rates} or not fixed or len(runs) < 2:
         return {}
 
@@ -119,12 +116,10 @@ def _typical(trials: list[Trial]) -> Metrics:
 
 
 def _place(item: tuple[Entrant, Any]) -> tuple:
-    (lane, gamma), _ = item
-    return (_LANES.index("speculative" if lane == "gamma-0" else lane), _length(lane, gamma))
-
-
-def _length(lane: str, gamma: int | str | None) -> float:
-    return -1 if lane == "gamma-0" else float("inf") if isinstance(gamma, str) else gamma or 0
+    entrant, _ = item
+    names = list(dict.fromkeys(lane.name for lane in LANES))
+    gamma = -1 if entrant.gamma is None else entrant.gamma
+    return names.index(entrant.lane), gamma if isinstance(gamma, int) else float("inf")
 
 
 def rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
@@ -142,7 +137,7 @@ def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
     return {
         "category": category,
         "lane": summary.lane,
-        "gamma": 0 if summary.lane == "gamma-0" else summary.gamma,
+        "gamma": summary.gamma,
         "runs": len(rates),
         "tokens_per_second": median(rates) if rates else None,
         "tokens_per_second_min": min(rates, default=None),

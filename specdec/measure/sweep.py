@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from specdec.events import MAX_GAMMA
-from specdec.measure.plan import Entrant, entrants_of
-from specdec.measure.summary import LOOP, Summary
+from specdec.lanes.table import LOOP, Entrant, entrants_of
+from specdec.measure.summary import Summary
 from specdec.measure.terms import Terms, terms_of
 
 ENTRANTS: tuple[Entrant, ...] = entrants_of(("generate", "speculative"), (*range(MAX_GAMMA + 1), "auto"))
@@ -38,8 +38,8 @@ class Row:
 
 def sweep_rows(summaries: Sequence[Summary]) -> list[Row]:
     """A row a draft length that has been measured, 0 to 16 and then "auto"."""
-    lanes = [s for s in summaries if s.gains and (s.entrant == LOOP or s.lane == "speculative")]
-    return [Row(0 if s.entrant == LOOP else s.gamma, s, terms_of(summaries, s)) for s in lanes]
+    lanes = [s for s in summaries if s.gains and s.lane == LOOP.lane]
+    return [Row(s.gamma, s, terms_of(summaries, s)) for s in lanes]
 
 
 def prediction_error(rows: Sequence[Row]) -> float | None:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specdec.closed_forms import expected_speedup
+from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.metrics import Metrics
-from specdec.measure.summary import BASELINE, LOOP, Summary, find
+from specdec.measure.summary import Summary, find
 
 SOME = 0.7  # guesses made / gamma a round: below it drafts are too short for the closed form
 
@@ -88,6 +89,6 @@ def terms(plain: Metrics, loop: Metrics, lane: Metrics, gamma: int | str) -> Ter
 def terms_of(summaries: Sequence[Summary], lane: Summary) -> Terms | None:
     """The terms of one lane of a sweep or a benchmark, from the middle run of each prompt."""
     plain, loop = find(summaries, BASELINE), find(summaries, LOOP)
-    if not plain or not loop or lane.lane != "speculative":
+    if not plain or not loop or lane.lane != LOOP.lane or lane.entrant == LOOP:
         return None
     return terms(plain.typical, loop.typical, lane.typical, lane.gamma)

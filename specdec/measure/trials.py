@@ -6,12 +6,12 @@ Each run plays every entrant on every prompt, in an order that rotates, so that 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
+from specdec.engine.request import Request, make_request
 from specdec.errors import SpecdecError
 from specdec.events import Event
 from specdec.lanes.driver import driven
-from specdec.lanes.race import enter
+from specdec.lanes.race import start
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.measure.result import collect
 from specdec.models.pair import Pair
@@ -34,28 +34,33 @@ def trials(
         if (run, item.name, *entrant) not in done and (prompts is None or item.name in prompts)
     ]
     # Every length is checked on one prompt, and every prompt on one length of each lane: a prompt is long to encode.
-    one_each = {lane: (lane, gamma) for lane, gamma in plan.entrants}.values()
-    for place, item in enumerate(plan.prompts):
-        for lane, gamma in one_each if place else plan.entrants:
+    one_each = {entrant.lane: entrant for entrant in plan.entrants}.values()
+    requests: dict[str, Request] = {}
+    for item in plan.prompts:
+        try:
+            request = make_request(pair, item.message(pair.tokenizer), plan.params)
+        except SpecdecError as error:
+            raise type(error)(f"Prompt {item.name!r}: {error}") from error
+        for entrant in one_each if requests else plan.entrants:
             try:
-                enter(pair, item.message(pair.tokenizer), lane, gamma, plan.params)
+                start(request, entrant)
             except SpecdecError as error:
-                raise type(error)(f"Prompt {item.name!r}, lane {lane}: {error}") from error
+                raise type(error)(f"Prompt {item.name!r}, lane {entrant.lane}: {error}") from error
+        requests[item.name] = request
 
     def run_steps() -> Iterator[Trial | None]:
-        short = replace(plan.params, max_new_tokens=WARM_UP_TOKENS)
-        for lane, gamma in plan.entrants if steps else ():
-            prompt = steps[0][1].message(pair.tokenizer)
-            for _ in driven(enter(pair, prompt, lane, gamma, short), INTERVAL):
+        for entrant in plan.entrants if steps else ():
+            short = requests[steps[0][1].name].with_params(max_new_tokens=WARM_UP_TOKENS)
+            for _ in driven(start(short, entrant), INTERVAL):
                 yield None
-        for run, item, (lane, gamma) in steps:
-            params = replace(plan.params, seed=(plan.params.seed + run) % 2**63)
+        for run, item, entrant in steps:
+            request = requests[item.name].with_params(seed=(plan.params.seed + run) % 2**63)
             events: list[Event] = []
-            for batch in driven(enter(pair, item.message(pair.tokenizer), lane, gamma, params), INTERVAL):
+            for batch in driven(start(request, entrant), INTERVAL):
                 events += batch
                 yield None
             result = collect(events)
-            ids, reason = tuple(result.token_ids), result.finish_reason
-            yield Trial(run, item.name, item.category, lane, gamma, ids, reason, params.greedy, result.metrics)
+            ids, reason, greedy = tuple(result.token_ids), result.finish_reason, plan.params.greedy
+            yield Trial(run, item.name, item.category, *entrant, ids, reason, greedy, result.metrics)
 
     return run_steps()

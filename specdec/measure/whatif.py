@@ -66,7 +66,7 @@ class Costs:
 
     @classmethod
     def of(cls, *lanes: Iterable[Event]) -> Costs:
-        """Medians over the rounds of all ``speculative`` and ``gamma-0`` lanes given, of one pair on one machine.
+        """Medians over the rounds of all ``speculative`` lanes given, of one pair on one machine.
 
         Without a round at length 0 among them a ``generate`` lane stands in for it. Other lanes are passed over.
         Raises ``InvalidInput`` where no round has measured passes.
@@ -79,7 +79,7 @@ class Costs:
                 whole = event.elapsed_seconds - before.elapsed_seconds
                 if lane == "generate":
                     plain.append(whole)
-                elif lane in ("speculative", "gamma-0"):
+                elif lane == "speculative":
                     passes = event.draft_seconds, event.verify_seconds
                     rows[len(event.draft)].append((*passes, whole - sum(passes)))
         if not rows:

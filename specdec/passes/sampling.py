@@ -17,6 +17,7 @@ from transformers import (
 )
 
 from specdec.events import SamplingParams
+from specdec.passes import chance
 from specdec.passes.context import Context
 
 
@@ -59,4 +60,4 @@ class Sampler:
 
     def draw(self, probabilities: torch.Tensor) -> torch.Tensor:
         """One token id a row, (n,)."""
-        return torch.multinomial(probabilities, 1, generator=self.rng).squeeze(1)
+        return chance.draw(probabilities, self.rng)

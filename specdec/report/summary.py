@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from specdec.lanes.table import Entrant
 from specdec.report import words
 
 COLUMNS = (
@@ -16,7 +17,7 @@ def cells(row: dict[str, Any]) -> list[str]:
     plain = row["lane"] == "generate"
     return [
         row["category"],
-        words.LANE_NAMES["speculative" if row["lane"] == "gamma-0" else row["lane"]],
+        Entrant(row["lane"], row["gamma"]).row.label,
         "" if row["gamma"] is None else str(row["gamma"]),
         words.spread(_values(row, "tokens_per_second"), words.rate),
         "1" if plain else words.times(_values(row, "speedup")),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from specdec.events import Event
+from specdec.lanes.table import LANES
 from specdec.measure import metrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, first_difference, started_of, written_ids
@@ -39,7 +40,8 @@ def four_figures(
 def lane_rows(runs: Sequence[Run]) -> dict[str, Any]:
     """A row a lane: medians over the runs, with the lowest and the highest."""
     rows = []
-    for lane in words.LANE_NAMES:
+    for row in LANES:
+        lane = row.key
         measured = [(metrics.measure(run["generate"]), metrics.measure(run[lane])) for run in runs if lane in run]
         measured = [(base, figures) for base, figures in measured if base and figures]
         if not measured:
@@ -52,7 +54,7 @@ def lane_rows(runs: Sequence[Run]) -> dict[str, Any]:
         greedy = started_of(runs[0][lane]).params.greedy
         rows.append(
             [
-                words.LANE_NAMES[lane],
+                row.label,
                 words.spread(rates, words.rate),
                 "1" if lane == "generate" else words.spread(gains, "{:.2f}x".format),
                 words.spread([m.prefill_seconds for _, m in measured], "{:.3f}\u00a0s".format),

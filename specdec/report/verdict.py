@@ -9,6 +9,7 @@ from typing import Any
 
 from specdec.closed_forms import break_even_alpha
 from specdec.events import Event, Finished, Round, Started
+from specdec.lanes.table import LOOP, row_of
 from specdec.measure import metrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, started_of, written_ids
@@ -24,7 +25,7 @@ def lane_end(lane: str, events: Sequence[Event]) -> dict[str, Any] | None:
     figures = metrics.measure(events)
     if figures is None:
         return None
-    name = words.LANE_NAMES[lane]
+    name = row_of(lane).label
     duration = words.seconds(figures.decode_seconds)
     return {
         "event": "lane_end",
@@ -74,7 +75,7 @@ def verdict(
     record["lanes"] = lane_rows(runs)
     record["details"] = details(base, lane, speculative)
     record["time"] = time_words(lane)
-    loop = runs[shown].get("gamma-0", ())
+    loop = runs[shown].get(LOOP.key, ())
     record["why"] = of_race(base, lane, metrics.measure(loop) if _ended(loop) else None, started_of(speculative).gamma)
     if (acceptance := started_of(speculative).acceptance) != "lossless":
         record["warning"] = f"Not lossless: {acceptance} acceptance changes the output."

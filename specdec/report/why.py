@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from specdec.closed_forms import expected_tokens
+from specdec.lanes.table import LOOP
 from specdec.measure.metrics import Metrics, no_clear_difference, round_cost
-from specdec.measure.summary import LOOP, Summary, find
+from specdec.measure.summary import Summary, find
 from specdec.measure.terms import Terms, terms, terms_of
 from specdec.report import words
 
@@ -20,7 +21,7 @@ def headline(summaries: Sequence[Summary]) -> str:
     best, loop = _fastest(summaries), find(summaries, LOOP)
     rivals = [s for s in summaries if s.lane in ("assisted", "prompt-lookup") and s.gains]
     rival = max(rivals, key=lambda s: s.gain, default=None)
-    named = f"{words.LANE_NAMES[rival.lane]}, \u03b3 {rival.gamma}" if rival else ""
+    named = rival.entrant.label if rival else ""
     if not best and not rival:
         return "Nothing to compare yet: no draft length has been measured beside plain generate."
     if not best:
@@ -28,7 +29,7 @@ def headline(summaries: Sequence[Summary]) -> str:
         return f"{unclear}{named}, runs at {words.times(rival.gains)} plain generate."
     beaten, unclear = loop and loop.gains and best.gain <= loop.gain, no_clear_difference(best.gains)
     lost = beaten or (best.gain <= 1 and not unclear)
-    single = sum(s.lane == "speculative" and bool(s.gains) for s in summaries) == 1
+    single = sum(bool(s.gains) for s in _drafting(summaries)) == 1
     the_best = f"\u03b3 {best.gamma}" if single else f"the best, \u03b3 {best.gamma},"
     if lost:
         pays = f"\u03b3 {best.gamma} does not pay here: it" if single else f"No draft length pays here: {the_best}"
@@ -52,19 +53,24 @@ def headline(summaries: Sequence[Summary]) -> str:
 def reasons(summaries: Sequence[Summary]) -> str:
     """Why, in plain words: the draft lengths that may be as fast as the best, and the terms of the best."""
     found = best_terms(summaries)
-    lengths = [s.gamma for s in summaries if s.lane == "speculative" and isinstance(s.gamma, int)]
+    lengths = [s.gamma for s in _drafting(summaries) if isinstance(s.gamma, int)]
     why = paragraph(found, shorter_lost=bool(found) and min(lengths) < found.gamma) if found else ""
     return " ".join(filter(None, [_alike(summaries), why]))
 
 
 def _fastest(summaries: Sequence[Summary]) -> Summary | None:
-    return max((s for s in summaries if s.lane == "speculative" and s.gains), key=lambda s: s.gain, default=None)
+    return max((s for s in _drafting(summaries) if s.gains), key=lambda s: s.gain, default=None)
+
+
+def _drafting(summaries: Sequence[Summary]) -> list[Summary]:
+    """Our lanes that draft: all but the loop."""
+    return [s for s in summaries if s.lane == LOOP.lane and s.entrant != LOOP]
 
 
 def _alike(summaries: Sequence[Summary]) -> str:
     """The draft lengths, our loop as 0 among them, that the runs cannot tell from the fastest; else nothing."""
     best = _fastest(summaries)
-    others = [s for s in summaries if best and s is not best and (s.lane == best.lane or s.entrant == LOOP)]
+    others = [s for s in summaries if best and s is not best and s.lane == best.lane]
     ratios = {s.gamma or 0: [a / b for a, b in zip(s.gains, best.gains, strict=False)] for s in others if s.gains}
     alike = [gamma for gamma, found in ratios.items() if no_clear_difference(found)]
     if not alike:

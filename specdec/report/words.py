@@ -7,15 +7,6 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
-LANE_NAMES = {
-    "generate": "Plain",
-    "speculative": "Speculative",
-    "assisted": "transformers assisted",
-    "gamma-0": "specdec, \u03b3 0",
-    "prompt-lookup": "Prompt lookup",
-    "draft-alone": "Draft alone",
-}
-
 # Every figure that is shown, with what it means and its unit.
 DEFINITIONS = {
     "speed-up": "Plain seconds / this lane's seconds, a token, over the tokens after the first. A factor.",

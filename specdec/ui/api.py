@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import gradio as gr
@@ -14,18 +14,18 @@ from specdec.engine.decode import speculative
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.lanes.driver import driven
-from specdec.lanes.race import DEFAULT_LANES
+from specdec.lanes.table import DEFAULT_KEYS
 from specdec.lanes.transformers_lanes import assisted, generate
-from specdec.models.slot import Slot
 from specdec.report.recording import Recorder
 from specdec.ui.ask import GAMMA, NEW_TOKENS, Ask
 from specdec.ui.limits import Limits
 from specdec.ui.stream import check, stream
+from specdec.ui.work import Work
 
 _LANES = {"speculative": speculative, "assisted": assisted}
 
 
-def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **queue: Any) -> None:
+def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
     """Add both endpoints to the Blocks that are being built. ``queue`` holds their concurrency settings."""
 
     def decode(
@@ -56,15 +56,13 @@ def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **qu
             ignore_eos: write on past the end of the text
             lane: speculative, generate (transformers' plain generate) or assisted (its assisted generation)
         """
-        make_way()
-        with _sentences():
+        with _sentences(), work.machine() as pair:
             _require("prompt", prompt, str, "a text")
             _require("lane", lane, str, "speculative, generate or assisted")
             _require("ignore_eos", ignore_eos, bool, "true or false")
             params = SamplingParams(
                 max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, ignore_eos=ignore_eos
             )
-            pair = slot.pair
             check(pair, prompt, params, limits)
             if lane == "generate":
                 events = generate(pair, prompt, params=params)
@@ -96,19 +94,19 @@ def add_endpoints(slot: Slot, limits: Limits, make_way: Callable[[], None], **qu
             temperature: 0 is greedy
             seed: for sampling; none draws one
             runs: how often to run each lane; figures are then medians with lowest and highest
-            further_lanes: beside generate and speculative: assisted, gamma-0, prompt-lookup, draft-alone
+            further_lanes: beside generate and speculative: speculative:0 (our loop without a draft),
+                assisted, prompt-lookup, draft-alone
         """
-        make_way()
-        with _sentences():
+        with _sentences(), work.machine() as pair:
             _require("prompt", prompt, str, "a text")
             _require("runs", runs, int, "a whole number")
             if runs > limits.runs:
                 raise InvalidInput(f"runs {runs} is above {limits.runs}. Nothing ran.")
             _require("further_lanes", further_lanes or [], list, "a list of names")
-            lanes = (*DEFAULT_LANES, *map(str, further_lanes or ()))
+            lanes = (*DEFAULT_KEYS, *map(str, further_lanes or ()))
             ask = Ask(prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs)
             # Each step is yielded, so that a caller who leaves ends the race; only the last one is told of at length.
-            for text in stream(slot.pair, ask, limits=limits, stop=threading.Event()):
+            for text in stream(pair, ask, limits=limits, stop=threading.Event()):
                 last = text[text.rfind("\n", 0, -1) + 1 :]
                 yield {"running": True}
             record = json.loads(last)

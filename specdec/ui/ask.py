@@ -9,14 +9,13 @@ import gradio as gr
 
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import MAX_GAMMA, SamplingParams, check_gamma
-from specdec.lanes.race import DEFAULT_LANES, ENTRANTS
+from specdec.lanes.table import DEFAULT_KEYS, LANES, entrants_of_race
 from specdec.models.pair import Prompt
 from specdec.ui.limits import Limits
 
 GAMMA = 5
 NEW_TOKENS = 128
 REPEATS = 5
-FURTHER_LANES = tuple(lane for lane in ENTRANTS if lane not in DEFAULT_LANES)
 LOSSLESS, TOP_K = "lossless", "top-k"
 
 
@@ -29,7 +28,7 @@ class Ask:
     params: SamplingParams = SamplingParams(max_new_tokens=NEW_TOKENS)
     acceptance: str = LOSSLESS
     accept_top_k: int | None = None
-    lanes: tuple[str, ...] = DEFAULT_LANES
+    lanes: tuple[str, ...] = DEFAULT_KEYS  # of ``LANES``
     runs: int = 1
     chat: bool = False
 
@@ -37,6 +36,11 @@ class Ask:
     def message(self) -> Prompt:
         """The prompt as the engine takes it."""
         return [{"role": "user", "content": self.prompt}] if self.chat and self.prompt else self.prompt
+
+    @property
+    def keys(self) -> list[str]:
+        """The lanes that run, each once."""
+        return list(entrants_of_race(self.lanes, self.gamma))
 
     @property
     def race(self) -> dict[str, Any]:
@@ -48,7 +52,7 @@ class Ask:
         """As a link and a recording carry it: prompt and chat always, else the values that are not the defaults."""
         values = {name: getattr(self.params, field) for name, field in _PARAMS.items()}
         values |= {"gamma": self.gamma, "accept_top_k": self.accept_top_k, "ignore_eos": int(self.params.ignore_eos)}
-        values |= {"lanes": ",".join(lane for lane in self.lanes if lane in FURTHER_LANES)}
+        values |= {"lanes": ",".join(lane for lane in self.lanes if lane in _further_keys())}
         changed = {name: value for name, value in values.items() if value != _DEFAULTS[name]}
         return {"prompt": self.prompt, "chat": int(self.chat)} | changed
 
@@ -94,7 +98,7 @@ class AskPanel:
         )
         with gr.Accordion("Settings", open=False, elem_id="sd-more"):
             self.lanes = gr.CheckboxGroup(
-                [(_LANE_CHOICES[lane], lane) for lane in FURTHER_LANES], label="Further lanes", elem_id="sd-lanes"
+                [(lane.choice, lane.key) for lane in LANES if not lane.race], label="Further lanes", elem_id="sd-lanes"
             )
             with gr.Row():
                 self.seed = gr.Textbox("", label="Seed", placeholder="drawn", max_lines=1, min_width=90)
@@ -178,7 +182,7 @@ class AskPanel:
         if name == "gamma":
             return text if text == "auto" else check_gamma(int(text))
         if name == "lanes":
-            if unknown := set(filter(None, text.split(","))) - set(FURTHER_LANES):
+            if unknown := set(filter(None, text.split(","))) - set(_further_keys()):
                 raise InvalidInput(f"there is no lane {', '.join(sorted(unknown))}")
             return text
         if name not in _DEFAULTS:
@@ -188,14 +192,6 @@ class AskPanel:
         if name == "accept_top_k" and value < 1:
             raise InvalidInput("below 1")
         return value
-
-
-_LANE_CHOICES = {
-    "assisted": "transformers' assisted generation",
-    "gamma-0": "our loop at \u03b3 0",
-    "prompt-lookup": "prompt lookup",
-    "draft-alone": "the draft alone",
-}
 
 
 def _ask(values: dict[str, Any], runs: int = 1) -> Ask:
@@ -209,10 +205,15 @@ def _ask(values: dict[str, Any], runs: int = 1) -> Ask:
         ),
         acceptance=LOSSLESS if kept is None else TOP_K,
         accept_top_k=kept,
-        lanes=(*DEFAULT_LANES, *(lane for lane in FURTHER_LANES if lane in values["lanes"])),
+        lanes=(*DEFAULT_KEYS, *(lane for lane in _further_keys() if lane in values["lanes"])),
         runs=runs,
         chat=bool(values["chat"]),
     )
+
+
+def _further_keys() -> list[str]:
+    """The lanes that run only where somebody asks for them."""
+    return [lane.key for lane in LANES if not lane.race]
 
 
 def _exact(seed: Any) -> Any:

@@ -10,11 +10,11 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.cli.bench import LANES
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams, check_gamma
-from specdec.measure.plan import Plan, Trial, entrants_of
+from specdec.lanes.table import LANES, LOOP, Lane, entrants_of
+from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results_file import ResultsFile, measured_on
 from specdec.measure.summary import best_gamma, comparable, rows, summarise
@@ -28,12 +28,6 @@ from specdec.ui.figures import benchmark_figure
 from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
 from specdec.ui.work import Work
-
-CHOICES = {
-    "gamma-0": "our loop at \u03b3 0",
-    "assisted": "transformers' assisted generation",
-    "prompt-lookup": "prompt lookup",
-}
 
 KNOWN = "The embedded pair writes stories, dialogue and Python and copies; other sets tell little about it."
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
@@ -52,8 +46,8 @@ class BenchTab:
             self._earlier = gr.File(label="Resume from earlier results (optional)", elem_id="sd-bench-earlier", **taken)
         with gr.Row(elem_classes="sd-form"):
             self._lanes = gr.CheckboxGroup(
-                [(name, lane) for lane, name in CHOICES.items()],
-                value=["gamma-0"],
+                [(lane.choice, lane.key) for lane in _choices()],
+                value=[LOOP.key],
                 label="Lanes beside plain and speculative",
                 elem_id="sd-bench-lanes",
             )
@@ -114,13 +108,18 @@ class BenchTab:
         return leads | self._findings.explain(best_terms(summarise(found)))
 
 
+def _choices() -> list[Lane]:
+    """The lanes that may run beside plain and speculative."""
+    return [lane for lane in LANES if not lane.race and lane.bench is not None]
+
+
 def _plan(chosen: str | None, lanes: Sequence[str], gammas: str, tokens: int, runs: int) -> Plan:
     items = read_prompts(Path(chosen) if chosen else EXAMPLES)
-    if unknown := set(lanes) - set(CHOICES):
+    if unknown := set(lanes) - {lane.key for lane in _choices()}:
         raise InvalidInput(f"There is no lane {', '.join(sorted(unknown))}. Nothing ran.")
-    names = ("generate", "speculative", *(lane for lane in LANES if lane in lanes))
+    keys = [lane.key for lane in LANES if lane.race or lane.key in lanes]
     params = SamplingParams(tokens, seed=0, ignore_eos=True)
-    return Plan(tuple(items), entrants_of(names, _lengths(gammas)), params, runs)
+    return Plan(tuple(items), entrants_of(keys, _lengths(gammas)), params, runs)
 
 
 def _lengths(text: str) -> list[int | str]:

@@ -10,14 +10,15 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from specdec.lanes.table import BASELINE
 from specdec.measure.plan import Trial
 from specdec.measure.summary import best_gamma, find, summarise
 from specdec.measure.sweep import Row
 from specdec.measure.terms import Terms
-from specdec.report import words
 
 # Marks that keep 3:1 on white and on the dark page alike.
-BLUE, GREY, ORANGE = "#3a7fd0", "#7b8494", "#c2762a"
+BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#5aa9a3"
+COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # as the table of lanes names them
 SYMBOLS = ("circle", "square", "triangle-up", "diamond")
 
 
@@ -93,24 +94,22 @@ def waterfall_figure(found: Terms) -> go.Figure:
 
 def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     """Speed-up by category, each lane at its best draft length over all prompts; bars from lowest to highest run."""
-    overall = [s for s in summarise(trials) if s.gains and s.lane != "generate"]
+    overall = [s for s in summarise(trials) if s.gains and s.entrant != BASELINE]
     lanes = {}
-    for lane in dict.fromkeys(summary.lane for summary in overall):
-        lanes[lane] = max((s for s in overall if s.lane == lane), key=lambda s: s.gain).entrant
+    for key in dict.fromkeys(summary.entrant.key for summary in overall):
+        lanes[key] = max((s for s in overall if s.entrant.key == key), key=lambda s: s.gain).entrant
     categories = list(dict.fromkeys(trial.category for trial in trials))
     by_category = {c: summarise([t for t in trials if t.category == c]) for c in categories}
-    colours = {"speculative": BLUE, "gamma-0": GREY, "assisted": ORANGE, "prompt-lookup": "#5aa9a3"}
     figure = go.Figure()
-    for lane, entrant in lanes.items():
+    for key, entrant in lanes.items():
         found = [(c, s.gains) for c in categories if (s := find(by_category[c], entrant)) and s.gains]
         middles = [median(gains) for _, gains in found]
         bars = _bars([gains for _, gains in found], middles)
-        name = words.LANE_NAMES[lane] + ("" if entrant[1] is None else f" \u03b3 {entrant[1]}")
-        colour = colours.get(lane, GREY)
+        colour = COLOURS[entrant.row.colour]
         figure.add_scatter(
             # Plotly reads markup in names; entities for quotes it would show as they stand.
             x=[escape(category, quote=False) for category, _ in found], y=middles,
-            name=name, mode="markers", offsetgroup=lane,
+            name=entrant.label, mode="markers", offsetgroup=key,
             marker={"color": colour, "size": 11, "symbol": SYMBOLS[len(figure.data) % len(SYMBOLS)]},
             error_y={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour} | bars,
         )  # fmt: skip

@@ -38,6 +38,8 @@ class Buttons:
         self._name = name
         self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
         self.halt = gr.Button("Stop", variant="secondary", elem_id=f"sd-{name}-stop", elem_classes="sd-halt")
+        self._withdraw = gr.Button("Withdraw", elem_id=f"sd-{name}-withdraw", elem_classes="sd-withdraw")
+        self._waits = gr.Checkbox(visible=False)
         self.status = gr.HTML("", elem_id=f"sd-{name}-status", apply_default_css=False)
 
     def wire(self, job: Job, run: Callable, inputs: list[Any], cleared: dict[Any, Any], **queue: Any) -> None:
@@ -68,20 +70,21 @@ class Buttons:
                 LOG.exception("A measurement failed.")
                 yield {self.status: told.error("It failed; the log of the program says why.")}
 
-        def halt(request: gr.Request) -> Any:
-            job.stop(request)
-            return told.status("Stopping: it will not run when its turn comes.") if job.waits(request) else gr.skip()
-
         def refused(request: gr.Request) -> str:
             job.refused(request)
-            return told.error(REFUSED)
+            return told.status("Cancelled. Nothing ran.") if job.stopped(request) else told.error(REFUSED)
 
         script = f"() => {{ window.specdec.%s({json.dumps(self._name)}); }}"
         asked = self.start.click(begin, outputs=self.status, js=script % "go", queue=False, **quiet)
         ran = asked.then(turn, inputs, [self.status, *cleared], **queue, **quiet)
         ran.then(None, js=script % "rest", **quiet)
         ran.failure(refused, outputs=self.status, js=script % "rest", queue=False, **quiet)
-        self.halt.click(halt, outputs=self.status, queue=False, **quiet)
+        # Only what waits is withdrawn: what runs ends by its flag, and tells what it found until then.
+        withdraw = f"(waits) => {{ if (waits) document.querySelector('#sd-{self._name}-withdraw').click(); }}"
+        self.halt.click(job.stop, outputs=self._waits, queue=False, **quiet).then(
+            None, self._waits, js=withdraw, **quiet
+        )
+        self._withdraw.click(None, cancels=ran, api_visibility="private")
 
 
 class Findings:

@@ -12,6 +12,7 @@ import gradio as gr
 
 from specdec.errors import SpecdecError
 from specdec.lanes.race import race
+from specdec.lanes.table import LANES
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.slot import Slot
 from specdec.report import words
@@ -30,13 +31,14 @@ from specdec.ui.work import Work
 
 # Everything the scripts need arrives as arguments; no text of a model or a person is ever part of them.
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
-_MOUNT = f"""
-import({_ASSET % "live.js"}).then((live) =>
-  live.mount(element, props, watch, new URL("{plotly_address()}", document.baseURI).href));
+_MOUNT = """
+import(%s).then((live) =>
+  live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s));
 """
 _TAKE_HOME = f"""
 import({_ASSET % "takehome.js"}).then((home) => home.mount(element, props, watch));
 """
+_LOADED = f"(pair) => import({_ASSET % 'live.js'}).then(() => {{ window.specdec.loaded(pair); }})"
 _READ_LINK = f"async () => JSON.stringify(await (await import({_ASSET % 'link.js'})).settingsInAddress())"
 
 
@@ -101,12 +103,13 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
                         start = gr.Button("Run race", variant="primary", elem_id="sd-run")
                         halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
                         again = gr.Button("Again", elem_id="sd-again")  # pressed by the live view's own buttons
+                        withdraw = gr.Button("Withdraw", elem_id="sd-withdraw", elem_classes="sd-withdraw")
                 problems = gr.HTML("", elem_id="sd-problems", apply_default_css=False)
                 waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
                 live = gr.HTML(
                     "",
                     html_template="",
-                    js_on_load=_MOUNT,
+                    js_on_load=_MOUNT % (_ASSET % "live.js", plotly_address(), _lane_rows()),
                     apply_default_css=False,
                     elem_id="sd-live",
                     elem_classes="sd-live",
@@ -119,6 +122,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
                 lossless_tab = LosslessTab(work, limits)
         link = gr.Textbox(visible=False)
         shared = gr.Textbox(visible=False)
+        loaded, waits = gr.Textbox(visible=False), gr.Checkbox(visible=False)
         share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
 
         facing = [header, prompt, ask.chat]
@@ -128,21 +132,31 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         begin = "() => { window.specdec.begin(); }"
         refused = f"() => {{ window.specdec.end({json.dumps(REFUSED)}); }}"
         # Another visitor may have loaded another pair since the header was written.
-        renew = {"fn": lambda: _header(slot.facts), "outputs": header, "queue": False}
+        renew = {"fn": lambda: (_header(slot.facts), words.pair_line(slot.facts)), "outputs": [header, loaded]}
+        renew |= {"queue": False} | quiet
+        hear = {"fn": None, "inputs": loaded, "js": _LOADED} | quiet
+        asked = []
         for button, job, given in ((start, run_form, {"inputs": ask.inputs}), (again, run_shown, shown)):
             # The first step makes this visitor's stop flag before the race may have to queue.
             ran = button.click(racing.arm, outputs=waiting, js=begin, queue=False, **quiet).then(
                 job, outputs=live, **given, **machine, **quiet
             )
-            ran.then(js="() => { window.specdec.end(); }", **renew, **quiet)
+            ran.then(js="() => { window.specdec.end(); }", **renew).then(**hear)
+            asked.append(ran)
             ran.failure(racing.refused, js=refused, queue=False, **quiet)
         share.click(settings, ask.inputs, shared, queue=False, **quiet).then(
             None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **quiet
         )
-        halt.click(racing.stop, js="() => { window.specdec.halt(); }", queue=False, **quiet)
+        halt.click(racing.stop, outputs=waits, js="() => { window.specdec.halt(); }", queue=False, **quiet).then(
+            None, waits, js="(waits) => { if (waits) window.specdec.withdraw(); }", **quiet
+        )
+        withdraw.click(None, cancels=asked, api_visibility="private")
         panel.look.click(panel.say, panel.inputs, panel.report, **quiet)
-        panel.load.click(panel.change, panel.inputs, [panel.report, start, *facing], **machine, **quiet)
+        panel.load.click(panel.change, panel.inputs, [panel.report, start, *facing], **machine, **quiet).then(
+            **renew
+        ).then(**hear)
         ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **quiet)
+        demo.load(**renew).then(**hear)
         demo.load(panel.facing, outputs=facing, queue=False, **quiet).then(
             restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **quiet
         )
@@ -150,9 +164,15 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         demo.unload(work.leave)
         for tab in (gamma_tab, bench_tab, lossless_tab):
             tab.wire(**machine)
-        add_endpoints(slot, limits, startup.give_way, **machine)
+        add_endpoints(work, limits, **machine)
     demo.queue(max_size=limits.waiting)
     return demo
+
+
+def _lane_rows() -> str:
+    """The table of lanes as the scripts need it."""
+    names = ("key", "name", "gamma", "label", "dash", "sign")
+    return json.dumps([{name: getattr(lane, name) for name in names} for lane in LANES])
 
 
 def _header(facts: dict[str, Any]) -> str:

@@ -87,13 +87,15 @@ class PairPanel:
             said[0] = f"Fetching {name}: {gigabytes(done)} of {gigabytes(total)}."
 
         self._startup.forget()
-        with ThreadPoolExecutor(1) as pool:
-            work = pool.submit(lambda: self._slot.change(self._plan(*choice), progress))
-            while not wait([work], STEP).done:
-                yield _note(said[0]), gr.update(value="A pair is loading", interactive=False), *[gr.skip()] * 3
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                work = pool.submit(lambda: self._slot.change(self._plan(*choice), progress))
+                while not wait([work], STEP).done:
+                    yield _note(said[0]), gr.update(value="A pair is loading", interactive=False), *[gr.skip()] * 3
+        finally:  # also where the visitor left meanwhile
+            if self._slot.loaded:
+                self._startup.begin(self._slot.pair)
         ready = gr.update(value="Run race", interactive=True)
-        if self._slot.loaded:
-            self._startup.begin(self._slot.pair)
         try:
             yield _note(work.result()), ready, *self.facing()
         except SpecdecError as error:

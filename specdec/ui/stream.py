@@ -13,6 +13,7 @@ from typing import Any
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, SamplingParams, Started
 from specdec.lanes.race import race
+from specdec.lanes.table import key_of
 from specdec.measure.half_precision import float32_note
 from specdec.models.pair import Pair, Prompt
 from specdec.report import words
@@ -46,13 +47,14 @@ def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origi
     written = _Written(_begin(origin, pair, ask))
     yield written.latest()
     runs: list[dict[str, list[Event]]] = []
+    keys = ask.keys
     began, stopped = time.monotonic(), None
     try:
         recorder = Recorder(pair.tokenizer)
         batches = race(pair, ask.message, **ask.race)
         try:
             for batch in batches:
-                written.lines += _lines(batch, runs, len(ask.lanes), recorder)
+                written.lines += _lines(batch, runs, keys, recorder)
                 yield written.latest()
                 if stop.is_set():
                     stopped = "Stopped"
@@ -65,7 +67,7 @@ def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origi
         if not runs:
             raise InvalidInput("Stopped before the first token.")
         ended = [lane for run in runs for lane, events in run.items() if isinstance(events[-1], Finished)]
-        complete = len(ended) == len(ask.lanes) * ask.runs
+        complete = len(ended) == len(keys) * ask.runs
         record = verdict(runs, None if complete else stopped, recorder.text_of)
         if complete and (note := _float32(pair, runs[record["shown"]], recorder)):
             record["notes"].append(note)
@@ -125,13 +127,15 @@ def check(pair: Pair, prompt: Prompt, params: SamplingParams, limits: Limits) ->
             raise InvalidInput(f"The prompt has {found} tokens; {takes}")
 
 
-def _lines(batch: list[Event], runs: list[dict[str, list[Event]]], lanes: int, recorder: Recorder) -> Iterator[str]:
-    """The lines of a batch; its events are kept in ``runs``, each of ``lanes`` lanes."""
+def _lines(
+    batch: list[Event], runs: list[dict[str, list[Event]]], keys: list[str], recorder: Recorder
+) -> Iterator[str]:
+    """The lines of a batch; its events are kept in ``runs``, by the keys of a race's lanes."""
     for event in batch:
         if isinstance(event, Started):
-            if not runs or len(runs[-1]) == lanes:
+            if not runs or len(runs[-1]) == len(keys):
                 runs.append({})
-            runs[-1][event.lane] = []
+            runs[-1][key_of(event.lane, event.gamma, keys)] = []
         lane = next(reversed(runs[-1]))
         runs[-1][lane].append(event)
         yield recorder.line(event)
@@ -143,7 +147,7 @@ def _begin(origin: str, pair: Pair, ask: Ask) -> str:
     """The first line. It differs from run to run: so the reader sees that a new string began."""
     record: dict[str, Any] = {"event": "begin", "version": VERSION, "number": next(_numbers), "origin": origin}
     record |= {"at": time.time(), "pair": words.pair_line(pair.describe())}
-    return line(record | {"settings": ask.settings(), "lanes": ask.lanes, "runs": ask.runs})
+    return line(record | {"settings": ask.settings(), "lanes": ask.keys, "runs": ask.runs})
 
 
 def _error(message: str) -> str:

@@ -21,6 +21,17 @@ class Work:
         self.slot, self.startup, self.turns = slot, startup, Turns()
         self._jobs: list[Job] = []
 
+    @contextlib.contextmanager
+    def machine(self) -> Iterator[Pair]:
+        """The loaded pair, for work that needs the machine. The start-up race gives way to it and, if that interrupted
+        the race, runs again afterwards, however the work ends: visitors who come later are greeted by it."""
+        self.startup.give_way()
+        try:
+            yield self.slot.pair
+        finally:
+            if self.slot.loaded:
+                self.startup.catch_up(self.slot.pair)
+
     def job(self) -> Job:
         self._jobs.append(Job(self))
         return self._jobs[-1]
@@ -48,30 +59,29 @@ class Job:
     @contextlib.contextmanager
     def turn(self, request: gr.Request) -> Iterator[tuple[Pair, threading.Event]]:
         """The loaded pair and the visitor's flag, while the machine is theirs."""
-        visitor, startup = request.session_hash, self._work.startup
+        visitor = request.session_hash
         stop = self._flags.setdefault(visitor, threading.Event())
         self._running.add(visitor)
-        startup.give_way()
         try:
-            with self._work.turns.running((self, visitor), stop):
-                pair = self._work.slot.pair
+            with self._work.machine() as pair, self._work.turns.running((self, visitor), stop):
                 yield pair, stop
         finally:
             self._running.discard(visitor)
-        startup.catch_up(pair)
 
-    def stop(self, request: gr.Request) -> None:
-        """End it, whether it runs or waits."""
+    def stop(self, request: gr.Request) -> bool:
+        """End it if it runs. Returns whether it still waits: then the page withdraws it from Gradio's queue."""
         if flag := self._flags.get(request.session_hash):
             flag.set()
-
-    def waits(self, request: gr.Request) -> bool:
-        """Whether its turn is still to come."""
-        return request.session_hash in self._flags and request.session_hash not in self._running
+        return flag is not None and request.session_hash not in self._running
 
     def refused(self, request: gr.Request) -> None:
         """It will have no turn."""
         self._work.turns.forget((self, request.session_hash))
+
+    def stopped(self, request: gr.Request) -> bool:
+        """Whether its visitor stopped it."""
+        flag = self._flags.get(request.session_hash)
+        return flag is not None and flag.is_set()
 
     def leave(self, request: gr.Request) -> None:
         self.stop(request)

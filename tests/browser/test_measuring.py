@@ -101,8 +101,8 @@ def test_the_keyboard_stays_with_the_button_and_the_end_is_read_out(page, monkey
     page.wait_for_function("window.specdec.running && document.activeElement.id === 'sd-stop'")
 
 
-def test_a_stop_while_waiting_holds_whatever_is_asked_next(page, browser, address):
-    """A sweep that waits is stopped, and a race asked for: the sweep does not run when its turn comes."""
+def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, address):
+    """A sweep that waits is stopped, and a race asked for: nobody waits for the sweep, and it does not run."""
     with visit(browser, address) as other:
         open_page(other, address)
         ask(other, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=2048)
@@ -112,16 +112,17 @@ def test_a_stop_while_waiting_holds_whatever_is_asked_next(page, browser, addres
         page.click("#sd-gamma-start")
         page.wait_for_selector("#sd-gamma-status :text('1 ahead')")
         page.click("#sd-gamma-stop")
-        page.wait_for_selector("#sd-gamma-status :text('Stopping: it will not run when its turn comes.')")
+        page.wait_for_selector("#sd-gamma-status :text('Cancelled. Nothing ran.')")
+        assert page.locator("#sd-gamma-start").is_visible()
         go_to(page, "Race")
         ask(page, tokens=8)
         page.click("#sd-run")
-        page.wait_for_selector(".sd-status:has-text('2 ahead')")
+        page.wait_for_selector(".sd-status:has-text('1 ahead')")
+        assert other.evaluate("window.specdec.running"), "it all happened while the other race ran"
         other.click("#sd-stop")
         page.wait_for_function("window.specdec.verdicts === 2")
     go_to(page, "Best gamma")
-    assert text(page, "#sd-gamma-status") == "Stopped before its turn. Nothing ran."
-    assert page.locator("#sd-gamma-start").is_visible()
+    assert text(page, "#sd-gamma-status") == "Cancelled. Nothing ran."
 
 
 def test_bad_choices_are_a_sentence_and_nothing_runs(page):

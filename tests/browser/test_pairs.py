@@ -83,6 +83,28 @@ def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside, browser, addre
     assert outside == []
 
 
+def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, browser, address):
+    """Where those differ, from the change on; a run on the pair that another visitor loaded says nothing of an old."""
+    assert "Made with" not in page.locator(".sd-notes").inner_text()
+    first, notes = page.locator(".sd-pair span").inner_text(), page.locator(".sd-notes")
+    with visit(browser, address) as other:
+        open_page(other, address)
+        for target in ("base", "chatty"):
+            made = page.locator(".sd-pair span").inner_text()
+            choose(page, shelf / target, shelf / "small")
+            page.click("#sd-load")
+            page.wait_for_selector(f".sd-notes:has-text('Loaded: {target}')")
+            assert f"Made with {first}." in notes.inner_text()
+            assert "embedded" in made or made.startswith("base")
+        ask(other, "Hello", tokens=8)
+        other.evaluate("""() => { window.seen = [];
+            new MutationObserver(() => window.seen.push(document.querySelector('.sd-notes').innerText))
+                .observe(document.querySelector('.sd-notes'), { childList: true, subtree: true }); }""")
+        run(other)
+        other.wait_for_selector(".sd-pair:has-text('chatty')")
+        assert not any("Made with" in words for words in other.evaluate("window.seen"))
+
+
 def test_a_pair_that_cannot_be_had_leaves_the_old_one(page, shelf):
     """One clear sentence, and the loaded pair goes on."""
     before = page.locator(".sd-pair").inner_text()

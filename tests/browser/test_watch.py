@@ -34,7 +34,7 @@ def test_further_lanes_race_and_are_told_apart(page):
     assert not page.locator(".sd-live .sd-error").is_visible()
     others = page.locator(".sd-others li").all_inner_texts()
     assert [other.split(" · ")[0] for other in others] == [
-        "transformers assisted", "specdec, γ 0", "Prompt lookup", "Draft alone",
+        "transformers assisted", "Our loop, γ 0", "Prompt lookup", "Draft alone",
     ]  # fmt: skip
     texts = texts_of(page)
     assert len(texts) == 6 and len(set(texts[:5])) == 1 and texts[5] != texts[0]
@@ -263,6 +263,13 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address):
         ask(other, tokens=8)
         other.click("#sd-run")
         other.wait_for_selector(".sd-status:has-text('1 ahead')")
+        other.click("#sd-stop")  # frees the page at once, as nothing of it runs yet
+        other.wait_for_selector(".sd-status:has-text('Cancelled')")
+        assert other.locator("#sd-run").is_visible() and not other.locator(".sd-live .sd-error").is_visible()
+        assert other.locator(".sd-live.stale").count() == 0, "the last result is no longer dimmed"
+        other.click("#sd-run")
+        other.wait_for_selector(".sd-status:has-text('1 ahead')")  # its own first race has no place any more
+        assert one.evaluate("window.specdec.running")
         one.click("#sd-stop")
         other.wait_for_function("window.specdec.verdicts === 2")
         assert not other.locator(".sd-status").is_visible()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fakes import byte_tokenizer, ids_of, noisy_copy, shared_tiny
 
 import specdec
-from specdec.lanes.race import ENTRANTS, race
+from specdec.lanes.race import race
+from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP, Entrant, Lane, entrants_of, entrants_of_race
 
 PROMPT = "Once upon a time"
 PARAMS = specdec.SamplingParams(max_new_tokens=16, ignore_eos=True)
@@ -29,24 +32,46 @@ def lanes_of(pair: specdec.Pair, **settings) -> list[list]:
     return lanes
 
 
-def test_every_entrant_runs_under_its_own_name(pair) -> None:
+KEYS = [lane.key for lane in LANES]
+
+
+def test_every_lane_runs_under_its_own_name(pair) -> None:
     """Six lanes, each complete; all that end in the target's word write its greedy text, the draft alone its own."""
-    lanes = lanes_of(pair, lanes=ENTRANTS, gamma=3)
-    assert [events[0].lane for events in lanes] == list(ENTRANTS)
+    lanes = lanes_of(pair, lanes=KEYS, gamma=3)
+    assert [(events[0].lane, events[0].gamma) for events in lanes] == [
+        ("generate", 0), ("speculative", 3), ("speculative", 0), ("assisted", 3), ("prompt-lookup", 3),
+        ("draft-alone", 0),
+    ]  # fmt: skip
     assert all(isinstance(events[-1], specdec.Finished) for events in lanes)
-    texts = dict(zip(ENTRANTS, map(ids_of, lanes), strict=True))
+    texts = dict(zip(KEYS, map(ids_of, lanes), strict=True))
     alone = specdec.Pair(target=pair.draft, tokenizer=pair.tokenizer)
     assert texts.pop("draft-alone") == ids_of(specdec.generate(alone, PROMPT, params=PARAMS))
     assert set(map(tuple, texts.values())) == {tuple(texts["generate"])}
-    assert all(not r.draft for r in lanes[ENTRANTS.index("gamma-0")][1:-1])
-    assert "prompt lookup" in lanes[ENTRANTS.index("prompt-lookup")][0].pair["draft"]
+    assert all(not r.draft for r in lanes[KEYS.index(LOOP.key)][1:-1])
+
+
+def test_at_gamma_0_the_loop_runs_once(pair) -> None:
+    """Speculative at gamma 0 and our loop without a draft are one and the same."""
+    assert list(entrants_of_race(KEYS[:3], 0)) == ["generate", "speculative"]
+    assert len(lanes_of(pair, lanes=KEYS[:3], gamma=0)) == 2
+
+
+def test_a_race_encodes_its_prompt_once(pair, monkeypatch) -> None:
+    """However many lanes, warm-ups and repeats there are."""
+    encoded, encode = [], specdec.Pair.encode
+    monkeypatch.setattr(
+        specdec.Pair, "encode", lambda self, prompt: encoded.append(isinstance(prompt, str)) or encode(self, prompt)
+    )
+    lanes_of(pair, lanes=KEYS, runs=2)
+    assert encoded.count(True) == 1
 
 
 def test_the_order_rotates_from_run_to_run(pair) -> None:
-    lanes = lanes_of(pair, lanes=("generate", "speculative", "gamma-0"), runs=3)
-    assert [events[0].lane for events in lanes] == [
-        "generate", "speculative", "gamma-0", "speculative", "gamma-0", "generate", "gamma-0", "generate",
-        "speculative",
+    lanes = lanes_of(pair, lanes=("generate", "speculative", "speculative:0"), runs=3)
+    assert [(events[0].lane, events[0].gamma) for events in lanes] == [
+        ("generate", 0), ("speculative", 5), ("speculative", 0),
+        ("speculative", 5), ("speculative", 0), ("generate", 0),
+        ("speculative", 0), ("generate", 0), ("speculative", 5),
     ]  # fmt: skip
 
 
@@ -82,3 +107,41 @@ def test_a_pair_without_a_draft_model_has_no_draft_alone(pair) -> None:
     lookup = specdec.Pair(target=pair.target, draft=specdec.PromptLookup(), tokenizer=pair.tokenizer)
     with pytest.raises(specdec.IncompatiblePair, match="no draft model"):
         race(lookup, PROMPT, params=PARAMS, lanes=("draft-alone",))
+
+
+def test_lengths_go_where_they_mean_something() -> None:
+    """A benchmark's entrants: gamma 0 is the loop whichever lane asks for it, and fixed lanes take no auto."""
+    assert entrants_of(["generate", "speculative", "assisted"], [0, 4, "auto"]) == (
+        ("generate", None), ("speculative", 4), ("speculative", "auto"), ("assisted", 4), LOOP,
+    )  # fmt: skip
+    assert [entrant.label for entrant in (LOOP, Entrant("speculative", 4), Entrant("generate"))] == [
+        "Our loop, \u03b3 0", "Speculative, \u03b3 4", "Plain",
+    ]  # fmt: skip
+
+
+def test_a_lane_is_one_row(pair, request) -> None:
+    """A toy lane: plain decoding by our own loop at gamma 1. One row of the table, and it races and is measured."""
+    from specdec.engine.decode import decode
+    from specdec.measure.plan import Plan
+    from specdec.measure.prompts import PromptItem
+    from specdec.measure.summary import rows
+    from specdec.measure.trials import trials
+    from specdec.report.verdict import verdict
+    from specdec.ui.ask import Ask
+    from specdec.ui.page import _lane_rows
+
+    toy = Lane("toy", "Toy lane", "a toy lane", lambda request, gamma, *acceptance: decode(request, 1), sign="star")
+    request.addfinalizer(lambda: LANES.remove(toy))
+    LANES.append(toy)
+
+    lanes = lanes_of(pair, lanes=(*DEFAULT_KEYS, "toy"))
+    assert lanes[2][0].lane == "toy" and ids_of(lanes[2]) == ids_of(lanes[0])
+    run = dict(zip(Ask(PROMPT, lanes=(*DEFAULT_KEYS, "toy")).keys, lanes, strict=True))
+    assert "Toy lane" in [row[0] for row in verdict([run])["lanes"]["rows"]]
+    assert '"label": "Toy lane"' in _lane_rows()
+
+    plan = Plan(
+        (PromptItem("a", "a", PROMPT),), entrants_of(["generate", "toy"], [2]), replace(PARAMS, max_new_tokens=32), 1
+    )
+    found = [trial for trial in trials(pair, plan) if trial]
+    assert [(row["lane"], row["same_text"]) for row in rows(found)] == [("generate", 1), ("toy", 1)]

@@ -18,9 +18,10 @@ import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
 
 import specdec
-from specdec.measure.direct import driven_over_direct
+from benchmarks.driven_over_direct import driven_over_direct
+from specdec.lanes.table import entrants_of
 from specdec.measure.metrics import Metrics
-from specdec.measure.plan import Plan, Trial, entrants_of
+from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem, parse_prompts, read_prompts
 from specdec.measure.results_file import ResultsFile
 from specdec.measure.trials import trials
@@ -64,7 +65,7 @@ def test_every_call_of_a_plan_once_and_the_order_rotates(pair) -> None:
 
 def test_entrants_have_the_lengths_that_mean_something() -> None:
     assert entrants_of(("generate", "speculative", "assisted"), (0, 3, "auto")) == (
-        ("generate", None), ("speculative", 3), ("speculative", "auto"), ("assisted", 3), ("gamma-0", None),
+        ("generate", None), ("speculative", 3), ("speculative", "auto"), ("assisted", 3), ("speculative", 0),
     )  # fmt: skip
 
 

@@ -239,7 +239,7 @@ def test_one_length_alone_does_not_tell_what_a_plain_pass_costs() -> None:
     costs = Costs.of(plain, lane)
     assert [costs.seconds(n) for n in (0, 3, 6)] == [8, 14, 20]
     assert "from transformers' generate" in costs.assumed
-    assert Costs.of(lane, made([""] * 2, [(0, 6, 1)] * 2, lane="gamma-0")).seconds(0) == 7
+    assert Costs.of(lane, made([""] * 2, [(0, 6, 1)] * 2, lane="speculative")).seconds(0) == 7
 
 
 def test_a_calibration_tries_all_lengths_and_leaves_the_text_alone() -> None:

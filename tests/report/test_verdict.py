@@ -178,9 +178,9 @@ def test_a_stopped_race_compares_what_both_wrote() -> None:
 
 
 def test_further_lanes_have_a_row_each() -> None:
-    run = {"generate": plain(), "speculative": speculative(), "gamma-0": plain(0.8)}
+    run = {"generate": plain(), "speculative": speculative(), "speculative:0": plain(0.8)}
     rows = verdict([run])["lanes"]["rows"]
-    assert [row[0] for row in rows] == ["Plain", "Speculative", "specdec, \u03b3 0"]
+    assert [row[0] for row in rows] == ["Plain", "Speculative", "Our loop, \u03b3 0"]
     assert [row[2] for row in rows] == ["1", "2.00x", "1.25x"]
 
 

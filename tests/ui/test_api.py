@@ -69,9 +69,9 @@ def test_every_setting_of_decode_arrives(client: Client) -> None:
 
 
 def test_race_returns_the_verdict(client: Client) -> None:
-    said = client.predict(PROMPT, max_new_tokens=12, runs=2, further_lanes=["gamma-0"], api_name="/race")
+    said = client.predict(PROMPT, max_new_tokens=12, runs=2, further_lanes=["speculative:0"], api_name="/race")
     assert said["runs"] == 2 and said["same"] and len(said["figures"]) == 4
-    assert [row[0] for row in said["lanes"]["rows"]] == ["Plain", "Speculative", "specdec, \u03b3 0"]
+    assert [row[0] for row in said["lanes"]["rows"]] == ["Plain", "Speculative", "Our loop, \u03b3 0"]
     json.dumps(said)
 
 
@@ -83,7 +83,7 @@ def test_race_returns_the_verdict(client: Client) -> None:
         ("/race", {"temperature": -1}, "temperature is -1"),
         ("/race", {"runs": 26}, "runs 26 is above 25"),
         ("/race", {"runs": "2"}, "runs is '2'"),
-        ("/race", {"further_lanes": "gamma-0"}, "further_lanes is 'gamma-0'"),
+        ("/race", {"further_lanes": "speculative:0"}, "further_lanes is 'speculative:0'"),
         ("/decode", {"lane": "nobody"}, "no lane 'nobody'"),
         ("/race", {"further_lanes": ["nobody"]}, "no lane 'nobody'"),
     ],

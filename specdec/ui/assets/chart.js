@@ -1,10 +1,8 @@
 // Tokens against seconds, a step line a lane, each on its own clock, with words at the lines' ends.
 import { colourOf, el, escaped, loadPlotly, narrow, onLook, reducedMotion, svg } from "./dom.js";
-import { NAMES } from "./race.js";
+import { labelOf, laneOf } from "./lanes.js";
 
 const MAIN = ["generate", "speculative"];
-// The other lanes: alike in colour, told apart by the sign at the line's end, which the legend repeats.
-const SIGNS = { assisted: "circle", "gamma-0": "square", "prompt-lookup": "triangle-up", "draft-alone": "diamond" };
 const SHAPES = {
   circle: "M9,5a4,4 0 1 0 -8,0a4,4 0 1 0 8,0",
   square: "M1.5,1.5h7v7h-7z",
@@ -115,7 +113,7 @@ export class Chart {
     const sample = svg("svg", { width: 22, height: 10, viewBox: "-12 0 22 10", "aria-hidden": "true" });
     sample.append(
       svg("line", { x1: -12, x2: 5, y1: 5, y2: 5, stroke: "currentColor", "stroke-width": 1.5 }),
-      svg("path", { d: SHAPES[SIGNS[name]], fill: "currentColor" }),
+      svg("path", { d: SHAPES[laneOf(name)?.sign], fill: "currentColor" }),
     );
     this.others.append(el("li", "", "", [sample, el("span", "", lines.join(" \u00b7 "))]));
   }
@@ -196,19 +194,20 @@ export class Chart {
       const line =
         name === "speculative"
           ? { width: 3, color: colour("blue") }
-          : name === "generate"
-            ? { width: 2, dash: "6px,3px", color: colour("plain") }
-            : { width: 1.5, color: colour("plain") };
+          : // The others are alike in colour: dashes and the sign at the line's end, which the legend repeats, part them.
+            { width: name === "generate" ? 2 : 1.5, dash: laneOf(name)?.dash, color: colour("plain") };
       const [x, y] = [lane.seconds.slice(0, count), lane.counts.slice(0, count)];
       return { type: "scatter", mode: "lines", hoverinfo: "skip", name, x, y, line: { shape: "hv", ...line } };
     });
-    const ended = this.#names.filter((name) => SIGNS[name] && this.#lanes.get(name).finished && this.#there(name));
+    const ended = this.#names.filter(
+      (name) => laneOf(name)?.sign && this.#lanes.get(name).finished && this.#there(name),
+    );
     const ends = ended.map((name) => this.#end(name));
     const signs = dots(
       ends.map(({ x }) => x),
       ends.map(({ y }) => y),
       {
-        symbol: ended.map((name) => SIGNS[name]),
+        symbol: ended.map((name) => laneOf(name)?.sign),
         size: 9,
         color: colour("plain"),
         line: { width: 1.5, color: colour("page") },
@@ -291,7 +290,7 @@ export class Chart {
         return {
           ...common,
           ...tip,
-          text: plain ? NAMES[lane] : `<b>${NAMES[lane]}</b>`,
+          text: plain ? labelOf(lane) : `<b>${labelOf(lane)}</b>`,
           font: font(lane),
           bgcolor: colour("page"),
           xanchor: right ? "left" : "right",

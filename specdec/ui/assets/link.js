@@ -1,5 +1,6 @@
 // What rides in the address: settings as they are, or a whole run, packed. After "#", so that no server sees it.
-import { LANES, VERSION, checked } from "./race.js";
+import { laneKeys, laneOf } from "./lanes.js";
+import { VERSION, checked } from "./race.js";
 
 const LONGEST = 4096; // bytes of a link; above it the file is offered
 const INFLATED = 2e6; // bytes that a link may unpack to
@@ -63,7 +64,7 @@ function pack(race) {
     return known.get(id);
   };
   const packed = lanes.map((lane) => {
-    const { event, tokens, lane: name, prompt_ids, version, ...started } = lane.started;
+    const { event, tokens, lane: _, prompt_ids, version, ...started } = lane.started;
     let before = 0;
     const times = lane.rounds.map((round) => {
       const now = Math.round(round.elapsed_seconds * TENTH);
@@ -84,7 +85,7 @@ function pack(race) {
             ...["draft_seconds", "verify_seconds"].map((part) => round[part] && Math.round(round[part] * TENTH)),
           ],
     );
-    return { n: name, p: prompt_ids.map(short), s: started, t: times, r: rounds, e: lane.end, f: lane.finished };
+    return { n: lane.name, p: prompt_ids.map(short), s: started, t: times, r: rounds, e: lane.end, f: lane.finished };
   });
   for (const lane of packed.slice(1)) {
     if (JSON.stringify(lane.p) === JSON.stringify(packed[0].p)) delete lane.p;
@@ -109,9 +110,16 @@ function pack(race) {
 function unpack({ v, b, k, l, d }) {
   const tokens = Object.fromEntries(k.map((text, id) => [id, text]));
   const records = [{ event: "begin", version: v, ...b, lanes: l.map((lane) => lane.n) }];
-  if (l.length > LANES.length) throw new Error("too many lanes");
+  if (l.length > laneKeys().length) throw new Error("too many lanes");
   for (const lane of l) {
-    const started = { event: "started", version: v, lane: lane.n, prompt_ids: lane.p ?? l[0].p, ...l[0].s, ...lane.s };
+    const started = {
+      event: "started",
+      version: v,
+      lane: laneOf(lane.n)?.name,
+      prompt_ids: lane.p ?? l[0].p,
+      ...l[0].s,
+      ...lane.s,
+    };
     records.push(records.length === 1 ? { ...started, tokens } : started);
     let elapsed = 0;
     lane.r.forEach((round, index) => {

@@ -3,7 +3,8 @@ import { Chart } from "./chart.js";
 import { button, el, fold, narrow, reducedMotion } from "./dom.js";
 import { LineReader } from "./lines.js";
 import { runInAddress } from "./link.js";
-import { NAMES, Race, readRecording } from "./race.js";
+import { defineLanes, labelOf } from "./lanes.js";
+import { Race, readRecording } from "./race.js";
 import { Replay } from "./replay.js";
 import { Ribbon, legend } from "./ribbon.js";
 import { RoundCard } from "./rounds.js";
@@ -23,6 +24,8 @@ const STEPS = [
   ["Keep", "Guesses that the target agrees with stay. It replaces the first miss itself, so the result is its own."],
 ];
 
+const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran
+
 // What tests wait on, and what the page's buttons call.
 window.specdec ??= {
   mounted: false,
@@ -37,13 +40,19 @@ window.specdec ??= {
   begin() {},
   end() {},
   halt() {},
+  withdraw() {},
+  pair: "", // that the server works with, as far as the page was told
+  loaded(pair) {
+    this.pair = pair;
+  },
   share() {},
   shown() {},
   go() {},
   rest() {},
 };
 
-export async function mount(element, props, watch, plotlyAddress) {
+export async function mount(element, props, watch, plotlyAddress, lanes) {
+  defineLanes(lanes);
   const view = new View(element, plotlyAddress);
   const reader = new LineReader();
   await view.openLink();
@@ -63,6 +72,7 @@ class View {
   #ribbons = new Map();
   #known = new Map(); // what each tab had found before its present measurement
   #halting = false;
+  #withdrawn = false; // stopped while it waited in the queue
   #pressed = 0;
   #ended = 0;
 
@@ -78,15 +88,27 @@ class View {
     Object.assign(this.#state, {
       begin: () => {
         this.#pressed += 1;
+        this.#withdrawn = false;
         this.#setRunning(true);
       },
-      // Comes a moment after the verdict, perhaps when the next race was begun already.
+      // Comes a moment after the verdict, perhaps when the next race was begun already. Gradio says the end of a
+      // cancelled one more than once.
       end: (refused) => {
-        this.#ended += 1;
+        this.#ended = Math.min(this.#ended + 1, this.#pressed);
         if (this.#ended === this.#pressed) this.#setRunning(false);
-        if (refused) this.#showError(refused);
+        if (this.#withdrawn) this.#say("Cancelled.");
+        else if (refused) this.#showError(refused);
       },
       halt: () => this.#halt(),
+      // The server found that it still waits: it leaves the queue, whose place is free for others at once.
+      withdraw: () => {
+        this.#withdrawn = true;
+        document.querySelector("#sd-withdraw").click();
+      },
+      loaded: (pair) => {
+        this.#state.pair = pair;
+        this.#showNotes();
+      },
       share: (answer) => this.share.take(answer.settings, answer.problem),
       shown: () => this.#wanted,
       // A tab's measurement begins and ends. What it found is read out; what stood there before is not.
@@ -101,8 +123,6 @@ class View {
         if (found !== this.#known.get(name)) this.spoken.textContent = found?.textContent ?? "";
       },
     });
-    const header = document.querySelector("#sd-header");
-    if (header) new MutationObserver(() => this.#showNotes()).observe(header, { childList: true, subtree: true });
     const queue = document.querySelector("#sd-waiting");
     if (queue)
       new MutationObserver(() => this.#sayAhead()).observe(queue, {
@@ -129,7 +149,10 @@ class View {
       const records = await runInAddress();
       if (records) this.#open(records, "link", () => records.map((record) => JSON.stringify(record)).join("\n"));
     } catch (error) {
-      this.#showError(`The run in this link cannot be shown. ${error.message}`);
+      // Above everything, and for as long as the address holds that link: a start-up race would cover it.
+      const said = el("p", "sd-error sd-linkError", `The run in this link cannot be shown. ${error.message}`);
+      said.setAttribute("role", "alert");
+      document.querySelector("#sd-top").before(said);
     }
   }
 
@@ -175,12 +198,12 @@ class View {
       this.errorNode.hidden = true;
       this.#state.begun += 1;
     },
-    started: (record) => {
+    started: () => {
       this.#race = this.#next;
       if (this.#race.lanes.size === 1) this.#reset();
       this.chart.addLane(this.#race.lane);
-      this.#ribbons.get(record.lane)?.start(this.#race, this.#race.lane);
-      if (record.lane === "speculative") this.card.open(this.#race, this.#race.lane, 1);
+      this.#ribbons.get(this.#race.lane.name)?.start(this.#race, this.#race.lane);
+      if (this.#race.lane.name === "speculative") this.card.open(this.#race, this.#race.lane, 1);
       this.#state.lanesStarted += 1;
     },
     round: () => {
@@ -196,6 +219,7 @@ class View {
     },
     verdict: (record) => {
       this.#shown = this.#race.begin.origin;
+      if (MEASURED.includes(this.#shown)) this.#state.pair = this.#race.begin.pair; // the header may not know yet
       this.#setRunning(false);
       this.#showRun();
       this.#showVerdict(record);
@@ -241,7 +265,7 @@ class View {
       this.point.replaceChildren(el("span", `sd-token ${kind}`, shown), el("span", "", rest));
     };
     this.#ribbons = new Map(
-      lanes.map((lane) => [lane, new Ribbon(`${NAMES[lane]} text, token by token`, point, pick)]),
+      lanes.map((lane) => [lane, new Ribbon(`${labelOf(lane)} text, token by token`, point, pick)]),
     );
     for (const ribbon of this.#ribbons.values()) ribbon.waiting("Its turn comes later, on the same prompt.");
     const main = this.#ribbons.get("speculative");
@@ -250,7 +274,7 @@ class View {
       lanes
         .filter((lane) => lane !== "speculative")
         .map((lane) => {
-          const node = fold("", `${NAMES[lane]} text`, [this.#ribbons.get(lane).node]);
+          const node = fold("", `${labelOf(lane)} text`, [this.#ribbons.get(lane).node]);
           node.open = lane === "generate";
           return [lane, node];
         }),
@@ -276,7 +300,7 @@ class View {
     const { runs } = this.#race.begin;
     const run = runs > 1 ? `Run ${this.#race.runs.length} of ${runs} \u00b7 ` : "";
     const lane = this.#race.lane;
-    this.headline.textContent = `${run}${NAMES[lane.name]}: ${lane.tokens} of ${this.#race.asked}`;
+    this.headline.textContent = `${run}${labelOf(lane.name)}: ${lane.tokens} of ${this.#race.asked}`;
   }
 
   #setRunning(running) {
@@ -308,7 +332,12 @@ class View {
   #halt() {
     this.#halting = true;
     if (this.#race?.lane && !this.#race.verdict) this.headline.textContent = "Stopping \u2026";
-    else this.statusNode.textContent = "Stopping: it will not run when its turn comes.";
+    else this.statusNode.textContent = "Stopping \u2026";
+  }
+
+  #say(words) {
+    this.statusNode.textContent = words;
+    this.statusNode.hidden = false;
   }
 
   #showError(message) {
@@ -356,7 +385,7 @@ class View {
     const written = lanes.get("speculative").tokens;
     this.chart.cutAt(written);
     this.chart.endLane("generate", [
-      NAMES.generate,
+      labelOf("generate"),
       secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)]),
     ]);
   }
@@ -387,11 +416,11 @@ class View {
       file: `From the file ${name}, recorded ${day.toLocaleDateString()} ${time}, not measured here \u00b7 ${runs}`,
     }[origin];
     const parts = [el("strong", "", said)];
-    const measured = origin === "run" || origin === "startup";
+    const measured = MEASURED.includes(origin);
     const [words, repeat] = measured ? ["Repeat \u00d75", true] : ["Run it here", false];
     parts.push(button("sd-action small sd-again", words, () => this.#again(repeat)));
-    const here = document.querySelector(".sd-pair span")?.textContent ?? "";
-    if (here !== pair) parts.push(el("span", "", `Made with ${pair}. Loaded: ${here}.`));
+    const loaded = this.#state.pair;
+    if (loaded && loaded !== pair) parts.push(el("span", "", `Made with ${pair}. Loaded: ${loaded}.`));
     return parts;
   }
 
@@ -440,7 +469,7 @@ class View {
     this.chart.showUntil(seconds);
     const counts = [...this.#race.lanes.values()].map((lane) => {
       const ended = seconds === null ? lane.rounds.length : lane.roundsAt(seconds);
-      return `${NAMES[lane.name]} ${lane.counts[ended - 1] ?? 0}`;
+      return `${labelOf(lane.name)} ${lane.counts[ended - 1] ?? 0}`;
     });
     this.replay.say(counts.join(" \u00b7 "));
   }

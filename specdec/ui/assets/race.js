@@ -1,16 +1,8 @@
 // A race as its lines tell it: runs of lanes, each with its rounds. The page draws from this and from nothing else.
+import { keyOf, laneKeys, laneOf } from "./lanes.js";
 import { bytesOf } from "./lines.js";
 
 export const VERSION = 1;
-export const NAMES = {
-  generate: "Plain",
-  speculative: "Speculative",
-  assisted: "transformers assisted",
-  "gamma-0": "specdec, \u03b3 0",
-  "prompt-lookup": "Prompt lookup",
-  "draft-alone": "Draft alone",
-};
-export const LANES = Object.keys(NAMES);
 export const LARGEST = 64e6; // characters of a recording that a page takes; its own stay below
 
 export class Lane {
@@ -20,8 +12,8 @@ export class Lane {
   finished = null;
   end = null; // its label
 
-  constructor(started) {
-    this.name = started.lane;
+  constructor(key, started) {
+    this.name = key;
     this.started = started;
   }
 
@@ -56,6 +48,18 @@ export class Lane {
   }
 }
 
+// How each committed token of a round came about; the one answer for all that draws tokens. "unknown" where the lane
+// does not say which of them were guesses.
+export function kindsOf(round) {
+  if (round.draft === null) return round.committed_ids.map(() => "unknown");
+  const kept = round.draft.filter((token) => token.status === "accepted").length;
+  const added = round.token_id === null ? -1 : round.committed_ids.length - 1;
+  return round.committed_ids.map((_, place) => {
+    if (place === added) return round.token_kind ?? "target";
+    return place < kept ? "accepted" : "target";
+  });
+}
+
 export class Race {
   bytes = new Map(); // token id -> its bytes
   runs = []; // of Maps, lane name -> Lane
@@ -70,8 +74,8 @@ export class Race {
     for (const [id, text] of Object.entries(record.tokens ?? {})) this.bytes.set(Number(id), bytesOf(text));
     if (record.event === "started") {
       if (!this.runs.length || this.runs.at(-1).size === this.begin.lanes.length) this.runs.push(new Map());
-      this.lane = new Lane(record);
-      this.runs.at(-1).set(record.lane, this.lane);
+      this.lane = new Lane(keyOf(record, this.begin.lanes), record);
+      this.runs.at(-1).set(this.lane.name, this.lane);
     } else if (record.event === "round") this.lane.add(record);
     else if (record.event === "finished") this.lane.finished = record;
     else if (record.event === "lane_end") this.lane.end = record;
@@ -125,7 +129,7 @@ export function checked(records) {
     const { lane } = race;
     const fits =
       record.event === "started"
-        ? begin.lanes.includes(record.lane) && !lane?.open
+        ? begin.lanes.includes(keyOf(record, begin.lanes)) && !lane?.open
         : record.event === "verdict"
           ? at === records.length - 2
           : record.event === "round"
@@ -158,6 +162,7 @@ const oneOf =
   (value) =>
     choices.includes(value);
 const seconds = (value) => number(value) && value >= 0;
+const laneKey = (value) => laneKeys().includes(value);
 const weighed = none(listOf((row) => Array.isArray(row) && row.length === 2 && whole(row[0]) && number(row[1]), 20));
 const draftToken = (token) =>
   object(token) &&
@@ -191,14 +196,14 @@ const settings = (value) => plain(value) && text(value.prompt);
 const FIELDS = {
   begin: {
     lanes: (value) =>
-      listOf(oneOf(...LANES), LANES.length)(value) && value.length > 0 && new Set(value).size === value.length,
+      listOf(laneKey, laneKeys().length)(value) && value.length > 0 && new Set(value).size === value.length,
     settings,
     at: (value) => seconds(value) && value < 1e11,
     pair: text,
     runs: (value) => whole(value) && value >= 1,
   },
   started: {
-    lane: oneOf(...LANES),
+    lane: (value) => laneKeys().some((key) => laneOf(key).name === value),
     prompt_ids: listOf(whole),
     params,
     pair: plain,
@@ -220,7 +225,7 @@ const FIELDS = {
     decision: none((value) => object(value) && [value.p, value.q, value.residual].every(weighed)),
   },
   finished: { finish_reason: text },
-  lane_end: { lane: oneOf(...LANES), name: text, duration: text, spoken: maybe(text) },
+  lane_end: { lane: laneKey, name: text, duration: text, spoken: maybe(text) },
   verdict: {
     sentence: text,
     notes: listOf(text, 100),

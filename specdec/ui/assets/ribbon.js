@@ -1,6 +1,7 @@
 // A lane's text, token by token, each drawn by what it is; a round is one joined block.
 import { chance, el } from "./dom.js";
 import { TokenText } from "./lines.js";
+import { kindsOf } from "./race.js";
 
 export const KINDS = [
   ["accepted", "Accepted", "guess kept"],
@@ -11,6 +12,7 @@ export const KINDS = [
 ];
 const WORDS = Object.fromEntries(KINDS.map(([kind, name, meaning]) => [kind, `${name}: ${meaning}`]));
 WORDS.target = "Written by the target, nothing was guessed here";
+WORDS.unknown = "Written here; this lane does not say what was guessed";
 
 export class Ribbon {
   #text;
@@ -85,15 +87,14 @@ export class Ribbon {
     const drafts = round.draft ?? [];
     const block = el("span", drafts.length ? "sd-round" : "sd-round alone");
     const kept = drafts.filter((token) => token.status === "accepted");
-    const accepted = this.#lane.name === "assisted" ? "plain" : "target"; // that lane does not say which were guesses
+    const kinds = kindsOf(round);
     round.committed_ids.forEach((id, place) => {
       const added = place === round.committed_ids.length - 1 && round.token_id !== null;
       // What follows the first miss was guessed here, at the place that the correction took.
       if (added) block.append(...this.#missed(drafts, round));
-      const kind = added ? (round.token_kind ?? accepted) : place < kept.length ? "accepted" : accepted;
       const piece = this.#text.push(id);
       const draft = added ? (drafts.find((token) => token.status === "rejected") ?? null) : (kept[place] ?? null);
-      const mark = this.#token(piece, kind, round, draft);
+      const mark = this.#token(piece, kinds[place], round, draft);
       if (this.#inWord && /^ \S+$/.test(piece)) mark.classList.add("word");
       if (piece) this.#inWord = /\S$/.test(piece);
       block.append(mark);
@@ -163,7 +164,7 @@ const percent = (share) => `${(share * 100).toFixed(share < 0.0995 && share > 0 
 
 // What a token is, in words: its round, how it came about, and the figures of the guess at its place.
 function describe({ piece, kind, round, draft }, bytes) {
-  const parts = [`round ${round.index}`, WORDS[kind] ?? "Written here; this lane does not say what was guessed"];
+  const parts = [`round ${round.index}`, WORDS[kind]];
   if (draft) {
     if (kind === "correction") parts.push(`the guess was ${quoted(textOf(draft.token_id, bytes))}`);
     if (known(draft.draft_confidence)) parts.push(`the draft was ${percent(draft.draft_confidence)} sure`);

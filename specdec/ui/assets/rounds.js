@@ -1,7 +1,8 @@
 // One round, step by step: what stood there, what was guessed, what the target said, what came of it.
 import { chance, el, NONE, sign } from "./dom.js";
 import { TokenText } from "./lines.js";
-import { NAMES } from "./race.js";
+import { labelOf } from "./lanes.js";
+import { kindsOf } from "./race.js";
 
 const CONTEXT = 14; // tokens of what stood before
 const COLUMNS = [
@@ -72,7 +73,7 @@ export class RoundCard {
 
   #head() {
     const last = this.#lane.rounds.length - 1;
-    const lane = this.#lane.name === "speculative" ? "" : ` \u00b7 ${NAMES[this.#lane.name]}`;
+    const lane = this.#lane.name === "speculative" ? "" : ` \u00b7 ${labelOf(this.#lane.name)}`;
     this.title.textContent = `Round ${this.#index} of ${last}${lane}`;
     this.slider.setAttribute("aria-valuetext", this.title.textContent);
     // Not disabled: a button that is would drop the keyboard's place.
@@ -125,12 +126,8 @@ export class RoundCard {
   }
 
   #outcome(round) {
-    const pieces = this.text.peek(round.committed_ids);
-    const kept = (round.draft ?? []).filter((token) => token.status === "accepted").length;
-    return pieces.map((piece, place) => {
-      const added = round.token_id !== null && place === round.committed_ids.length - 1;
-      return chip(piece, added ? (round.token_kind ?? "target") : place < kept ? "accepted" : "target");
-    });
+    const kinds = kindsOf(round);
+    return this.text.peek(round.committed_ids).map((piece, place) => chip(piece, kinds[place]));
   }
 
   #table(round, guesses) {

@@ -1,0 +1,201 @@
+"""The table of lanes: how each is named and drawn, what it needs, and how it starts.
+
+Adding a lane is one row in ``LANES``: the race, the benchmark, the command line and the page go through them. This
+module loads without torch, because reports take their labels from it; the functions that start a lane import the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from specdec.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from specdec.engine.policy import Policy
+    from specdec.engine.request import Request
+    from specdec.events import Event
+    from specdec.models.pair import Pair
+
+
+class Entrant(NamedTuple):
+    """One that runs in a race or a benchmark: a lane's name and its draft length, None where the lane has none."""
+
+    lane: str
+    gamma: int | str | Policy | None = None
+
+    @property
+    def row(self) -> Lane:
+        """Its row of ``LANES``: that of its own draft length, if there is one, else that of its lane."""
+        rows = [lane for lane in LANES if lane.name == self.lane]
+        if not rows:
+            raise InvalidInput(f"There is no lane {self.lane!r}; choose from {', '.join(lane.key for lane in LANES)}.")
+        return next((lane for lane in rows if lane.gamma is not None and lane.gamma == self.gamma), rows[0])
+
+    @property
+    def key(self) -> str:
+        """Its row's key."""
+        return self.row.key
+
+    @property
+    def label(self) -> str:
+        """Its name with its draft length, as a person reads it."""
+        row = self.row
+        return row.label if row.gamma is not None or self.gamma is None else f"{row.label}, \u03b3 {self.gamma}"
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One row of the table.
+
+    name      the name in events and results
+    label     its name on the page, in tables and at the end of its line
+    choice    the same in a list to choose from
+    start     ``start(request, gamma, acceptance, accept_top_k)`` gives the lane's events
+    lengths   which draft lengths it takes: "none", "fixed" (1 to 16) or "any" (0 to 16, "auto" and policies)
+    gamma     the only draft length of this row; None for a row that takes the caller's
+    refusal   why it cannot run with a pair, or None
+    colour, dash, sign   how it is drawn: a colour of the page, the dashes of its line, the mark at the line's end
+    race      part of a race unless somebody chooses otherwise
+    bench     part of a benchmark unless somebody chooses otherwise; None where it cannot be part of one
+    """
+
+    name: str
+    label: str
+    choice: str
+    start: Callable[[Request, Any, str, int | None], Iterator[Event]]
+    lengths: Literal["none", "fixed", "any"] = "any"
+    gamma: int | None = None
+    refusal: Callable[[Pair], str | None] = lambda pair: None
+    colour: str = "grey"
+    dash: str = "solid"
+    sign: str | None = None
+    race: bool = False
+    bench: bool | None = False
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other lanes of a race, in a link, a recording, on the page and a command line."""
+        return self.name if self.gamma is None else f"{self.name}:{self.gamma}"
+
+    def entrant(self, gamma: int | str | Policy | None) -> Entrant:
+        """The entrant of this row where the caller's draft length is ``gamma``."""
+        if self.lengths == "none":
+            return Entrant(self.name)
+        return Entrant(self.name, gamma if self.gamma is None else self.gamma)
+
+
+def row_of(key: str) -> Lane:
+    """The row with this key. Raises ``InvalidInput`` where there is none."""
+    found = next((lane for lane in LANES if lane.key == key), None)
+    if found is None:
+        raise InvalidInput(f"There is no lane {key!r}; choose from {', '.join(lane.key for lane in LANES)}.")
+    return found
+
+
+def entrants_of_race(keys: Iterable[str], gamma: int | str | Policy) -> dict[str, Entrant]:
+    """The entrants of a race at ``gamma`` by key, each once: at gamma 0 the speculative lane is the loop itself."""
+    found: dict[str, Entrant] = {}
+    for key in keys:
+        entrant = row_of(key).entrant(gamma)
+        if entrant not in found.values():
+            found[key] = entrant
+    return found
+
+
+def key_of(lane: str, gamma: int | str, keys: Collection[str]) -> str:
+    """The key, among those of a race, of the entrant whose ``Started`` says ``lane`` and ``gamma``."""
+    return LOOP.key if (lane, gamma) == LOOP and LOOP.key in keys else lane
+
+
+def entrants_of(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[Entrant, ...]:
+    """The lanes of ``keys`` with every draft length that means something to them.
+
+    Gamma 0 is our own loop without a draft, whichever lane asks for it.
+    """
+    found: list[Entrant] = []
+    for row in map(row_of, keys):
+        if row.lengths == "none" or row.gamma is not None:
+            found.append(row.entrant(None))
+        else:
+            found += [Entrant(row.name, g) for g in gammas if g != 0 and (row.lengths == "any" or isinstance(g, int))]
+    return tuple(dict.fromkeys([*found, LOOP] if 0 in gammas else found))
+
+
+# The functions below import what runs when they are called: whoever reads labels needs no torch.
+
+
+def _generate(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+    from specdec.lanes.transformers_lanes import generate_lane
+
+    return generate_lane(request)
+
+
+def _assisted(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+    from specdec.lanes.transformers_lanes import assisted_lane
+
+    return assisted_lane(request, gamma)
+
+
+def _speculative(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+    from specdec.engine.decode import decode
+
+    return decode(request, gamma, acceptance, accept_top_k)
+
+
+def _loop(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+    from specdec.engine.decode import decode
+
+    return decode(request, 0)
+
+
+def _prompt_lookup(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+    from specdec.drafters.prompt_lookup import PromptLookup
+    from specdec.engine.decode import decode
+
+    return decode(request.drafting_with(PromptLookup()), gamma, acceptance, accept_top_k)
+
+
+def _draft_alone(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+    from specdec.lanes.transformers_lanes import draft_alone_lane
+
+    return draft_alone_lane(request)
+
+
+def _cannot_assist(pair: Pair) -> str | None:
+    from specdec.lanes.transformers_lanes import cannot_assist
+
+    return cannot_assist(pair)
+
+
+def _no_draft_alone(pair: Pair) -> str | None:
+    from specdec.lanes.transformers_lanes import cannot_draft_alone
+
+    return cannot_draft_alone(pair)
+
+
+LANES: list[Lane] = [
+    Lane(
+        "generate", "Plain", "transformers' plain generate", _generate,
+        lengths="none", dash="6px,3px", race=True, bench=True,
+    ),
+    Lane("speculative", "Speculative", "speculative decoding", _speculative, colour="blue", race=True, bench=True),
+    Lane(
+        "speculative", "Our loop, \u03b3 0", "our loop without a draft (\u03b3 0)", _loop,
+        gamma=0, sign="square", bench=True,
+    ),
+    Lane(
+        "assisted", "transformers assisted", "transformers' assisted generation", _assisted,
+        lengths="fixed", refusal=_cannot_assist, colour="orange", sign="circle", bench=True,
+    ),
+    Lane("prompt-lookup", "Prompt lookup", "prompt lookup", _prompt_lookup, colour="teal", sign="triangle-up"),
+    Lane(
+        "draft-alone", "Draft alone", "the draft alone", _draft_alone,
+        lengths="none", refusal=_no_draft_alone, sign="diamond", bench=None,
+    ),
+]  # fmt: skip
+
+BASELINE = Entrant("generate")
+LOOP = Entrant("speculative", 0)
+DEFAULT_KEYS = tuple(lane.key for lane in LANES if lane.race)
