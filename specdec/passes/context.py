@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
-
-# Under which names configurations keep how many tokens a text may have.
-CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "max_target_positions")
 
 
 class Context:
@@ -41,10 +37,3 @@ class Context:
         """Keep ``block`` for good. All but the last are accepted draft tokens, which stand in the buffer already."""
         self.tokens += block
         self._ids[self.length - 1 : self.length].fill_(block[-1])
-
-
-def context_of(config: Any) -> int | None:
-    """How many tokens a model of this config can read; None where there is no bound."""
-    text = config.get_text_config(decoder=True)
-    bounds = (getattr(text, name, None) for name in CONTEXT_NAMES)
-    return next((bound for bound in bounds if isinstance(bound, int) and bound > 0), None)

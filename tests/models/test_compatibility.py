@@ -9,7 +9,7 @@ from transformers import AutoConfig
 
 import specdec
 from specdec.models.compatibility import refuse_unsuitable
-from specdec.passes.context import context_of
+from specdec.passes.facts import context_length
 
 REFUSED = {
     "gemma3_text": ({"use_bidirectional_attention": True}, "both directions"),
@@ -54,7 +54,7 @@ def test_leaving_git_early_is_refused() -> None:
 def test_the_context_is_found_under_any_name(model_type: str) -> None:
     """A text that fills it is written to the last token, and one token more is refused."""
     model = small_model(small_config(TYPES[model_type]))
-    assert context_of(model.config) == CONTEXT
+    assert context_length(model.config) == CONTEXT
     pair, prompt_ids = specdec.Pair(model), prompt_of(PROMPT, VOCABULARY)
     for new in (CONTEXT - PROMPT, CONTEXT - PROMPT + 1):
         params = specdec.SamplingParams(max_new_tokens=new)
@@ -67,4 +67,4 @@ def test_the_context_is_found_under_any_name(model_type: str) -> None:
 
 def test_a_type_without_a_bound_has_none() -> None:
     for model_type in ("bloom", "xlnet"):
-        assert context_of(AutoConfig.for_model(model_type)) is None
+        assert context_length(AutoConfig.for_model(model_type)) is None
