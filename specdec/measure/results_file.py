@@ -17,7 +17,7 @@ from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.models.pair import Pair
 
-VERSION = 1
+VERSION = 2
 
 
 class ResultsFile:
@@ -84,7 +84,8 @@ class ResultsFile:
         try:
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         except OSError as error:
-            raise InvalidInput(f"Results cannot be read from {path} ({error}). Name another file.") from error
+            reason = error.strerror or "it is no file of this program"
+            raise InvalidInput(f"Results cannot be read from {path.name} ({reason}). Name another file.") from error
         if not lines:
             return
         if lines[0] != self._head:
@@ -94,10 +95,15 @@ class ResultsFile:
                 yield trial
 
 
+def measured_on(pair: Pair) -> dict[str, Any]:
+    """What figures are measured on: the pair, the machine and the versions."""
+    return {"pair": pair.describe(), "machine": machine(pair.device), "versions": versions()}
+
+
 def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
     kind = {"device": pair.device.type}  # each process of a launch has a number of its own
-    about = {"version": VERSION, "pair": pair.describe() | kind, "machine": machine(pair.device) | kind}
-    about |= {"versions": versions(), "weights": _weights(pair)}
+    about = measured_on(pair) | {"version": VERSION, "weights": _weights(pair)}
+    about |= {"pair": about["pair"] | kind, "machine": about["machine"] | kind}
     # A drawn seed is no part of what was asked for when sampling is off.
     params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})
     asked = {"prompts": [asdict(item) for item in plan.prompts], "entrants": plan.entrants, "runs": plan.runs}
@@ -121,8 +127,8 @@ def _difference(path: Path, found: str, wanted: str) -> str:
         theirs, ours = json.loads(found)["results"], json.loads(wanted)["results"]
         names = [name for name in ours if theirs.get(name) != ours[name]]
     except (ValueError, TypeError, KeyError, AttributeError):
-        return f"{path} holds no results of this program. Name another file."
-    return f"{path} holds results of another measurement ({', '.join(names)} differ). Name another file."
+        return f"{path.name} holds no results of this program. Name another file."
+    return f"{path.name} holds results of another measurement ({', '.join(names)} differ). Name another file."
 
 
 def _trial(text: str) -> Trial | None:

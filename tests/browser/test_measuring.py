@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 
@@ -179,6 +180,27 @@ def test_a_benchmark_runs_an_uploaded_set_and_goes_on_from_its_results(page, tmp
     page.wait_for_selector("#sd-bench-earlier td[aria-label='results.jsonl']")
     finish(page, "bench")
     assert page.locator("#sd-bench-table tbody tr").all_inner_texts() == found, "the same rows, to the last digit"
+
+
+def test_a_set_is_measured_as_it_comes_or_refused_by_its_name(page, tmp_path):
+    """HumanEval's own packed file is read; what is no set is refused; the examples never stand in for either."""
+    record = {"task_id": "HumanEval/0", "prompt": "Once upon a time"}
+    (tmp_path / "HumanEval.jsonl.gz").write_bytes(gzip.compress(json.dumps(record).encode()))
+    (tmp_path / "photo.png").write_bytes(b"\x89PNG\xff")
+    go_to(page, "Benchmark")
+    set_number(page, "bench-tokens", 32)
+    set_number(page, "bench-runs", 1)
+    page.set_input_files("#sd-bench-set input[type=file]", tmp_path / "photo.png")
+    page.wait_for_selector("#sd-bench-set td[aria-label='photo.png']")
+    page.click("#sd-bench-start")
+    page.wait_for_selector("#sd-bench-status .sd-error:has-text('photo.png cannot be read as UTF-8 text')")
+    assert "/" not in text(page, "#sd-bench-status").replace("Spec-Bench, MT-bench", "")
+    page.click("#sd-bench-set button[aria-label='Clear']")
+    page.set_input_files("#sd-bench-set input[type=file]", tmp_path / "HumanEval.jsonl.gz")
+    page.wait_for_selector("#sd-bench-set td[aria-label='HumanEval.jsonl.gz']")
+    finish(page, "bench")
+    assert "Prompts: HumanEval.jsonl.gz." in text(page, "#sd-bench-verdict")
+    assert page.locator("#sd-bench-table tbody tr").first.inner_text().startswith("HumanEval")
 
 
 def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatch):

@@ -34,7 +34,10 @@ def test_pairs_are_a_list_and_the_way_to_another_is_shown(page):
 
 def test_caps_are_said_in_words(page):
     """Too long a prompt and too many tokens are refused by name; the page goes on."""
-    assert page.locator("#sd-tokens input[type=range]").get_attribute("max") == "256"
+    ask(page, tokens=257)
+    run(page)
+    assert "New tokens 257 is above 256. Nothing ran." in text(page, ".sd-live .sd-error")
+    ask(page, tokens=8)
     ask(page, "word " * 600)
     run(page)
     assert "this public page takes 512 tokens. Nothing ran." in text(page, ".sd-live .sd-error")
