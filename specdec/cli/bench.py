@@ -19,8 +19,8 @@ from specdec.measure.bench import measure
 from specdec.measure.direct import driven_over_direct
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.results_file import ResultsFile
-from specdec.measure.summary import best_gamma, summarise
+from specdec.measure.results_file import ResultsFile, measured_on
+from specdec.measure.summary import fastest, summarise
 from specdec.measure.trials import INTERVAL
 from specdec.models.pair import Pair, quiet
 from specdec.report import words
@@ -74,12 +74,13 @@ def main(argv: Sequence[str]) -> None:
         raise SystemExit(130) from None
     if not PartialState().is_main_process:
         return
-    report(console, pair, plan, found)
+    about = measured_on(pair)
+    report(console, about, plan, found)
     for path in arguments.export:
-        text = as_json(pair.describe(), plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
+        text = as_json(about, plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
         path.write_text(text, encoding="utf-8")
     if arguments.direct:
-        best = best_gamma(summarise(found))
+        best = fastest([summary for summary in summarise(found) if summary.gamma != "auto"])
         gamma = best.gamma if best and best.gamma else 5
         prompts = [item.prompt for item in plan.prompts]
         for lane, ratios in driven_over_direct(pair, prompts, params, gamma, plan.runs, INTERVAL).items():

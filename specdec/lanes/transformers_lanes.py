@@ -15,6 +15,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
+from specdec.drafters.model import DraftModel
 from specdec.engine.policy import Policy
 from specdec.engine.request import NEUTRAL, Call, Request, make_request, prepare
 from specdec.errors import IncompatiblePair, InvalidInput
@@ -54,33 +55,33 @@ def assisted_lane(request: Request, gamma: int | str | Policy) -> Iterator[Event
         raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
     if reason := cannot_assist(request.pair):
         raise IncompatiblePair(reason)
-    return PushedLane(_transformers_lane(call, {"assistant_model": request.pair.draft}))
+    return PushedLane(_transformers_lane(call, {"assistant_model": request.pair.draft.model}))
 
 
 def draft_alone_lane(request: Request) -> Iterator[Event]:
     """What the draft would write if no target checked it: plain ``generate`` of the draft model."""
     if reason := cannot_draft_alone(request.pair):
         raise IncompatiblePair(reason)
-    alone = Pair(target=request.pair.models(drafting=True)[1], tokenizer=request.pair.tokenizer)
+    alone = Pair(target=request.pair.draft.model, tokenizer=request.pair.tokenizer)
     return generate(alone, request.prompt_ids, params=request.params)
 
 
 def cannot_draft_alone(pair: Pair) -> str | None:
     """Why the draft cannot write on its own; None if it can."""
-    if len(pair.models(drafting=True)) == 1:
+    if not isinstance(pair.draft, DraftModel):
         return "This pair has no draft model that could write on its own; leave that lane out."
-    if pair.translation is not None:
+    if pair.draft.own_tokenizer:
         return "The draft has a tokenizer of its own; leave the lane of the draft alone out."
     return None
 
 
 def cannot_assist(pair: Pair) -> str | None:
     """Why transformers' assisted generation does not take this pair, and what to do; None if it does."""
-    models = pair.models(drafting=True)
-    if len(models) == 1:
+    if not isinstance(pair.draft, DraftModel):
         return "transformers' assisted generation needs a draft model; leave this lane out."
-    if pair.translation is not None:
+    if pair.draft.own_tokenizer:
         return "Target and draft have different tokenizers; leave the lane of assisted generation out."
+    models = pair.models(drafting=True)
     if any(model.device.type == "meta" for model in models):
         return (
             "transformers' assisted generation does not find the device of a model whose first weights are offloaded; "

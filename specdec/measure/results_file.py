@@ -17,7 +17,7 @@ from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.models.pair import Pair
 
-VERSION = 1
+VERSION = 2
 
 
 class ResultsFile:
@@ -95,10 +95,15 @@ class ResultsFile:
                 yield trial
 
 
+def measured_on(pair: Pair) -> dict[str, Any]:
+    """What figures are measured on: the pair, the machine and the versions."""
+    return {"pair": pair.describe(), "machine": machine(pair.device), "versions": versions()}
+
+
 def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
     kind = {"device": pair.device.type}  # each process of a launch has a number of its own
-    about = {"version": VERSION, "pair": pair.describe() | kind, "machine": machine(pair.device) | kind}
-    about |= {"versions": versions(), "weights": _weights(pair)}
+    about = measured_on(pair) | {"version": VERSION, "weights": _weights(pair)}
+    about |= {"pair": about["pair"] | kind, "machine": about["machine"] | kind}
     # A drawn seed is no part of what was asked for when sampling is off.
     params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})
     asked = {"prompts": [asdict(item) for item in plan.prompts], "entrants": plan.entrants, "runs": plan.runs}

@@ -1,4 +1,4 @@
-"""Which models can be decoded speculatively, and whether two tokenizers agree."""
+"""Which models can be decoded speculatively."""
 
 from __future__ import annotations
 
@@ -17,22 +17,6 @@ _CAUSAL_ANYWAY = ("gpt_neox", "gpt_neox_japanese")  # their configs carry is_dec
 
 
 _FORGETFUL = ("moshi",)  # drops what leaves its window, whatever the cache was told
-
-
-def tokenizer_difference(target: Any, draft: Any) -> str | None:
-    """Where two tokenizers part, in words; None if ids mean the same. Sizes may differ: padding is not vocabulary."""
-    ours = {token_id: token for token, token_id in target.get_vocab().items()}
-    theirs = {token_id: token for token, token_id in draft.get_vocab().items()}
-    for token_id in sorted(ours.keys() & theirs.keys()):
-        if ours[token_id] != theirs[token_id]:
-            return f"id {token_id} is {ours[token_id]!r} in the target's and {theirs[token_id]!r} in the draft's"
-    extra = sorted(ours.keys() ^ theirs.keys())
-    # A few added tokens at the end are common among models of one family; the draft simply never proposes them.
-    if len(extra) > 0.01 * len(ours):
-        owner, other = ("target", "draft") if extra[0] in ours else ("draft", "target")
-        token = ours.get(extra[0], theirs.get(extra[0]))
-        return f"id {extra[0]} is {token!r} in the {owner}'s and missing in the {other}'s"
-    return None
 
 
 def refuse_unsuitable(config: Any, model_class: type | None = None) -> None:

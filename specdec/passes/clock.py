@@ -6,6 +6,8 @@ import time
 
 import torch
 
+Mark = float | torch.cuda.Event  # a point in time on a device
+
 
 class CallClock:
     """Seconds since the call began; it stands still while the consumer holds an event."""
@@ -24,7 +26,7 @@ class CallClock:
         self._began += time.perf_counter() - self._paused
 
 
-def mark(device: torch.device) -> float | torch.cuda.Event:
+def mark(device: torch.device) -> Mark:
     """A point in time on ``device``; free of synchronisation."""
     if device.type != "cuda":
         return time.perf_counter()
@@ -33,7 +35,7 @@ def mark(device: torch.device) -> float | torch.cuda.Event:
     return event
 
 
-def between(start: float | torch.cuda.Event, end: float | torch.cuda.Event) -> float:
+def between(start: Mark, end: Mark) -> float:
     """Seconds between two marks. On a GPU the device must have passed the later one."""
     if isinstance(start, float):
         return end - start

@@ -13,16 +13,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from specdec.engine.request import machine, versions
 from specdec.lanes.table import BASELINE, LOOP
-from specdec.measure.bench import auto_share
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.summary import find, rows, summarise
-from specdec.models.pair import Pair
+from specdec.measure.summary import auto_share, find, rows, summarise
 from specdec.report import words
+from specdec.report.overall import overall
 from specdec.report.summary import COLUMNS, cells
-from specdec.report.why import headline, reasons
 
 
 def table(trials: Sequence[Trial]) -> Table:
@@ -50,10 +47,11 @@ def as_csv(trials: Sequence[Trial]) -> str:
     return out.getvalue()
 
 
-def as_json(pair: dict[str, Any], plan: Plan, trials: Sequence[Trial]) -> str:
-    """Everything: what was measured on what, the rows, and every trial."""
-    about = {"pair": pair, "params": asdict(plan.params), "versions": versions(), "runs": plan.runs}
-    return json.dumps(about | {"rows": rows(trials), "trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
+def as_json(about: dict[str, Any], plan: Plan, trials: Sequence[Trial]) -> str:
+    """Everything: what was measured on what (``about``: pair, machine and versions), the rows, and every trial."""
+    asked = {"params": asdict(plan.params), "runs": plan.runs}
+    found = {"rows": rows(trials), "trials": [asdict(trial) for trial in trials]}
+    return json.dumps(about | asked | found, indent=1) + "\n"
 
 
 EXPORTS = {".csv": as_csv, ".md": markdown}
@@ -71,12 +69,14 @@ def against_assisted(trials: Sequence[Trial]) -> str:
     """Our speed-up over transformers' assisted generation, at each draft length that both ran at."""
     lengths = sorted({trial.gamma for trial in trials if trial.lane == "assisted"})
     rivals = {gamma: find(summarise(trials, ("assisted", gamma)), ("speculative", gamma)) for gamma in lengths}
-    return ", ".join(f"\u03b3 {gamma} {rival.spread}" for gamma, rival in rivals.items() if rival and rival.gains)
+    return ", ".join(
+        f"\u03b3 {gamma} {words.times(rival.gains)}" for gamma, rival in rivals.items() if rival and rival.gains
+    )
 
 
-def report(console: Console, pair: Pair, plan: Plan, trials: Sequence[Trial]) -> None:
+def report(console: Console, about: dict[str, Any], plan: Plan, trials: Sequence[Trial]) -> None:
     """Everything there is to say in a terminal."""
-    console.print(f"Pair: {words.pair_line(pair.describe())}\nMachine: {machine(pair.device)} {versions()}")
+    console.print(f"Pair: {words.pair_line(about['pair'])}\nMachine: {about['machine']} {about['versions']}")
     console.print(f"{len(plan.prompts)} prompts, {plan.params.max_new_tokens} tokens each, {plan.runs} runs.")
     console.print(table(trials))
     console.print(repetition(trials))
@@ -86,8 +86,9 @@ def report(console: Console, pair: Pair, plan: Plan, trials: Sequence[Trial]) ->
         console.print(
             f"\u03b3 auto against the best fixed \u03b3: {median(shares.values()):.2f} in the median ({each})."
         )
-    console.print(f"{headline(summaries)} {reasons(summaries)}")
-    shares = [(s.gamma, s.typical.overhead_share) for s in summaries if s.lane == LOOP.lane and s.gamma]
+    found = overall(trials, plan)
+    console.print(" ".join([found.headline, *found.notes]))
+    shares = [(s.gamma, s.middle("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
     told = ", ".join(f"\u03b3 {gamma} {words.percent(share, 1)}" for gamma, share in shares if share is not None)
     console.print(f"Time outside the models' passes: {told or 'nothing was drafted'}.")
     if rivals := against_assisted(trials):

@@ -16,13 +16,13 @@ from specdec.events import SamplingParams, check_gamma
 from specdec.lanes.table import LANES, LOOP, Lane, entrants_of
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.results_file import ResultsFile
-from specdec.measure.summary import best_gamma, comparable, rows, summarise
+from specdec.measure.results_file import ResultsFile, measured_on
+from specdec.measure.summary import rows
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 from specdec.report.benchmark import EXPORTS, as_json
+from specdec.report.overall import overall
 from specdec.report.summary import COLUMNS, cells
-from specdec.report.why import best_terms, headline, reasons
 from specdec.ui import told
 from specdec.ui.fields import integer
 from specdec.ui.figures import benchmark_figure
@@ -91,28 +91,25 @@ class BenchTab:
         if chosen and pair.name == "embedded":
             known += f" {KNOWN}"
         for text, whole in follow(trials(pair, plan, done), plan, stop, self._limits, found):
-            yield {self._buttons.status: text} | (self._found(found, whole, known) if found else {})
+            yield {self._buttons.status: text} | (self._found(plan, found, whole, known) if found else {})
         if found:
             with tempfile.TemporaryDirectory(prefix="specdec-") as folder:  # Gradio keeps copies of its own for a while
                 yield self._ending(Path(folder), pair, plan, found)
 
-    def _found(self, found: Sequence[Trial], whole: bool, known: str) -> dict[Any, Any]:
-        summaries = summarise(found)
-        best = best_gamma(summaries)
-        factor = f"{best.gain:.2f}x" if best else None
-        note = f"{len(comparable(found))} calls on this machine. {reasons(summaries)}"
+    def _found(self, plan: Plan, found: Sequence[Trial], whole: bool, known: str) -> dict[Any, Any]:
+        result = overall(found, plan)
         caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
         table = told.table(COLUMNS, map(cells, rows(found)), caption, minor=MINOR)
         figure = benchmark_figure(found) if whole else None
-        return self._findings.show(told.verdict(headline(summaries), factor, [note, known]), table, figure)
+        return self._findings.show(told.verdict(result.headline, result.factor, [*result.notes, known]), table, figure)
 
     def _ending(self, folder: Path, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
-        (folder / "benchmark.json").write_text(as_json(pair.describe(), plan, found), encoding="utf-8")
+        (folder / "benchmark.json").write_text(as_json(measured_on(pair), plan, found), encoding="utf-8")
         for suffix, export in EXPORTS.items():
             (folder / f"benchmark{suffix}").write_text(export(found), encoding="utf-8")
         ResultsFile(folder / "benchmark.results.jsonl", pair, plan).merge(found)
         leads = {self._files: gr.update(value=sorted(map(str, folder.iterdir())), visible=True)}
-        return leads | self._findings.explain(best_terms(summarise(found)))
+        return leads | self._findings.explain(overall(found, plan).judgement)
 
 
 def _choices() -> list[Lane]:

@@ -15,8 +15,8 @@ import plotly.graph_objects as go
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
 from specdec.measure.summary import comparable
-from specdec.measure.terms import Terms
 from specdec.models.pair import Pair
+from specdec.report.judge import Judgement
 from specdec.report.why import figures
 from specdec.ui import told
 from specdec.ui.fields import number_field
@@ -109,8 +109,8 @@ class Findings:
         shown = {self._verdict: verdict, self._table: table}
         return shown | ({self._plot: gr.update(value=figure, visible=True)} if figure else {})
 
-    def explain(self, found: Terms | None) -> dict[Any, Any]:
-        if found is None:
+    def explain(self, found: Judgement) -> dict[Any, Any]:
+        if not found.steps:
             return {}
         values = {self._steps: waterfall_figure(found), self._facts: told.facts(figures(found))}
         return values | {self._fold: gr.update(visible=True)}

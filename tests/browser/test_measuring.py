@@ -7,7 +7,8 @@ import json
 import re
 
 import pytest
-from conftest import ask, go_to, open_page, text, visit
+from comparison import FULL
+from conftest import ask, go_to, open_page, quick_self_test, text, visit
 
 from specdec.ui import lossless_tab
 
@@ -80,7 +81,7 @@ def test_a_stopped_sweep_keeps_what_is_there(page):
 def test_the_keyboard_stays_with_the_button_and_the_end_is_read_out(page, monkeypatch):
     """Start and Stop change places under the keyboard; the verdict of a tab is heard, as that of a race is."""
     whole = lossless_tab.self_test
-    monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws, seconds: whole(pair, draws=50))
+    quick_self_test(monkeypatch)
     go_to(page, "Lossless?")
     page.focus("#sd-lossless-start")
     page.keyboard.press("Enter")
@@ -204,9 +205,12 @@ def test_a_set_is_measured_as_it_comes_or_refused_by_its_name(page, tmp_path):
 
 def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatch):
     """One button: progress, then both samples with their figures. With few draws, for how often it is right is tested
-    elsewhere."""
+    elsewhere; of the page's own pair only with SPECDEC_FULL=1."""
     whole = lossless_tab.self_test
-    monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws, seconds: whole(pair, draws=60))
+    if FULL:
+        monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws, seconds: whole(pair, draws=60))
+    else:
+        quick_self_test(monkeypatch)
     go_to(page, "Lossless?")
     page.click("#sd-lossless-start")
     page.wait_for_selector("#sd-lossless-status progress")
@@ -217,6 +221,7 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     ]  # fmt: skip
     assert "60 continuations of 4 tokens" in text(page, "#sd-lossless-verdict caption")
     assert re.match("Lossless|Undecided", text(page, "#sd-lossless-verdict .sd-headline"))
+    monkeypatch.setattr(lossless_tab, "self_test", whole)  # long enough to be stopped
     page.click("#sd-lossless-start")
     page.click("#sd-lossless-stop")
     page.wait_for_selector("#sd-lossless-status :text('before its end the test says nothing')")
