@@ -49,7 +49,7 @@ def driven_over_direct(
             return finished(events_of(lane, prompt))
         call = prepare(lane, make_request(pair, prompt, params), gamma if lane == "assisted" else 0)
         began = time.perf_counter()
-        run_generate(call, **({"assistant_model": pair.draft} if lane == "assisted" else {}))
+        run_generate(call, **({"assistant_model": pair.draft.model} if lane == "assisted" else {}))
         return time.perf_counter() - began
 
     for lane in lanes:  # both threads warm up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -17,8 +18,8 @@ from specdec.lanes.table import BASELINE, LANES, LOOP, entrants_of
 from specdec.measure.bench import measure
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.results_file import measured_on
-from specdec.models.pair import quiet
+from specdec.measure.results_file import ResultsFile, measured_on
+from specdec.models.pair import Pair, quiet
 from specdec.report.benchmark import EXPORTS, as_json, report
 
 
@@ -50,6 +51,7 @@ def main(argv: Sequence[str]) -> None:
     if missing := [path for path in arguments.export if not path.parent.is_dir()]:
         parser.error(f"the folder of {missing[0]} does not exist")
     console = console_of(piped=132)
+    pair = plan = None
     try:
         pair = pair_of(arguments)
         lanes = arguments.lanes or [lane.key for lane in LANES if lane.bench and not lane.refusal(pair)]
@@ -61,6 +63,10 @@ def main(argv: Sequence[str]) -> None:
         found = measure(pair, plan, arguments.results)
     except SpecdecError as error:
         raise SystemExit(f"specdec: {error}") from error
+    except KeyboardInterrupt:
+        if PartialState().is_main_process:
+            sys.stderr.write(f"{_kept(arguments.results, pair, plan)}\n")
+        raise SystemExit(130) from None
     if not PartialState().is_main_process:
         return
     about = measured_on(pair)
@@ -68,3 +74,13 @@ def main(argv: Sequence[str]) -> None:
     for path in arguments.export:
         text = as_json(about, plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
         path.write_text(text, encoding="utf-8")
+
+
+def _kept(results: Path | None, pair: Pair | None, plan: Plan | None) -> str:
+    """What a measurement that was interrupted leaves behind."""
+    if pair is None or plan is None:
+        return "Stopped before anything was measured."
+    if results is None:
+        return "Stopped; nothing is kept. With --results FILE every call is, and the same command goes on from there."
+    calls = len(ResultsFile(results, pair, plan).read())
+    return f"Stopped: {calls} of {len(plan)} calls are kept in {results}; the same command goes on from there."

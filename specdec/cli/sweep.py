@@ -16,13 +16,12 @@ from specdec.errors import SpecdecError
 from specdec.events import SamplingParams
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
-from specdec.measure.summary import summarise
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.trials import trials
 from specdec.models.pair import quiet
 from specdec.report import words
-from specdec.report.sweep import closing, table
-from specdec.report.why import headline
+from specdec.report.overall import overall
+from specdec.report.sweep import table, theory_note
 
 
 def main(argv: Sequence[str]) -> None:
@@ -52,11 +51,11 @@ def main(argv: Sequence[str]) -> None:
             for trial in filter(None, steps):
                 found.append(trial)
                 bar.advance(task)
-                live.update(Group(table(summarise(found)), bar))
+                live.update(Group(table(found, plan), bar))
     except SpecdecError as error:
         raise SystemExit(f"specdec: {error}") from error
     console.print(f"Pair: {words.pair_line(pair.describe())}")
-    console.print(f"{len(plan.prompts)} prompts, {arguments.tokens} tokens each, {len(found)} of {len(plan)} calls.")
-    summaries = summarise(found)
-    console.print(table(summaries))
-    console.print(f"{headline(summaries)} {closing(summaries)}")
+    console.print(f"{len(plan.prompts)} prompts, {arguments.tokens} tokens each.")
+    console.print(table(found, plan))
+    result = overall(found, plan)
+    console.print(" ".join(filter(None, [result.headline, *result.notes, theory_note(found)])))

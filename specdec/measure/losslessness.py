@@ -90,21 +90,9 @@ class Findings:
             return "not lossless"
         return "lossless" if self.lossy.p_value < self.level else "undecided"
 
-    @property
-    def sentence(self) -> str:
-        if self.verdict == "untested":
-            return "Nothing was drafted behind this prompt: there was no guess to judge, so nothing was tested."
-        found, lossy = self.lossless, f"{self.lossy.total_variation:.3f}"
-        caught = f"is caught: {lossy}." if self.lossy.p_value < self.level else f"is missed ({lossy}): take more draws."
-        return (
-            f"Lossless {'fails' if found.p_value < self.level else 'passes'}: the two samples differ by "
-            f"{found.total_variation:.3f} (total variation); chance alone gives {found.noise_mean:.3f}, up to "
-            f"{found.noise_bound:.3f}. Lossy top-k acceptance {caught}"
-        )
-
     def record(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
-        return {"verdict": self.verdict, "sentence": self.sentence} | asdict(self)
+        return {"verdict": self.verdict} | asdict(self)
 
 
 def self_test(

@@ -1,4 +1,4 @@
-"""Counts and seconds to rates, and the closed forms of Leviathan et al. 2211.17192. No tensors, no clocks.
+"""The figures of one lane, made from its events: counts, seconds and rates. No tensors, no clocks.
 
 A figure that a lane cannot give is None: assisted generation does not say which tokens it drafted.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from specdec.events import MAX_GAMMA, Event, Finished, Round, Started
@@ -22,11 +23,13 @@ class Metrics:
     alpha                  accepted / (accepted + rejected): guesses kept, of those tested
     draft_acceptance_rate  accepted / all drafted
     mean_acceptance_length tokens a target pass, bonus or correction counted; rounds cut by EOS or length left out
+    whole_passes           the target passes that are counted for it
     prefill_seconds        call to first token
     decode_seconds         first token to last token
     tokens_per_second      decode tokens a second
     draft_seconds, verify_seconds   within decode time
     overhead_share         share of decode time spent outside the models' forward passes
+    stall_seconds          decode time in stalls: rounds far longer than the others of their call
     """
 
     new_tokens: int
@@ -37,6 +40,7 @@ class Metrics:
     alpha: float | None
     draft_acceptance_rate: float | None
     mean_acceptance_length: float | None
+    whole_passes: int
     prefill_seconds: float
     decode_tokens: int
     decode_seconds: float
@@ -44,6 +48,7 @@ class Metrics:
     draft_seconds: float | None
     verify_seconds: float | None
     overhead_share: float | None
+    stall_seconds: float
 
     @property
     def drafted(self) -> int | None:
@@ -79,6 +84,7 @@ def measure(events: Iterable[Event]) -> Metrics | None:
         alpha=_ratio(accepted, accepted + rejected),
         draft_acceptance_rate=_ratio(accepted, len(statuses)),
         mean_acceptance_length=_ratio(sum(len(r.committed_ids) for r in whole), len(whole)),
+        whole_passes=len(whole),
         prefill_seconds=finished.prefill_seconds if finished else first.elapsed_seconds,
         decode_tokens=decode_tokens,
         decode_seconds=decode_seconds,
@@ -86,17 +92,16 @@ def measure(events: Iterable[Event]) -> Metrics | None:
         draft_seconds=_sum(r.draft_seconds for r in later),
         verify_seconds=_sum(r.verify_seconds for r in later),
         overhead_share=_overhead(later, decode_seconds),
+        stall_seconds=_stalls(rounds, decode_seconds),
     )
 
 
-def pool(lanes: Iterable[Metrics]) -> Metrics | None:
-    """Several calls as if they were one: counts and seconds added, rates made of the sums."""
+def pool(lanes: Iterable[Metrics]) -> Metrics:
+    """One or more calls as if they were one: counts and seconds added, rates made of the sums."""
     lanes = list(lanes)
-    if not lanes:
-        return None
     total = {name: _sum(getattr(m, name) for m in lanes) for name in _SUMMED}
     tested = None if total["accepted"] is None else total["accepted"] + total["rejected"]
-    lengths = [(m.mean_acceptance_length, m.target_passes) for m in lanes if m.mean_acceptance_length is not None]
+    lengths = [(m.mean_acceptance_length, m.whole_passes) for m in lanes if m.mean_acceptance_length is not None]
     shares = [(m.overhead_share, m.decode_seconds) for m in lanes if m.overhead_share is not None]
     return Metrics(
         **total,
@@ -109,21 +114,25 @@ def pool(lanes: Iterable[Metrics]) -> Metrics | None:
 
 
 _SUMMED = (
-    "new_tokens", "target_passes", "accepted", "rejected", "discarded", "prefill_seconds", "decode_tokens",
-    "decode_seconds", "draft_seconds", "verify_seconds",
+    "new_tokens", "target_passes", "accepted", "rejected", "discarded", "whole_passes", "prefill_seconds",
+    "decode_tokens", "decode_seconds", "draft_seconds", "verify_seconds", "stall_seconds",
 )  # fmt: skip
 
 
 ENOUGH_RUNS = 5  # fewer agree by chance too often: two of them half of the time
 
 
-def no_clear_difference(ratios: Sequence[float]) -> bool:
-    """Whether two speeds, compared as a ratio a run, may be equal: the runs disagree on which is faster, or the median
-    rounds to 1.00. That of fewer than ``ENOUGH_RUNS`` must be off by more than 5 %: the noise of a machine can reach
-    that."""
+def no_clear_difference(ratios: Sequence[float], middle: float | None = None) -> bool:
+    """Whether two speeds, compared as one ratio a run, may be equal.
+
+    They may be where the runs disagree on which is faster, or where ``middle`` (the median, if none is given) rounds to
+    1.00. With fewer than ``ENOUGH_RUNS`` runs it must differ from 1 by more than 5 %: the noise of a machine can be as
+    large.
+    """
     if not ratios or min(ratios) <= 1 <= max(ratios):
         return True
-    return 0.95 <= median(ratios) <= 1.05 if len(ratios) < ENOUGH_RUNS else round(median(ratios), 2) == 1
+    middle = median(ratios) if middle is None else middle
+    return 0.95 <= middle <= 1.05 if len(ratios) < ENOUGH_RUNS else round(middle, 2) == 1
 
 
 def speedup(baseline: Metrics, lane: Metrics) -> float | None:
@@ -179,6 +188,19 @@ def _whole(events: list[Event]) -> list[Round]:
                 whole.append(event)
             written += len(event.committed_ids)
     return whole
+
+
+STALL_TIMES = 5  # a round is a stall where it took more than so many times the median round of its call
+STALL_SHARE = 0.1  # and more than this share of the call's decode time
+
+
+def _stalls(rounds: list[Round], decode_seconds: float) -> float:
+    """Seconds in rounds that something outside decoding delayed: another program, or the machine itself."""
+    if len(rounds) < 2:
+        return 0.0
+    spent = [after.elapsed_seconds - before.elapsed_seconds for before, after in pairwise(rounds)]
+    least = max(STALL_TIMES * median(spent), STALL_SHARE * decode_seconds)
+    return sum(seconds for seconds in spent if seconds > least)
 
 
 def _overhead(rounds: list[Round], decode_seconds: float) -> float | None:

@@ -9,22 +9,31 @@ from statistics import median
 from typing import Any
 
 from specdec.lanes.table import BASELINE, LANES, LOOP, Entrant
-from specdec.measure.metrics import Metrics, latency_reduction, pool, speedup
-from specdec.measure.plan import Trial
+from specdec.measure.metrics import Metrics, latency_reduction, pool
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.terms import Sides, middle
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One entrant over all its trials. ``gains`` and ``rates`` hold one figure a run, all its prompts together."""
+    """One entrant over all its trials.
+
+    sides    a run each, all prompts together: plain ``generate``, this entrant, and our loop where it ran as well
+    rates    tokens a second after the first token, one figure a run
+    same     trials that wrote the baseline's text, of ``compared`` that have a baseline
+    """
 
     lane: str
     gamma: int | str | None
-    metrics: Metrics  # all trials as if they were one call
-    typical: Metrics  # the same of the middle run of each prompt: one hiccup of the machine leaves it alone
-    gains: list[float]  # speed-up over the baseline
-    rates: list[float]  # tokens a second after the first token
-    same: int  # trials that wrote the baseline's text
-    compared: int  # trials that have a baseline
+    sides: list[Sides]
+    rates: list[float]
+    same: int
+    compared: int
+
+    @property
+    def gains(self) -> list[float]:
+        """The speed-up over the baseline in each run."""
+        return [side.gain for side in self.sides if side.gain]
 
     @property
     def gain(self) -> float | None:
@@ -35,15 +44,18 @@ class Summary:
     def entrant(self) -> Entrant:
         return Entrant(self.lane, self.gamma)
 
+    def middle(self, name: str) -> float | None:
+        """The median over the runs of one of this lane's figures, by its name in ``Metrics``."""
+        return middle(self.sides, lambda side: getattr(side.lane, name))
+
 
 def summarise(trials: Iterable[Trial], baseline: Entrant = BASELINE) -> list[Summary]:
     """A summary an entrant, by lane and draft length, of the trials that are ``comparable``."""
-    trials = comparable(trials)
-    base = {(t.run, t.prompt): t for t in trials if t.entrant == baseline}
     by_entrant: dict[Entrant, list[Trial]] = defaultdict(list)
-    for trial in trials:
+    for trial in comparable(trials):
         by_entrant[trial.entrant].append(trial)
-    return [_summary(entrant, found, base) for entrant, found in sorted(by_entrant.items(), key=_place)]
+    base, loop = ({(t.run, t.prompt): t for t in by_entrant.get(entrant, ())} for entrant in (baseline, LOOP))
+    return [_summary(entrant, by_entrant[entrant], base, loop) for entrant in sorted(by_entrant, key=_place)]
 
 
 def comparable(trials: Iterable[Trial]) -> list[Trial]:
@@ -57,10 +69,28 @@ def comparable(trials: Iterable[Trial]) -> list[Trial]:
     return [trial for trial in trials if (trial.run, trial.prompt) in shared] if shared else trials
 
 
-def best_gamma(summaries: Sequence[Summary]) -> Summary | None:
-    """The speculative lane of highest median speed-up at a fixed draft length, 0 included as our loop alone."""
-    fixed = [s for s in summaries if s.gain and s.lane == LOOP.lane and isinstance(s.gamma, int)]
-    return max(fixed, key=lambda s: s.gain, default=None)
+@dataclass(frozen=True)
+class Share:
+    """How much of a plan is measured: ``whole`` once every entrant has a run of every prompt."""
+
+    calls: int
+    planned: int
+    whole: bool
+
+
+def share_of(trials: Iterable[Trial], plan: Plan) -> Share:
+    done = {(trial.run, trial.prompt, trial.entrant) for trial in trials}
+
+    def complete(run: int, prompt: str) -> bool:
+        return all((run, prompt, entrant) in done for entrant in plan.entrants)
+
+    whole = all(any(complete(run, item.name) for run in range(plan.runs)) for item in plan.prompts)
+    return Share(len(done), len(plan), whole)
+
+
+def fastest(summaries: Sequence[Summary]) -> Summary | None:
+    """The fastest of our own lanes: every draft length, "auto", and 0, which is our loop alone."""
+    return max((s for s in summaries if s.gain and s.lane == LOOP.lane), key=lambda s: s.gain or 0.0, default=None)
 
 
 def find(summaries: Sequence[Summary], entrant: Entrant) -> Summary | None:
@@ -89,34 +119,29 @@ def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
     return shares
 
 
-def _summary(entrant: Entrant, trials: list[Trial], base: dict[tuple[int, str], Trial]) -> Summary:
-    gains, rates = [], []
+Cells = dict[tuple[int, str], Trial]  # by run and prompt
+
+
+def _summary(entrant: Entrant, trials: list[Trial], base: Cells, loop: Cells) -> Summary:
+    sides, rates = [], []
     for run in sorted({trial.run for trial in trials}):
-        # A run that was broken off counts over the prompts that both have.
-        both = [(base[run, t.prompt].metrics, t.metrics) for t in trials if t.run == run and (run, t.prompt) in base]
-        pooled = [pool(side) for side in zip(*both, strict=True)]
-        if pooled and (gain := speedup(*pooled)):
-            gains.append(gain)
-        if rate := pool(t.metrics for t in trials if t.run == run).tokens_per_second:
+        if rate := _pool(trial for trial in trials if trial.run == run).tokens_per_second:
             rates.append(rate)
+        # A run that was broken off counts over the prompts that both have.
+        if both := [trial for trial in trials if trial.run == run and (run, trial.prompt) in base]:
+            cells = [(run, trial.prompt) for trial in both]
+            looped = _pool(loop[cell] for cell in cells) if all(cell in loop for cell in cells) else None
+            sides.append(Sides(_pool(base[cell] for cell in cells), _pool(both), looped))
     compared = [(t, base[t.run, t.prompt]) for t in trials if (t.run, t.prompt) in base]
     same = sum(ours.token_ids == theirs.token_ids for ours, theirs in compared)
-    return Summary(*entrant, pool(t.metrics for t in trials), _typical(trials), gains, rates, same, len(compared))
+    return Summary(entrant.lane, entrant.gamma, sides, rates, same, len(compared))
 
 
-def _typical(trials: list[Trial]) -> Metrics:
-    by_prompt: dict[str, list[Metrics]] = defaultdict(list)
-    for trial in trials:
-        by_prompt[trial.prompt].append(trial.metrics)
-    middles = []
-    for found in by_prompt.values():
-        found.sort(key=lambda m: m.seconds_per_token or 0.0)
-        middles.append(found[(len(found) - 1) // 2])
-    return pool(middles)
+def _pool(trials: Iterable[Trial]) -> Metrics:
+    return pool(trial.metrics for trial in trials)
 
 
-def _place(item: tuple[Entrant, Any]) -> tuple:
-    entrant, _ = item
+def _place(entrant: Entrant) -> tuple[int, float]:
     names = list(dict.fromkeys(lane.name for lane in LANES))
     gamma = -1 if entrant.gamma is None else entrant.gamma
     return names.index(entrant.lane), gamma if isinstance(gamma, int) else float("inf")
@@ -133,7 +158,7 @@ def rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 
 
 def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
-    m, gains, rates = summary.metrics, summary.gains, summary.rates
+    gains, rates = summary.gains, summary.rates
     return {
         "category": category,
         "lane": summary.lane,
@@ -146,9 +171,9 @@ def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
         "speedup_min": min(gains, default=None),
         "speedup_max": max(gains, default=None),
         "latency_reduction": latency_reduction(summary.gain) if summary.gain else None,
-        "acceptance": m.alpha,
-        "tokens_per_target_pass": m.mean_acceptance_length,
-        "outside_forward": summary.typical.overhead_share,
+        "acceptance": summary.middle("alpha"),
+        "tokens_per_target_pass": summary.middle("mean_acceptance_length"),
+        "outside_forward": summary.middle("overhead_share"),
         "same_text": summary.same if greedy else None,  # when sampling, equal texts are not to be expected
         "compared": summary.compared,
     }

@@ -1,94 +1,112 @@
-"""The measured terms of a speculative lane's gain, and what each costs a token (Leviathan et al. 2211.17192).
+"""What one run says about a speculative lane: its gain, and the terms of which the gain is made.
 
-All seconds are means over the tokens after the first. The terms need our own loop at gamma 0 beside the speculative
-lane: only then is the engine's share told apart from speculation's, and a target pass over one token measured.
+Leviathan et al. 2211.17192. All seconds are means over the tokens after the first. Our own loop without a draft
+tells the engine's share from speculation's and measures a target pass over one token; where it did not run, costs are
+counted in tokens of plain ``generate``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from statistics import median
 
-from specdec.closed_forms import expected_speedup
-from specdec.lanes.table import BASELINE, LOOP
-from specdec.measure.metrics import Metrics
-from specdec.measure.summary import Summary, find
+from specdec.measure.metrics import Metrics, guess_cost, round_cost, speedup
 
-SOME = 0.7  # guesses made / gamma a round: below it drafts are too short for the closed form
+Steps = tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What the gain is made of; shares and factors are plain numbers.
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The figures of one run: of plain ``generate``, of a lane, and of our loop without a draft where it ran."""
 
-    alpha          guesses kept / guesses tested
-    cost           c: seconds of a draft pass / seconds of a target pass over one token
-    growth         v: seconds of a target pass over a round's rows / over one
-    tokens         tokens a round wrote; ``whole``: of rounds that neither EOS nor the length cut
-    drafted        guesses made / gamma a round: below 1 where drafts were cut short, or nothing was there to copy
-    overhead       share of the lane's time outside drafting and checking
-    predicted      gain over our loop at gamma 0 by the closed form of alpha, c and v; None where drafts were too short
-    measured       gain over our loop at gamma 0
-    engine         our loop at gamma 0 against plain ``generate``
-    steps          seconds a token, from plain ``generate`` to speculative, each with its name; they add up exactly
+    plain: Metrics
+    lane: Metrics
+    loop: Metrics | None = None
+
+    @property
+    def gain(self) -> float | None:
+        """Plain seconds / the lane's seconds, a token."""
+        return speedup(self.plain, self.lane)
+
+    @property
+    def engine(self) -> float | None:
+        """Plain seconds / our loop's seconds, a token: the part of the gain that is not speculation's."""
+        return speedup(self.plain, self.loop) if self.loop else None
+
+    @property
+    def speculation(self) -> float | None:
+        """Our loop's seconds / the lane's seconds, a token."""
+        return speedup(self.loop, self.lane) if self.loop else None
+
+    @property
+    def single_pass(self) -> float | None:
+        """Seconds of a target pass over one token."""
+        loop = self.loop
+        return loop.verify_seconds / loop.target_passes if loop and loop.verify_seconds and loop.target_passes else None
+
+    @property
+    def guess_cost(self) -> float | None:
+        """Seconds of drafting a guess: in target passes over one token (c), else in plain tokens."""
+        if not self.loop:
+            return guess_cost(self.plain, self.lane)
+        if not self.single_pass or not self.lane.drafted or self.lane.draft_seconds is None:
+            return None
+        return self.lane.draft_seconds / self.lane.drafted / self.single_pass
+
+    @property
+    def verify_growth(self) -> float | None:
+        """Seconds of a target pass over a round's tokens / over one token (v)."""
+        if not self.single_pass or self.lane.verify_seconds is None or not self.lane.target_passes:
+            return None
+        return self.lane.verify_seconds / self.lane.target_passes / self.single_pass
+
+    @property
+    def guesses(self) -> float | None:
+        """Guesses made a round."""
+        return self.lane.drafted / self.lane.target_passes if self.lane.drafted and self.lane.target_passes else None
+
+    @property
+    def round_cost(self) -> float | None:
+        """Seconds of a round / plain seconds a token."""
+        return round_cost(self.plain, self.lane)
+
+    @property
+    def tokens_of_all(self) -> float | None:
+        """Tokens a target pass, rounds cut by EOS or length counted too."""
+        return self.lane.decode_tokens / self.lane.target_passes if self.lane.target_passes else None
+
+    @property
+    def overhead(self) -> float | None:
+        """The share of the lane's time that is neither drafting nor checking."""
+        lane = self.lane
+        if lane.draft_seconds is None or lane.verify_seconds is None or not lane.decode_seconds:
+            return None
+        return 1 - (lane.draft_seconds + lane.verify_seconds) / lane.decode_seconds
+
+
+def middle(runs: Iterable[Sides], figure: Callable[[Sides], float | None]) -> float | None:
+    """The median over the runs of a figure, of those that have it."""
+    found = [value for run in runs if (value := figure(run)) is not None]
+    return median(found) if found else None
+
+
+def steps(runs: list[Sides], gain: float, engine: float) -> Steps:
+    """Seconds a token, from plain ``generate`` to the lane, each step with its name; they add up exactly.
+
+    Every step is a median over the runs; what these leave is in the last step.
     """
-
-    gamma: int | str
-    alpha: float
-    cost: float
-    growth: float
-    tokens: float
-    whole: float
-    drafted: float
-    overhead: float
-    predicted: float | None
-    measured: float
-    engine: float
-    steps: tuple[tuple[str, float], ...]
-
-
-def terms(plain: Metrics, loop: Metrics, lane: Metrics, gamma: int | str) -> Terms | None:
-    """The terms of one speculative lane; None where it drafted nothing or wrote too little to tell."""
-    sides = (plain, loop, lane)
-    if not lane.drafted or lane.alpha is None or not all(m.tokens_per_second and m.target_passes for m in sides):
-        return None
-    if not loop.verify_seconds or lane.verify_seconds is None or lane.draft_seconds is None:
-        return None
-    single = loop.verify_seconds / loop.target_passes
-    verify, draft = (part / lane.target_passes for part in (lane.verify_seconds, lane.draft_seconds))
-    tokens = lane.decode_tokens / lane.target_passes
-    base, alone, spent = (m.seconds_per_token for m in sides)
-    rest, rest_alone = spent * tokens - verify - draft, alone - single
-    cost, growth = lane.draft_seconds / lane.drafted / single, verify / single
-    steps = (
-        ("Plain generate", base),
-        ("Engine", alone - base),
-        ("Fewer target passes", alone / tokens - alone),
-        ("Drafting", draft / tokens),
-        ("Checking more tokens a pass", (verify - single) / tokens),
-        ("Other overhead", (rest - rest_alone) / tokens),
-    )
-    share = lane.drafted / (gamma * lane.target_passes) if isinstance(gamma, int) else 0.0
-    return Terms(
-        gamma=gamma,
-        alpha=lane.alpha,
-        cost=cost,
-        growth=growth,
-        tokens=tokens,
-        whole=lane.mean_acceptance_length or tokens,
-        drafted=share,
-        overhead=rest / (spent * tokens),
-        # The form counts on a full draft every round; prompt lookup often has none.
-        predicted=expected_speedup(lane.alpha, gamma, cost, growth) if share > SOME else None,
-        measured=alone / spent,
-        engine=base / alone,
-        steps=steps,
-    )
-
-
-def terms_of(summaries: Sequence[Summary], lane: Summary) -> Terms | None:
-    """The terms of one lane of a sweep or a benchmark, from the middle run of each prompt."""
-    plain, loop = find(summaries, BASELINE), find(summaries, LOOP)
-    if not plain or not loop or lane.lane != LOOP.lane or lane.entrant == LOOP:
-        return None
-    return terms(plain.typical, loop.typical, lane.typical, lane.gamma)
+    plain = middle(runs, lambda run: run.plain.seconds_per_token)
+    single = middle(runs, lambda run: run.single_pass)
+    passes = middle(runs, lambda run: run.lane.target_passes / run.lane.decode_tokens)
+    draft = middle(runs, lambda run: run.lane.draft_seconds / run.lane.decode_tokens)
+    verify = middle(runs, lambda run: run.lane.verify_seconds / run.lane.decode_tokens)
+    loop = plain / engine
+    found = [
+        ("Plain generate", plain),
+        ("Engine", loop - plain),
+        ("Fewer target passes", loop * passes - loop),
+        ("Drafting", draft),
+        ("Checking more tokens a pass", verify - single * passes),
+    ]
+    return (*found, ("Other overhead", plain / gain - sum(seconds for _, seconds in found)))

@@ -115,14 +115,16 @@ def _at(points: Points, n: float) -> float:
 class Outcome:
     """What one policy would have made of the text behind its first token; ``gamma`` is None unless it is one length.
 
-    ``exact``: target passes, and so tokens a pass, are those of a real run, up to floating-point ties; else expected.
-    ``drafted`` is as exact at fixed lengths. ``seconds`` are predicted; ``gain`` is those at gamma 0 / these.
+    ``tokens_per_pass`` is ``Metrics.mean_acceptance_length``: rounds cut by EOS or length are left out; None where all
+    are. ``exact``: target passes are those of a real run, up to floating-point ties; else expected. ``drafted`` is as
+    exact at fixed lengths; so is ``tokens_per_pass``, but where the guess of an EOS was never recorded. ``seconds`` are
+    predicted; ``gain`` is those at gamma 0 / these.
     """
 
     name: str
     gamma: int | None
     target_passes: float
-    tokens_per_pass: float
+    tokens_per_pass: float | None
     drafted: float
     seconds: float
     seconds_per_token: float
@@ -170,7 +172,7 @@ class Text:
             raise InvalidInput(f"The lane {about.lane} does not say what it drafted; record one of specdec's own.")
         if about.acceptance != "lossless":
             raise InvalidInput(f"Acceptance was {about.acceptance}: another draft length would write another text.")
-        if about.pair.get("translated") or str(about.pair.get("draft")).startswith("prompt lookup"):
+        if (about.pair.get("draft") or {}).get("depends_on_start"):
             raise InvalidInput("What this draft guesses depends on where it began, so other lengths have to be run.")
         ids, stands = [], {}
         self.behind: dict[int, list[float]] = {}
@@ -204,6 +206,11 @@ class Text:
     def next(self, start: int, n: float, hits: int) -> int:
         """Tokens written after a round at ``start``."""
         return min(start + min(int(n), hits) + 1, self.end)
+
+    def cut(self, start: int, n: float, hits: int, longest: int) -> bool:
+        """Whether EOS or the length cuts the round at ``start``, as ``metrics.measure`` judges it: EOS among the kept
+        guesses leaves no token of the target's, and near the length a draft is shorter than the ``longest``."""
+        return start + min(int(n), hits) >= self.end or (start + n + 1 >= self.longest and n < longest)
 
 
 def _chance(token: DraftToken, event: Round, greedy: bool) -> float | None:
@@ -239,6 +246,8 @@ def _walk(text: Text, costs: Costs, policy: Fixed | str) -> Outcome:
         raise InvalidInput(f"A recording does not tell of gamma {policy}; give lengths, ConfidenceStop or oracle.")
     reach = [0.0, 1.0, *[0.0] * (text.end - 1)]
     passes, drafted, seconds, exact = 0.0, 0.0, 0.0, text.exact
+    longest = policy.gamma if type(policy) is Fixed else MAX_GAMMA
+    whole_tokens = whole_passes = 0.0
     for start in range(1, text.end):
         ends = set()
         for hits, chance in text.futures[start] if reach[start] else ():
@@ -246,11 +255,14 @@ def _walk(text: Text, costs: Costs, policy: Fixed | str) -> Outcome:
             weight, end = reach[start] * chance, text.next(start, n, hits)
             reach[end] += weight
             passes, drafted, seconds = passes + weight, drafted + weight * n, seconds + weight * costs.seconds(n)
+            if not text.cut(start, n, hits, longest):
+                whole_tokens, whole_passes = whole_tokens + weight * (end - start), whole_passes + weight
             ends.add(end)
         exact = exact and len(ends) < 2
     tokens, gamma = text.end - 1, policy.gamma if type(policy) is Fixed else None
     passes, drafted, gain = round(passes, 6), round(drafted, 6), tokens * costs.seconds(0) / seconds
-    return Outcome(str(policy), gamma, passes, tokens / passes, drafted, seconds, seconds / tokens, gain, exact)
+    a_pass = whole_tokens / whole_passes if whole_passes else None
+    return Outcome(str(policy), gamma, passes, a_pass, drafted, seconds, seconds / tokens, gain, exact)
 
 
 def _confident(text: Text, policy: ConfidenceStop) -> Callable[[int, int], float]:

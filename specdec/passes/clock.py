@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TypeAlias, cast
+from typing import cast
 
 import torch
 
-Mark: TypeAlias = "float | torch.cuda.Event"  # a point in time
+Mark = float | torch.cuda.Event  # a point in time on a device
 
 
 class CallClock:

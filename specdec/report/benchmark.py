@@ -18,8 +18,8 @@ from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import auto_share, find, rows, summarise
 from specdec.report import words
+from specdec.report.overall import overall
 from specdec.report.summary import COLUMNS, cells
-from specdec.report.why import headline, reasons
 
 
 def table(trials: Sequence[Trial]) -> Table:
@@ -86,8 +86,9 @@ def report(console: Console, about: dict[str, Any], plan: Plan, trials: Sequence
         console.print(
             f"\u03b3 auto against the best fixed \u03b3: {median(shares.values()):.2f} in the median ({each})."
         )
-    console.print(f"{headline(summaries)} {reasons(summaries)}")
-    shares = [(s.gamma, s.typical.overhead_share) for s in summaries if s.lane == LOOP.lane and s.gamma]
+    found = overall(trials, plan)
+    console.print(" ".join([found.headline, *found.notes]))
+    shares = [(s.gamma, s.middle("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
     told = ", ".join(f"\u03b3 {gamma} {words.percent(share, 1)}" for gamma, share in shares if share is not None)
     console.print(f"Time outside the models' passes: {told or 'nothing was drafted'}.")
     if rivals := against_assisted(trials):

@@ -1,49 +1,86 @@
-"""The table of a sweep over draft lengths, and its closing sentence."""
+"""The table of a sweep: a row a draft length, measured and by the closed form."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
 
 from rich.table import Table
 
-from specdec.measure.summary import Summary, best_gamma
-from specdec.measure.sweep import Row, prediction_error, sweep_rows
+from specdec.lanes.table import LOOP
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.summary import Summary, fastest, share_of, summarise
 from specdec.report import words
-from specdec.report.why import reasons
+from specdec.report.judge import Judgement, judge
 
 COLUMNS = ("\u03b3", "speed-up", "acceptance", "tokens a pass", "gain over \u03b3 0", "predicted", "c", "v")
+CHECKED = range(1, 9)  # the draft lengths over which the closed form is judged
 
 
-def cells(row: Row, best: Summary | None) -> list[str]:
+@dataclass(frozen=True)
+class Row:
+    """One draft length: its summary and its judgement."""
+
+    summary: Summary
+    judgement: Judgement
+
+    @property
+    def gamma(self) -> int | str | None:
+        return self.summary.gamma
+
+    @property
+    def predicted(self) -> float | None:
+        """Speed-up over plain ``generate`` by the closed form: its gain over our loop times the loop's own."""
+        found = self.judgement
+        return found.predicted * found.engine if found.predicted and found.engine else None
+
+
+def sweep_rows(summaries: Sequence[Summary]) -> list[Row]:
+    """A row a draft length that has been measured, 0 to 16 and then "auto"."""
+    return [Row(s, judge(s.sides, s.gamma)) for s in summaries if s.gains and s.lane == LOOP.lane]
+
+
+def prediction_error(rows: Sequence[Row]) -> float | None:
+    """Median over gamma 1 to 8 of |predicted / measured - 1|, both gains over our loop at gamma 0."""
+    found = [row.judgement for row in rows if row.gamma in CHECKED]
+    errors = [abs(j.predicted / j.speculation - 1) for j in found if j.predicted and j.speculation]
+    return median(errors) if errors else None
+
+
+def marked(rows: Sequence[Row], trials: Sequence[Trial], plan: Plan) -> int | None:
+    """The row of the fastest of our lanes, once every draft length has run on every prompt."""
+    best = fastest([row.summary for row in rows])
+    whole = best is not None and share_of(trials, plan).whole
+    return next((at for at, row in enumerate(rows) if row.summary is best), None) if whole else None
+
+
+def cells(row: Row, mark: bool) -> list[str]:
     """A row as a person reads it, under ``COLUMNS``."""
-    found, m = row.terms, row.summary.metrics
-    mark = " \u2190 best" if best is not None and row.summary.entrant == best.entrant else ""
+    found = row.judgement
+    figures = (found.speculation, found.predicted) if found.split else (None, None)
     return [
-        f"{row.gamma}{mark}",
+        f"{row.gamma} \u2190 fastest" if mark else str(row.gamma),
         words.times(row.summary.gains),
-        "" if m.alpha is None else words.percent(m.alpha),
-        words.number(m.mean_acceptance_length, 2),
-        f"{found.measured:.2f}x" if found else "",
-        f"{found.predicted:.2f}x" if found and found.predicted else "",
-        f"{found.cost:.2f}" if found else "",
-        f"{found.growth:.2f}" if found else "",
+        "" if found.alpha is None else words.percent(found.alpha),
+        words.number(found.tokens, 2),
+        *("" if value is None else words.times_or_none(value) for value in figures),
+        *("" if value is None or not found.split else words.number(value, 2) for value in (found.c, found.v)),
     ]
 
 
-def table(summaries: Sequence[Summary]) -> Table:
+def table(trials: Sequence[Trial], plan: Plan) -> Table:
     out = Table(title="Draft lengths; medians over the runs (lowest\u2013highest), speed-up over plain generate")
     for column in COLUMNS:
         out.add_column(column, justify="right")
-    best = best_gamma(summaries)
-    for row in sweep_rows(summaries):
-        out.add_row(*cells(row, best))
+    rows = sweep_rows(summarise(trials))
+    best = marked(rows, trials, plan)
+    for at, row in enumerate(rows):
+        out.add_row(*cells(row, at == best))
     return out
 
 
-def closing(summaries: Sequence[Summary]) -> str:
-    """Why, and how far the closed form is off."""
-    error = prediction_error(sweep_rows(summaries))
-    if error is None:
-        return reasons(summaries)
-    judged = f"Over \u03b3 1 to 8 the closed form is off by {words.percent(error)} in the median."
-    return f"{reasons(summaries)} {judged}"
+def theory_note(trials: Sequence[Trial]) -> str:
+    """How far the closed form is off; empty where it cannot be compared."""
+    error = prediction_error(sweep_rows(summarise(trials)))
+    return "" if error is None else words.FORM_OFF.format(error=words.percent(error))

@@ -2,102 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from specdec.events import Event
-from specdec.lanes.table import LANES
+from specdec.lanes.table import BASELINE, LANES
 from specdec.measure import metrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, first_difference, started_of, written_ids
+from specdec.measure.terms import Sides, middle
 from specdec.report import words
+from specdec.report.judge import Judgement
 
 
 def _figure(value: str, label: str, definition: str) -> dict[str, str]:
     return {"value": value, "label": label, "definition": words.DEFINITIONS[definition]}
 
 
-def four_figures(
-    base: Metrics, lane: Metrics, plain: Sequence[Event], speculative: Sequence[Event]
-) -> list[dict[str, str]]:
-    """Four figures, each a value, what it is, and its definition."""
-    rates = f"{words.rate(base.tokens_per_second)} \u2192 {words.rate(lane.tokens_per_second)}"
+def four_figures(runs: Sequence[Sides], plain: Sequence[Event], speculative: Sequence[Event]) -> list[dict[str, str]]:
+    """Four figures, each a value, what it is, and its definition: medians over the runs, the texts of the run shown."""
+    before, after = (middle(runs, figure) for figure in (lambda r: r.plain.tokens_per_second, _rate))
+    alpha = middle(runs, lambda run: run.lane.alpha)
+    tokens = middle(runs, lambda run: run.lane.mean_acceptance_length)
     figures = [
-        _figure(rates, "tokens/s, plain \u2192 speculative", "tokens/s"),
-        _figure(words.percent(lane.alpha), "acceptance: guesses kept, of those tested", "acceptance"),
-        _figure(words.number(lane.mean_acceptance_length), "tokens a target pass", "tokens a pass"),
+        _figure(f"{words.rate(before)} \u2192 {words.rate(after)}", "tokens/s, plain \u2192 speculative", "tokens/s"),
+        _figure(words.percent(alpha), "acceptance: guesses kept, of those tested", "acceptance"),
+        _figure(words.number(tokens), "tokens a target pass", "tokens a pass"),
     ]
     ours, theirs = written_ids(speculative), written_ids(plain)
     if started_of(speculative).params.greedy:
         same = f"{common_prefix(ours, theirs)} of {max(len(ours), len(theirs))}"
-        figures.append(_figure(same, "tokens the same, counted from the start", "same"))
+        figures.append(_figure(same, "identical tokens", "same"))
     else:
         counts = f"{len(theirs)} / {len(ours)}"
         figures.append(_figure(counts, "tokens written, plain / speculative", "written"))
     return figures
 
 
-def lane_rows(runs: Sequence[Run]) -> dict[str, Any]:
-    """A row a lane: medians over the runs, with the lowest and the highest."""
+def _rate(run: Sides) -> float | None:
+    return run.lane.tokens_per_second
+
+
+def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]]) -> dict[str, Any]:
+    """A row a lane: medians over the runs, with the lowest and the highest; ``measured`` holds each run's figures."""
     rows = []
     for row in LANES:
-        lane = row.key
-        measured = [(metrics.measure(run["generate"]), metrics.measure(run[lane])) for run in runs if lane in run]
-        measured = [(base, figures) for base, figures in measured if base and figures]
-        if not measured:
+        key = row.key
+        at = [i for i, lanes in enumerate(measured) if lanes.get(BASELINE.key) and lanes.get(key)]
+        if not at:
             continue
-        gains = [gain for pair in measured if (gain := metrics.speedup(*pair))]
-        rates = [m.tokens_per_second for _, m in measured if m.tokens_per_second]
-        alphas = [m.alpha for _, m in measured if m.alpha is not None]
-        lengths = [m.mean_acceptance_length for _, m in measured if m.mean_acceptance_length is not None]
-        same = all(first_difference(run["generate"], run[lane]) is None for run in runs if lane in run)
-        greedy = started_of(runs[0][lane]).params.greedy
+        figures = [measured[i][key] for i in at]
+        gains = [gain for i in at if (gain := metrics.speedup(measured[i][BASELINE.key], measured[i][key]))]
+        same = all(first_difference(runs[i][BASELINE.key], runs[i][key]) is None for i in at)
         rows.append(
             [
                 row.label,
-                words.spread(rates, words.rate),
-                "1" if lane == "generate" else words.spread(gains, "{:.2f}x".format),
-                words.spread([m.prefill_seconds for _, m in measured], "{:.3f}\u00a0s".format),
-                words.spread(alphas, words.percent),
-                words.spread(lengths, words.number),
-                ("yes" if same else "no") if greedy else "\u2013",
+                words.spread(_known(m.tokens_per_second for m in figures), words.rate),
+                "1" if key == BASELINE.key else words.spread(gains, "{:.2f}x".format),
+                words.spread([m.prefill_seconds for m in figures], "{:.3f}\u00a0s".format),
+                words.spread(_known(m.alpha for m in figures), words.percent),
+                words.spread(_known(m.mean_acceptance_length for m in figures), words.number),
+                ("yes" if same else "no") if started_of(runs[at[0]][key]).params.greedy else "\u2013",
             ]
         )
     columns = ["Lane", "tokens/s", "speed-up", "first token", "acceptance", "tokens a pass", "same text as plain"]
     return {"columns": [{"name": name, "definition": words.DEFINITIONS.get(name)} for name in columns], "rows": rows}
 
 
-def details(base: Metrics, lane: Metrics, speculative: Sequence[Event]) -> list[dict[str, str]]:
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event]) -> list[dict[str, str]]:
     """What else was measured, and with what."""
-    started, gain = started_of(speculative), metrics.speedup(base, lane)
-    total = metrics.speedup_total(base, lane)
-    found = [
-        _figure("\u2013" if total is None else f"{total:.2f}x", "Speed-up, the prompt counted in", "with the prompt"),
-        _figure(words.percent(gain and metrics.latency_reduction(gain)), "Time saved after the first token", "saved"),
-        _figure(words.percent(lane.draft_acceptance_rate), "Kept, of all guesses", "drafted and kept"),
-        _figure(words.number(metrics.guess_cost(base, lane), 2), "Cost of a guess, in plain tokens", "draft cost"),
-        _figure(words.number(metrics.round_cost(base, lane), 2), "Cost of a round, in plain tokens", "round cost"),
-        _figure(words.percent(lane.overhead_share), "Outside the models' passes", "outside"),
+    started = started_of(speculative)
+    total = middle(runs, lambda run: metrics.speedup_total(run.plain, run.lane))
+    kept = middle(runs, lambda run: run.lane.draft_acceptance_rate)
+    guess = middle(runs, lambda run: metrics.guess_cost(run.plain, run.lane))
+    outside = middle(runs, lambda run: run.lane.overhead_share)
+    saved = words.percent(found.gain and metrics.latency_reduction(found.gain))
+    figures = [
+        _figure(words.times_or_none(total), "Speed-up including the prompt", "with the prompt"),
+        _figure(saved, "Time saved after the first token", "saved"),
+        _figure(words.percent(kept), "Kept, of all guesses", "drafted and kept"),
+        _figure(words.number(guess, 2), "Cost of a guess, in plain tokens", "draft cost"),
+        _figure(words.number(found.round_cost, 2), "Cost of a round, in plain tokens", "round cost"),
+        _figure(words.percent(outside), "Outside the models' passes", "outside"),
     ]
     facts = {
         "Seed": "none: greedy draws nothing" if started.params.greedy else str(started.params.seed),
         "Pair": words.pair_line(started.pair),
         "Machine": ", ".join(f"{name} {value}" for name, value in started.machine.items()),
         "Versions": ", ".join(f"{name} {value}" for name, value in started.versions.items()),
-        "The model's own generation settings, set aside": ", ".join(
-            f"{name} {value}" for name, value in started.neutralised.items()
-        )
+        "Ignored generation_config fields": ", ".join(f"{name} {value}" for name, value in started.neutralised.items())
         or "none",
     }
-    return found + [{"value": value, "label": label} for label, value in facts.items()]
+    return figures + [{"value": value, "label": label} for label, value in facts.items()]
 
 
-def time_words(lane: Metrics) -> str | None:
-    """What the lane's time after its first token went into."""
+def time_words(lane: Metrics, runs: int) -> str | None:
+    """What the lane's time after its first token went into, in the run that is shown."""
     if lane.draft_seconds is None or lane.verify_seconds is None or not lane.decode_seconds:
         return None
     draft, verify = (part / lane.decode_seconds for part in (lane.draft_seconds, lane.verify_seconds))
+    shown = "In the run that is shown, of" if runs > 1 else "Of"
     return (
-        f"Of {words.seconds(lane.decode_seconds)} after the first token, drafting took {words.percent(draft)}, "
+        f"{shown} {words.seconds(lane.decode_seconds)} after the first token, drafting took {words.percent(draft)}, "
         f"checking {words.percent(verify)} and the rest {words.percent(max(0.0, 1 - draft - verify))}."
     )

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from statistics import median
 from typing import Any
 
-from specdec.closed_forms import break_even_alpha
 from specdec.events import Event, Finished, Round, Started
-from specdec.lanes.table import LOOP, row_of
+from specdec.lanes.table import BASELINE, LOOP, row_of
 from specdec.measure import metrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, started_of, written_ids
+from specdec.measure.terms import Sides
 from specdec.report import words
+from specdec.report.judge import Judgement, Kind, judge
 from specdec.report.tables import details, four_figures, lane_rows, time_words
 from specdec.report.why import of_race
 
+SPECULATIVE = "speculative"  # the lane that a race judges
 REPETITIVE = 0.5
 
 
@@ -41,47 +42,43 @@ def verdict(
 ) -> dict[str, Any]:
     """Everything that is said about a race, as one record.
 
-    ``shown`` is the run whose speed-up is the median; text, chart and figures are of that run. ``stopped`` begins the
-    sentence of a race cut short, and ``text_of`` names a token.
+    Figures are medians over the runs. ``shown`` is the run nearest to the median speed-up: texts, chart and times are
+    of that run. ``stopped`` begins the sentence of a race cut short, and ``text_of`` names a token.
     """
     notes = []
-    complete = [run for run in runs if all(_ended(run.get(lane, ())) for lane in ("generate", "speculative"))]
-    if stopped and complete:
+    if stopped and (complete := _complete(runs)):
         notes.append(f"{stopped} before all lanes had ended; what had ended counts.")
-        runs = [{lane: events for lane, events in run.items() if _ended(events)} for run in complete]
-        stopped = None
-    plain, speculative = (list(runs[0].get(lane, ())) for lane in ("generate", "speculative"))
-    started = next(event for event in chain(plain, speculative) if isinstance(event, Started))
+        runs, stopped = complete, None
     if stopped:
-        written, asked = len(written_ids(speculative)), started.params.max_new_tokens
+        written = len(written_ids(runs[0].get(SPECULATIVE, ())))
         if written < 2:
-            lane = "speculative" if speculative else "plain"
-            tokens = written if speculative else len(written_ids(plain))
-            sentence = f"{stopped} at {tokens} of {asked} in the {lane} lane."
-            return {"event": "verdict", "sentence": sentence, "notes": ["Nothing to compare yet."], "stopped": True}
+            return _incomplete(runs[0], stopped)
+        asked = started_of(runs[0][SPECULATIVE]).params.max_new_tokens
         notes.append(f"{stopped} at {written} of {asked}; compared over the tokens both wrote.")
-        runs = [{**runs[0], "generate": _up_to(plain, written)}]
-    shown, gains = _median_run(runs)
-    plain, speculative = (list(runs[shown][lane]) for lane in ("generate", "speculative"))
-    base, lane = metrics.measure(plain), metrics.measure(speculative)
-    if base is None or lane is None:
-        return {"event": "verdict", "sentence": "No token was written.", "notes": notes, "stopped": bool(stopped)}
-    headline = _headline(gains, base, lane, speculative)
-    notes += _text_notes(plain, speculative, bool(stopped), text_of or str) + _repetition(speculative, lane)
-    notes += _lengths(speculative)
-    record = {"event": "verdict", "stopped": bool(stopped), "runs": len(runs), "shown": shown, **headline}
-    record |= {"notes": notes, "same": written_ids(plain) == written_ids(speculative)}
-    record["figures"] = four_figures(base, lane, plain, speculative)
-    record["lanes"] = lane_rows(runs)
-    record["details"] = details(base, lane, speculative)
-    record["time"] = time_words(lane)
-    loop = runs[shown].get(LOOP.key, ())
-    record["why"] = of_race(base, lane, metrics.measure(loop) if _ended(loop) else None, started_of(speculative).gamma)
+        runs = [{**runs[0], BASELINE.key: _up_to(runs[0][BASELINE.key], written)}]
+    measured = [{key: metrics.measure(events) for key, events in run.items() if _counts(key, events)} for run in runs]
+    sides = [_sides(lanes) for lanes in measured]
+    compared = [found for found in sides if found]
+    if not compared:
+        return _record(Judgement(Kind.NO_TOKEN), notes, stopped)
+    found = judge(compared, started_of(runs[0][SPECULATIVE]).gamma)
+    shown = _shown(sides, found)
+    plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))
+    base, lane = measured[shown][BASELINE.key], measured[shown][SPECULATIVE]
+    notes += words.notes(found) + _text_notes(plain, speculative, bool(stopped), text_of or str)
+    notes += _repetition(speculative, lane) + _lengths(speculative)
+    record = _record(found, notes, stopped) | {"runs": found.runs or len(runs), "shown": shown}
+    record["same"] = written_ids(plain) == written_ids(speculative)
+    record["figures"] = four_figures(compared, plain, speculative)
+    record["lanes"] = lane_rows(runs, measured)
+    record["details"] = details(found, compared, speculative)
+    record["time"] = time_words(lane, len(runs))
+    record["why"] = of_race(found)
     if (acceptance := started_of(speculative).acceptance) != "lossless":
         record["warning"] = f"Not lossless: {acceptance} acceptance changes the output."
     if stopped:  # it has no end of its own
-        record["end"] = lane_end("speculative", speculative)
-    elif base.new_tokens == lane.new_tokens and gains:
+        record["end"] = lane_end(SPECULATIVE, speculative)
+    elif base.new_tokens == lane.new_tokens and found.gain:
         saved = base.decode_seconds - lane.decode_seconds
         record["saved"] = f"{words.seconds(abs(saved))} {'saved' if saved >= 0 else 'lost'}"
     record["chart"] = (
@@ -91,57 +88,60 @@ def verdict(
     return record
 
 
-def _median_run(runs: Sequence[Run]) -> tuple[int, list[float]]:
-    """The run to show, and the speed-ups of all that have one."""
-    gains = {}
-    for index, run in enumerate(runs):
-        figures = [metrics.measure(run.get(lane, ())) for lane in ("generate", "speculative")]
-        if None not in figures and (gain := metrics.speedup(*figures)):
-            gains[index] = gain
-    if not gains:
-        return 0, []
-    middle = median(gains.values())
-    return min(gains, key=lambda index: abs(gains[index] - middle)), list(gains.values())
-
-
-def _headline(gains: Sequence[float], base: Metrics, lane: Metrics, speculative: Sequence[Event]) -> dict[str, Any]:
-    if not gains:
-        return {"factor": None, "sentence": "Too few tokens to compare."}
-    gain = median(gains)
-    exact = {"factor": f"{gain:.2f}x"}
-    if not lane.accepted and not lane.rejected:
-        return exact | {"sentence": f"Nothing was guessed: {gain:.2f}x is the loop alone."}
-    several = f"{min(gains):.2f}\u2013{max(gains):.2f}"
-    if metrics.no_clear_difference(gains):
-        where = "in one run" if len(gains) == 1 else f"median of {len(gains)}, spread {several}"
-        if 1 < len(gains) < metrics.ENOUGH_RUNS and (min(gains) > 1 or max(gains) < 1):
-            where += "; so few runs cannot tell so little"
-        return exact | {"sentence": f"No clear difference: {gain:.2f}x, {where}."}
-    of = f" (median of {len(gains)}, {words.factor(min(gains))}\u2013{words.factor(max(gains))})" * (len(gains) > 1)
-    if gain > 1:
-        return {
-            "factor": f"{words.factor(gain)}x",
-            "faster": True,
-            "sentence": f"Speculative decoding is {words.factor(gain)} times as fast here{of}.",
-        }
-    return exact | {
-        "sentence": f"Slower here: {gain:.2f}x{of}. {_why_slower(base, lane, started_of(speculative).gamma)}"
+def _record(found: Judgement, notes: Sequence[str], stopped: str | None, **fields: str) -> dict[str, Any]:
+    """What every verdict has: the kind, the sentence, its figure and shares, and every doubt about them."""
+    faster = found.kind.name.startswith("FASTER")
+    return {
+        "event": "verdict",
+        "kind": found.kind.name.lower(),
+        "reason": found.reason and found.reason.name.lower(),
+        "doubts": [doubt.name.lower() for doubt in found.doubts],
+        "sentence": words.headline(found, **fields),
+        "factor": words.big(found),
+        "faster": faster,
+        "engine": found.engine,
+        "speculation": found.speculation,
+        "notes": list(notes),
+        "stopped": bool(stopped),
     }
 
 
-def _why_slower(base: Metrics, lane: Metrics, gamma: int | str) -> str:
-    guess, cost = metrics.guess_cost(base, lane), metrics.round_cost(base, lane)
-    if guess is not None and guess >= 1:
-        return f"A guess costs {guess:.2f} of a plain token; no \u03b3 can pay."
-    if not isinstance(gamma, int) or lane.alpha is None or cost is None:
-        return "Guessing and checking cost more time than the guesses saved."
-    needed = break_even_alpha(gamma, cost)
-    if needed is None:
-        return f"A round costs {cost:.1f} plain tokens and writes {gamma + 1} at most."
-    # The closed form counts on a full draft every round; prompt lookup often has none.
-    if lane.drafted < 0.9 * gamma * lane.target_passes or lane.alpha >= needed:
-        return f"A round costs {cost:.1f} plain tokens and wrote {lane.decode_tokens / lane.target_passes:.1f}."
-    return f"{words.percent(lane.alpha)} of guesses kept; by its cost \u03b3 {gamma} needs {words.percent(needed)}."
+def _incomplete(run: Run, stopped: str) -> dict[str, Any]:
+    """A race stopped before there was anything to compare."""
+    key = SPECULATIVE if run.get(SPECULATIVE) else BASELINE.key
+    events = run.get(key, ())
+    started = next(event for lane in run.values() for event in lane if isinstance(event, Started))
+    fields = {"stopped": stopped, "written": str(len(written_ids(events))), "asked": str(started.params.max_new_tokens)}
+    found = Judgement(Kind.INCOMPLETE)
+    return _record(found, words.notes(found), stopped, lane=row_of(key).label.lower(), **fields)
+
+
+def _complete(runs: Sequence[Run]) -> list[Run]:
+    """The runs that count of a race cut short: those in which all its lanes ended, else those with both compared."""
+    lanes = set(chain.from_iterable(runs))
+    for needed in (lanes, {BASELINE.key, SPECULATIVE}):
+        if whole := [run for run in runs if all(_ended(run.get(lane, ())) for lane in needed)]:
+            return [{lane: events for lane, events in run.items() if _ended(events)} for run in whole]
+    return []
+
+
+def _counts(key: str, events: Sequence[Event]) -> bool:
+    """Whether a lane's figures count: plain and speculative even if stopped, as both are compared up to one length."""
+    return key in (BASELINE.key, SPECULATIVE) or _ended(events)
+
+
+def _sides(lanes: Mapping[str, Metrics | None]) -> Sides | None:
+    """The figures that are judged of a run; None where plain or speculative has no token."""
+    plain, lane = lanes.get(BASELINE.key), lanes.get(SPECULATIVE)
+    return Sides(plain, lane, lanes.get(LOOP.key)) if plain and lane else None
+
+
+def _shown(runs: Sequence[Sides | None], found: Judgement) -> int:
+    """The run whose speed-up is nearest to the median; the first that can be shown where none has one."""
+    gains = {at: run.gain for at, run in enumerate(runs) if run and run.gain}
+    if found.gain is None or not gains:
+        return next(at for at, run in enumerate(runs) if run)
+    return min(gains, key=lambda at: abs(gains[at] - found.gain))
 
 
 def _text_notes(

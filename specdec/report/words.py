@@ -1,4 +1,8 @@
-"""Numbers and names as a person reads them. The figures come from ``specdec.measure.metrics``."""
+"""Every sentence about a measurement, by kind, and numbers as a person reads them.
+
+``specdec.report.judge`` decides the kind; the tables here hold one row a kind. The figures in braces are those of
+``_fields``. tests/report/golden_sentences.txt holds all sentences with their figures filled in.
+"""
 
 from __future__ import annotations
 
@@ -7,39 +11,266 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
+from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
+
+# What is seen first. ``subject`` is "speculative decoding", "\u03b3 5" or another lane, with a capital where it begins.
+HEADLINES = {
+    Kind.FASTER: "{Subject} is {times} times as fast as plain generate here{runs}.",
+    Kind.FASTER_UNSPLIT: "{Subject} is {times} times as fast as plain generate here{runs}.",
+    Kind.FASTER_PERHAPS: "{Subject} is {times} times as fast as plain generate here{runs}. Our loop alone runs at "
+    "{engine}x; whether speculation itself pays is not clear ({speculation}x).",
+    Kind.FASTER_BY_ENGINE: "{Subject} is {times} times as fast as plain generate here{runs}, all of it from our loop "
+    "({engine}x): speculation itself loses ({speculation}x).",
+    Kind.UNCLEAR: "No clear difference: {subject} runs at {times}x plain generate here{runs}.",
+    Kind.UNCLEAR_UNSPLIT: "No clear difference: {subject} runs at {times}x plain generate here{runs}.",
+    Kind.UNCLEAR_GAINS: "No clear difference: {subject} runs at {times}x plain generate here{runs}. Speculation itself "
+    "pays ({speculation}x); our loop alone runs at {engine}x.",
+    Kind.UNCLEAR_LOSES: "No clear difference: {subject} runs at {times}x plain generate here{runs}. Speculation itself "
+    "loses ({speculation}x); our loop alone runs at {engine}x.",
+    Kind.SLOWER: "Slower here: {subject} runs at {times}x plain generate{runs}.",
+    Kind.SLOWER_UNSPLIT: "Slower here: {subject} runs at {times}x plain generate{runs}.",
+    Kind.SLOWER_PERHAPS: "Slower here: {subject} runs at {times}x plain generate{runs}. Our loop alone runs at "
+    "{engine}x; whether speculation itself pays is not clear ({speculation}x).",
+    Kind.SLOWER_BY_ENGINE: "Slower here: {subject} runs at {times}x plain generate{runs}, because of our loop "
+    "({engine}x): speculation itself pays ({speculation}x).",
+    Kind.NO_GUESSES: "\u03b3 0 makes no guesses: this is our loop against plain generate, {times}x{runs}.",
+    Kind.NOTHING_GUESSED: "The draft made no guesses here: this is our loop against plain generate, {times}x{runs}.",
+    Kind.TOO_FEW_TOKENS: "Too few tokens to compare.",
+    Kind.NO_TOKEN: "No token was written.",
+    Kind.INCOMPLETE: "{stopped} at {written} of {asked} tokens in the {lane} lane.",
+    Kind.TOO_EARLY: "Too early to tell: {calls} of {planned} calls are in ({share}).",
+    Kind.NOT_MEASURED: "Nothing to compare yet: no draft length has been measured beside plain generate.",
+}
+
+# What stands below the headline. A kind without a row needs none.
+SHARES = {
+    Kind.FASTER: "{engine}x comes from our loop, {speculation}x from speculation.",
+    Kind.UNCLEAR: "Our loop alone runs at {engine}x, speculation at {speculation}x our loop.",
+    Kind.SLOWER: "Our loop alone runs at {engine}x, speculation at {speculation}x our loop.",
+    Kind.FASTER_UNSPLIT: "How much of it is speculation's is not known: our loop without a draft did not run.",
+    Kind.UNCLEAR_UNSPLIT: "Whether speculation pays is not known: our loop without a draft did not run.",
+    Kind.SLOWER_UNSPLIT: "How much of it our loop costs is not known: our loop without a draft did not run.",
+    Kind.INCOMPLETE: "Nothing to compare yet.",
+    Kind.TOO_EARLY: "A verdict needs every draft length at least once on every prompt.",
+}
+
+# Why speculation loses: where a round could break even, where it cannot, and where the closed form does not apply.
+_YIELDS = "each round yields {tokens} tokens for the time of {cost} {units}"
+_AT_MOST = "a round takes as long as {cost} {units} but can yield at most {most} tokens"
+_NEEDS = "so \u03b3 {gamma} needs {needed} of guesses kept to break even; {alpha} are"
+REASONS = {
+    Reason.GUESSES_COST: (
+        "A guess costs {c} of a {unit}, " + _NEEDS + ".",
+        "A guess costs {c} of a {unit}: " + _AT_MOST + ".",
+        "A guess costs {c} of a {unit}: " + _YIELDS + ".",
+    ),
+    Reason.FEW_KEPT: (
+        "Only {alpha} of guesses kept; \u03b3 {gamma} needs {needed} to break even.",
+        "Only {alpha} of guesses kept: " + _AT_MOST + ".",
+        "Only {alpha} of guesses kept: " + _YIELDS + ".",
+    ),
+    Reason.CHECKING_GROWS: (
+        "Checking a round takes {v} times as long as checking one token, " + _NEEDS + ".",
+        "Checking a round takes {v} times as long as checking one token: " + _AT_MOST + ".",
+        "Checking a round takes {v} times as long as checking one token: " + _YIELDS + ".",
+    ),
+    Reason.CHECKING_OR_LOOP: (
+        "Checking a round and the work around it take as long as {rest} plain tokens, " + _NEEDS + ".",
+        "Checking a round and the work around it take as long as {rest} plain tokens: " + _AT_MOST + ".",
+        "Checking a round and the work around it take as long as {rest} plain tokens: " + _YIELDS + ".",
+    ),
+    Reason.UNEVEN: ("{alpha} of guesses are kept, but unevenly: " + _YIELDS + ".",) * 3,
+    Reason.OVERHEAD: ("The guesses pay for the models' passes, but {overhead} of the time is spent outside them.",) * 3,
+    Reason.CUT: ("The text is short: rounds cut by its end yield less than they cost.",) * 3,
+    Reason.UNKNOWN: ("Why is not known: this lane does not say what its guesses cost.",) * 3,
+}
+
+ADVICE = {
+    Advice.SHORTER: "A shorter draft length may pay.",
+    Advice.CHEAPER: "Use a draft that costs less, or compile both models.",
+    Advice.CLOSER: "Use a draft that agrees with the target more often.",
+    Advice.COMPILE: "Compile both models, so that the work around their passes takes less time.",
+    Advice.LONGER: "Measure over more tokens.",
+}
+
+DOUBTS = {
+    Doubt.STALL: "Stall in {stalled} of {count}: one round took more than 5 times as long as usual and more than "
+    "10\u00a0% of the time.",
+    Doubt.WIDE_SPREAD: "The runs differ widely, from {low}x to {high}x.",
+    Doubt.CHECKING_SHRINKS: "Checking a round measured cheaper than one token ({v}), which is noise of the machine.",
+    Doubt.FEW_RUNS: "So few runs cannot tell so small a difference.",
+}
+
+# A sweep or a benchmark, beside the judge's headline.
+NONE_PAYS = "No draft length pays here."
+FASTEST = "\u03b3 {gamma}, the fastest of {lengths} draft lengths,"
+ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs do not tell them apart."
+MEASURED = "{calls} calls on this machine."
+MEASURED_PARTLY = "{calls} of {planned} calls on this machine ({share})."
+FORM_OFF = "Theory is off by {error} in the median over \u03b3 1 to 8."
+RIVALS = {
+    "alone": "{Rival} runs at {times} plain generate.",
+    "alone, unclear": "No clear difference: {Rival} runs at {times} plain generate.",
+    "faster": "Faster: {Rival}, {times}.",
+    "faster still": "Faster still: {Rival}, {times}.",
+    "alike": "{Rival} may be as fast: {times}.",
+}
+
+# Why, in a race and after a sweep.
+WHY_TITLE = "Why: each round yields {tokens} tokens for the time of {round_cost} plain tokens"
+WHY_UNSPLIT = (
+    "Per round, drafting takes as long as {drafting} plain tokens, checking and the rest {rest}. Let the lane "
+    "\u201cour loop at \u03b3 0\u201d, under Settings, race too: then both shares are known."
+)
+WHY_TERMS = (
+    "At \u03b3 {gamma} each round yields {tokens} tokens. In target passes over one token, drafting a guess takes {c} "
+    "and checking a round {v}; {alpha} of tested guesses are kept{needs}."
+)
+WHY_NEEDS = {True: " and {needed} are needed to break even", False: "; no share of them would break even", None: ""}
+NONE_IS_ENOUGH = "none is enough"
+WHY_GAIN = "Speculation runs at {speculation}x our loop without a draft"
+WHY_THEORY = "theory predicts {predicted}x from these figures"
+WHY_ENGINE = "The loop itself runs at {engine}x plain generate: that part is the engine's."
+WHY_OFF = {
+    "short": "many drafts were shorter than \u03b3",
+    "uneven": "guesses do not hit independently, which the theory takes for granted",
+    "overhead": "{overhead} of the time is spent outside drafting and checking",
+}
+
 # Every figure that is shown, with what it means and its unit.
 DEFINITIONS = {
-    "speed-up": "Plain seconds / this lane's seconds, a token, over the tokens after the first. A factor.",
-    "tokens/s": "Tokens written after the first one / seconds from the first token to the last.",
+    "speed-up": "Plain seconds / this lane's seconds, a token, over the tokens after the first. A factor; the median "
+    "of the runs.",
+    "tokens/s": "Tokens written after the first one / seconds from the first token to the last. The median of "
+    "the runs.",
     "acceptance": "Guesses kept / guesses tested. A guess behind the first miss was never tested and does not count.",
     "tokens a pass": "Tokens written a pass of the target, its own correction or bonus token counted. The first token "
     "and rounds cut short by the end are left out.",
-    "same": "Tokens of the two texts that are equal, counted from the start to the first difference.",
-    "written": "Tokens each lane wrote. When sampling, equal texts are not to be expected.",
+    "same": "Tokens of the two texts that are equal, counted from the start to the first difference, in the run that "
+    "is shown.",
+    "written": "Tokens each lane wrote in the run that is shown. When sampling, equal texts are not to be expected.",
     "first token": "Seconds from the call to the first token: the prompt is read, by the draft too where there is one.",
-    "with the prompt": "The speed-up with the time to the first token counted in.",
+    "with the prompt": "The speed-up with the time to the first token included.",
     "saved": "The share of the plain lane's seconds after its first token that was saved.",
     "drafted and kept": "Guesses kept / all guesses, those never tested included.",
-    "draft cost": "Seconds a guess / plain seconds a token. At 1 or more no draft length can pay.",
-    "round cost": "Seconds a round / plain seconds a token: so many tokens a round must write to break even.",
+    "draft cost": "Seconds a guess / plain seconds a token.",
+    "round cost": "Seconds a round / plain seconds a token: so many tokens a round must yield to break even.",
     "cost coefficient": "Seconds of a draft pass / seconds of a target pass over one token (our loop at \u03b3 0).",
     "verify growth": "Seconds of a target pass over a round's tokens / over one token. The papers take it for 1.",
-    "loop overhead": "The share of a round's time that is neither drafting nor checking.",
+    "loop overhead": "The share of the lane's time that is neither drafting nor checking.",
     "predicted": "(1 - \u03b1^(\u03b3+1)) / ((1 - \u03b1)(\u03b3 c + v)), against our loop at \u03b3 0. "
     "Leviathan et al., Theorem 3.8, with v measured.",
     "measured": "Seconds a token of our loop at \u03b3 0 / of the speculative lane.",
     "engine": "Seconds a token of plain generate / of our loop at \u03b3 0. It has nothing to do with speculation.",
-    "break-even": "The acceptance rate above which some draft length pays if checking more tokens cost nothing: c, by "
-    "Corollary 3.9.",
+    "break-even": "The acceptance rate at which a round yields as many tokens as it costs: "
+    "(1 - \u03b1^(\u03b3+1)) / (1 - \u03b1) = \u03b3 c + v, with v measured.",
     "outside": "The share of the speculative lane's time, after its first token, not spent inside the models' passes.",
 }
 
 
+def headline(found: Judgement, subject: str = "speculative decoding", **more: str) -> str:
+    """The sentence that is seen first; where the lane is slower, why."""
+    text = HEADLINES[found.kind].format(**_fields(found, subject) | more)
+    slower = found.kind in (Kind.SLOWER, Kind.SLOWER_UNSPLIT)
+    return f"{text} {reason(found)}" if slower and found.reason else text
+
+
+def notes(found: Judgement, **more: str) -> list[str]:
+    """What stands below the headline: both shares, why speculation loses if not yet said, and every doubt."""
+    fields = _fields(found) | more
+    said = [SHARES[found.kind].format(**fields)] if found.kind in SHARES else []
+    if found.reason and found.kind not in (Kind.SLOWER, Kind.SLOWER_UNSPLIT):
+        said.append(reason(found))
+    return said + [DOUBTS[doubt].format(**fields) for doubt in found.doubts]
+
+
+def reason(found: Judgement) -> str:
+    """Why speculation loses; empty where it does not."""
+    if found.reason is None:
+        return ""
+    place = {True: 0, False: 1, None: 2}[found.can_break_even]
+    return REASONS[found.reason][place].format(**_fields(found))
+
+
+def advice(found: Judgement) -> str:
+    """What may help where speculation loses; empty where nothing is known to."""
+    return ADVICE[found.advice] if found.advice else ""
+
+
+def big(found: Judgement) -> str | None:
+    """The large figure beside the headline; None where the headline has none."""
+    return None if found.gain is None else f"{factor(found.gain)}x"
+
+
+def why_title(found: Judgement) -> str:
+    return fill(WHY_TITLE, found)
+
+
+def fill(row: str, found: Judgement, **more: str) -> str:
+    """A row of the tables above with its figures."""
+    return row.format(**_fields(found) | more)
+
+
+def times_or_none(value: float | None) -> str:
+    """A factor as tables write it."""
+    return "\u2013" if value is None else f"{value:.2f}x"
+
+
+def kept_and_needed(found: Judgement) -> tuple[str, str]:
+    """The acceptance rate and the one that breaks even, with as many digits as tell them apart."""
+    if found.alpha is None or found.needed_alpha is None:
+        return percent(found.alpha), percent(found.needed_alpha)
+    for digits in (0, 1, 2):
+        both = percent(found.alpha, digits), percent(found.needed_alpha, digits)
+        if both[0] != both[1]:
+            break
+    return both
+
+
+def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str, str]:
+    """Every figure of a judgement as its sentences write it."""
+    low, high = found.spread or (None, None)
+    alpha, needed = kept_and_needed(found)
+    drafting = None if found.c is None or found.guesses is None else found.c * found.guesses
+    rest = None if found.cost is None or drafting is None else found.cost - drafting
+    return {
+        "subject": subject, "Subject": _capital(subject),
+        "times": "\u2013" if found.gain is None else factor(found.gain),
+        "gain": number(found.gain, 2), "low": number(low, 2), "high": number(high, 2),
+        "engine": number(found.engine, 2), "speculation": number(found.speculation, 2),
+        "predicted": number(found.predicted, 2), "alpha": alpha, "needed": needed,
+        "c": number(found.c, 2), "v": number(found.v, 2), "tokens": number(found.tokens), "cost": number(found.cost),
+        "round_cost": number(found.round_cost), "drafting": number(drafting), "rest": number(rest),
+        "overhead": percent(found.overhead), "gamma": str(found.gamma),
+        "most": str(found.gamma + 1) if isinstance(found.gamma, int) else "\u2013",
+        "unit": "target pass" if found.split else "plain token",
+        "units": "target passes" if found.split else "plain tokens",
+        "stalled": str(found.stalled), "count": runs(found.runs), "runs": _runs(found),
+    }  # fmt: skip
+
+
+def _capital(text: str) -> str:
+    """With a capital, unless it begins with a Greek letter: a capital gamma is another sign."""
+    return text[0].upper() + text[1:] if text[0].isascii() else text
+
+
+def _runs(found: Judgement) -> str:
+    """How many runs a figure is of, and what they lie between; a single run with a stall says so at once."""
+    if found.runs < 2 or found.spread is None:
+        return " (1 run, with a stall)" if found.stalled else " (1 run)"
+    low, high = found.spread
+    return f" (median of {runs(found.runs)}, {low:.2f}\u2013{high:.2f}x)"
+
+
+def runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"
+
+
 def factor(value: float) -> str:
-    """A speed-up as a bare number, with more digits where it is close to 1: ``1.9``, ``1.03``, ``12``."""
+    """A speed-up as a bare number, with more digits where it is small: ``1.03``, ``2.1``, ``12``."""
     if value >= 10:
         return f"{value:.0f}"
-    return f"{value:.2f}" if value < 1.2 else f"{value:.1f}"
+    return f"{value:.2f}" if value < 2 else f"{value:.1f}"
 
 
 def percent(share: float | None, digits: int = 0) -> str:
@@ -89,12 +320,12 @@ def seconds(value: float) -> str:
 
 def pair_line(facts: dict[str, Any]) -> str:
     """A pair in one line: names, layers, machine."""
-    target, draft = (_model(facts, role) for role in ("target", "draft"))
-    models = f"{target} \u2190 {draft}" if draft else f"{target}, no draft"
-    if facts.get("name"):
-        models = f"{facts['name']}, {models}"
-    bits, compiled = facts.get("target_bits"), "compiled" if facts.get("compiled") else ""
-    parts = [models, machine(facts), facts.get("target_dtype", ""), f"{bits} bits" if bits else "", compiled]
+    target, draft, named = facts["target"], facts["draft"], facts["name"] is not None
+    models = _model(target, named, "target") + (f" \u2190 {_drafting(draft, named)}" if draft else ", no draft")
+    bits = f"{target['bits']} bits" if target["bits"] else ""
+    compiled = "compiled" if facts["compiled"] else ""
+    name = f"{facts['name']}, " if named else ""
+    parts = [name + models, machine(facts), target["dtype"], bits, compiled]
     return " \u00b7 ".join(filter(None, parts))
 
 
@@ -103,11 +334,13 @@ def machine(facts: dict[str, Any]) -> str:
     return device.upper() if device in {"cpu", "cuda"} else device
 
 
-def _model(facts: dict[str, Any], role: str) -> str | None:
-    name, layers = facts.get(role), facts.get(f"{role}_layers")
-    if not name:
-        return None
-    # The folders of the embedded pair are called target and draft: their layers say more than their names.
-    if facts.get("name") and layers:
-        name = role
-    return f"{name} ({layers} layer{'s' * (layers != 1)})" if layers else name
+def _drafting(draft: dict[str, Any], named: bool) -> str:
+    return _model(draft, named, "draft") if draft["kind"] == "model" else draft["text"]
+
+
+def _model(facts: dict[str, Any], named: bool, role: str) -> str:
+    # The folders of a pair with a name of its own are called target and draft: its layers say more than their names.
+    name, layers = facts["name"], facts["layers"]
+    if layers is None:
+        return name
+    return f"{role if named else name} ({layers} layer{'s' * (layers != 1)})"

@@ -17,13 +17,14 @@ from specdec.lanes.table import LANES, LOOP, Lane, entrants_of
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results_file import ResultsFile, measured_on
-from specdec.measure.summary import best_gamma, comparable, rows, summarise
+from specdec.measure.summary import rows
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 from specdec.report.benchmark import EXPORTS, as_json
+from specdec.report.overall import overall
 from specdec.report.summary import COLUMNS, cells
-from specdec.report.why import best_terms, headline, reasons
 from specdec.ui import told
+from specdec.ui.fields import integer
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
@@ -41,8 +42,10 @@ class BenchTab:
         lede = '<p class="sd-lede">Lanes over a prompt set, in turns: by category, with spread.</p>'
         gr.HTML(lede, apply_default_css=False)
         with gr.Row(elem_classes="sd-form"):
-            taken = {"file_types": [".jsonl"], "height": 140, "type": "filepath"}
-            self._set = gr.File(label="Prompt set, JSON lines (none: the examples)", elem_id="sd-bench-set", **taken)
+            # Any file: what Gradio itself refuses leaves the field empty, and the examples would be measured instead.
+            taken = {"height": 140, "type": "filepath"}
+            label = "Prompt set, .jsonl or .jsonl.gz (none: the examples)"
+            self._set = gr.File(label=label, elem_id="sd-bench-set", **taken)
             self._earlier = gr.File(label="Resume from earlier results (optional)", elem_id="sd-bench-earlier", **taken)
         with gr.Row(elem_classes="sd-form"):
             self._lanes = gr.CheckboxGroup(
@@ -77,27 +80,28 @@ class BenchTab:
         earlier: str | None,
         lanes: list[str],
         gammas: str,
-        *sizes: float,
+        tokens: float | None,
+        runs: float | None,
     ) -> Iterator[dict[Any, Any]]:
-        plan = allowed(pair, _plan(chosen, lanes, gammas, *map(int, sizes)), self._limits)
+        sizes = integer("New tokens", tokens), integer("Runs", runs)
+        plan = allowed(pair, _plan(chosen, lanes, gammas, *sizes), self._limits)
         found = ResultsFile(Path(earlier), pair, plan).read() if earlier else []
         done = {trial.key for trial in found}
-        known = KNOWN if chosen and pair.name == "embedded" else ""
+        known = f"Prompts: {Path(chosen).name if chosen else 'the examples'}."
+        if chosen and pair.name == "embedded":
+            known += f" {KNOWN}"
         for text, whole in follow(trials(pair, plan, done), plan, stop, self._limits, found):
-            yield {self._buttons.status: text} | (self._found(found, whole, known) if found else {})
+            yield {self._buttons.status: text} | (self._found(plan, found, whole, known) if found else {})
         if found:
             with tempfile.TemporaryDirectory(prefix="specdec-") as folder:  # Gradio keeps copies of its own for a while
                 yield self._ending(Path(folder), pair, plan, found)
 
-    def _found(self, found: Sequence[Trial], whole: bool, known: str) -> dict[Any, Any]:
-        summaries = summarise(found)
-        best = best_gamma(summaries)
-        factor = f"{best.gain:.2f}x" if best else None
-        note = f"{len(comparable(found))} calls on this machine. {reasons(summaries)}"
+    def _found(self, plan: Plan, found: Sequence[Trial], whole: bool, known: str) -> dict[Any, Any]:
+        result = overall(found, plan)
         caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
         table = told.table(COLUMNS, map(cells, rows(found)), caption, minor=MINOR)
         figure = benchmark_figure(found) if whole else None
-        return self._findings.show(told.verdict(headline(summaries), factor, [note, known]), table, figure)
+        return self._findings.show(told.verdict(result.headline, result.factor, [*result.notes, known]), table, figure)
 
     def _ending(self, folder: Path, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
         (folder / "benchmark.json").write_text(as_json(measured_on(pair), plan, found), encoding="utf-8")
@@ -105,7 +109,7 @@ class BenchTab:
             (folder / f"benchmark{suffix}").write_text(export(found), encoding="utf-8")
         ResultsFile(folder / "benchmark.results.jsonl", pair, plan).merge(found)
         leads = {self._files: gr.update(value=sorted(map(str, folder.iterdir())), visible=True)}
-        return leads | self._findings.explain(best_terms(summarise(found)))
+        return leads | self._findings.explain(overall(found, plan).judgement)
 
 
 def _choices() -> list[Lane]:

@@ -12,9 +12,9 @@ from plotly.subplots import make_subplots
 
 from specdec.lanes.table import BASELINE
 from specdec.measure.plan import Trial
-from specdec.measure.summary import best_gamma, find, summarise
-from specdec.measure.sweep import Row
-from specdec.measure.terms import Terms
+from specdec.measure.summary import find, summarise
+from specdec.report.judge import Judgement
+from specdec.report.sweep import Row
 
 # Marks that keep 3:1 on white and on the dark page alike.
 BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#5aa9a3"
@@ -22,11 +22,10 @@ COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # as the
 SYMBOLS = ("circle", "square", "triangle-up", "diamond")
 
 
-def sweep_figure(rows: Sequence[Row]) -> go.Figure:
+def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
     """Speed-up, tokens a pass and acceptance against the draft length: medians, bars from lowest to highest run."""
     fixed = [row for row in rows if isinstance(row.gamma, int)]
     auto = next((row for row in rows if row.gamma == "auto"), None)
-    best = best_gamma([row.summary for row in fixed])
     figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.56, 0.22, 0.22])
     x, gains = [row.gamma for row in fixed], [row.summary.gains for row in fixed]
     y = [median(found) for found in gains]
@@ -46,14 +45,14 @@ def sweep_figure(rows: Sequence[Row]) -> go.Figure:
         figure.add_hline(y=auto.summary.gain, line={"color": ORANGE, "width": 2, "dash": "2px,3px"}, row=1, col=1)
         note = {"x": -0.4, "y": auto.summary.gain, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
         figure.add_annotation(text=f"auto {auto.summary.gain:.2f}x", font={"color": ORANGE}, row=1, col=1, **note)
-    if best:
-        gamma = best.gamma or 0
+    if best and isinstance(best.gamma, int):
         mark = {"size": 15, "symbol": "circle-open", "line": {"width": 2.5, "color": BLUE}, "color": BLUE}
         figure.add_scatter(
-            x=[gamma], y=[best.gain], mode="markers", marker=mark, name=f"best, \u03b3 {gamma}", row=1, col=1
-        )
-    drafted = [row for row in fixed if row.terms]
-    for place, values in ((2, [r.terms.tokens for r in drafted]), (3, [100 * r.terms.alpha for r in drafted])):
+            x=[best.gamma], y=[best.summary.gain], mode="markers", marker=mark, name=f"fastest, \u03b3 {best.gamma}",
+            row=1, col=1,
+        )  # fmt: skip
+    drafted = [row for row in fixed if row.judgement.alpha is not None]
+    for place, values in ((2, [r.judgement.tokens for r in drafted]), (3, [100 * r.judgement.alpha for r in drafted])):
         figure.add_scatter(
             x=[row.gamma for row in drafted], y=values, mode="lines+markers", showlegend=False,
             line={"color": BLUE, "width": 2}, marker={"size": 6}, row=place, col=1,
@@ -68,7 +67,7 @@ def sweep_figure(rows: Sequence[Row]) -> go.Figure:
     return _styled(figure, 620)
 
 
-def waterfall_figure(found: Terms) -> go.Figure:
+def waterfall_figure(found: Judgement) -> go.Figure:
     """From plain ``generate`` to speculative, in milliseconds a token; the steps add up exactly.
 
     Drawn from the top down, so that the steps' names stand level on a phone too.

@@ -16,15 +16,18 @@ from specdec.events import SamplingParams
 from specdec.lanes.driver import driven
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
-from specdec.measure.summary import best_gamma, comparable, summarise
-from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS, sweep_rows
+from specdec.measure.summary import fastest, summarise
+from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.trials import INTERVAL, trials
 from specdec.measure.whatif import Calibration, Costs, Outcome, what_if
 from specdec.models.pair import Pair
-from specdec.report.sweep import COLUMNS, cells, closing
-from specdec.report.why import best_terms, headline
+from specdec.report import words
+from specdec.report.judge import Kind
+from specdec.report.overall import overall
+from specdec.report.sweep import COLUMNS, cells, marked, sweep_rows, theory_note
 from specdec.ui import told
 from specdec.ui.ask import AskPanel
+from specdec.ui.fields import integer, number, number_field
 from specdec.ui.figures import sweep_figure
 from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
@@ -33,7 +36,7 @@ from specdec.ui.work import Work
 
 OWN = "The prompt of the race"
 RECORDED = 128  # tokens at least
-WHAT_IF = ("Draft length", "tokens a pass", "guesses", "ms a token", "gain over \u03b3 0")
+WHAT_IF = ("Draft length", "tokens a pass", "guesses", "ms a token", "computed gain over \u03b3 0")
 
 
 class GammaTab:
@@ -53,9 +56,8 @@ class GammaTab:
             )
         with gr.Row(elem_classes="sd-form"):
             self._tokens, self._runs = sizes("gamma", limits, NEW_TOKENS, RUNS)
-            self._temperature = gr.Slider(
-                0, 2, 0, label="Temperature (0 is greedy)", elem_id="sd-gamma-temperature", buttons=[], step=0.05
-            )
+            label = "Temperature (0 is greedy)"
+            self._temperature = number_field(0, label, step=0.05, elem_id="sd-gamma-temperature")
         self._buttons = Buttons("Find the best \u03b3", "gamma")
         self._findings = Findings("gamma")
         settings = {"open": False, "elem_classes": "sd-after"}
@@ -96,39 +98,36 @@ class GammaTab:
         runs: float,
         temperature: float,
     ) -> Iterator[dict[Any, Any]]:
-        plan = Plan(self._items(prompt, chat, chosen), ENTRANTS, _params(tokens, temperature), int(runs))
+        plan = Plan(self._items(prompt, chat, chosen), ENTRANTS, _params(tokens, temperature), integer("Runs", runs))
         allowed(pair, plan, self._limits)
         found: list[Trial] = []
         for text, whole in follow(trials(pair, plan), plan, stop, self._limits, found):
-            yield {self._buttons.status: text} | (self._found(found, whole) if found else {})
+            yield {self._buttons.status: text} | (self._found(plan, found, whole) if found else {})
         if ending := self._ending(pair, plan, found):
             yield ending
 
-    def _found(self, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
+    def _found(self, plan: Plan, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
         """Verdict, chart and table; the chart only where a round of all lengths is complete, as it is costly."""
-        summaries = summarise(found)
-        rows = sweep_rows(summaries)
-        if (best := best_gamma(summaries)) is None:
-            return {}
-        marked = next(place for place, row in enumerate(rows) if row.summary.entrant == best.entrant)
-        note = f"{len(comparable(found))} calls on this machine. {closing(summaries)}"
+        rows, result = sweep_rows(summarise(found)), overall(found, plan)
+        best = marked(rows, found, plan)
         table = told.table(
             COLUMNS,
-            (cells(row, best) for row in rows),
+            (cells(row, at == best) for at, row in enumerate(rows)),
             "Medians over the runs (lowest\u2013highest). Speed-up is over plain generate; gain, measured and "
             "predicted by the closed form, over our loop at \u03b3 0. c: a draft pass, v: a round's check, in target "
             "passes.",
-            marked,
+            best,
             minor=COLUMNS[4:],
         )
-        verdict = told.verdict(headline(summaries), f"{best.gain:.2f}x", [note])
-        return self._findings.show(verdict, table, sweep_figure(rows) if whole else None)
+        verdict = told.verdict(result.headline, result.factor, [*result.notes, theory_note(found)])
+        return self._findings.show(
+            verdict, table, sweep_figure(rows, None if best is None else rows[best]) if whole else None
+        )
 
     def _ending(self, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
-        """What a finished sweep leads to: the terms of the best draft length, and the lines that use it."""
-        summaries = summarise(found)
-        best, terms = best_gamma(summaries), best_terms(summaries)
-        if best is None or terms is None:
+        """What a whole sweep leads to: why its fastest draft length is as fast, and the lines that use the fastest."""
+        best, judgement = fastest(summarise(found)), overall(found, plan).judgement
+        if best is None or judgement.kind is Kind.TOO_EARLY:
             return {}
         item = plan.prompts[0]
         # At home a text may end where it ends.
@@ -136,7 +135,7 @@ class GammaTab:
         started = next(speculative(pair, item.message(pair.tokenizer), gamma=best.gamma or 0, params=params))
         settings = {"prompt": item.prompt, "chat": int(item.message(pair.tokenizer) != item.prompt)}
         lines = json.dumps({"settings": settings, "started": asdict(started)})
-        return {self._home: gr.update(visible=True), self._lines: lines} | self._findings.explain(terms)
+        return {self._home: gr.update(visible=True), self._lines: lines} | self._findings.explain(judgement)
 
     def _what_if(
         self, pair: Pair, stop: Event, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float
@@ -157,8 +156,8 @@ class GammaTab:
         yield {status: "", self._outcomes: outcome_table(item.name, what_if(events, costs), costs.assumed)}
 
 
-def _params(tokens: float, temperature: float) -> SamplingParams:
-    return SamplingParams(int(tokens), float(temperature), seed=0, ignore_eos=True)
+def _params(tokens: float | None, temperature: float | None) -> SamplingParams:
+    return SamplingParams(integer("New tokens", tokens), number("Temperature", temperature), seed=0, ignore_eos=True)
 
 
 def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None) -> str:
@@ -169,7 +168,13 @@ def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None)
     if any(outcome.exact for outcome in outcomes):
         exact = "tokens a pass exact, up to a last guess that was not recorded"
     rows = (
-        [o.name, f"{o.tokens_per_pass:.2f}", f"{o.drafted:.0f}", f"{1e3 * o.seconds_per_token:.2f}", f"{o.gain:.2f}x"]
+        [
+            o.name,
+            words.number(o.tokens_per_pass, 2),
+            f"{o.drafted:.0f}",
+            f"{1e3 * o.seconds_per_token:.2f}",
+            f"{o.gain:.2f}x",
+        ]
         for o in outcomes
     )
     caption = (

@@ -10,9 +10,9 @@ from typing import Any
 import gradio as gr
 
 from specdec.errors import InvalidInput
-from specdec.measure.losslessness import LEAST, Comparison, Findings, Progress, self_test
+from specdec.measure.losslessness import LEAST, Findings, Progress, self_test
 from specdec.models.pair import Pair
-from specdec.report import words
+from specdec.report.losslessness import COLUMNS, STOPPED, caption, headline, rows, sentence
 from specdec.ui import told
 from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons
@@ -43,7 +43,7 @@ class LosslessTab:
             if isinstance(step, Findings):
                 yield {status: "", self._verdict: _told(step)}
             elif stop.is_set():
-                yield {status: told.status("Stopped: before its end the test says nothing.")}
+                yield {status: told.status(STOPPED)}
                 return
             elif most is not None and time.monotonic() - began > 2 * most:
                 raise InvalidInput(
@@ -60,36 +60,5 @@ def _progress(step: Progress) -> str:
 
 
 def _told(found: Findings) -> str:
-    headline = {
-        "lossless": "Lossless passes, lossy is caught.",
-        "not lossless": "Lossless fails: the two samples differ by more than chance allows.",
-        "untested": "Nothing was drafted behind this prompt, so nothing was tested.",
-        "undecided": "Undecided: even lossy acceptance went unnoticed, so the test was too weak here.",
-    }[found.verdict]
-    rows = [
-        _row("speculative, lossless", found.lossless, found.alpha, found.level),
-        _row(f"speculative, top-{found.accept_top_k} acceptance (lossy)", found.lossy, found.lossy_alpha, found.level),
-    ]
-    columns = ("Sample", "total variation", "by chance alone", "cells", "p", "verdict", "acceptance")
-    caption = (
-        f"{found.draws} continuations of {found.params.max_new_tokens} tokens in each sample, compared with as many of "
-        f"plain generate; draft length \u03b3 {found.gamma}, temperature {found.params.temperature:g}, top-k "
-        f"{found.params.top_k}, seed {found.params.seed}. Total variation: half the sum of the differences between the "
-        "shares of all cells, 0 alike to 1 apart; by chance alone: its mean if all were of one distribution, and the "
-        "bound it passes once in 1,000 times. p: chi-square test of homogeneity; the samples differ where it is below "
-        f"{found.level:g}."
-    )
-    table = told.table(columns, rows, caption, minor=("cells", "acceptance"))
-    return told.verdict(headline, None, [found.sentence]) + table
-
-
-def _row(name: str, found: Comparison, alpha: float | None, level: float) -> list[str]:
-    return [
-        name,
-        f"{found.total_variation:.3f}",
-        f"{found.noise_mean:.3f}, up to {found.noise_bound:.3f}",
-        str(found.cells),
-        f"{found.p_value:.2g}",
-        "differs" if found.p_value < level else "no difference found",
-        words.percent(alpha),
-    ]
+    table = told.table(COLUMNS, rows(found), caption(found), minor=("cells", "acceptance"))
+    return told.verdict(headline(found), None, [sentence(found)]) + table

@@ -14,9 +14,10 @@ from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, SamplingParams, Started
 from specdec.lanes.race import race
 from specdec.lanes.table import key_of
-from specdec.measure.half_precision import float32_note
+from specdec.measure.half_precision import float32_check
 from specdec.models.pair import Pair, Prompt
 from specdec.report import words
+from specdec.report.losslessness import FLOAT32_FAILED, float32_note
 from specdec.report.recording import VERSION, Recorder, line
 from specdec.report.verdict import lane_end, verdict
 from specdec.ui.ask import Ask
@@ -103,10 +104,11 @@ class _Written:
 def _float32(pair: Pair, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
     """The note on a difference; the race is over, and nothing that fails here may lose it."""
     try:
-        return float32_note(pair, run, recorder.text_of)
+        found = float32_check(pair, run)
+        return float32_note(found, recorder.text_of) if found else None
     except Exception:
         LOG.exception("Looking at the difference in float32 failed.")
-        return "Whether float32 settles it could not be tried; the log of the program says why."
+        return FLOAT32_FAILED
 
 
 def refusal(error: SpecdecError) -> str:

@@ -118,6 +118,26 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
     assert not page.locator(".sd-error").is_visible()
 
 
+@pytest.mark.parametrize(
+    ("field", "typed", "said"),
+    [
+        ("gamma", "40", "gamma 40 is outside 0-16"),
+        ("gamma", "", "Draft length γ is empty"),
+        ("tokens", "2.5", "max_new_tokens is 2.5; give a whole number"),
+        ("tokens", "", "New tokens is empty"),
+        ("temperature", "-1", "temperature is -1"),
+    ],
+)
+def test_a_number_is_taken_as_it_was_typed_or_named(page, field: str, typed: str, said: str):
+    """Nothing is moved to the nearest value that would do."""
+    number = page.locator(f"#sd-{field} input[type=number]")
+    number.fill(typed)
+    number.blur()
+    run(page)
+    assert said in text(page, ".sd-live .sd-error")
+    assert number.input_value() == typed
+
+
 def test_sampling_says_what_is_equal(page):
     """Above temperature 0 the page promises the distribution, not the text."""
     ask(page, tokens=16, temperature=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 import os
 import random
@@ -20,6 +21,7 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny
 import specdec
 from benchmarks.driven_over_direct import driven_over_direct
 from specdec.lanes.table import entrants_of
+from specdec.measure import prompts
 from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem, parse_prompts, read_prompts
@@ -300,3 +302,27 @@ def test_a_file_that_is_no_text_is_refused(tmp_path) -> None:
     (tmp_path / "set.jsonl").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(specdec.InvalidInput, match="cannot be read as UTF-8"):
         read_prompts(tmp_path / "set.jsonl")
+
+
+def test_a_packed_set_is_read_as_it_comes(tmp_path) -> None:
+    """HumanEval is handed out as .jsonl.gz; the name does not matter."""
+    record = {"task_id": "HumanEval/0", "prompt": "def f():\n"}
+    (tmp_path / "HumanEval").write_bytes(gzip.compress(json.dumps(record).encode()))
+    (item,) = read_prompts(tmp_path / "HumanEval")
+    assert (item.name, item.category, item.prompt) == ("HumanEval/0", "HumanEval", "def f():\n")
+
+
+def test_what_a_packed_set_may_unpack_to_is_bounded(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(prompts, "LARGEST", 10**6)
+    (tmp_path / "set.jsonl.gz").write_bytes(gzip.compress(b" " * 10**8))
+    with pytest.raises(specdec.InvalidInput, match="more than 1 MB"):
+        read_prompts(tmp_path / "set.jsonl.gz")
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b"{}" * 999)[:-9], b"\x1f\x8bnothing", b"\x1f\x8b", b"[" * 99999])
+def test_a_file_that_cannot_be_read_is_named_without_its_folder(tmp_path, content: bytes) -> None:
+    """An upload lies in a folder that its visitor has never seen."""
+    (tmp_path / "set.jsonl.gz").write_bytes(content)
+    with pytest.raises(specdec.InvalidInput) as refused:
+        read_prompts(tmp_path / "set.jsonl.gz")
+    assert str(tmp_path) not in str(refused.value) and "Errno" not in str(refused.value)

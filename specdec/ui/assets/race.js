@@ -187,9 +187,9 @@ const SETTINGS = {
   ignore_eos: (value) => typeof value === "boolean",
 };
 const params = (value) => object(value) && Object.entries(SETTINGS).every(([name, holds]) => holds(value[name]));
-const plain = (value) =>
-  object(value) &&
-  Object.values(value).every((part) => ["string", "number", "boolean"].includes(typeof part) || part === null);
+const single = (value) => ["string", "number", "boolean"].includes(typeof value) || value === null;
+const plain = (value) => object(value) && Object.values(value).every(single);
+const pair = (value) => object(value) && Object.values(value).every((part) => single(part) || plain(part));
 const settings = (value) => plain(value) && text(value.prompt);
 
 // What each kind of line must hold for the page to draw it.
@@ -206,7 +206,7 @@ const FIELDS = {
     lane: (value) => laneKeys().some((key) => laneOf(key).name === value),
     prompt_ids: listOf(whole),
     params,
-    pair: plain,
+    pair,
     machine: plain,
     gamma: (value) => whole(value) || text(value),
     acceptance: oneOf("lossless", "top-k"),

@@ -1,0 +1,286 @@
+"""The one judge: does speculation pay, by how much, and if not, why not.
+
+A race, a sweep, a benchmark, the command line and the API all ask ``judge``. It returns kinds and plain numbers; the
+sentences for each kind stand in ``specdec.report.words``.
+
+Two questions are kept apart. ``gain`` is plain ``generate`` against the lane. ``speculation`` is our own loop without a
+draft against the lane; what our loop gains over plain ``generate`` (``engine``) has nothing to do with speculation.
+Where the loop did not run, the two are not told apart and the kind says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from statistics import median
+
+from specdec.closed_forms import break_even_alpha, expected_speedup, expected_tokens
+from specdec.lanes.table import LOOP
+from specdec.measure.metrics import ENOUGH_RUNS, STALL_SHARE, no_clear_difference
+from specdec.measure.summary import Share, Summary, fastest
+from specdec.measure.terms import Sides, Steps, middle, steps
+
+FULL = 0.7  # guesses made / gamma a round: below it drafts are too short for the closed form
+WIDE = 0.25  # (highest - lowest) / median gain: above it the runs differ widely
+
+
+class Kind(StrEnum):
+    """What a comparison comes to. "Unsplit": our loop did not run, so its share is not known."""
+
+    FASTER = "faster, and speculation pays"
+    FASTER_UNSPLIT = "faster, shares unknown"
+    FASTER_PERHAPS = "faster, speculation unclear"
+    FASTER_BY_ENGINE = "faster by the engine alone, speculation loses"
+    UNCLEAR = "no clear difference"
+    UNCLEAR_UNSPLIT = "no clear difference, shares unknown"
+    UNCLEAR_GAINS = "no clear difference, speculation pays"
+    UNCLEAR_LOSES = "no clear difference, speculation loses"
+    SLOWER = "slower, and speculation loses"
+    SLOWER_UNSPLIT = "slower, shares unknown"
+    SLOWER_PERHAPS = "slower, speculation unclear"
+    SLOWER_BY_ENGINE = "slower by the engine alone, speculation pays"
+    NO_GUESSES = "gamma 0, no guesses"
+    NOTHING_GUESSED = "the draft made no guess"
+    TOO_FEW_TOKENS = "too few tokens"
+    NO_TOKEN = "no token"
+    INCOMPLETE = "incomplete"
+    TOO_EARLY = "too early"
+    NOT_MEASURED = "not measured"
+
+
+class Reason(StrEnum):
+    """Why speculation loses."""
+
+    GUESSES_COST = "guesses cost too much"
+    FEW_KEPT = "too few guesses are kept"
+    CHECKING_GROWS = "checking grows"
+    CHECKING_OR_LOOP = "checking or the loop"
+    UNEVEN = "guesses are kept unevenly"
+    OVERHEAD = "loop overhead"
+    CUT = "rounds cut short"
+    UNKNOWN = "unknown"
+
+
+class Advice(StrEnum):
+    """What may help where speculation loses."""
+
+    SHORTER = "a shorter draft length"
+    CHEAPER = "a draft that costs less"
+    CLOSER = "a draft that agrees more often"
+    COMPILE = "compiled models"
+    LONGER = "more tokens"
+
+
+class Doubt(StrEnum):
+    """What makes a figure less certain than it looks."""
+
+    STALL = "stall"
+    WIDE_SPREAD = "wide spread"
+    CHECKING_SHRINKS = "checking shrinks"
+    FEW_RUNS = "few runs"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The outcome of a comparison. Figures are medians over the runs; None is what was not measured.
+
+    gain          plain ``generate`` / this lane, seconds a token; ``spread`` holds the lowest and highest run
+    engine        plain ``generate`` / our loop without a draft
+    speculation   our loop without a draft / this lane: gain / engine
+    c, v          seconds of a draft pass, and of a target pass over a round / over one token; without the loop, ``c``
+                  is the cost of a guess in plain tokens and ``v`` is None
+    alpha         guesses kept / guesses tested
+    needed_alpha  the alpha at which the closed form yields as many tokens a round as the round costs
+    cost          what a round costs: gamma c + v target passes; without the loop, in plain tokens
+    tokens        tokens a target pass, rounds cut by EOS or length left out
+    guesses       guesses made a round
+    round_cost    seconds of a round / plain seconds a token
+    predicted     ``speculation`` by the closed form of alpha, c and v
+    overhead      share of the lane's time that is neither drafting nor checking
+    stalled       runs with a stall
+    steps         seconds a token from plain ``generate`` to this lane; they add up
+    """
+
+    kind: Kind
+    gamma: int | str | None = None
+    reason: Reason | None = None
+    advice: Advice | None = None
+    doubts: tuple[Doubt, ...] = ()
+    runs: int = 0
+    gain: float | None = None
+    spread: tuple[float, float] | None = None
+    engine: float | None = None
+    speculation: float | None = None
+    c: float | None = None
+    v: float | None = None
+    alpha: float | None = None
+    needed_alpha: float | None = None
+    cost: float | None = None
+    tokens: float | None = None
+    guesses: float | None = None
+    round_cost: float | None = None
+    predicted: float | None = None
+    overhead: float | None = None
+    stalled: int = 0
+    steps: Steps = ()
+
+    @property
+    def split(self) -> bool:
+        """Whether the engine's share and speculation's are told apart."""
+        return self.engine is not None
+
+    @property
+    def can_break_even(self) -> bool | None:
+        """Whether a round could yield what it costs; None where the closed form does not apply."""
+        known = self.cost is not None and self.alpha is not None and _full(self)
+        return self.needed_alpha is not None if known else None
+
+
+LOSING = {Kind.FASTER_BY_ENGINE, Kind.UNCLEAR_LOSES, Kind.SLOWER, Kind.SLOWER_UNSPLIT}
+
+# By the sign of the gain and that of speculation's share: 1 clearly above 1, -1 clearly below, 0 unclear, None unknown.
+_KINDS = {
+    (1, 1): Kind.FASTER,
+    (1, None): Kind.FASTER_UNSPLIT,
+    (1, 0): Kind.FASTER_PERHAPS,
+    (1, -1): Kind.FASTER_BY_ENGINE,
+    (0, 0): Kind.UNCLEAR,
+    (0, None): Kind.UNCLEAR_UNSPLIT,
+    (0, 1): Kind.UNCLEAR_GAINS,
+    (0, -1): Kind.UNCLEAR_LOSES,
+    (-1, -1): Kind.SLOWER,
+    (-1, None): Kind.SLOWER_UNSPLIT,
+    (-1, 0): Kind.SLOWER_PERHAPS,
+    (-1, 1): Kind.SLOWER_BY_ENGINE,
+}
+
+
+def judge(runs: Sequence[Sides], gamma: int | str | None, *, shorter_lost: bool = False) -> Judgement:
+    """Judge one lane by its runs. ``shorter_lost``: shorter drafts were measured too and are no better.
+
+    Our loop counts only where it ran in all of ``runs``. Runs too short for a rate are left out.
+    """
+    runs = [run for run in runs if run.gain]
+    if not runs:
+        return Judgement(Kind.TOO_FEW_TOKENS, gamma)
+    if not all(run.engine and run.verify_growth for run in runs):
+        runs = [Sides(run.plain, run.lane) for run in runs]
+    found = _figures(runs, gamma)
+    if found.kind in LOSING:
+        reason = _reason(found, middle(runs, lambda run: run.tokens_of_all))
+        found = replace(found, reason=reason, advice=_advice(found, reason, shorter_lost))
+    return replace(found, doubts=_doubts(found, [run.gain or 0.0 for run in runs]))
+
+
+def judge_lengths(summaries: Sequence[Summary], share: Share) -> Judgement:
+    """Judge a sweep or a benchmark by its fastest draft length; our loop at gamma 0 only where nothing else drafts."""
+    if not share.whole:
+        return Judgement(Kind.TOO_EARLY)
+    drafting = [s for s in summaries if s.lane == LOOP.lane and s.entrant != LOOP]
+    best = fastest(drafting or summaries)
+    if best is None:
+        return Judgement(Kind.TOO_FEW_TOKENS if drafting else Kind.NOT_MEASURED)
+    lengths = [s.gamma for s in drafting if isinstance(s.gamma, int)]
+    shorter = isinstance(best.gamma, int) and min(lengths, default=best.gamma) < best.gamma
+    return judge(best.sides, best.gamma, shorter_lost=shorter)
+
+
+def _figures(runs: Sequence[Sides], gamma: int | str | None) -> Judgement:
+    """The kind and all figures; ``runs`` is not empty and each of them has a gain."""
+    gains = [run.gain or 0.0 for run in runs]
+    gain, engine = median(gains), middle(runs, lambda run: run.engine)
+    found = Judgement(
+        Kind.NOT_MEASURED, gamma, runs=len(runs), gain=gain, spread=(min(gains), max(gains)), engine=engine,
+        speculation=gain / engine if engine else None,
+        alpha=middle(runs, lambda run: run.lane.alpha),
+        tokens=middle(runs, lambda run: run.lane.mean_acceptance_length),
+        overhead=middle(runs, lambda run: run.overhead),
+        stalled=sum(map(_stalled, runs)),
+    )  # fmt: skip
+    if all(run.lane.drafted == 0 for run in runs):
+        kind = Kind.NOTHING_GUESSED if gamma else Kind.NO_GUESSES
+        return replace(found, kind=kind, engine=None, speculation=None)
+    share = None if found.speculation is None else _sign([run.speculation for run in runs], found.speculation)
+    found = replace(
+        found, kind=_KINDS[_sign(gains, gain), share],
+        c=middle(runs, lambda run: run.guess_cost),
+        v=middle(runs, lambda run: run.verify_growth),
+        guesses=middle(runs, lambda run: run.guesses),
+        round_cost=middle(runs, lambda run: run.round_cost),
+    )  # fmt: skip
+    if found.c is None or found.guesses is None:
+        return found
+    cost = found.round_cost if found.v is None else (gamma if _full(found) else found.guesses) * found.c + found.v
+    found = replace(found, cost=cost, steps=steps(runs, gain, engine) if engine else ())
+    if not _full(found) or found.alpha is None or cost is None:
+        return found
+    predicted = None if found.v is None else expected_speedup(found.alpha, gamma, found.c, found.v)
+    return replace(found, needed_alpha=break_even_alpha(gamma, cost), predicted=predicted)
+
+
+def _full(found: Judgement) -> bool:
+    """Whether drafts are about as long as gamma, which the closed form takes for granted; prompt lookup's often are
+    not."""
+    return isinstance(found.gamma, int) and found.guesses is not None and found.guesses >= FULL * found.gamma
+
+
+def _reason(found: Judgement, all_tokens: float | None) -> Reason:
+    """Why a lane loses, by what its round costs and yields; ``all_tokens`` counts rounds that were cut short too.
+
+    Where the closed form says that the guesses pay for the round, something else takes the gain: guesses that are
+    kept unevenly, rounds cut by the end of the text, or work around the passes. Else it is the largest of three losses
+    against a round that keeps every guess for the price of one pass: guesses missed, drafting, checking.
+    """
+    alpha, c, guesses, cost, tokens = found.alpha, found.c, found.guesses, found.cost, found.tokens
+    if alpha is None or c is None or guesses is None or cost is None or tokens is None or all_tokens is None:
+        return Reason.UNKNOWN
+    if (expected_tokens(alpha, found.gamma) if _full(found) else tokens) >= cost:
+        if tokens < cost:
+            return Reason.UNEVEN
+        return Reason.CUT if all_tokens < cost or not found.split else Reason.OVERHEAD
+    made = found.gamma if _full(found) else guesses
+    checking = Reason.CHECKING_GROWS if found.split else Reason.CHECKING_OR_LOOP
+    losses = {Reason.GUESSES_COST: made * c, checking: cost - made * c - 1}
+    if found.can_break_even is not False:
+        losses[Reason.FEW_KEPT] = made + 1 - tokens
+    return max(losses, key=lambda reason: losses[reason])
+
+
+def _advice(found: Judgement, reason: Reason, shorter_lost: bool) -> Advice | None:
+    """A guess that is kept more often than it costs may pay in a shorter draft; else none can (corollary 3.9)."""
+    if reason in _ADVICE:
+        return _ADVICE[reason]
+    if found.alpha is None or found.c is None:
+        return None
+    if isinstance(found.gamma, int) and found.gamma > 1 and not shorter_lost and found.alpha > found.c:
+        return Advice.SHORTER
+    if reason is Reason.GUESSES_COST:
+        return Advice.CHEAPER
+    return Advice.CLOSER if reason in (Reason.FEW_KEPT, Reason.UNEVEN) else None
+
+
+_ADVICE = {Reason.CUT: Advice.LONGER, Reason.OVERHEAD: Advice.COMPILE}
+
+
+def _sign(ratios: Sequence[float | None], central: float) -> int:
+    """1 where the ratios are clearly above 1, -1 where clearly below, else 0."""
+    if no_clear_difference([ratio for ratio in ratios if ratio is not None], central):
+        return 0
+    return 1 if central > 1 else -1
+
+
+def _stalled(run: Sides) -> bool:
+    sides = filter(None, (run.plain, run.loop, run.lane))
+    return any(side.stall_seconds > STALL_SHARE * side.decode_seconds for side in sides)
+
+
+def _doubts(found: Judgement, gains: Sequence[float]) -> tuple[Doubt, ...]:
+    unclear = no_clear_difference(gains, found.gain)
+    doubted = {
+        Doubt.STALL: found.stalled > 0,
+        Doubt.WIDE_SPREAD: max(gains) - min(gains) > WIDE * (found.gain or 0.0),
+        Doubt.CHECKING_SHRINKS: found.v is not None and round(found.v, 2) < 1,
+        Doubt.FEW_RUNS: unclear and 1 < len(gains) < ENOUGH_RUNS and not min(gains) <= 1 <= max(gains),
+    }
+    return tuple(doubt for doubt, there in doubted.items() if there)

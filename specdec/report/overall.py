@@ -1,0 +1,98 @@
+"""What a sweep or a benchmark comes to: the judgement on its fastest draft length, a headline, and what stands below.
+
+The tabs and the command line show the same: there is one place that says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specdec.lanes.table import BASELINE, LOOP
+from specdec.measure.metrics import no_clear_difference
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.summary import Share, Summary, fastest, share_of, summarise
+from specdec.report import words
+from specdec.report.judge import LOSING, Judgement, Kind, judge_lengths
+from specdec.report.why import paragraph
+
+
+@dataclass(frozen=True)
+class Overall:
+    """``factor`` is the headline's figure, None where it has none; ``notes`` are whole sentences."""
+
+    judgement: Judgement
+    headline: str
+    notes: list[str]
+
+    @property
+    def factor(self) -> str | None:
+        return words.big(self.judgement)
+
+
+def overall(trials: Sequence[Trial], plan: Plan) -> Overall:
+    """Judge the trials of a plan, however many are made by now."""
+    summaries, share = summarise(trials), share_of(trials, plan)
+    found = judge_lengths(summaries, share)
+    measured = words.MEASURED_PARTLY if share.calls < share.planned else words.MEASURED
+    counted = {"calls": str(share.calls), "planned": str(share.planned), "share": _percent(share)}
+    if found.kind is Kind.TOO_EARLY:
+        return Overall(found, words.headline(found, **counted), words.notes(found))
+    rivals = _rivals(summaries, found)
+    if found.kind is Kind.NOT_MEASURED and rivals:
+        return Overall(found, rivals[0], [measured.format(**counted)])
+    lengths = sum(bool(s.gains) for s in _drafting(summaries))
+    subject = f"\u03b3 {found.gamma}"
+    if lengths > 1:
+        subject = words.FASTEST.format(gamma=found.gamma, lengths=lengths)
+    said = [words.NONE_PAYS] if found.kind in LOSING and lengths > 1 else []
+    said += [words.headline(found, subject, **counted), *rivals]
+    below = [measured.format(**counted), *words.notes(found), _alike(summaries, found), paragraph(found)]
+    return Overall(found, " ".join(said), list(filter(None, below)))
+
+
+def _percent(share: Share) -> str:
+    """The share of the calls that is measured; all of them only where none is left."""
+    return words.percent(int(100 * share.calls / share.planned) / 100)
+
+
+def _drafting(summaries: Sequence[Summary]) -> list[Summary]:
+    """Our lanes that draft: all but the loop."""
+    return [s for s in summaries if s.lane == LOOP.lane and s.entrant != LOOP]
+
+
+def _alike(summaries: Sequence[Summary], found: Judgement) -> str:
+    """The draft lengths, our loop as 0 among them, that the runs cannot tell from the fastest; else nothing."""
+    best = fastest(_drafting(summaries))
+    if best is None:
+        return ""
+    alike = []
+    for other in summaries:
+        if other.lane == LOOP.lane and other is not best and other.gains:
+            if no_clear_difference(_against(other, best), (other.gain or 0.0) / (best.gain or 1.0)):
+                alike.append(other.gamma or 0)
+    return words.ALIKE.format(alike=words.lengths(alike), gamma=best.gamma) if alike else ""
+
+
+def _rivals(summaries: Sequence[Summary], found: Judgement) -> list[str]:
+    """Another way to draft that is faster than the headline's length, or may be."""
+    others = [s for s in summaries if s.lane not in (BASELINE.lane, LOOP.lane) and s.gains]
+    rival = max(others, key=lambda s: s.gain or 0.0, default=None)
+    if rival is None:
+        return []
+    fields = {"Rival": rival.entrant.label, "times": words.times(rival.gains)}
+    leader = fastest(summaries)
+    if leader is None:
+        kind = "alone, unclear" if no_clear_difference(rival.gains) else "alone"
+    elif (rival.gain or 0.0) <= (leader.gain or 0.0):
+        return []
+    elif no_clear_difference(_against(rival, leader), (rival.gain or 0.0) / (leader.gain or 1.0)):
+        kind = "alike"
+    else:
+        kind = "faster" if found.kind in LOSING else "faster still"
+    return [words.RIVALS[kind].format(**fields)]
+
+
+def _against(one: Summary, other: Summary) -> list[float]:
+    """The ratio of two speeds in each run."""
+    return [ours / theirs for ours, theirs in zip(one.gains, other.gains, strict=False)]

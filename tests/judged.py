@@ -1,0 +1,85 @@
+"""Events of lanes worked out from numbers, for what is said about them: no model, no clock."""
+
+from __future__ import annotations
+
+from specdec.events import DraftToken, Event, Finished, Round, SamplingParams, Started
+from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.measure.metrics import measure
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.prompts import PromptItem
+from specdec.measure.terms import Sides
+
+PAIR = {"name": "embedded", "target": "t", "draft": "d", "device": "cpu", "target_dtype": "float32"}
+TEXT = tuple(range(10, 74))  # 64 tokens: the first, and 63 behind it
+
+_KEPT = DraftToken(1, "accepted", 1.0, 1.0, 1.0, None, 1, 0.9)
+_MISSED = DraftToken(2, "rejected", 1.0, 0.0, 0.0, None, 1, 0.9)
+_UNTESTED = DraftToken(3, "discarded", 1.0, None, None, None, None, 0.9)
+
+
+def started(lane: str, gamma: int | str, tokens: int = len(TEXT), **settings) -> Started:
+    fields = {"params": SamplingParams(max_new_tokens=tokens), "acceptance": "lossless", "accept_top_k": None}
+    return Started(
+        lane=lane, prompt_ids=(1,), gamma=gamma, pair=PAIR, machine={"cpu": "x"}, versions={}, neutralised={},
+        **fields | settings,
+    )  # fmt: skip
+
+
+def plain(seconds: float, lane: Entrant = BASELINE, stall: float = 0.0, text: tuple[int, ...] = TEXT) -> list[Event]:
+    """A token a round, each of so many seconds; the tenth is ``stall`` seconds late. Our loop takes 9/10 for its
+    passes."""
+    verify = None if lane == BASELINE else 0.9 * seconds
+    rounds = [
+        Round(i, (), t, "target", (t,), 0.0, verify, 1 + i * seconds + (stall if i >= 10 else 0.0), 0.9 * seconds)
+        for i, t in enumerate(text)
+    ]
+    return [started(*_start(lane), tokens=len(text)), *rounds, Finished("length", 1.0, rounds[-1].elapsed_seconds)]
+
+
+def _start(lane: Entrant) -> tuple[str, int | str]:
+    return lane.lane, lane.gamma or 0
+
+
+def loop(seconds: float, **more) -> list[Event]:
+    return plain(seconds, LOOP, **more)
+
+
+def drafting(
+    gamma: int | str, kept: tuple[int, ...], guess: float, check: float, rest: float = 0.0, *, made: int | None = None,
+    stall: float = 0.0, text: tuple[int, ...] = TEXT, capped: bool = True,
+) -> list[Event]:  # fmt: skip
+    """Rounds of ``made`` guesses (gamma, if not given), of which ``kept`` stand, in turns. Seconds: of a guess, of the
+    check of a round, and of the rest of a round; the third round is ``stall`` seconds late. Not ``capped``, the length
+    cuts no draft, and the last round may write beyond the text."""
+    length = made if made is not None else gamma
+    rounds = [Round(0, (), text[0], "target", text[:1], 0.0, check, 1.0, check)]
+    written, elapsed = 1, 1.0
+    while written < len(text):
+        room = min(length, len(text) - written - 1) if capped else length
+        stand = min(kept[(len(rounds) - 1) % len(kept)], room)
+        draft = (_KEPT,) * stand + (_MISSED,) * (stand < room) + (_UNTESTED,) * (room - stand - 1)
+        ids = tuple(range(text[0] + written, text[0] + written + stand + 1))
+        drafted = guess * room
+        elapsed += drafted + check + rest + (stall if len(rounds) == 3 else 0.0)
+        kind = "target" if not room else "bonus" if stand == room else "correction"
+        rounds.append(Round(len(rounds), draft, ids[-1], kind, ids, drafted, check, elapsed, drafted + check))
+        written += len(ids)
+    return [
+        started("speculative", gamma, tokens=len(text) if capped else 4 * len(text)),
+        *rounds,
+        Finished("length", 1.0, elapsed),
+    ]
+
+
+def sides(before: list[Event], lane: list[Event], alone: list[Event] | None = None) -> Sides:
+    return Sides(measure(before), measure(lane), measure(alone) if alone else None)
+
+
+def trial(run: int, entrant: Entrant, events: list[Event], prompt: str = "a", category: str = "c") -> Trial:
+    ids = tuple(token for event in events if isinstance(event, Round) for token in event.committed_ids)
+    return Trial(run, prompt, category, *entrant, ids, "length", True, measure(events))
+
+
+def plan(entrants: tuple[Entrant, ...], runs: int = 1, prompts: tuple[str, ...] = ("a",)) -> Plan:
+    items = tuple(PromptItem(name, "c", name) for name in prompts)
+    return Plan(items, entrants, SamplingParams(max_new_tokens=len(TEXT)), runs)

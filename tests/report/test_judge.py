@@ -1,0 +1,168 @@
+"""The judge: from figures worked out by hand to a kind, a reason and every doubt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from judged import TEXT, drafting, loop, plain, sides
+
+from specdec.closed_forms import expected_tokens
+from specdec.measure.terms import Sides
+from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason, judge
+
+
+def runs(lane: float, alone: float | None, before: float = 1.0, count: int = 1) -> list[Sides]:
+    """Runs at these seconds a token: rounds of 4 guesses, 3 of them kept."""
+    drafted = drafting(4, (3,), 0.05, 0.5, 4 * lane - 0.7)
+    return [sides(plain(before), drafted, loop(alone) if alone else None)] * count
+
+
+@pytest.mark.parametrize(
+    ("lane", "alone", "kind"),
+    [
+        (0.5, 0.9, Kind.FASTER),
+        (0.5, None, Kind.FASTER_UNSPLIT),
+        (0.5, 0.51, Kind.FASTER_PERHAPS),
+        (0.84, 0.7, Kind.FASTER_BY_ENGINE),
+        (1.0, 1.02, Kind.UNCLEAR),
+        (1.0, None, Kind.UNCLEAR_UNSPLIT),
+        (1.0, 1.3, Kind.UNCLEAR_GAINS),
+        (1.0, 0.7, Kind.UNCLEAR_LOSES),
+        (1.5, 1.0, Kind.SLOWER),
+        (1.5, None, Kind.SLOWER_UNSPLIT),
+        (1.5, 1.5, Kind.SLOWER_PERHAPS),
+        (1.5, 2.0, Kind.SLOWER_BY_ENGINE),
+    ],
+)
+def test_the_kind_keeps_the_engine_and_speculation_apart(lane: float, alone: float | None, kind: Kind) -> None:
+    """Against plain at 1 s a token; what the loop gains is never speculation's."""
+    found = judge(runs(lane, alone), 4)
+    assert found.kind is kind
+    assert (found.engine is None) == (found.speculation is None) == (alone is None)
+    if alone:
+        assert found.gain == pytest.approx(found.engine * found.speculation)
+
+
+def test_the_engine_alone_makes_it_faster() -> None:
+    """Plain 1.0 s a token, our loop 0.7, speculative 0.84: 1.19 times plain, 1.43 the engine's, 0.83 speculation's."""
+    drafted = drafting(4, (1,), 0.1, 0.9, 2 * 0.84 - 1.3, capped=False)
+    found = judge([sides(plain(1.0), drafted, loop(0.7))], 4)
+    assert found.kind is Kind.FASTER_BY_ENGINE
+    assert (found.gain, found.engine, found.speculation) == (
+        pytest.approx(1 / 0.84), pytest.approx(1 / 0.7), pytest.approx(0.7 / 0.84),
+    )  # fmt: skip
+    assert found.alpha == 0.5 and found.reason is Reason.FEW_KEPT
+
+
+def test_terms_are_worked_out_by_hand() -> None:
+    """Our loop: 0.9 s a pass; guesses 0.18 s, checks 1.35 s: c 0.2, v 1.5; 2 of 4 kept, so alpha is 2/3."""
+    found = judge([sides(plain(2.0), drafting(4, (2,), 0.18, 1.35, 0.1, capped=False), loop(1.0))], 4)
+    assert (found.c, found.v, found.alpha) == (pytest.approx(0.2), pytest.approx(1.5), pytest.approx(2 / 3))
+    assert found.tokens == 3 and found.cost == pytest.approx(4 * 0.2 + 1.5)
+    assert expected_tokens(found.needed_alpha, 4) == pytest.approx(found.cost)
+    assert found.predicted == pytest.approx(expected_tokens(2 / 3, 4) / found.cost)
+    assert sum(seconds for _, seconds in found.steps) == pytest.approx(2.0 / found.gain)
+    steps = dict(found.steps)
+    assert steps["Plain generate"] == pytest.approx(2.0) and steps["Engine"] == pytest.approx(-1.0)
+
+
+def test_needed_acceptance_and_predicted_gain_agree() -> None:
+    """Theory predicts a gain where, and only where, as many guesses are kept as are needed."""
+    for kept in range(5):
+        for guess in (0.02, 0.2, 0.5, 1.1):
+            for check in (0.9, 1.5, 3.0):
+                found = judge([sides(plain(1.0), drafting(4, (kept,), guess, check), loop(1.0))], 4)
+                enough = found.needed_alpha is not None and found.alpha >= found.needed_alpha
+                assert (found.predicted >= 1) == enough, (kept, guess, check)
+                assert found.can_break_even == (found.cost <= 5)
+
+
+@pytest.mark.parametrize(
+    ("lane", "alone", "reason", "advice"),
+    [
+        (drafting(4, (1,), 0.05, 1.4, 1.0), 0.7, Reason.FEW_KEPT, Advice.SHORTER),
+        (drafting(4, (0,), 0.2, 1.0), 1.0, Reason.FEW_KEPT, Advice.CLOSER),
+        (drafting(4, (3,), 1.1, 1.0), 1.0, Reason.GUESSES_COST, Advice.CHEAPER),
+        (drafting(4, (3,), 0.05, 9.0), 1.0, Reason.CHECKING_GROWS, Advice.SHORTER),
+        (drafting(4, (3,), 0.05, 1.0, 4.0), 1.0, Reason.OVERHEAD, Advice.COMPILE),
+        (drafting(4, (4, 0), 0.09, 2.52, 0.4, capped=False), 1.0, Reason.UNEVEN, Advice.SHORTER),
+        (drafting(4, (3,), 1.1, 1.0), None, Reason.GUESSES_COST, Advice.CHEAPER),
+        (drafting(4, (3,), 0.05, 9.0), None, Reason.CHECKING_OR_LOOP, Advice.SHORTER),
+        (drafting(4, (0,), 0.2, 1.0), None, Reason.FEW_KEPT, Advice.CLOSER),
+        (drafting("auto", (0,), 0.3, 1.0, made=2), 1.0, Reason.FEW_KEPT, Advice.CLOSER),
+    ],
+)
+def test_the_reason_is_the_largest_loss(lane: list, alone: float | None, reason: Reason, advice: Advice) -> None:
+    gamma = lane[0].gamma
+    found = judge([sides(plain(1.0), lane, loop(alone) if alone else None)], gamma)
+    assert (found.reason, found.advice) == (reason, advice)
+    assert found.needed_alpha is None or gamma != "auto"
+
+
+def test_a_round_that_cannot_yield_its_cost_needs_no_acceptance() -> None:
+    """A guess of 1.2 target passes: no share of kept guesses pays, and no needed share is named."""
+    found = judge([sides(plain(1.0), drafting(4, (3,), 1.2, 1.0), loop(1.0))], 4)
+    assert found.can_break_even is False and found.needed_alpha is None
+
+
+def test_a_text_too_short_for_a_round_that_is_cut() -> None:
+    """Five tokens a round for the time of 4.5, but the last round is cut to one token."""
+    text = tuple(range(7))
+    found = judge([sides(plain(1.0, text=text), drafting(4, (4,), 0.1, 4.1, text=text))], 4)
+    assert found.tokens == 5 and found.gain < 1
+    assert (found.reason, found.advice) == (Reason.CUT, Advice.LONGER)
+
+
+def test_no_shorter_draft_is_advised_where_it_was_measured() -> None:
+    lane = [sides(plain(1.0), drafting(4, (1,), 0.05, 1.4, 1.0), loop(0.7))]
+    assert judge(lane, 4, shorter_lost=True).advice is Advice.CLOSER
+
+
+def test_lanes_that_guessed_nothing() -> None:
+    nothing = [sides(plain(1.0), drafting(4, (0,), 0.1, 1.0, made=0), loop(0.9))]
+    assert judge(nothing, 4).kind is Kind.NOTHING_GUESSED
+    assert judge(nothing, 0).kind is Kind.NO_GUESSES and judge(nothing, 0).speculation is None
+
+
+def test_too_few_tokens() -> None:
+    short = sides(plain(1.0, text=TEXT[:1]), drafting(4, (1,), 0.1, 1.0, text=TEXT[:1]))
+    assert judge([short], 4) == Judgement(Kind.TOO_FEW_TOKENS, 4) == judge([], 4)
+
+
+def test_a_lane_that_does_not_tell_its_guesses() -> None:
+    """As transformers' assisted generation: slower, and why is not known."""
+    (run,) = runs(1.5, None)
+    hidden = replace(run.lane, accepted=None, rejected=None, discarded=None, alpha=None, draft_seconds=None)
+    found = judge([Sides(run.plain, hidden, None)], 4)
+    assert (found.kind, found.reason, found.advice) == (Kind.SLOWER_UNSPLIT, Reason.UNKNOWN, None)
+
+
+def test_our_loop_counts_only_where_it_ran_in_every_run() -> None:
+    found = judge([*runs(0.5, 0.9), *runs(0.5, None)], 4)
+    assert found.kind is Kind.FASTER_UNSPLIT and found.c == pytest.approx(0.05)
+
+
+def test_figures_are_medians_over_the_runs() -> None:
+    found = judge([*runs(0.5, 0.9), *runs(0.4, 0.8), *runs(0.8, 1.0)], 4)
+    each = [run.gain for run in (*runs(0.5, 0.9), *runs(0.4, 0.8), *runs(0.8, 1.0))]
+    assert found.runs == 3 and found.gain == each[0] and found.spread == (min(each), max(each))
+    assert found.engine == pytest.approx(1 / 0.9) and found.speculation == pytest.approx(found.gain / found.engine)
+
+
+@pytest.mark.parametrize("where", ["plain", "loop", "lane"])
+def test_a_stall_in_any_lane_is_a_doubt(where: str) -> None:
+    """A round of 30 s where others take 1: more than 5 times as long, and more than a tenth of the time."""
+    late = {name: 30.0 if name == where else 0.0 for name in ("plain", "loop", "lane")}
+    lane = drafting(4, (3,), 0.05, 0.9, stall=late["lane"])
+    found = judge([sides(plain(1.0, stall=late["plain"]), lane, loop(1.0, stall=late["loop"]))], 4)
+    assert Doubt.STALL in found.doubts and found.stalled == 1
+    assert not judge([sides(plain(1.0, stall=4.0), drafting(4, (3,), 0.05, 0.9), loop(1.0))], 4).doubts
+
+
+def test_other_doubts() -> None:
+    """Runs that lie far apart, a check cheaper than a pass over one token, and a difference too small for the runs."""
+    assert judge([*runs(0.5, 0.9), *runs(0.8, 0.9)], 4).doubts == (Doubt.WIDE_SPREAD, Doubt.CHECKING_SHRINKS)
+    assert judge([sides(plain(1.0), drafting(4, (3,), 0.05, 0.5), loop(1.0))], 4).doubts == (Doubt.CHECKING_SHRINKS,)
+    close = [sides(plain(step), drafting(4, (3,), 0.05, 3.8)) for step in (1.02, 1.03)]
+    assert judge(close, 4).kind is Kind.UNCLEAR_UNSPLIT and judge(close, 4).doubts == (Doubt.FEW_RUNS,)

@@ -1,0 +1,165 @@
+"""One judge over a grid: a race, a sweep, a benchmark and the command line never disagree on the same runs.
+
+Each case is worked out from numbers: seconds of plain ``generate`` and of our loop, draft length, guesses kept, cost of
+a guess and of a check, work beside them, and runs. All go through what the page and the terminal show.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+from collections.abc import Iterator
+
+from fakes import byte_tokenizer
+from judged import drafting, loop, plain, plan, trial
+from rich.console import Console
+
+from specdec.cli.run import _show
+from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.measure.summary import summarise
+from specdec.report.benchmark import report
+from specdec.report.judge import LOSING, Kind
+from specdec.report.overall import overall
+from specdec.report.sweep import COLUMNS, cells, sweep_rows, table
+from specdec.report.verdict import verdict
+from specdec.report.why import figures
+
+TEXT = tuple(range(10, 35))
+NOISE = {1: (1.0,), 3: (1.0, 0.97, 1.04), 5: (1.0, 0.8, 1.3, 1.1, 0.95)}
+KEPT = ((0,), (1,), (2, 0), (4, 0, 1), (8, 3), (16,))
+GRID = list(
+    itertools.product(
+        (None, 0.7, 1.0, 1.3), (1, 2, 4, 8, 16, "auto"), KEPT, (0.02, 0.1, 0.3, 1.1), (0.85, 1.2, 3.0), (0.0, 0.3),
+        NOISE,
+    )
+)  # fmt: skip
+SIGHT = 40  # every so many cases are printed as the command line prints them
+
+
+def runs_of(case: tuple) -> list[dict[str, list]]:
+    alone, gamma, kept, guess, check, rest, count = case
+    made = 3 if gamma == "auto" else None
+    found = []
+    for at, noise in enumerate(NOISE[count]):
+        stall = 20.0 if at == 0 and check == 3.0 and kept == (1,) else 0.0
+        lane = drafting(gamma, kept, noise * guess, noise * check, rest, made=made, stall=stall, text=TEXT)
+        run = {BASELINE.key: plain(1.0, text=TEXT), "speculative": lane}
+        found.append(run | ({LOOP.key: loop(alone, text=TEXT)} if alone else {}))
+    return found
+
+
+# Every figure with a name, wherever it stands.
+P = r"([\d.]+)\u00a0%"
+N = r"([\d.]+)"
+NAMED = {
+    "gain": (rf"is {N} times as fast", rf"(?<!itself )runs at {N}x plain", rf"^factor: {N}x", rf"^row: {N}x"),
+    "engine": (
+        rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"{N}x comes from our loop", rf"loop itself runs at {N}x",
+        rf"^Engine.*: {N}x", rf"^loop row: {N}x",
+    ),
+    "speculation": (
+        rf"peculation itself (?:loses|pays) \({N}x\)", rf"not clear \({N}x\)", rf"{N}x from speculation",
+        rf"speculation at {N}x", rf"Speculation runs at {N}x", rf"^Speculation: .*: {N}x",
+        rf"^gain over \u03b3 0: {N}x",
+    ),
+    "alpha": (
+        rf"Only {P}", rf"{P} of tested guesses", rf"{P} of guesses are kept", rf"break even; {P} are",
+        rf"^Acceptance rate.*: {P}", rf"^acceptance.*: {P}",
+    ),
+    "needed": (rf"needs {P}", rf"and {P} are needed", rf"^Acceptance needed.*: {P}"),
+    "tokens": (rf"ach round yields {N} tokens", rf"^tokens a.*: {N}"),
+    "round cost": (rf"for the time of {N} plain", rf"as long as {N} plain tokens but", rf"^Cost of a round.*: {N}"),
+    "c": (rf"drafting a guess takes {N}", rf"A guess costs {N} of a target", rf"^Cost coefficient.*: {N}", rf"^c: {N}"),
+    "guess cost": (rf"A guess costs {N} of a plain", rf"^Cost of a guess.*: {N}"),
+    "v": (rf"checking a round {N};", rf"round takes {N} times", rf"^Verify growth.*: {N}", rf"^v: {N}"),
+    "predicted": (rf"theory predicts {N}x", rf"^Predicted gain: {N}x", rf"^predicted: {N}x"),
+    "beside": (rf"{P} of the time is spent outside", rf"^Outside drafting.*: {P}"),
+}  # fmt: skip
+NAMED = {name: [re.compile(pattern, re.MULTILINE) for pattern in patterns] for name, patterns in NAMED.items()}
+
+
+def require_one_figure_a_name(screen: list[str]) -> None:
+    """Whatever has one name has one value, as far as it is written out."""
+    told = "\n".join(screen)
+    found = {name: [text for pattern in patterns for text in pattern.findall(told)] for name, patterns in NAMED.items()}
+    for name, texts in found.items():
+        low = max((float(text) - _half(text) for text in texts), default=0.0)
+        high = min((float(text) + _half(text) for text in texts), default=0.0)
+        assert low <= high, (name, texts, screen)
+    assert not (found["needed"] and ("none is enough" in told or "can yield at most" in told)), screen
+
+
+def _half(text: str) -> float:
+    return 0.500001 * 10 ** -len(text.partition(".")[2])
+
+
+def labelled(values: list[dict[str, str]]) -> Iterator[str]:
+    return (f"{value['label']}: {value['value']}" for value in values)
+
+
+def race_screen(record: dict) -> list[str]:
+    why = record["why"] or {"title": "", "text": "", "figures": []}
+    lines = [record["sentence"], *record["notes"], why["title"], why["text"], f"factor: {record['factor']}"]
+    lines += [*labelled(why["figures"]), *labelled(record["figures"]), *labelled(record["details"])]
+    for row in record["lanes"]["rows"]:
+        if row[0] == "Speculative":
+            lines += [f"row: {row[2]}", f"acceptance: {row[4]}", f"tokens a pass: {row[5]}"]
+        elif row[0].startswith("Our loop"):
+            lines.append(f"loop row: {row[2]}")
+    return lines
+
+
+def sweep_screen(trials: list, gamma: int | str, found) -> list[str]:
+    lines = [found.headline, *found.notes, f"factor: {found.factor}"]
+    lines += labelled(figures(found.judgement)) if found.judgement.split else []
+    for row in sweep_rows(summarise(trials)):
+        named = dict(zip(COLUMNS, cells(row, mark=False), strict=True))
+        if row.gamma == gamma:
+            lines += [f"row: {named.pop('speed-up')}", *(f"{name}: {text}" for name, text in named.items())]
+        elif row.gamma == 0:
+            lines.append(f"loop row: {named['speed-up']}")
+    return lines
+
+
+def test_race_sweep_benchmark_and_command_line_agree() -> None:
+    assert len(GRID) >= 10_000
+    kinds, tokenizer = set(), byte_tokenizer()
+    for number, case in enumerate(GRID):
+        gamma, runs = case[1], runs_of(case)
+        entrants = {BASELINE.key: BASELINE, LOOP.key: LOOP, "speculative": Entrant("speculative", gamma)}
+        trials = [trial(at, entrants[key], events) for at, run in enumerate(runs) for key, events in run.items()]
+        asked = plan(tuple(entrants[key] for key in runs[0]), len(runs))
+        race, many = verdict(runs), overall(trials, asked)
+        judged = many.judgement
+        kinds.add((judged.kind, judged.reason))
+        assert (race["kind"], race["reason"]) == (named(judged.kind), named(judged.reason)), case
+        assert race["doubts"] == [named(doubt) for doubt in judged.doubts] and race["factor"] == many.factor
+        assert (judged.reason is not None) == (judged.kind in LOSING)
+        require_one_figure_a_name(race_screen(race))
+        require_one_figure_a_name(sweep_screen(trials, gamma, many))
+        if number % SIGHT == 0:
+            require_printed(runs, trials, asked, race, many, tokenizer)
+    signs = ("FASTER", "UNCLEAR", "SLOWER")
+    assert {kind for kind, _ in kinds} >= {kind for kind in Kind if kind.name.startswith(signs)}
+
+
+def named(kind: Kind | None) -> str | None:
+    return kind and kind.name.lower()
+
+
+def require_printed(runs: list[dict], trials: list, asked, race: dict, many, tokenizer) -> None:
+    """The programs print the very sentences."""
+    if len(runs) == 1 and LOOP.key not in runs[0]:  # it races the two, once
+        said = printed(lambda console: _show(console, itertools.chain.from_iterable(runs[0].values()), tokenizer))
+        assert race["sentence"] in said and all(note in said for note in race["notes"])
+    about = {"pair": runs[0][BASELINE.key][0].pair, "machine": {}, "versions": {}}
+    said = printed(lambda console: report(console, about, asked, trials))
+    assert many.headline in said and all(note in said for note in many.notes)
+    assert printed(lambda console: console.print(table(trials, asked))).count("fastest") == 1
+
+
+def printed(show) -> str:
+    out = io.StringIO()
+    show(Console(file=out, width=10_000, highlight=False, soft_wrap=True))
+    return out.getvalue()

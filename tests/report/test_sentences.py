@@ -1,0 +1,64 @@
+"""Every sentence of a judgement, held in one file. ``python tests/report/test_sentences.py`` writes it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from specdec.report import words
+from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
+
+GOLDEN = Path(__file__).with_name("golden_sentences.txt")
+ONE = Judgement(
+    Kind.FASTER, 4, runs=1, gain=1.19, spread=(1.19, 1.19), engine=1.43, speculation=0.83, c=0.2, v=1.5, alpha=0.48,
+    needed_alpha=0.68, cost=2.3, tokens=1.9, guesses=4.0, round_cost=1.6, predicted=0.85, overhead=0.12,
+)  # fmt: skip
+FIVE = replace(ONE, runs=5, gain=2.96, spread=(2.8, 3.1))
+UNSPLIT = replace(ONE, engine=None, speculation=None, v=None, predicted=None)
+RACE = {"stopped": "Stopped", "written": "1", "asked": "128", "lane": "speculative"}
+SWEEP = {"calls": "5", "planned": "57", "share": words.percent(0.08)}
+
+
+def sentences() -> Iterator[str]:
+    """All of them, each under its kind."""
+    for kind in Kind:
+        yield f"[{kind.name}]"
+        for found in (ONE, replace(FIVE, stalled=1)):
+            yield words.headline(replace(found, kind=kind), **RACE, **SWEEP)
+        yield from words.notes(replace(ONE, kind=kind))
+    for reason in Reason:
+        yield f"[{reason.name}]"
+        unsplit = reason is Reason.CHECKING_OR_LOOP
+        for change in ({}, {"needed_alpha": None, "cost": 6.2}, {"gamma": "auto", "needed_alpha": None}):
+            yield words.reason(replace(UNSPLIT if unsplit else ONE, reason=reason, **change))
+    for advice in Advice:
+        yield f"[{advice.name}]"
+        yield words.advice(replace(ONE, advice=advice))
+    for doubt in Doubt:
+        yield f"[{doubt.name}]"
+        yield from words.notes(replace(FIVE, kind=Kind.UNCLEAR_GAINS, doubts=(doubt,), stalled=2))
+    yield "[A stall in one run]"
+    yield words.headline(replace(ONE, stalled=1))
+
+
+def test_every_sentence_is_as_it_was() -> None:
+    assert "\n".join(sentences()) + "\n" == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("table", [words.HEADLINES, words.REASONS, words.ADVICE, words.DOUBTS])
+def test_every_kind_has_its_row(table: dict) -> None:
+    kinds = type(next(iter(table)))
+    assert set(table) == set(kinds)
+
+
+def test_a_share_needed_is_told_from_the_share_kept() -> None:
+    """Rounded to whole percents, 48.3 and 48.4 would read "only 48 % kept; needs 48 %"."""
+    alpha, needed = words.kept_and_needed(replace(ONE, alpha=0.4831, needed_alpha=0.4842))
+    assert alpha != needed
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text("\n".join(sentences()) + "\n", encoding="utf-8")
