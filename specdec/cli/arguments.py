@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from specdec.drafters.early_exit import EarlyExit
-from specdec.drafters.prompt_lookup import PromptLookup
-from specdec.errors import InvalidInput
+from specdec.drafters.methods import forms, method_of
 from specdec.models.loading import PairPlan, load, plan_pair
 from specdec.models.pair import Pair
 
@@ -18,9 +16,7 @@ from specdec.models.pair import Pair
 def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     """The pair, where it runs and in which numbers."""
     parser.add_argument("--target", help="hub id or folder; default: the embedded pair")
-    parser.add_argument(
-        "--draft", help="hub id or folder, prompt-lookup, or early-exit:K for the target's first K layers"
-    )
+    parser.add_argument("--draft", help=forms())
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16; for both models")
     parser.add_argument(
@@ -49,7 +45,7 @@ def plan_of(arguments: argparse.Namespace) -> PairPlan:
     """The pair that was named, before its weights are here; an empty name counts as none."""
     return plan_pair(
         arguments.target or None,
-        draft_of(arguments.draft),
+        method_of(arguments.draft or ""),
         device=arguments.device,
         dtype=arguments.dtype,
         draft_dtype=arguments.dtype,
@@ -60,15 +56,3 @@ def plan_of(arguments: argparse.Namespace) -> PairPlan:
 def pair_of(arguments: argparse.Namespace) -> Pair:
     """The pair that was named. Raises as ``load_pair`` does."""
     return load(plan_of(arguments), compile=arguments.compile)
-
-
-def draft_of(text: str | None) -> str | PromptLookup | EarlyExit | None:
-    """What drafts, by the name a person types."""
-    if text == "prompt-lookup":
-        return PromptLookup()
-    if text == "early-exit" or (text and text.startswith("early-exit:")):
-        layers = text.removeprefix("early-exit").removeprefix(":")
-        if not (layers.isascii() and layers.isdecimal()):
-            raise InvalidInput(f"{text!r} names no number of layers; write early-exit:3, for example.")
-        return EarlyExit(int(layers))
-    return text or None

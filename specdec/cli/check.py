@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from specdec.cli.arguments import console_of, draft_of
+from specdec.cli.arguments import console_of
+from specdec.drafters.base import Finding
+from specdec.drafters.methods import forms, method_of
 from specdec.errors import IncompatiblePair, SpecdecError
-from specdec.models.check import Finding, check
+from specdec.models.check import check
 from specdec.models.loading import plan_pair
 from specdec.models.pair import quiet
 from specdec.models.presets import PRESETS
@@ -19,14 +21,14 @@ def main(argv: Sequence[str]) -> None:
     known = ", ".join(preset.name for preset in PRESETS)
     parser = argparse.ArgumentParser(prog="specdec check", description=__doc__, epilog=f"Known pairs: {known}.")
     parser.add_argument("target", help="hub id or folder")
-    parser.add_argument("draft", help="hub id or folder, prompt-lookup, or early-exit:K")
+    parser.add_argument("draft", help=forms())
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     arguments = parser.parse_args(argv)
     quiet()
     console = console_of(highlight=False)
     try:
-        plan = plan_pair(arguments.target, draft_of(arguments.draft), device=arguments.device, dtype=arguments.dtype)
+        plan = plan_pair(arguments.target, method_of(arguments.draft), device=arguments.device, dtype=arguments.dtype)
         findings = check(plan)
     except IncompatiblePair as error:
         findings = [Finding("bad", "Pair", str(error))]

@@ -1,12 +1,124 @@
-"""What every drafter does, and what it hands to the target."""
+"""A way to draft: what it is before a call, and what the loop asks of it during one.
+
+``DraftMethod`` is a value: a person names it, a pair holds it, and it says what it needs. ``Drafter`` does the drafting
+of one call. Adding a way to draft is one file with both of them and one row in ``methods.METHODS``.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import torch
+from transformers import PreTrainedModel
 
 from specdec.passes.context import Context
+from specdec.passes.runner import Runner
+from specdec.passes.sampling import Sampler
+
+Level = Literal["good", "note", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One plain sentence about a pair: ``bad`` means that it cannot work or can hardly pay."""
+
+    level: Level
+    topic: str
+    sentence: str
+
+
+class Planned(Protocol):
+    """What is known of a model before its weights are here."""
+
+    @property
+    def config(self) -> Any: ...
+    @property
+    def tokenizer(self) -> Any: ...
+    @property
+    def parameters(self) -> int: ...
+    @property
+    def bytes(self) -> float: ...
+
+
+class Loaded(NamedTuple):
+    """A model with its tokenizer."""
+
+    model: PreTrainedModel
+    tokenizer: Any
+
+
+class DraftMethod(ABC):
+    """A way to draft. Subclasses are frozen dataclasses: comparable and picklable.
+
+    A method names the weights that it needs and never fetches or loads them, because loading (devices, memory,
+    downloads, other number types) is the same for every method. So it comes in three steps, each a new value:
+
+    1. as named: ``EarlyExit(3)``, or ``parse("early-exit:3")``;
+    2. ``loaded``: with the models of its ``parts``, where it has any;
+    3. ``bound_to`` a target: with what it derives from that target. A pair does this, and calls ``start`` only then.
+
+    What is written here fits a method that needs no weights of its own and works with every target.
+    """
+
+    kind: ClassVar[str]  # what ``describe`` says of it
+    label: ClassVar[str]  # its name on the page
+    form: ClassVar[str]  # how it is written on a command line, for a person who reads the help
+    example: ClassVar[str]  # the same, as a text that ``parse`` takes
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, text: str) -> Self | None:
+        """The method that a person wrote on a command line or on the page; None if ``text`` names another one.
+
+        Raises ``InvalidInput`` where ``text`` names this one and is not complete.
+        """
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Plain values for events, recordings and code: ``kind``; ``text``, which ``parse`` reads; ``python``, the
+        expression that builds it; ``depends_on_start``, whether a guess depends on where its draft began and not only
+        on the text in front of it; and whatever else tells two of a kind apart."""
+
+    @abstractmethod
+    def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
+        """What is worth knowing before weights are here; one of them is about cost. ``parts`` are its own models."""
+
+    @abstractmethod
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+        """The drafter of one call. ``target`` runs the target's passes, over ``vocabulary`` ids."""
+
+    def refuse(self, target_config: Any) -> None:  # noqa: B027 - most methods refuse nothing
+        """Raise ``IncompatiblePair`` for a target whose config alone says that this method cannot work with it."""
+
+    def parts(self) -> tuple[str, ...]:
+        """Hub ids or folders of the causal language models that it needs beside the target."""
+        return ()
+
+    def loaded(self, models: Sequence[Loaded]) -> Self:
+        """Itself with its models, one for each of ``parts``."""
+        return self
+
+    def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
+        """Itself with what it needs of ``target``. ``tokenizer`` is the target's, or None."""
+        return self
+
+    @property
+    def models(self) -> tuple[PreTrainedModel, ...]:
+        """The models that it brings beside the target."""
+        return ()
+
+    @property
+    def runs(self) -> tuple[PreTrainedModel, ...]:
+        """What its passes run through, and so what compiling must reach."""
+        return self.models
+
+    @property
+    def context_length(self) -> int | None:
+        """How many of the target's tokens it can read; None where it sets no bound of its own."""
+        return None
 
 
 class Proposal(NamedTuple):
@@ -32,7 +144,7 @@ def nothing(vocabulary: int, device: torch.device) -> Proposal:
 
 
 class Drafter(Protocol):
-    """What the loop asks of whoever proposes."""
+    """What the loop asks of whatever proposes. A drafter never decides what is kept."""
 
     def prefill(self, context: Context) -> None:
         """Read the prompt, so that the first round drafts at the cost of any other."""
@@ -68,3 +180,9 @@ class NoDraft:
         return 0.0
 
     def require_cache(self) -> None: ...
+
+
+def after_kind(text: str, kind: str) -> str | None:
+    """What stands behind ``kind`` and a colon: "3" in "early-exit:3", "" in "early-exit"; None in other texts."""
+    name, _, rest = text.partition(":")
+    return rest if name == kind else None

@@ -3,31 +3,87 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 from torch import nn
 from transformers import PreTrainedModel
 
-from specdec.drafters.base import Proposal
+from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal, after_kind
 from specdec.drafters.model import ModelDraft
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.passes.context import Context
+from specdec.passes.runner import Runner
+from specdec.passes.sampling import Sampler
 
 
 @dataclass(frozen=True)
-class EarlyExit:
-    """Draft with the target's first ``layers`` layers, its final norm and its head."""
+class EarlyExit(DraftMethod):
+    """Draft with the target's first ``layers`` layers, its final norm and its head.
+
+    ``view`` is the target with those layers alone; a pair fills it in.
+    """
+
+    kind: ClassVar[str] = "early-exit"
+    label: ClassVar[str] = "Early exit"
+    form: ClassVar[str] = "early-exit:K for the target's first K layers"
+    example: ClassVar[str] = "early-exit:3"
 
     layers: int
+    view: PreTrainedModel | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.layers, bool) or not isinstance(self.layers, int) or self.layers < 1:
             raise InvalidInput(f"layers is {self.layers!r}; give a whole number of 1 or more.")
 
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        layers = after_kind(text, cls.kind)
+        if layers is None:
+            return None
+        if not (layers.isascii() and layers.isdecimal()):
+            raise InvalidInput(f"{text!r} names no number of layers; write {cls.example}, for example.")
+        return cls(int(layers))
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "text": f"{self.kind}:{self.layers}",
+            "python": f"specdec.EarlyExit({self.layers})",
+            "depends_on_start": False,
+            "layers": self.layers,
+        }
+
+    def refuse(self, target_config: Any) -> None:
+        refuse_exit(target_config, self.layers)
+
+    def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
+        layers = target.config.get_text_config(decoder=True).num_hidden_layers
+        share = self.layers / layers
+        yield Finding(
+            "note" if share > 0.3 else "good",
+            "Cost",
+            f"The first {self.layers} of {layers} layers: a draft pass costs about {share:.2f} of a target pass. "
+            "Few targets write well from their early layers unless trained to.",
+        )
+
+    def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
+        return replace(self, view=first_layers(target, self.layers))
+
+    @property
+    def runs(self) -> tuple[PreTrainedModel, ...]:
+        return () if self.view is None else (self.view,)
+
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+        (view,) = self.runs
+        return EarlyExitDraft(target.sharing(view), vocabulary, sampler, context)
+
 
 def refuse_exit(config: Any, count: int) -> None:
     """Refuse, by its config alone, a model that cannot be left after ``count`` layers."""
+    if config.model_type == "git":  # its layers for images come first and may be as many as those for text
+        raise IncompatiblePair("GIT cannot be left early; use a draft model or PromptLookup().")
     config = config.get_text_config(decoder=True)
     depth, kinds = config.num_hidden_layers, getattr(config, "layer_types", None) or ["full_attention"]
     if count >= depth:
@@ -80,10 +136,10 @@ class EarlyExitDraft(ModelDraft):
     """
 
     def prefill(self, context: Context) -> None:
-        """The target reads the prompt for both."""
+        """The target's own pass over the prompt fills the cache that both share."""
 
     def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
-        if gamma == 0:  # the prefill is one such round, whose cache is empty
+        if gamma == 0:
             return self._nothing
         self._runner.follow(context.length - 1)
         proposal = super().propose(context, gamma, least_confidence)
@@ -94,4 +150,4 @@ class EarlyExitDraft(ModelDraft):
         """The target crops the layers that both share."""
 
     def require_cache(self) -> None:
-        """The target's."""
+        """The target's cache is required already."""

@@ -1,14 +1,152 @@
-"""Drafting with a small model that shares the target's tokenizer."""
+"""Drafting with a second, smaller model."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
 import torch
 import torch.nn.functional as F
+from transformers import PreTrainedModel
 
-from specdec.drafters.base import Proposal, nothing
+from specdec.drafters.base import Drafter, DraftMethod, Finding, Level, Loaded, Planned, Proposal, nothing
+from specdec.drafters.own_tokenizer import TranslatedDraft
+from specdec.drafters.translation import Translation, tokenizer_difference
+from specdec.errors import InvalidInput
 from specdec.passes.context import Context
+from specdec.passes.facts import context_length, model_facts
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
+
+
+@dataclass(frozen=True)
+class DraftModel(DraftMethod):
+    """Draft with a smaller model: a hub id or a folder until it is loaded, then the model itself.
+
+    ``tokenizer`` is the draft's; None means the target's. Where the two differ, the draft works in its own vocabulary,
+    and a pair fills in the ``translation`` between them.
+    """
+
+    kind: ClassVar[str] = "model"
+    label: ClassVar[str] = "Draft model"
+    form: ClassVar[str] = "hub id or folder of a draft model"
+    example: ClassVar[str] = ""
+
+    model: str | PreTrainedModel
+    tokenizer: Any = field(default=None, repr=False)
+    translation: Translation | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        return cls(text) if text else None
+
+    def describe(self) -> dict[str, Any]:
+        facts = model_facts(self._model)
+        return {
+            "kind": self.kind,
+            "text": facts["name"],
+            "python": json.dumps(facts["name"]),
+            "depends_on_start": self.own_tokenizer,  # the text that it reads ends where the target's last token did
+            **facts,
+            "own_tokenizer": self.own_tokenizer,
+        }
+
+    def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
+        (draft,) = parts
+        difference = tokenizer_difference(target.tokenizer, draft.tokenizer)
+        if difference is None:
+            yield Finding("good", "Tokenizer", "One tokenizer: each guess is a token of the target's.")
+            yield from _narrower(target, draft)
+        else:
+            shared = len(Translation(target.tokenizer, draft.tokenizer).shared)
+            yield Finding(
+                "note" if shared else "bad",
+                "Tokenizer",
+                f"Two tokenizers ({difference}) with {shared:,} tokens in common. The draft works in its own "
+                "vocabulary and its text is translated; fewer guesses are kept than with one tokenizer.",
+            )
+        yield _cost(target, draft)
+
+    def parts(self) -> tuple[str, ...]:
+        return (self.model,) if isinstance(self.model, str) else ()
+
+    def loaded(self, models: Sequence[Loaded]) -> Self:
+        ((model, tokenizer),) = models
+        return replace(self, model=model, tokenizer=tokenizer)
+
+    def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
+        if isinstance(self.model, str):
+            raise InvalidInput(f"The draft is the name {self.model!r}; give a model. load_pair takes names.")
+        if self.tokenizer is None:
+            return replace(self, translation=None)
+        if tokenizer is None:
+            raise InvalidInput("The draft has a tokenizer and the target has none; give both, or neither.")
+        differ = tokenizer_difference(tokenizer, self.tokenizer) is not None
+        return replace(self, translation=Translation(tokenizer, self.tokenizer) if differ else None)
+
+    @property
+    def own_tokenizer(self) -> bool:
+        """Whether it reads and writes other tokens than the target."""
+        return self.translation is not None
+
+    @property
+    def models(self) -> tuple[PreTrainedModel, ...]:
+        return () if isinstance(self.model, str) else (self.model,)
+
+    @property
+    def context_length(self) -> int | None:
+        # In a vocabulary of its own it counts other tokens, and stops drafting where its context is full.
+        return None if self.own_tokenizer else context_length(self._model.config)
+
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+        if self.translation is not None:
+            return TranslatedDraft(Runner(self._model), self.translation, vocabulary, sampler, context)
+        return ModelDraft(Runner(self._model), vocabulary, sampler, context)
+
+    @property
+    def _model(self) -> PreTrainedModel:
+        (model,) = self.models
+        return model
+
+
+def _narrower(target: Planned, draft: Planned) -> Iterator[Finding]:
+    """Where a draft of the target's tokenizer has other bounds than the target."""
+    ours, theirs = (part.config.get_text_config(decoder=True).vocab_size for part in (target, draft))
+    if ours != theirs:
+        yield Finding(
+            "good", "Draft vocabulary", f"{theirs:,} rows, the target {ours:,}: the smaller is padded, nothing is lost."
+        )
+    bound, most = context_length(draft.config), context_length(target.config)
+    if bound and (most is None or bound < most):
+        yield Finding("note", "Draft context", f"{bound:,} tokens: this is the most that the pair can hold.")
+
+
+def _cost(target: Planned, draft: Planned) -> Finding:
+    """What layers and parameters predict for the cost coefficient c."""
+    deep, shallow = (part.config.get_text_config(decoder=True).num_hidden_layers for part in (target, draft))
+    by_layers, by_size = shallow / deep, draft.bytes / target.bytes
+    low, high = sorted((by_layers, by_size))
+    # At alpha 0.7 and c 0.5 the best length is 1, and 1.7 / 1.5 = 1.13 the most it gains (Leviathan et al. 2211.17192,
+    # Theorem 3.8): before what checking two tokens costs over one, and the loop.
+    level: Level = "good" if high < 0.25 else "note" if low < 0.5 else "bad"
+    advice = {
+        "good": "Cheap drafting.",
+        "note": "Measure it: small models are bound by their layers, large ones by their bytes.",
+        "bad": "Such a draft can hardly pay: choose a shallower and smaller one.",
+    }[level]
+    return Finding(
+        level,
+        "Cost",
+        f"A draft pass should cost {by_layers:.2f} of a target pass by layers ({shallow} of {deep}) and {by_size:.2f} "
+        f"by bytes ({_millions(draft)} of {_millions(target)} million parameters). {advice}",
+    )
+
+
+def _millions(part: Planned) -> str:
+    millions = part.parameters / 1e6
+    return f"{millions:,.0f}" if millions >= 100 else f"{millions:.1f}"
 
 
 class ModelDraft:

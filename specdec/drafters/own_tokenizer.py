@@ -12,28 +12,31 @@ from itertools import takewhile
 import torch
 
 from specdec.drafters.base import Proposal, nothing
+from specdec.drafters.translation import Translation
 from specdec.events import MAX_GAMMA
-from specdec.models.pair import Pair
 from specdec.passes.context import Context
+from specdec.passes.facts import context_length
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
 
 class TranslatedDraft:
-    """A drafter as ``drafting`` describes it. It reads the committed text in its own tokens."""
+    """A small model that reads the committed text in its own tokens and drafts in them."""
 
-    def __init__(self, pair: Pair, sampler: Sampler, context: Context):
-        self._runner = Runner(pair.draft)
-        self._translation = pair.translation
+    def __init__(
+        self, runner: Runner, translation: Translation, vocabulary: int, sampler: Sampler, context: Context
+    ) -> None:
+        self._runner = runner
+        self._translation = translation
         self._sampler = sampler
-        self._vocabulary = pair.vocabulary
-        self._rows = pair.draft.get_output_embeddings().weight.shape[0]
+        self._vocabulary = vocabulary
+        self._rows = runner.model.get_output_embeddings().weight.shape[0]
         shared = self._translation.shared
         shared = shared[(shared[:, 0] < self._rows) & (shared[:, 1] < self._vocabulary)].to(context.device)
         self._draft_ids, self._target_ids = shared.unbind(1)
         self._draft_id_of = torch.zeros(self._vocabulary, dtype=torch.long, device=context.device)
         self._draft_id_of[self._target_ids] = self._draft_ids
-        self._bound = getattr(pair.draft.config.get_text_config(decoder=True), "max_position_embeddings", None)
+        self._bound = context_length(runner.model.config)
         self._nothing = nothing(self._vocabulary, context.device)
         self._ids = self._translation.prompt(context.tokens)  # the committed text in the draft's ids
         self._read = len(context.tokens)

@@ -5,22 +5,31 @@ Known as prompt lookup (Saxena 2023) or n-gram drafting; it needs no second mode
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
 
-from specdec.drafters.base import NoDraft, Proposal
+from specdec.drafters.base import Drafter, DraftMethod, Finding, NoDraft, Planned, Proposal, after_kind
 from specdec.errors import InvalidInput
 from specdec.passes.context import Context
+from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
 LONGEST = 32  # tokens an n-gram
 
 
 @dataclass(frozen=True)
-class PromptLookup:
+class PromptLookup(DraftMethod):
     """Draft what followed the last ``max_ngram`` tokens, or fewer down to ``min_ngram``, where they stood last."""
+
+    kind: ClassVar[str] = "prompt-lookup"
+    label: ClassVar[str] = "Prompt lookup"
+    form: ClassVar[str] = "prompt-lookup, or prompt-lookup:MIN-MAX for the lengths of its n-grams"
+    example: ClassVar[str] = "prompt-lookup"
 
     max_ngram: int = 3
     min_ngram: int = 1
@@ -33,6 +42,34 @@ class PromptLookup:
                 f"n-grams of {self.min_ngram} to {self.max_ngram} tokens; give 1 <= min <= max <= {LONGEST}."
             )
 
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        lengths = after_kind(text, cls.kind)
+        if lengths is None:
+            return None
+        if text == cls.kind:
+            return cls()
+        if not (found := re.fullmatch("([0-9]{1,3})-([0-9]{1,3})", lengths)):
+            raise InvalidInput(f"{text!r} names no lengths of n-grams; write {cls.kind}:1-3, for example.")
+        return cls(min_ngram=int(found[1]), max_ngram=int(found[2]))
+
+    def describe(self) -> dict[str, Any]:
+        usual = self == PromptLookup()
+        return {
+            "kind": self.kind,
+            "text": self.kind if usual else f"{self.kind}:{self.min_ngram}-{self.max_ngram}",
+            "python": f"specdec.PromptLookup({'' if usual else f'{self.max_ngram}, {self.min_ngram}'})",
+            "depends_on_start": True,  # behind a wrong guess it goes on copying
+            "max_ngram": self.max_ngram,
+            "min_ngram": self.min_ngram,
+        }
+
+    def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
+        yield Finding("good", "Cost", "Prompt lookup costs next to nothing; it pays where the text copies its prompt.")
+
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+        return LookupDraft(self, vocabulary, sampler, context)
+
 
 class NgramIndex:
     """Where every n-gram of a growing list of tokens stood last."""
@@ -42,14 +79,18 @@ class NgramIndex:
         self._followed_at: dict[tuple[int, ...], int] = {}
         self._read = 0
 
-    def continuation(self, tokens: list[int], count: int) -> list[int]:
-        """Up to ``count`` tokens that followed the longest known n-gram at the end of ``tokens``; [] if none did."""
+    def read(self, tokens: list[int]) -> None:
+        """Take in what ``tokens`` holds beyond what was read before."""
         # An n-gram counts as seen once a token follows it, so the one at the very end is not found in itself.
         for end in range(max(self._read, 1), len(tokens)):
             for n in self._lengths:
                 if n <= end:
                     self._followed_at[tuple(tokens[end - n : end])] = end
         self._read = len(tokens)
+
+    def continuation(self, tokens: list[int], count: int) -> list[int]:
+        """Up to ``count`` tokens that followed the longest known n-gram at the end of ``tokens``; [] if none did."""
+        self.read(tokens)
         for n in self._lengths:
             start = self._followed_at.get(tuple(tokens[-n:])) if n <= len(tokens) else None
             if start is not None:
@@ -68,6 +109,9 @@ class LookupDraft(NoDraft):
         self._index = NgramIndex(lookup)
         self._vocabulary = vocabulary
         self._greedy = sampler.greedy
+
+    def prefill(self, context: Context) -> None:
+        self._index.read(context.tokens)
 
     def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
         copied = self._index.continuation(context.tokens, gamma)

@@ -18,6 +18,22 @@ _ROLES = {"bos_token_id": b"\xff<bos>", "eos_token_id": b"\xff<eos>"}
 _ANCHOR = "\n"
 
 
+def tokenizer_difference(target: Any, draft: Any) -> str | None:
+    """Where two tokenizers part, in words; None if ids mean the same. Sizes may differ: padding is not vocabulary."""
+    ours = {token_id: token for token, token_id in target.get_vocab().items()}
+    theirs = {token_id: token for token, token_id in draft.get_vocab().items()}
+    for token_id in sorted(ours.keys() & theirs.keys()):
+        if ours[token_id] != theirs[token_id]:
+            return f"id {token_id} is {ours[token_id]!r} in the target's and {theirs[token_id]!r} in the draft's"
+    extra = sorted(ours.keys() ^ theirs.keys())
+    # A few added tokens at the end are common among models of one family; the draft simply never proposes them.
+    if len(extra) > 0.01 * len(ours):
+        owner, other = ("target", "draft") if extra[0] in ours else ("draft", "target")
+        token = ours.get(extra[0], theirs.get(extra[0]))
+        return f"id {extra[0]} is {token!r} in the {owner}'s and missing in the {other}'s"
+    return None
+
+
 class Vocabulary:
     """The tokens of one tokenizer as bytes, and texts as its tokens."""
 

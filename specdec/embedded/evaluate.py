@@ -94,15 +94,15 @@ def main() -> None:
     print("| | target | draft |\n|---|---|---|")
     facts = pair.describe()
     for name in ("layers", "parameters"):
-        print(f"| {name} | {facts[f'target_{name}']:,} | {facts[f'draft_{name}']:,} |")
-    folders = [Path(m.config._name_or_path) for m in (pair.target, pair.draft)]
+        print(f"| {name} | {facts['target'][name]:,} | {facts['draft'][name]:,} |")
+    folders = [Path(m.config._name_or_path) for m in (pair.target, pair.draft.model)]
     sizes = [sum(f.stat().st_size for f in folder.iterdir()) / 1e6 for folder in folders]
     print(f"| MB on disk | {sizes[0]:.1f} | {sizes[1]:.1f} |\n")
 
     print("Held-out loss, nats a token:\n\n| domain | target | draft | difference |\n|---|---|---|---|")
     for name in windows.streams:
         ids = held_out_windows(windows, name, WINDOW, LOSS_WINDOWS)
-        ours, theirs = loss(pair.target, ids).mean().item(), loss(pair.draft, ids).mean().item()
+        ours, theirs = loss(pair.target, ids).mean().item(), loss(pair.draft.model, ids).mean().item()
         print(f"| {name} | {ours:.3f} | {theirs:.3f} | {theirs - ours:.3f} |", flush=True)
 
     ids = torch.cat([held_out_windows(windows, name, WINDOW, 16) for name in ("story", "children", "python")])

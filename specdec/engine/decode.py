@@ -6,15 +6,14 @@ from collections.abc import Iterator
 
 import torch
 
-from specdec.drafters.base import Proposal
-from specdec.drafters.drafting import new_drafter
+from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
 from specdec.engine.observe import draft_tokens, observe
 from specdec.engine.policy import Policy
 from specdec.engine.request import Call, Request, make_request, prepare
 from specdec.engine.verify import Verdict, verify, verify_greedy, verify_top_k
-from specdec.events import Event, Finished, Round, SamplingParams, check_gamma
+from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, check_gamma
 from specdec.models.pair import Pair, Prompt
-from specdec.passes.clock import CallClock, between, mark
+from specdec.passes.clock import CallClock, Mark, between, mark
 from specdec.passes.context import Context
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
@@ -51,51 +50,82 @@ def decode(
 
 def _rounds(call: Call) -> Iterator[Event]:
     yield call.started
-    clock, params, device = CallClock(), call.params, call.pair.device
+    run, policy = _Run(call), call.policy.start()
     inference = torch.inference_mode()
-    sampler = Sampler(params, device)
-    context = Context(call.prompt_ids, room=params.max_new_tokens)
-    target = Runner(call.pair.target)
-    policy = call.policy.start()
-    drafter = new_drafter(call.pair, call.started.gamma != 0, sampler, context, target)
-    new_ids: list[int] = []
-    index, reason, prefill_seconds = 0, None, 0.0
-    while reason is None:
+    with inference:
+        event = run.prefill()
+    prefill_seconds = event.elapsed_seconds
+    while True:
+        policy.saw(event)
+        run.clock.pause()
+        yield event
+        run.clock.resume()
+        if run.reason is not None:
+            break
         with inference:
             # 1. The draft proposes gamma tokens, but never so many that the target's own would pass the length.
-            gamma = min(check_gamma(policy.length()), params.max_new_tokens - len(new_ids) - 1) if index else 0
-            began = mark(device)
-            if index == 0:  # the prefill is a round without a draft, whose target pass reads the prompt
-                drafter.prefill(context)
-            proposal = drafter.propose(context, gamma, policy.least_confidence)
-            gamma = len(proposal.ids)
-            drafted = mark(device)
-            # 2. One target pass over the last committed token, which is not cached yet, and the gamma draft tokens:
-            #    gamma + 1 rows, one to judge each draft token by and one to go on from if all of them stand.
-            length = context.length + gamma
-            logits = target.forward(context.ids(len(target), length), keep=gamma + 1)
-            # 3. Accept a prefix of the draft; add the correction or the bonus token.
-            processed = sampler.process(logits, context, length)
-            choices = processed.argmax(-1)
-            p = None if sampler.greedy else sampler.probabilities(processed)
-            verdict = _accept(call, sampler, proposal, processed, choices, p)
-            verified = mark(device)
-            seen = observe(proposal, verdict, logits, choices, p)
-            # 4. Commit, cut at EOS, a stop string or the length; roll both caches back to all but the last token.
-            block = [*seen.draft_ids[: seen.accepted], seen.token_id]
-            kept, reason = call.cut(new_ids, block)
-            new_ids += block[:kept]
-            context.commit(block[:kept])
-            target.crop_to(context.length - 1)
-            drafter.crop_to(context.length - 1)
-            if index == 0:
-                target.require_cache()
-                drafter.require_cache()
-        # 5. Tell.
+            gamma = min(check_gamma(policy.length()), call.params.max_new_tokens - len(run.new_ids) - 1)
+            began = mark(run.device)
+            proposal = run.drafter.propose(run.context, gamma, policy.least_confidence)
+            event = run.verify_and_commit(proposal, began)
+    yield Finished(run.reason, prefill_seconds, run.clock.elapsed())
+
+
+class _Run:
+    """One call as it runs: its clock, its models, its tokens so far, and why it ended."""
+
+    def __init__(self, call: Call):
+        pair, params = call.pair, call.params
+        self.call, self.clock, self.device = call, CallClock(), pair.device
+        self.sampler = Sampler(params, pair.device)
+        self.context = Context(call.prompt_ids, room=params.max_new_tokens)
+        self.target = Runner(pair.target)
+        if pair.draft is None or call.started.gamma == 0:
+            self.drafter: Drafter = NoDraft(pair.vocabulary, self.context)
+        else:
+            self.drafter = pair.draft.start(self.target, pair.vocabulary, self.sampler, self.context)
+        self.new_ids: list[int] = []
+        self.index = 0
+        self.reason: FinishReason | None = None
+
+    def prefill(self) -> Round:
+        """Both models read the prompt, and the target's first token is committed as round 0."""
+        began = mark(self.device)
+        self.drafter.prefill(self.context)
+        event = self.verify_and_commit(nothing(self.call.pair.vocabulary, self.device), began)
+        self.target.require_cache()
+        self.drafter.require_cache()
+        return event
+
+    def verify_and_commit(self, proposal: Proposal, began: Mark) -> Round:
+        """The target judges a proposal; what stands is committed, with one token of the target's own."""
+        sampler, context, target, drafter = self.sampler, self.context, self.target, self.drafter
+        gamma = len(proposal.ids)
+        drafted = mark(self.device)
+        # 2. One target pass over what is not cached yet (the last committed token, or the prompt) and the gamma draft
+        #    tokens: gamma + 1 rows, one to judge each draft token by and one to go on from if all of them stand.
+        length = context.length + gamma
+        logits = target.forward(context.ids(len(target), length), keep=gamma + 1)
+        # 3. Accept a prefix of the draft; add the correction or the bonus token.
+        processed = sampler.process(logits, context, length)
+        choices = processed.argmax(-1)
+        p = None if sampler.greedy else sampler.probabilities(processed)
+        verdict = _accept(self.call, sampler, proposal, processed, choices, p)
+        verified = mark(self.device)
+        seen = observe(proposal, verdict, logits, choices, p)
+        # 4. Commit, cut at EOS, a stop string or the length; roll both caches back to all but the last token.
+        block = [*seen.draft_ids[: seen.accepted], seen.token_id]
+        kept, self.reason = self.call.cut(self.new_ids, block)
+        self.new_ids += block[:kept]
+        context.commit(block[:kept])
+        target.crop_to(context.length - 1)
+        drafter.crop_to(context.length - 1)
+        # 5. Report the round.
+        elapsed = self.clock.elapsed()
         whole = kept == len(block)
-        elapsed = clock.elapsed()
-        event = Round(
-            index=index,
+        self.index += 1
+        return Round(
+            index=self.index - 1,
             draft=draft_tokens(seen, kept),
             token_id=seen.token_id if whole else None,
             token_kind=_kind(seen.accepted, gamma) if whole else None,
@@ -108,13 +138,6 @@ def _rounds(call: Call) -> Iterator[Event]:
             decision=seen.decision if whole else None,
             missed=seen.missed,
         )
-        policy.saw(event)
-        clock.pause()
-        yield event
-        clock.resume()
-        prefill_seconds = prefill_seconds or elapsed
-        index += 1
-    yield Finished(reason, prefill_seconds, clock.elapsed())
 
 
 def _accept(

@@ -15,9 +15,10 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
+from specdec.drafters.model import DraftModel
 from specdec.engine.policy import Policy
 from specdec.engine.request import NEUTRAL, Call, Request, make_request, prepare
-from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.errors import IncompatiblePair, InvalidInput, NotNumbers
 from specdec.events import Event, Finished, Round, SamplingParams
 from specdec.lanes.driver import Emit, PushedLane
 from specdec.models.pair import Pair, Prompt
@@ -54,33 +55,33 @@ def assisted_lane(request: Request, gamma: int | str | Policy) -> Iterator[Event
         raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
     if reason := cannot_assist(request.pair):
         raise IncompatiblePair(reason)
-    return PushedLane(_transformers_lane(call, {"assistant_model": request.pair.draft}))
+    return PushedLane(_transformers_lane(call, {"assistant_model": request.pair.draft.model}))
 
 
 def draft_alone_lane(request: Request) -> Iterator[Event]:
     """What the draft would write if no target checked it: plain ``generate`` of the draft model."""
     if reason := cannot_draft_alone(request.pair):
         raise IncompatiblePair(reason)
-    alone = Pair(target=request.pair.models(drafting=True)[1], tokenizer=request.pair.tokenizer)
+    alone = Pair(target=request.pair.draft.model, tokenizer=request.pair.tokenizer)
     return generate(alone, request.prompt_ids, params=request.params)
 
 
 def cannot_draft_alone(pair: Pair) -> str | None:
     """Why the draft cannot write on its own; None if it can."""
-    if len(pair.models(drafting=True)) == 1:
+    if not isinstance(pair.draft, DraftModel):
         return "This pair has no draft model that could write on its own; leave that lane out."
-    if pair.translation is not None:
+    if pair.draft.own_tokenizer:
         return "The draft has a tokenizer of its own; leave the lane of the draft alone out."
     return None
 
 
 def cannot_assist(pair: Pair) -> str | None:
     """Why transformers' assisted generation does not take this pair, and what to do; None if it does."""
-    models = pair.models(drafting=True)
-    if len(models) == 1:
+    if not isinstance(pair.draft, DraftModel):
         return "transformers' assisted generation needs a draft model; leave this lane out."
-    if pair.translation is not None:
+    if pair.draft.own_tokenizer:
         return "Target and draft have different tokenizers; leave the lane of assisted generation out."
+    models = pair.models(drafting=True)
     if any(model.device.type == "meta" for model in models):
         return (
             "transformers' assisted generation does not find the device of a model whose first weights are offloaded; "
@@ -146,8 +147,14 @@ def _transformers_lane(call: Call, extra: dict[str, Any]) -> Callable[[Emit], No
     def run(emit: Emit) -> None:
         emit(call.started)
         streamer = _Streamer(call, emit)
-        with contextlib.suppress(_Stopped):
+        try:
             run_generate(call, streamer=streamer, **extra)
+        except _Stopped:
+            pass
+        except RuntimeError as error:
+            if "probability tensor" not in str(error):
+                raise
+            raise NotNumbers("model") from error
         emit(Finished(streamer.reason, streamer.prefill_seconds, streamer.elapsed_seconds))
 
     return run
@@ -159,7 +166,8 @@ def run_generate(call: Call, **extra: Any) -> torch.Tensor:
     if draft := extra.get("assistant_model"):
         extra["assistant_model"] = _with_fixed_gamma(draft, call.started.gamma)
     with _own_random_state(call):
-        return call.pair.target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **_settings(call), **extra)
+        target = _with_config(call.pair.target, GenerationConfig())
+        return target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **_settings(call), **extra)
 
 
 def _settings(call: Call) -> dict[str, Any]:
@@ -209,12 +217,22 @@ def _with_fixed_gamma(draft: PreTrainedModel, gamma: int) -> PreTrainedModel:
     default schedule changes the length as it goes, the default confidence threshold ends drafts early, and the draft's
     own config would change what it drafts. The draft itself stays as it is: another lane may be reading it.
     """
-    fixed = copy.copy(draft)
-    fixed._compiled_call_impl = draft._compiled_call_impl  # which a copy of a module leaves behind
-    fixed.generation_config = GenerationConfig(
+    fixed = GenerationConfig(
         num_assistant_tokens=gamma,
         num_assistant_tokens_schedule="constant",
         assistant_confidence_threshold=0.0,
         pad_token_id=draft.generation_config.pad_token_id,
     )
-    return fixed
+    return _with_config(draft, fixed)
+
+
+def _with_config(model: PreTrainedModel, config: GenerationConfig) -> PreTrainedModel:
+    """The same weights in another object with another generation config.
+
+    ``generate`` fills the model's own config in and checks the result before it looks at what it is called with, and
+    fails where the two do not go together (``num_return_sequences`` 3 and greedy decoding, for one).
+    """
+    twin = copy.copy(model)
+    twin._compiled_call_impl = model._compiled_call_impl  # which a copy of a module leaves behind
+    twin.generation_config = config
+    return twin

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,8 @@ if TYPE_CHECKING:  # prompts are read where torch is not installed
     from specdec.models.pair import Prompt
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "prompts.jsonl"
+LARGEST = 64_000_000  # bytes of a set, unpacked
+GZIP = b"\x1f\x8b"  # how a packed file begins
 TAKEN = "name and prompt, task_id and prompt (HumanEval), or question_id and turns (Spec-Bench, MT-bench)"
 
 
@@ -36,12 +40,28 @@ class PromptItem:
 
 
 def read_prompts(path: Path) -> list[PromptItem]:
-    """The prompts of a JSON-lines file. Raises ``InvalidInput`` with the line that cannot be used."""
+    """The prompts of a file of JSON lines, packed with gzip or not. Raises ``InvalidInput`` with the line that cannot
+    be used."""
+    return parse_prompts(_text_of(Path(path)).split("\n"))  # splitlines would cut at characters that JSON lets stand
+
+
+def _text_of(path: Path) -> str:
+    """What a file holds, up to ``LARGEST`` bytes: a small packed file can hold more than the memory does."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} cannot be read as UTF-8 text ({error}).") from error
-    return parse_prompts(text.split("\n"))  # splitlines would cut at characters that JSON lets stand
+        with path.open("rb") as file:
+            packed = file.peek(2)[:2] == GZIP
+            found = (gzip.GzipFile(fileobj=file) if packed else file).read(LARGEST + 1)
+    except FileNotFoundError as error:
+        raise InvalidInput(f"{path} does not exist; name a file of JSON lines.") from error
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or "it is packed with gzip, and damaged"
+        raise InvalidInput(f"{path.name} cannot be read ({reason}).") from error
+    if len(found) > LARGEST:
+        raise InvalidInput(f"{path.name} holds more than {LARGEST // 10**6} MB of text; give a smaller set.")
+    try:
+        return found.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path.name} cannot be read as UTF-8 text; give JSON lines with {TAKEN}.") from error
 
 
 def parse_prompts(lines: Iterable[str]) -> list[PromptItem]:
@@ -60,8 +80,10 @@ def parse_prompts(lines: Iterable[str]) -> list[PromptItem]:
 def _item(number: int, line: str) -> PromptItem:
     try:
         record = json.loads(line)
-    except ValueError as error:
-        raise InvalidInput(f"Line {number} is not JSON ({error}).") from error
+    except (ValueError, RecursionError) as error:
+        nested = not isinstance(error, json.JSONDecodeError)
+        where = "nested too deeply" if nested else f"{error.msg}, at character {error.colno}"
+        raise InvalidInput(f"Line {number} is not JSON ({where}).") from error
     fields = record if isinstance(record, dict) else {}
     if "turns" in fields:
         turns, name = fields["turns"], str(fields.get("question_id", number))

@@ -84,7 +84,8 @@ class ResultsFile:
         try:
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         except OSError as error:
-            raise InvalidInput(f"Results cannot be read from {path} ({error}). Name another file.") from error
+            reason = error.strerror or "it is no file of this program"
+            raise InvalidInput(f"Results cannot be read from {path.name} ({reason}). Name another file.") from error
         if not lines:
             return
         if lines[0] != self._head:
@@ -126,8 +127,8 @@ def _difference(path: Path, found: str, wanted: str) -> str:
         theirs, ours = json.loads(found)["results"], json.loads(wanted)["results"]
         names = [name for name in ours if theirs.get(name) != ours[name]]
     except (ValueError, TypeError, KeyError, AttributeError):
-        return f"{path} holds no results of this program. Name another file."
-    return f"{path} holds results of another measurement ({', '.join(names)} differ). Name another file."
+        return f"{path.name} holds no results of this program. Name another file."
+    return f"{path.name} holds results of another measurement ({', '.join(names)} differ). Name another file."
 
 
 def _trial(text: str) -> Trial | None:

@@ -172,7 +172,7 @@ class Text:
             raise InvalidInput(f"The lane {about.lane} does not say what it drafted; record one of specdec's own.")
         if about.acceptance != "lossless":
             raise InvalidInput(f"Acceptance was {about.acceptance}: another draft length would write another text.")
-        if about.pair.get("translated") or str(about.pair.get("draft")).startswith("prompt lookup"):
+        if (about.pair.get("draft") or {}).get("depends_on_start"):
             raise InvalidInput("What this draft guesses depends on where it began, so other lengths have to be run.")
         ids, stands = [], {}
         self.behind: dict[int, list[float]] = {}

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
-from specdec.drafters.early_exit import EarlyExit, refuse_exit
-from specdec.drafters.prompt_lookup import PromptLookup
+from specdec.drafters.base import DraftMethod, Loaded
+from specdec.drafters.model import DraftModel
 from specdec.errors import InvalidInput, LoadFailed
 from specdec.models.checkpoint import Checkpoint, Progress, open_checkpoint, told
 from specdec.models.compatibility import refuse_unsuitable
@@ -50,13 +50,14 @@ class PairPlan:
     """A pair before its weights are here: what is needed to judge it, and to load it."""
 
     target: Part
-    draft: Part | PromptLookup | EarlyExit | None
+    draft: DraftMethod | None
+    draft_parts: tuple[Part, ...]  # the models that the draft's method needs
     device: torch.device
     name: str | None
 
     @property
-    def parts(self) -> list[Part]:
-        return [self.target, self.draft] if isinstance(self.draft, Part) else [self.target]
+    def parts(self) -> tuple[Part, ...]:
+        return self.target, *self.draft_parts
 
     @property
     def bytes(self) -> float:
@@ -65,7 +66,7 @@ class PairPlan:
 
 def plan_pair(
     target: str | Path | None = None,
-    draft: str | Path | PromptLookup | EarlyExit | None = None,
+    draft: str | Path | DraftMethod | None = None,
     *,
     device: str = "auto",
     dtype: str = "auto",
@@ -77,10 +78,12 @@ def plan_pair(
     """Read configurations, tokenizers and the headers of the weights; the arguments are those of ``load_pair``."""
     name = None
     if target is None:
-        if isinstance(draft, (str, Path)):
-            raise InvalidInput(f"A draft ({draft}) was given without a target; give both, or neither.")
+        if isinstance(draft, (str, Path, DraftModel)):
+            named = draft.model if isinstance(draft, DraftModel) else draft
+            raise InvalidInput(f"A draft ({named}) was given without a target; give both, or neither.")
         target, name = str(EMBEDDED / "target"), "embedded"
-        draft = draft or str(EMBEDDED / "draft")
+        draft = draft or EMBEDDED / "draft"
+    method = DraftModel(str(draft)) if isinstance(draft, (str, Path)) else draft
     where = _device(device)
     if bits is not None:
         _require_bits(bits)
@@ -91,20 +94,17 @@ def plan_pair(
         refuse_unsuitable(config)
         return Part(checkpoint, config, checkpoint.tokenizer(), checkpoint.parameters(), _dtype(dtype, where), bits)
 
-    plan = PairPlan(
-        target=part(target, revision, dtype, bits),
-        draft=part(draft, draft_revision, draft_dtype) if isinstance(draft, (str, Path)) else draft,
-        device=where,
-        name=name,
-    )
-    if isinstance(draft, EarlyExit):
-        refuse_exit(plan.target.config, draft.layers)
-    return plan
+    planned = part(target, revision, dtype, bits)
+    if method is not None:
+        method.refuse(planned.config)
+    sources = () if method is None else method.parts()
+    draft_parts = tuple(part(source, draft_revision, draft_dtype) for source in sources)
+    return PairPlan(planned, method, draft_parts, where, name)
 
 
 def load_pair(
     target: str | Path | None = None,
-    draft: str | Path | PromptLookup | EarlyExit | None = None,
+    draft: str | Path | DraftMethod | None = None,
     *,
     device: str = "auto",
     dtype: str = "auto",
@@ -149,19 +149,19 @@ def load(plan: PairPlan, *, compile: bool = False, progress: Progress | None = N
     for part in plan.parts:
         part.checkpoint.fetch(progress)
     # The draft first: what it leaves of a GPU is what a target that must be spread may take there.
-    models = [_read(part, plan.device, spread and part is plan.target) for part in reversed(plan.parts)]
+    drafts = [Loaded(_read(part, plan.device, False), part.tokenizer) for part in plan.draft_parts]
+    draft = plan.draft.loaded(drafts) if plan.draft is not None and drafts else plan.draft
     pair = Pair(
-        target=models[-1],
-        draft=models[0] if isinstance(plan.draft, Part) else plan.draft,
+        target=_read(plan.target, plan.device, spread),
+        draft=draft,
         tokenizer=plan.target.tokenizer,
-        draft_tokenizer=plan.draft.tokenizer if isinstance(plan.draft, Part) else None,
         name=plan.name,
     )
     if compile:
         torch.compiler.reset()  # a pair that was here before counts towards torch's limits
         # Each lane feeds its passes in a way of its own, and each is compiled anew. Past the limit, by default 8 for
         # all models together, torch goes on uncompiled, and whichever lane came last would look slow.
-        for model in filter(None, [*pair.models(drafting=True), pair.early]):
+        for model in (pair.target, *(pair.draft.runs if pair.draft is not None else ())):
             model.compile(dynamic=True, recompile_limit=COMPILED_PASSES, isolate_recompiles=True)
     return pair
 

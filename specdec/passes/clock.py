@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import cast
 
 import torch
+
+Mark = float | torch.cuda.Event  # a point in time on a device
 
 
 class CallClock:
@@ -24,7 +27,7 @@ class CallClock:
         self._began += time.perf_counter() - self._paused
 
 
-def mark(device: torch.device) -> float | torch.cuda.Event:
+def mark(device: torch.device) -> Mark:
     """A point in time on ``device``; free of synchronisation."""
     if device.type != "cuda":
         return time.perf_counter()
@@ -33,8 +36,8 @@ def mark(device: torch.device) -> float | torch.cuda.Event:
     return event
 
 
-def between(start: float | torch.cuda.Event, end: float | torch.cuda.Event) -> float:
+def between(start: Mark, end: Mark) -> float:
     """Seconds between two marks. On a GPU the device must have passed the later one."""
-    if isinstance(start, float):
-        return end - start
-    return start.elapsed_time(end) / 1000
+    if isinstance(start, float) or isinstance(end, float):
+        return cast(float, end) - cast(float, start)
+    return float(start.elapsed_time(end)) / 1000

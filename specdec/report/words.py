@@ -119,8 +119,8 @@ RIVALS = {
 # Why, in a race and after a sweep.
 WHY_TITLE = "Why: each round yields {tokens} tokens for the time of {round_cost} plain tokens"
 WHY_UNSPLIT = (
-    "Per round, drafting takes as long as {drafting} plain tokens, checking and the rest {rest}. Run our loop without a "
-    "draft (\u03b3 0) too: then both shares are known."
+    "Per round, drafting takes as long as {drafting} plain tokens, checking and the rest {rest}. Run our loop "
+    "without a draft (\u03b3 0) too: then both shares are known."
 )
 WHY_TERMS = (
     "At \u03b3 {gamma} each round yields {tokens} tokens. In target passes over one token, drafting a guess takes {c} "
@@ -320,12 +320,12 @@ def seconds(value: float) -> str:
 
 def pair_line(facts: dict[str, Any]) -> str:
     """A pair in one line: names, layers, machine."""
-    target, draft = (_model(facts, role) for role in ("target", "draft"))
-    models = f"{target} \u2190 {draft}" if draft else f"{target}, no draft"
-    if facts.get("name"):
-        models = f"{facts['name']}, {models}"
-    bits, compiled = facts.get("target_bits"), "compiled" if facts.get("compiled") else ""
-    parts = [models, machine(facts), facts.get("target_dtype", ""), f"{bits} bits" if bits else "", compiled]
+    target, draft, named = facts["target"], facts["draft"], facts["name"] is not None
+    models = _model(target, named, "target") + (f" \u2190 {_drafting(draft, named)}" if draft else ", no draft")
+    bits = f"{target['bits']} bits" if target["bits"] else ""
+    compiled = "compiled" if facts["compiled"] else ""
+    name = f"{facts['name']}, " if named else ""
+    parts = [name + models, machine(facts), target["dtype"], bits, compiled]
     return " \u00b7 ".join(filter(None, parts))
 
 
@@ -334,11 +334,13 @@ def machine(facts: dict[str, Any]) -> str:
     return device.upper() if device in {"cpu", "cuda"} else device
 
 
-def _model(facts: dict[str, Any], role: str) -> str | None:
-    name, layers = facts.get(role), facts.get(f"{role}_layers")
-    if not name:
-        return None
-    # The folders of the embedded pair are called target and draft: their layers say more than their names.
-    if facts.get("name") and layers:
-        name = role
-    return f"{name} ({layers} layer{'s' * (layers != 1)})" if layers else name
+def _drafting(draft: dict[str, Any], named: bool) -> str:
+    return _model(draft, named, "draft") if draft["kind"] == "model" else draft["text"]
+
+
+def _model(facts: dict[str, Any], named: bool, role: str) -> str:
+    # The folders of a pair with a name of its own are called target and draft: its layers say more than their names.
+    name, layers = facts["name"], facts["layers"]
+    if layers is None:
+        return name
+    return f"{role if named else name} ({layers} layer{'s' * (layers != 1)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import MAX_GAMMA, SamplingParams, check_gamma
 from specdec.lanes.table import DEFAULT_KEYS, LANES, entrants_of_race
 from specdec.models.pair import Prompt
+from specdec.ui.fields import number, number_field, parsed
 from specdec.ui.limits import Limits
 
 GAMMA = 5
@@ -74,6 +76,12 @@ _FIELDS = (
 )  # fmt: skip
 
 
+_NUMBERS = {
+    "gamma": "Draft length \u03b3", "tokens": "New tokens", "temperature": "Temperature", "top_k": "Top-k",
+    "top_p": "Top-p", "min_p": "Min-p", "penalty": "Repetition penalty",
+}  # fmt: skip
+
+
 class AskPanel:
     """The fields, and between them the way from their values to an ``Ask`` and from a link to their values."""
 
@@ -86,27 +94,23 @@ class AskPanel:
 
     def setting_fields(self) -> None:
         """Draft length, length and temperature in sight; the rest folded."""
-        limits = self._limits
-        slider = {"buttons": [], "step": 1}
-        self.gamma = gr.Slider(0, MAX_GAMMA, GAMMA, label="Draft length \u03b3", elem_id="sd-gamma", **slider)
+        most = self._limits.new_tokens
+        with gr.Row():
+            self.gamma = number_field(GAMMA, f"Draft length \u03b3 (0 to {MAX_GAMMA})", elem_id="sd-gamma")
+            self.tokens = number_field(min(NEW_TOKENS, most), f"New tokens (up to {most})", elem_id="sd-tokens")
+            self.temperature = number_field(0, "Temperature (0 is greedy)", step=0.05, elem_id="sd-temperature")
         self.auto = gr.Checkbox(False, label="Choose \u03b3 round by round (auto)", elem_id="sd-auto")
-        self.tokens = gr.Slider(
-            1, limits.new_tokens, min(NEW_TOKENS, limits.new_tokens), label="New tokens", elem_id="sd-tokens", **slider
-        )
-        self.temperature = gr.Slider(
-            0, 2, 0, label="Temperature (0 is greedy)", elem_id="sd-temperature", **slider | {"step": 0.05}
-        )
         with gr.Accordion("Settings", open=False, elem_id="sd-more"):
             self.lanes = gr.CheckboxGroup(
                 [(lane.choice, lane.key) for lane in LANES if not lane.race], label="Further lanes", elem_id="sd-lanes"
             )
             with gr.Row():
                 self.seed = gr.Textbox("", label="Seed", placeholder="drawn", max_lines=1, min_width=90)
-                self.top_k = gr.Number(0, label="Top-k (0: all)", precision=0, min_width=90)
-                self.top_p = gr.Number(1, label="Top-p", step=0.05, min_width=90)
+                self.top_k = number_field(0, "Top-k (0: all)")
+                self.top_p = number_field(1, "Top-p", step=0.05)
             with gr.Row():
-                self.min_p = gr.Number(0, label="Min-p", step=0.05, min_width=90)
-                self.penalty = gr.Number(1, label="Repetition penalty", step=0.05, min_width=90)
+                self.min_p = number_field(0, "Min-p", step=0.05)
+                self.penalty = number_field(1, "Repetition penalty", step=0.05)
                 self.accept = gr.Textbox(
                     "", label="Accept target's top k", placeholder="lossless", max_lines=1, min_width=90,
                     elem_id="sd-accept",
@@ -127,10 +131,12 @@ class AskPanel:
     def read(self, *values: Any) -> Ask:
         """The fields' values as an ``Ask``. Raises ``InvalidInput`` for what cannot be meant."""
         given = dict(zip(_FIELDS, values, strict=True))
-        given |= {name: _whole(given[name]) for name in ("gamma", "tokens", "top_k")}
+        if given["auto"]:
+            given["gamma"] = "auto"
+        given |= {name: number(label, given[name]) for name, label in _NUMBERS.items() if given[name] != "auto"}
         given |= {name: _whole_text(given[name]) for name in ("seed", "accept_top_k")}
         given["seed"] = _exact(given["seed"])
-        return _ask(given | {"prompt": given["prompt"] or "", "gamma": "auto" if given["auto"] else given["gamma"]})
+        return _ask(given | {"prompt": given["prompt"] or ""})
 
     def ask_of(self, settings: dict[str, Any], runs: int = 1) -> Ask:
         """A race as a recording carries it. Raises as ``read`` does."""
@@ -138,7 +144,7 @@ class AskPanel:
         for name, text in settings.items():
             try:
                 values[name] = self._value(name, str(text))
-            except (SpecdecError, ValueError) as error:
+            except SpecdecError as error:
                 raise InvalidInput(
                     f"This run's {name} {text!r} cannot be taken here ({error}). Nothing ran."
                 ) from error
@@ -154,7 +160,7 @@ class AskPanel:
                 taken[name] = self._value(name, str(text))
                 if name == "chat" and taken[name] and not chat:
                     raise InvalidInput("the pair has no chat template")
-            except (SpecdecError, ValueError) as error:
+            except SpecdecError as error:
                 left = "left out" if _DEFAULTS.get(name, "") in ("", None) else f"{_DEFAULTS[name]} stands instead"
                 problems.append(f"The link's {name} {text!r} was not taken ({error}); {left}.")
                 taken.pop(name, None)
@@ -174,20 +180,20 @@ class AskPanel:
         if name == "prompt":
             return text
         if name in _PARAMS:
-            value = float(text) if isinstance(_DEFAULTS[name], float) else int(text)
+            value = parsed(text, float if isinstance(_DEFAULTS[name], float) else int)
             SamplingParams(**{_PARAMS[name]: value})
             if name == "tokens" and value > self._limits.new_tokens:
                 raise InvalidInput(f"above {self._limits.new_tokens}")
             return _exact(value) if name == "seed" else value
         if name == "gamma":
-            return text if text == "auto" else check_gamma(int(text))
+            return text if text == "auto" else check_gamma(parsed(text, int))
         if name == "lanes":
             if unknown := set(filter(None, text.split(","))) - set(_further_keys()):
                 raise InvalidInput(f"there is no lane {', '.join(sorted(unknown))}")
             return text
         if name not in _DEFAULTS:
             raise InvalidInput("no such setting")
-        if (value := int(text)) not in (0, 1) and name in ("chat", "ignore_eos"):
+        if (value := parsed(text, int)) not in (0, 1) and name in ("chat", "ignore_eos"):
             raise InvalidInput("neither 0 nor 1")
         if name == "accept_top_k" and value < 1:
             raise InvalidInput("below 1")
@@ -223,12 +229,7 @@ def _exact(seed: Any) -> Any:
     return seed
 
 
-def _whole(value: float) -> Any:
-    """Browsers send 5.0 for 5; anything else is passed on for the engine to name."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _whole_text(text: str) -> Any:
     """A text field, as a number field cannot be empty; what is no number is passed on for the engine to name."""
     text = (text or "").strip()
-    return int(text) if text.isdecimal() else text or None
+    return int(text) if re.fullmatch(r"[+-]?\d{1,30}", text) else text or None

@@ -24,6 +24,7 @@ from specdec.report.benchmark import EXPORTS, as_json
 from specdec.report.overall import overall
 from specdec.report.summary import COLUMNS, cells
 from specdec.ui import told
+from specdec.ui.fields import integer
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
@@ -41,8 +42,10 @@ class BenchTab:
         lede = '<p class="sd-lede">Lanes over a prompt set, in turns: by category, with spread.</p>'
         gr.HTML(lede, apply_default_css=False)
         with gr.Row(elem_classes="sd-form"):
-            taken = {"file_types": [".jsonl"], "height": 140, "type": "filepath"}
-            self._set = gr.File(label="Prompt set, JSON lines (none: the examples)", elem_id="sd-bench-set", **taken)
+            # Any file: what Gradio itself refuses leaves the field empty, and the examples would be measured instead.
+            taken = {"height": 140, "type": "filepath"}
+            label = "Prompt set, .jsonl or .jsonl.gz (none: the examples)"
+            self._set = gr.File(label=label, elem_id="sd-bench-set", **taken)
             self._earlier = gr.File(label="Resume from earlier results (optional)", elem_id="sd-bench-earlier", **taken)
         with gr.Row(elem_classes="sd-form"):
             self._lanes = gr.CheckboxGroup(
@@ -77,12 +80,16 @@ class BenchTab:
         earlier: str | None,
         lanes: list[str],
         gammas: str,
-        *sizes: float,
+        tokens: float | None,
+        runs: float | None,
     ) -> Iterator[dict[Any, Any]]:
-        plan = allowed(pair, _plan(chosen, lanes, gammas, *map(int, sizes)), self._limits)
+        sizes = integer("New tokens", tokens), integer("Runs", runs)
+        plan = allowed(pair, _plan(chosen, lanes, gammas, *sizes), self._limits)
         found = ResultsFile(Path(earlier), pair, plan).read() if earlier else []
         done = {trial.key for trial in found}
-        known = KNOWN if chosen and pair.name == "embedded" else ""
+        known = f"Prompts: {Path(chosen).name if chosen else 'the examples'}."
+        if chosen and pair.name == "embedded":
+            known += f" {KNOWN}"
         for text, whole in follow(trials(pair, plan, done), plan, stop, self._limits, found):
             yield {self._buttons.status: text} | (self._found(plan, found, whole, known) if found else {})
         if found:

@@ -27,6 +27,7 @@ from specdec.report.overall import overall
 from specdec.report.sweep import COLUMNS, cells, marked, sweep_rows, theory_note
 from specdec.ui import told
 from specdec.ui.ask import AskPanel
+from specdec.ui.fields import integer, number, number_field
 from specdec.ui.figures import sweep_figure
 from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
@@ -55,9 +56,8 @@ class GammaTab:
             )
         with gr.Row(elem_classes="sd-form"):
             self._tokens, self._runs = sizes("gamma", limits, NEW_TOKENS, RUNS)
-            self._temperature = gr.Slider(
-                0, 2, 0, label="Temperature (0 is greedy)", elem_id="sd-gamma-temperature", buttons=[], step=0.05
-            )
+            label = "Temperature (0 is greedy)"
+            self._temperature = number_field(0, label, step=0.05, elem_id="sd-gamma-temperature")
         self._buttons = Buttons("Find the best \u03b3", "gamma")
         self._findings = Findings("gamma")
         settings = {"open": False, "elem_classes": "sd-after"}
@@ -98,7 +98,7 @@ class GammaTab:
         runs: float,
         temperature: float,
     ) -> Iterator[dict[Any, Any]]:
-        plan = Plan(self._items(prompt, chat, chosen), ENTRANTS, _params(tokens, temperature), int(runs))
+        plan = Plan(self._items(prompt, chat, chosen), ENTRANTS, _params(tokens, temperature), integer("Runs", runs))
         allowed(pair, plan, self._limits)
         found: list[Trial] = []
         for text, whole in follow(trials(pair, plan), plan, stop, self._limits, found):
@@ -156,8 +156,8 @@ class GammaTab:
         yield {status: "", self._outcomes: outcome_table(item.name, what_if(events, costs), costs.assumed)}
 
 
-def _params(tokens: float, temperature: float) -> SamplingParams:
-    return SamplingParams(int(tokens), float(temperature), seed=0, ignore_eos=True)
+def _params(tokens: float | None, temperature: float | None) -> SamplingParams:
+    return SamplingParams(integer("New tokens", tokens), number("Temperature", temperature), seed=0, ignore_eos=True)
 
 
 def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None) -> str:

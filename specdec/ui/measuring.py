@@ -19,6 +19,7 @@ from specdec.models.pair import Pair
 from specdec.report.judge import Judgement
 from specdec.report.why import figures
 from specdec.ui import told
+from specdec.ui.fields import number_field
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.limits import Limits
 from specdec.ui.stream import check
@@ -115,13 +116,12 @@ class Findings:
         return values | {self._fold: gr.update(visible=True)}
 
 
-def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Slider, gr.Slider]:
-    """How much to measure, up to what the page offers; ``tokens`` and ``runs`` are the first values."""
-    settings = {"buttons": [], "step": 1}
-    most = min(512, limits.new_tokens)
+def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number, gr.Number]:
+    """How much to measure; ``tokens`` and ``runs`` are the first values."""
+    offered = f"New tokens ({LEAST_TOKENS} to {limits.new_tokens})"
     return (
-        gr.Slider(LEAST_TOKENS, most, tokens, label="New tokens", elem_id=f"sd-{name}-tokens", **settings),
-        gr.Slider(1, min(9, limits.runs), runs, label="Runs", elem_id=f"sd-{name}-runs", **settings),
+        number_field(tokens, offered, elem_id=f"sd-{name}-tokens"),
+        number_field(runs, f"Runs (up to {limits.runs})", elem_id=f"sd-{name}-runs"),
     )
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.drafters.early_exit import EarlyExit
-from specdec.drafters.prompt_lookup import PromptLookup
+from specdec.drafters import methods
+from specdec.drafters.base import DraftMethod, Finding
+from specdec.drafters.model import DraftModel
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.models.check import Finding, check
+from specdec.models.check import check
 from specdec.models.loading import PairPlan, plan_pair
 from specdec.models.memory import gigabytes
 from specdec.models.presets import PRESETS, Preset
@@ -24,7 +25,6 @@ from specdec.ui.startup import StartupRace
 
 OWN = "Another pair"
 STEP = 0.25  # seconds between two looks at a load
-METHODS = ("Draft model", "Prompt lookup", "Early exit")
 _PRESETS = {preset.name: preset for preset in PRESETS}
 
 
@@ -34,6 +34,7 @@ class PairPanel:
 
     def __init__(self, slot: Slot, limits: Limits, header: Callable[[dict[str, Any]], str], startup: StartupRace):
         self._slot, self._limits, self._header, self._startup = slot, limits, header, startup
+        labels = [row.label for row in methods.METHODS]
         with gr.Accordion("Change the pair", open=False, elem_id="sd-change"):
             with gr.Row():
                 self.preset = gr.Dropdown(
@@ -42,35 +43,43 @@ class PairPanel:
                     label="Pair, target \u2190 draft",
                     elem_id="sd-preset",
                 )
-                self.method = gr.Radio(METHODS, value=METHODS[0], label="Who drafts", elem_id="sd-method")
-                self.layers = gr.Number(3, label="Layers of the early exit", precision=0, visible=False)
-            with gr.Row(visible=False) as own:
-                self.target = gr.Textbox(label="Target: hub id or folder", max_lines=1, elem_id="sd-target")
-                self.draft = gr.Textbox(label="Draft: hub id or folder", max_lines=1, elem_id="sd-draft")
+                self.method = gr.Radio(labels, value=labels[0], label="What drafts", elem_id="sd-method")
+            with gr.Row():
+                self.target = gr.Textbox(
+                    label="Target: hub id or folder", max_lines=1, elem_id="sd-target", visible=False
+                )
+                self.draft = gr.Textbox(label="Draft", max_lines=1, elem_id="sd-draft", visible=False)
             with gr.Row():
                 self.look = gr.Button("Check", elem_id="sd-check")
                 self.load = gr.Button("Load", elem_id="sd-load")
             self.report = gr.HTML(_preset_line(PRESETS[0]), elem_id="sd-report", apply_default_css=False)
             if limits.public:
                 gr.HTML(_your_own(os.environ.get("SPACE_ID")), elem_id="sd-own", apply_default_css=False)
+        quiet = {"show_progress": "hidden", "api_visibility": "private"}
         self.preset.change(
-            lambda name: (gr.update(visible=name == OWN), _preset_line(_PRESETS.get(name))),
-            self.preset,
-            [own, self.report],
-            show_progress="hidden",
-            api_visibility="private",
+            lambda preset, method: (
+                gr.update(visible=preset == OWN),
+                gr.update(visible=_is_written(preset, method)),
+                _preset_line(_PRESETS.get(preset)),
+            ),
+            [self.preset, self.method],
+            [self.target, self.draft, self.report],
+            **quiet,
         )
         self.method.change(
-            lambda method: gr.update(visible=method == METHODS[2]),
-            self.method,
-            self.layers,
-            show_progress="hidden",
-            api_visibility="private",
+            lambda preset, method: gr.update(
+                visible=_is_written(preset, method),
+                label=f"Draft: {_row(method).form}",
+                value=_row(method).example,
+            ),
+            [self.preset, self.method],
+            self.draft,
+            **quiet,
         )
 
     @property
     def inputs(self) -> list[Any]:
-        return [self.preset, self.target, self.draft, self.method, self.layers]
+        return [self.preset, self.target, self.draft, self.method]
 
     def say(self, *choice: Any) -> str:
         """The check of a choice, as HTML."""
@@ -109,17 +118,37 @@ class PairPanel:
         info = "The prompt is a message of a chat." if able else "A base model: it has no chat template."
         return self._header(facts), gr.update(info=hint), gr.update(value=able, interactive=able, info=info)
 
-    def _plan(self, preset: str, target: str, draft: str, method: str, layers: float) -> PairPlan:
+    def _plan(self, preset: str, target: str | None, draft: str | None, method: str) -> PairPlan:
+        row, written = _row(method), _is_written(preset, method)
+        target, draft = (target or "").strip(), (draft or "").strip()  # a field that is not shown holds None
         if preset == OWN and not self._limits.public:
-            if not target.strip():
+            if not target:
                 raise InvalidInput("No target was given; write a hub id or the path of a folder.")
-            names = target.strip(), draft.strip() or None
+            model, text = target, draft or row.example
         elif preset in _PRESETS:
-            names = _PRESETS[preset].target, _PRESETS[preset].draft
+            model, listed = _PRESETS[preset].target, _PRESETS[preset].draft
+            text = (draft or row.example) if written else listed or ""
         else:
             raise InvalidInput(f"There is no pair {preset!r} in the list.")
-        drafting = {METHODS[0]: names[1], METHODS[1]: PromptLookup()}
-        return plan_pair(names[0], EarlyExit(layers) if method == METHODS[2] else drafting.get(method, names[1]))
+        drafting = row.parse(text) if text else None
+        if text and drafting is None:
+            raise InvalidInput(f"{text!r} does not say how to draft; write {row.form}.")
+        if self._limits.public and written and drafting is not None and drafting.parts():
+            raise InvalidInput("This public page loads the models of its list only; choose one of its pairs.")
+        return plan_pair(model, drafting)
+
+
+def _row(method: str) -> type[DraftMethod]:
+    """The row of the table with this label."""
+    found = next((row for row in methods.METHODS if row.label == method), None)
+    if found is None:
+        raise InvalidInput(f"There is no way to draft {method!r} in the list.")
+    return found
+
+
+def _is_written(preset: str, method: str) -> bool:
+    """Whether a person writes down what drafts: a pair of the list names its draft model itself."""
+    return preset == OWN or _row(method) is not DraftModel
 
 
 def _preset_line(preset: Preset | None) -> str:

@@ -1,15 +1,22 @@
-"""A real Chromium on the real page: one server a session, a fresh browser page a test."""
+"""A real Chromium on the real page: one server a session; a test loads the page anew in an emptied profile."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from fakes import random_table, table_pair  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WAIT = 60_000  # milliseconds; a busy machine is no reason to fail
@@ -23,8 +30,6 @@ FLAGS = [
 
 def load_page_slot():
     """The pair the page shows by default, or the one named by the environment."""
-    import torch
-
     from specdec.models.loading import plan_pair
     from specdec.models.slot import Slot
 
@@ -53,13 +58,20 @@ def browser() -> Iterator[object]:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
+        IDLE.clear()
         chromium.close()
 
 
 @pytest.fixture(scope="session")
-def address(browser) -> Iterator[str]:
+def slot(browser) -> object:
+    """The default pair, loaded once for all servers that do not change it."""
+    return load_page_slot()
+
+
+@pytest.fixture(scope="session")
+def address(slot) -> Iterator[str]:
     """The page's address."""
-    demo, address = launch(load_page_slot())
+    demo, address = launch(slot)
     yield address
     demo.close()
 
@@ -85,6 +97,16 @@ def unhurried(monkeypatch) -> None:
 
 
 @pytest.fixture(scope="module")
+def short_start() -> Iterator[None]:
+    """A short start-up race, for tests that only wait for it to end."""
+    from specdec.ui import startup
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(startup, "TOKENS", 16)
+        yield
+
+
+@pytest.fixture(scope="module")
 def scripts(browser, address) -> Iterator[object]:
     """The page, for tests of its modules alone: they press nothing and share it."""
     with visit(browser, address) as page:
@@ -100,26 +122,50 @@ def page(browser, address) -> Iterator[object]:
         yield page
 
 
+IDLE: list = []  # tabs that nobody uses now, each in a profile of its own
+
+
 @contextlib.contextmanager
-def visit(browser, address: str, **settings) -> Iterator[object]:
-    """A browser profile of its own that reaches the page's host only; script errors fail the test."""
-    context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}} | settings)
-    page = context.new_page()
+def visit(
+    browser,
+    address: str,
+    viewport: dict[str, int] = MappingProxyType({"width": 1440, "height": 900}),
+    color_scheme: str = "light",
+    reduced_motion: str = "no-preference",
+) -> Iterator[object]:
+    """A visitor: a profile that reaches the page's host only; script errors fail the test.
+
+    Visitors at the same time have a profile each. A profile is used again, emptied but for its cache of files: most
+    of a first visit is fetching and compiling what the page is made of.
+    """
+    page = IDLE.pop() if IDLE else browser.new_context().new_page()
     page.set_default_timeout(WAIT)
+    page.set_viewport_size(dict(viewport))
+    page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion)
     page.outside, errors = [], []
-    page.on("pageerror", lambda error: errors.append(str(error)))
     home = urlsplit(address).netloc
 
     def note(request):
         asked = urlsplit(request.url)
-        if asked.scheme not in {"data", "blob"} and asked.netloc != home:
+        if asked.scheme not in {"data", "blob", "about"} and asked.netloc != home:
             page.outside.append(request.url)
 
+    def fail(error):
+        errors.append(str(error))
+
     page.on("request", note)
+    page.on("pageerror", fail)
     try:
         yield page
-    finally:
-        context.close()
+    except BaseException:
+        page.context.close()  # whatever it was in the midst of
+        raise
+    page.remove_listener("request", note)
+    page.remove_listener("pageerror", fail)
+    page.evaluate("localStorage.clear(); sessionStorage.clear()")
+    page.context.clear_cookies()
+    page.goto("about:blank")
+    IDLE.append(page)
     assert not errors, errors
 
 
@@ -156,3 +202,19 @@ def go_to(page, name: str) -> None:
 def text(page, selector: str) -> str:
     """What a person reads there."""
     return page.locator(selector).inner_text()
+
+
+def quick_self_test(monkeypatch, **settings) -> list[tuple]:
+    """The test of losslessness on a pair of tables, which takes a second; the draws and seconds the page asked for."""
+    from specdec.ui import lossless_tab
+
+    whole, asked = lossless_tab.self_test, []
+    target = random_table(3, 3, seed=0)
+    pair = table_pair(target, target + random_table(3, 3, seed=1, scale=2.0))
+
+    def quick(_, draws, seconds):
+        asked.append((draws, seconds))
+        return whole(pair, torch.tensor([2, 1, 0, 2]), **{"draws": 60} | settings)
+
+    monkeypatch.setattr(lossless_tab, "self_test", quick)
+    return asked

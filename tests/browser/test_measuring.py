@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 
 import pytest
-from conftest import ask, go_to, open_page, text, visit
+from comparison import FULL
+from conftest import ask, go_to, open_page, quick_self_test, text, visit
 
 from specdec.ui import lossless_tab
 
@@ -79,7 +81,7 @@ def test_a_stopped_sweep_keeps_what_is_there(page):
 def test_the_keyboard_stays_with_the_button_and_the_end_is_read_out(page, monkeypatch):
     """Start and Stop change places under the keyboard; the verdict of a tab is heard, as that of a race is."""
     whole = lossless_tab.self_test
-    monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws, seconds: whole(pair, draws=50))
+    quick_self_test(monkeypatch)
     go_to(page, "Lossless?")
     page.focus("#sd-lossless-start")
     page.keyboard.press("Enter")
@@ -180,11 +182,35 @@ def test_a_benchmark_runs_an_uploaded_set_and_goes_on_from_its_results(page, tmp
     assert page.locator("#sd-bench-table tbody tr").all_inner_texts() == found, "the same rows, to the last digit"
 
 
+def test_a_set_is_measured_as_it_comes_or_refused_by_its_name(page, tmp_path):
+    """HumanEval's own packed file is read; what is no set is refused; the examples never stand in for either."""
+    record = {"task_id": "HumanEval/0", "prompt": "Once upon a time"}
+    (tmp_path / "HumanEval.jsonl.gz").write_bytes(gzip.compress(json.dumps(record).encode()))
+    (tmp_path / "photo.png").write_bytes(b"\x89PNG\xff")
+    go_to(page, "Benchmark")
+    set_number(page, "bench-tokens", 32)
+    set_number(page, "bench-runs", 1)
+    page.set_input_files("#sd-bench-set input[type=file]", tmp_path / "photo.png")
+    page.wait_for_selector("#sd-bench-set td[aria-label='photo.png']")
+    page.click("#sd-bench-start")
+    page.wait_for_selector("#sd-bench-status .sd-error:has-text('photo.png cannot be read as UTF-8 text')")
+    assert "/" not in text(page, "#sd-bench-status").replace("Spec-Bench, MT-bench", "")
+    page.click("#sd-bench-set button[aria-label='Clear']")
+    page.set_input_files("#sd-bench-set input[type=file]", tmp_path / "HumanEval.jsonl.gz")
+    page.wait_for_selector("#sd-bench-set td[aria-label='HumanEval.jsonl.gz']")
+    finish(page, "bench")
+    assert "Prompts: HumanEval.jsonl.gz." in text(page, "#sd-bench-verdict")
+    assert page.locator("#sd-bench-table tbody tr").first.inner_text().startswith("HumanEval")
+
+
 def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatch):
     """One button: progress, then both samples with their figures. With few draws, for how often it is right is tested
-    elsewhere."""
+    elsewhere; of the page's own pair only with SPECDEC_FULL=1."""
     whole = lossless_tab.self_test
-    monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws, seconds: whole(pair, draws=60))
+    if FULL:
+        monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws, seconds: whole(pair, draws=60))
+    else:
+        quick_self_test(monkeypatch)
     go_to(page, "Lossless?")
     page.click("#sd-lossless-start")
     page.wait_for_selector("#sd-lossless-status progress")
@@ -195,6 +221,7 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     ]  # fmt: skip
     assert "60 continuations of 4 tokens" in text(page, "#sd-lossless-verdict caption")
     assert re.match("Lossless|Undecided", text(page, "#sd-lossless-verdict .sd-headline"))
+    monkeypatch.setattr(lossless_tab, "self_test", whole)  # long enough to be stopped
     page.click("#sd-lossless-start")
     page.click("#sd-lossless-stop")
     page.wait_for_selector("#sd-lossless-status :text('before its end the test says nothing')")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-
 import pytest
 from conftest import ask, open_page, run, text
 
@@ -117,6 +116,26 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
     page.fill("#sd-more label:has-text('Top-p') input", "1")
     run(page)
     assert not page.locator(".sd-error").is_visible()
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "said"),
+    [
+        ("gamma", "40", "gamma 40 is outside 0-16"),
+        ("gamma", "", "Draft length γ is empty"),
+        ("tokens", "2.5", "max_new_tokens is 2.5; give a whole number"),
+        ("tokens", "", "New tokens is empty"),
+        ("temperature", "-1", "temperature is -1"),
+    ],
+)
+def test_a_number_is_taken_as_it_was_typed_or_named(page, field: str, typed: str, said: str):
+    """Nothing is moved to the nearest value that would do."""
+    number = page.locator(f"#sd-{field} input[type=number]")
+    number.fill(typed)
+    number.blur()
+    run(page)
+    assert said in text(page, ".sd-live .sd-error")
+    assert number.input_value() == typed
 
 
 def test_sampling_says_what_is_equal(page):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browse
 
 
 @pytest.fixture(scope="module")
-def address(browser) -> Iterator[str]:
+def address(browser, short_start) -> Iterator[str]:
     demo, address = launch(load_page_slot())
     yield address
     demo.close()

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from conftest import ask, go_to, launch, load_page_slot, open_page, run, text, visit
+from conftest import ask, go_to, launch, open_page, quick_self_test, run, text, visit
+
+from specdec.ui.limits import PUBLIC
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
 
 
 @pytest.fixture(scope="module")
-def address(browser) -> Iterator[str]:
-    from specdec.ui.limits import PUBLIC
-
+def address(slot, short_start) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPACE_ID", "someone/specdec")
-        demo, address = launch(load_page_slot(), PUBLIC)
+        demo, address = launch(slot, PUBLIC)
     yield address
     demo.close()
 
@@ -34,7 +34,10 @@ def test_pairs_are_a_list_and_the_way_to_another_is_shown(page):
 
 def test_caps_are_said_in_words(page):
     """Too long a prompt and too many tokens are refused by name; the page goes on."""
-    assert page.locator("#sd-tokens input[type=range]").get_attribute("max") == "256"
+    ask(page, tokens=257)
+    run(page)
+    assert "New tokens 257 is above 256. Nothing ran." in text(page, ".sd-live .sd-error")
+    ask(page, tokens=8)
     ask(page, "word " * 600)
     run(page)
     assert "this public page takes 512 tokens. Nothing ran." in text(page, ".sd-live .sd-error")
@@ -53,11 +56,9 @@ def test_caps_hold_where_more_is_measured(page):
         page.wait_for_selector(f"#sd-{name}-status .sd-error:has-text('takes 512 tokens. Nothing ran.')")
 
 
-def test_a_full_queue_is_said_and_run_comes_back(browser):
+def test_a_full_queue_is_said_and_run_comes_back(browser, slot, short_start):
     """Where no further job may wait, the page and its tabs say so and are as before; nobody is told of a phantom."""
-    from specdec.ui.limits import PUBLIC
-
-    demo, address = launch(load_page_slot(), replace(PUBLIC, waiting=0))
+    demo, address = launch(slot, replace(PUBLIC, waiting=0))
     try:
         with visit(browser, address) as page, visit(browser, address) as other:
             for each in (page, other):
@@ -77,15 +78,13 @@ def test_a_full_queue_is_said_and_run_comes_back(browser):
 
 
 def test_a_test_of_losslessness_ends_in_the_page_s_time(page, monkeypatch):
-    """Where the time is up before all draws are made, those that were made are compared."""
-    from specdec.ui import lossless_tab
-
-    whole = lossless_tab.self_test
-    monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws, seconds: whole(pair, draws=draws, seconds=1.0))
+    """The page gives the test its own limit of time; where it is up, what was drawn by then is compared."""
+    limits = quick_self_test(monkeypatch, seconds=0.0)
     go_to(page, "Lossless?")
     page.click("#sd-lossless-start")
     page.wait_for_selector("#sd-lossless-verdict tbody tr")
     assert "50 continuations of 4 tokens" in text(page, "#sd-lossless-verdict caption")
+    assert limits == [(PUBLIC.draws, PUBLIC.seconds)] and PUBLIC.seconds
 
 
 def test_links_name_the_space_and_work_here(page, browser, address):

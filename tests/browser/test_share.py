@@ -310,13 +310,13 @@ STARTED = {
     "gamma": 5, "acceptance": "lossless", "accept_top_k": None,
     "params": {"max_new_tokens": 6, "temperature": 0, "top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1,
                "seed": 2**40, "ignore_eos": False},
-    "pair": {"name": "embedded", "target": "target", "draft": "draft", "draft_layers": 2, "target_rows": 1,
-             "draft_rows": 1},
+    "pair": {"name": "embedded", "target": {"name": "target", "local": True, "rows": 1},
+             "draft": {"kind": "model", "name": "draft", "local": True, "rows": 1, "own_tokenizer": False}},
 }  # fmt: skip
 CODE = """async ([started, settings]) => (await import(new URL("specdec-assets/code.js", document.baseURI).href))
     .codeFor({ prompt: "Once upon a time", chat: 0, ...settings }, started)"""
-LOOKUP = {"draft": "prompt lookup, 1 to 3 tokens", "draft_layers": None}
-EARLY = {"draft": "its first 3 layers", "draft_layers": None}
+LOOKUP = {"draft": {"kind": "prompt-lookup", "max_ngram": 3, "min_ngram": 1}}
+EARLY = {"draft": {"kind": "early-exit", "layers": 3}}
 
 
 WAYS = [
@@ -328,9 +328,11 @@ WAYS = [
     (LOOKUP, {"gamma": "auto"}, {}),
     (LOOKUP, {"gamma": 0}, {}),
     (EARLY, {}, {}),
-    ({"draft": None, "draft_layers": None}, {"gamma": 0}, {}),
+    ({"draft": None}, {"gamma": 0}, {}),
 ]
-HUB = {"name": None, "target": "a/b", "draft": "c/d"}
+TARGET = {"name": "a/b", "local": False, "rows": 1}
+DRAFT = {"kind": "model", "name": "c/d", "local": False, "rows": 1, "own_tokenizer": False}
+HUB = {"name": None, "target": TARGET, "draft": DRAFT}
 
 
 def codes_of(scripts, pair=None, settings=None, params=None, **asked) -> dict[str, str]:
@@ -377,7 +379,7 @@ def test_the_code_of_every_way_to_draft_runs(scripts, tmp_path):
         ast.parse(codes["vLLM"])
         for name in ("SGLang", "llama.cpp"):
             commands(codes[name], tmp_path)
-            commands(codes_of(scripts, pair | HUB, settings, params)[name], tmp_path)
+            commands(codes_of(scripts, HUB | pair, settings, params)[name], tmp_path)
         for name in ("specdec", "transformers"):
             code = codes[name].replace("specdec/embedded", str(ROOT / "specdec" / "embedded"))
             exec(compile(code, f"{name}, {pair} {settings} {params}", "exec"), {})
@@ -449,7 +451,7 @@ def test_the_code_says_what_a_server_cannot_do(scripts, tmp_path):
 
 def test_the_code_for_two_tokenizers_names_both(scripts, tmp_path):
     """What others take for two tokenizers, as rows are unequal: transformers asks for each, others for one in kind."""
-    codes = codes_of(scripts, HUB | {"draft_rows": 2})
+    codes = codes_of(scripts, HUB | {"draft": DRAFT | {"rows": 2}})
     ast.parse(codes["transformers"])
     assert 'draft_tokenizer = AutoTokenizer.from_pretrained("c/d")' in codes["transformers"]
     assert "tokenizer=tokenizer, assistant_tokenizer=draft_tokenizer" in codes["transformers"]
@@ -457,14 +459,15 @@ def test_the_code_for_two_tokenizers_names_both(scripts, tmp_path):
     assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"])["use_heterogeneous_vocab"]
     assert re.fullmatch("# SGLang .* only with a model of the\n# target's tokenizer.*\n", codes["SGLang"])
     assert "-md draft.gguf" in codes["llama.cpp"]
-    for other in ({"draft_rows": 200}, {"translated": True}):
-        assert re.fullmatch("# llama.cpp .* only .*\n#.* tokenizer.*\n", codes_of(scripts, HUB | other)["llama.cpp"])
+    for other in ({"rows": 200}, {"own_tokenizer": True}):
+        codes = codes_of(scripts, HUB | {"draft": DRAFT | other})
+        assert re.fullmatch("# llama.cpp .* only .*\n#.* tokenizer.*\n", codes["llama.cpp"])
 
 
 def test_hostile_values_stay_arguments_of_the_shell(scripts, tmp_path):
     """Quotes, substitutions, redirections and line breaks of a recording run nothing and end no line."""
     bite = "'; >bitten; ' \"$(>bitten)\" `>bitten` && >bitten | >bitten & !! \\ $HOME ~ * {a,b} \\' #🚀"
-    pair = {"name": None, "target": bite, "draft": f"c/{bite}"}
+    pair = {"name": None, "target": TARGET | {"name": bite}, "draft": DRAFT | {"name": f"c/{bite}"}}
     prompt = f"{bite}\n>bitten\r\n\x1b[201~\x9b201~{HOSTILE}\n# {bite}\nEOF"
     for chat in (0, 1):
         codes = codes_of(scripts, pair, prompt=prompt, chat=chat)
@@ -489,7 +492,7 @@ def test_a_name_that_no_model_has_gives_no_code(scripts, name):
     """An option in a name's place, a line of its own in a comment, or no text at all."""
     for role in ("target", "draft"):
         with pytest.raises(Exception, match="It holds a (name that no model has|value that is no number and no text)"):
-            codes_of(scripts, HUB | {role: name})
+            codes_of(scripts, HUB | {role: HUB[role] | {"name": name}})
 
 
 def test_five_blocks_of_code_fit_a_narrow_screen(browser, address):

@@ -83,7 +83,7 @@ def test_a_draft_that_differs_in_its_ids_alone_drafts_as_well() -> None:
     """The embedded draft under other ids: the same text, and about as many guesses kept."""
     pair = specdec.load_pair()
     tokenizer, order = shuffled_tokenizer(pair.tokenizer, len(pair.tokenizer))
-    other = dataclasses.replace(pair, draft=shuffled_rows(pair.draft, order), draft_tokenizer=tokenizer)
+    other = dataclasses.replace(pair, draft=shuffled_rows(pair.draft.model, order), draft_tokenizer=tokenizer)
     params = specdec.SamplingParams(max_new_tokens=64, ignore_eos=True)
     results = [specdec.collect(specdec.speculative(p, "Once upon a time", params=params)) for p in (pair, other)]
     assert results[0].token_ids == results[1].token_ids

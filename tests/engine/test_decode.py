@@ -177,7 +177,7 @@ def test_one_target_pass_a_round(settings: str) -> None:
     """One pass of gamma + 1 rows, none extra for the correction or the bonus; a draft pass a draft token."""
     pair = table_pair(TARGET, DRAFT)
     params = specdec.SamplingParams(max_new_tokens=40, **SETTINGS[settings])
-    with count_passes(pair.target) as target_fed, count_passes(pair.draft) as draft_fed:
+    with count_passes(pair.target) as target_fed, count_passes(pair.draft.model) as draft_fed:
         rounds = rounds_of(list(specdec.speculative(pair, PROMPT, gamma=4, params=params)))
     assert target_fed == [3] + [len(r.draft) + 1 for r in rounds[1:]]
     assert len(draft_fed) == 1 + sum(len(r.draft) for r in rounds)
@@ -191,7 +191,7 @@ def test_draft_cache_is_kept(settings: str) -> None:
     """
     pair = table_pair(TARGET, DRAFT)
     params = specdec.SamplingParams(max_new_tokens=60, **SETTINGS[settings])
-    with count_passes(pair.draft) as fed:
+    with count_passes(pair.draft.model) as fed:
         rounds = rounds_of(list(specdec.speculative(pair, PROMPT, gamma=3, params=params)))
     expected = [3]
     for previous, r in zip(rounds, rounds[1:], strict=False):
@@ -202,7 +202,7 @@ def test_draft_cache_is_kept(settings: str) -> None:
 def test_plain_decoding_does_not_touch_the_draft() -> None:
     """Draft length 0 costs what the target alone costs."""
     pair = table_pair(TARGET, DRAFT)
-    with count_passes(pair.target) as target_fed, count_passes(pair.draft) as draft_fed:
+    with count_passes(pair.target) as target_fed, count_passes(pair.draft.model) as draft_fed:
         events = list(specdec.speculative(pair, PROMPT, gamma=0, params=specdec.SamplingParams(max_new_tokens=9)))
     assert target_fed == [3] + [1] * 8 and draft_fed == []
     assert all(r.draft == () and r.token_kind == "target" for r in rounds_of(events))

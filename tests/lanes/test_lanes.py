@@ -152,7 +152,7 @@ def test_assisted_keeps_the_draft_length_when_all_is_accepted(gamma: int) -> Non
     """``generate(num_assistant_tokens=...)`` is ignored and the default schedule grows: ours is fixed."""
     pair = table_pair(COUNT_UP, COUNT_UP)
     new_tokens = 4 * (gamma + 1)
-    with count_passes(pair.target) as target_fed, count_passes(pair.draft) as draft_fed:
+    with count_passes(pair.target) as target_fed, count_passes(pair.draft.model) as draft_fed:
         events = list(lane_of("assisted", pair, ZERO, gamma=gamma, max_new_tokens=new_tokens))
     assert len(ids_of(events)) == new_tokens
     assert [len(r.committed_ids) for r in rounds_of(events)] == [gamma + 1] * 4
@@ -184,7 +184,7 @@ def test_assisted_keeps_drafting_when_unsure() -> None:
     """The default confidence threshold ends a draft early: an unsure draft still proposes gamma tokens."""
     unsure = COUNT_UP * 0.05
     pair = table_pair(unsure, unsure)
-    with count_passes(pair.draft) as draft_fed:
+    with count_passes(pair.draft.model) as draft_fed:
         list(lane_of("assisted", pair, ZERO, gamma=5, max_new_tokens=12))
     assert len(draft_fed) == 10
 
@@ -192,7 +192,7 @@ def test_assisted_keeps_drafting_when_unsure() -> None:
 def test_assisted_ignores_the_generation_config_of_the_draft(pair) -> None:
     """What ships with the draft is not among the settings: a penalty, or an EOS of its own, makes it draft worse."""
     common = list(dict.fromkeys(generated(pair.target, prompt_of(12), 30)))
-    strange = copy.deepcopy(pair.draft)
+    strange = copy.deepcopy(pair.draft.model)
     strange.generation_config = GenerationConfig(
         repetition_penalty=5.0,
         no_repeat_ngram_size=1,
@@ -203,7 +203,7 @@ def test_assisted_ignores_the_generation_config_of_the_draft(pair) -> None:
         pad_token_id=0,
     )
     blocks = []
-    for draft in (pair.draft, strange):
+    for draft in (pair.draft.model, strange):
         events = list(lane_of("assisted", specdec.Pair(pair.target, draft, pair.tokenizer), prompt_of(12)))
         blocks.append([r.committed_ids for r in rounds_of(events)])
     assert blocks[1] == blocks[0]
@@ -227,18 +227,18 @@ def test_lanes_leave_the_models_as_they_were(pair) -> None:
     def state(model):
         return model.generation_config.to_dict(), model.config.to_dict(), model.training, model.generation_config
 
-    weights = [copy.deepcopy(m.state_dict()) for m in (pair.target, pair.draft)]
-    before = [state(m) for m in (pair.target, pair.draft)]
+    weights = [copy.deepcopy(m.state_dict()) for m in (pair.target, pair.draft.model)]
+    before = [state(m) for m in (pair.target, pair.draft.model)]
     for lane in LANES:
         for gamma in (2, 6):
             list(lane_of(lane, pair, prompt_of(5), gamma=gamma))
             lane_events = lane_of(lane, pair, prompt_of(5), gamma=gamma, temperature=1.0)
             next(lane_events), next(lane_events)
-            assert [state(m) for m in (pair.target, pair.draft)] == before, "nor while it runs"
+            assert [state(m) for m in (pair.target, pair.draft.model)] == before, "nor while it runs"
             lane_events.close()
-    assert [state(m) for m in (pair.target, pair.draft)] == before
-    assert pair.draft.generation_config is before[1][3]
-    for model, old in zip((pair.target, pair.draft), weights, strict=True):
+    assert [state(m) for m in (pair.target, pair.draft.model)] == before
+    assert pair.draft.model.generation_config is before[1][3]
+    for model, old in zip((pair.target, pair.draft.model), weights, strict=True):
         assert all(torch.equal(old[name], tensor) for name, tensor in model.state_dict().items())
 
 

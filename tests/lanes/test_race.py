@@ -44,10 +44,11 @@ def test_every_lane_runs_under_its_own_name(pair) -> None:
     ]  # fmt: skip
     assert all(isinstance(events[-1], specdec.Finished) for events in lanes)
     texts = dict(zip(KEYS, map(ids_of, lanes), strict=True))
-    alone = specdec.Pair(target=pair.draft, tokenizer=pair.tokenizer)
+    alone = specdec.Pair(target=pair.draft.model, tokenizer=pair.tokenizer)
     assert texts.pop("draft-alone") == ids_of(specdec.generate(alone, PROMPT, params=PARAMS))
     assert set(map(tuple, texts.values())) == {tuple(texts["generate"])}
     assert all(not r.draft for r in lanes[KEYS.index(LOOP.key)][1:-1])
+    assert lanes[KEYS.index("prompt-lookup")][0].pair["draft"]["kind"] == "prompt-lookup"
 
 
 def test_at_gamma_0_the_loop_runs_once(pair) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 import os
 import random
@@ -16,10 +17,12 @@ from types import SimpleNamespace
 
 import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
+from programs import specdec_command
 
 import specdec
+from benchmarks.driven_over_direct import driven_over_direct
 from specdec.lanes.table import entrants_of
-from specdec.measure.direct import driven_over_direct
+from specdec.measure import prompts
 from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem, parse_prompts, read_prompts
@@ -162,10 +165,10 @@ def folder(pair, tmp_path_factory) -> Path:
     return folder
 
 
-def command(folder: Path, results: Path, *launcher: str) -> list[str]:
-    given = ["--target", folder / "target", "--draft", folder / "draft", "--prompts", folder / "prompts.jsonl"]
-    given += ["--device", "cpu", "--gammas", 2, "--runs", 3, "--tokens", 32, "--results", results]
-    return list(map(str, [sys.executable, *(launcher or ["-m", "specdec", "bench"]), *given]))
+def given(folder: Path, results: Path) -> list[str]:
+    models = ["--target", folder / "target", "--draft", folder / "draft", "--prompts", folder / "prompts.jsonl"]
+    sizes = ["--device", "cpu", "--gammas", 2, "--runs", 3, "--tokens", 32, "--results", results]
+    return list(map(str, [*models, *sizes]))
 
 
 # One thread each: the processes of a test must not fight for the cores.
@@ -184,7 +187,8 @@ def _restored(line: str) -> Trial:
 @pytest.fixture(scope="module")
 def uninterrupted(folder) -> list[tuple]:
     path = folder / "whole.jsonl"
-    done = subprocess.run(command(folder, path), **SETTINGS, check=True, capture_output=True, timeout=300, text=True)
+    done = specdec_command("bench", *given(folder, path))
+    assert done.returncode == 0, done.stderr
     for name in ("[a]", "[/b]", "[/p0]"):
         assert name in done.stdout
     return rows_of(path)
@@ -198,9 +202,8 @@ def test_a_killed_benchmark_resumes_to_the_same_rows(folder, uninterrupted, tmp_
     chance = random.Random(KILLS)
     for number in range(KILLS):
         path = tmp_path / f"killed{number}.jsonl"
-        running = subprocess.Popen(
-            command(folder, path), **SETTINGS, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        command = [sys.executable, "-m", "specdec", "bench", *given(folder, path)]
+        running = subprocess.Popen(command, **SETTINGS, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wanted, deadline = chance.randrange(1, len(uninterrupted) - 5), time.monotonic() + 120
         while running.poll() is None and time.monotonic() < deadline:
             if path.exists() and path.read_bytes().count(b"\n") > wanted:
@@ -208,17 +211,26 @@ def test_a_killed_benchmark_resumes_to_the_same_rows(folder, uninterrupted, tmp_
         running.send_signal(signal.SIGKILL)
         assert running.wait() == -signal.SIGKILL, "it had ended before it was killed"
         assert 0 < len(path.read_text().splitlines()) - 1 < len(uninterrupted)
-        subprocess.run(command(folder, path), **SETTINGS, check=True, capture_output=True, timeout=300)
+        assert specdec_command("bench", *given(folder, path)).returncode == 0
         assert rows_of(path) == uninterrupted
 
 
 def test_two_processes_give_the_rows_of_one(folder, uninterrupted, tmp_path) -> None:
     """Launched twofold, each process takes its share of the prompts; one file with the same rows is left."""
     path = tmp_path / "two.jsonl"
-    launcher = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1")
+    launcher = (
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--cpu",
+        "--num_processes",
+        "2",
+        "--num_machines",
+        "1",
+    )
     launcher += ("--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0")
     launcher += ("-m", "specdec", "bench")
-    ended = subprocess.run(command(folder, path, *launcher), **SETTINGS, capture_output=True, text=True, timeout=300)
+    ended = subprocess.run([*launcher, *given(folder, path)], **SETTINGS, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert rows_of(path) == uninterrupted
     assert [file.name for file in tmp_path.iterdir()] == ["two.jsonl"]
@@ -300,3 +312,27 @@ def test_a_file_that_is_no_text_is_refused(tmp_path) -> None:
     (tmp_path / "set.jsonl").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(specdec.InvalidInput, match="cannot be read as UTF-8"):
         read_prompts(tmp_path / "set.jsonl")
+
+
+def test_a_packed_set_is_read_as_it_comes(tmp_path) -> None:
+    """HumanEval is handed out as .jsonl.gz; the name does not matter."""
+    record = {"task_id": "HumanEval/0", "prompt": "def f():\n"}
+    (tmp_path / "HumanEval").write_bytes(gzip.compress(json.dumps(record).encode()))
+    (item,) = read_prompts(tmp_path / "HumanEval")
+    assert (item.name, item.category, item.prompt) == ("HumanEval/0", "HumanEval", "def f():\n")
+
+
+def test_what_a_packed_set_may_unpack_to_is_bounded(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(prompts, "LARGEST", 10**6)
+    (tmp_path / "set.jsonl.gz").write_bytes(gzip.compress(b" " * 10**8))
+    with pytest.raises(specdec.InvalidInput, match="more than 1 MB"):
+        read_prompts(tmp_path / "set.jsonl.gz")
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b"{}" * 999)[:-9], b"\x1f\x8bnothing", b"\x1f\x8b", b"[" * 99999])
+def test_a_file_that_cannot_be_read_is_named_without_its_folder(tmp_path, content: bytes) -> None:
+    """An upload lies in a folder that its visitor has never seen."""
+    (tmp_path / "set.jsonl.gz").write_bytes(content)
+    with pytest.raises(specdec.InvalidInput) as refused:
+        read_prompts(tmp_path / "set.jsonl.gz")
+    assert str(tmp_path) not in str(refused.value) and "Errno" not in str(refused.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import pytest
 import torch
@@ -64,6 +65,14 @@ def test_a_recording_holds_the_bytes_of_all_its_tokens(lane: str, pair) -> None:
             assert table[token_id] == bytes_of(token_id)
     assert all(isinstance(part, bytes) for part in table.values())
     assert set(ids_of(events)) <= set(table)
+
+
+def test_numbers_that_are_none_are_written_so_that_a_browser_reads_them() -> None:
+    """NaN and Infinity are words of Python's JSON only."""
+    text = recording.line({"event": "begin", "a": [math.nan, 1.5, {"b": math.inf}], "c": (-math.inf, "NaN")})
+    assert json.loads(text, parse_constant=lambda name: pytest.fail(name)) == {
+        "event": "begin", "a": [None, 1.5, {"b": None}], "c": [None, "NaN"],
+    }  # fmt: skip
 
 
 def test_a_token_is_described_before_it_is_needed_and_once(pair) -> None:
@@ -174,8 +183,17 @@ def test_ids_mentioned_in_one_place_only_are_described() -> None:
 def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
     """The file that the page saves holds lines about the whole race; the events come out of it all the same."""
     events, lines = record(pair, "speculative", {})
-    about = [recording.line({"event": "begin", "version": 1}), recording.line({"event": "verdict", "sentence": "x"})]
-    assert list(recording.read([about[0], *lines, about[1]])) == events
+    begin = {
+        "event": "begin",
+        "version": 1,
+        "at": 5.0,
+        "pair": "a",
+        "settings": {},
+        "lanes": ["speculative"],
+        "runs": 1,
+    }
+    verdict = {"event": "verdict", "sentence": "x", "notes": []}
+    assert list(recording.read([recording.line(begin), *lines, recording.line(verdict)])) == events
 
 
 @pytest.mark.parametrize(
@@ -184,9 +202,28 @@ def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
         ("{", "Line 1 is not a line of a recording"),
         ('{"event": "tune"}', "Line 1 is not a line of a recording"),
         ('{"event": "finished", "mood": 3}', "Line 1 is not a line of a recording"),
+        (
+            '{"event": "finished", "finish_reason": "eos", "prefill_seconds": "1", "elapsed_seconds": 1.0}',
+            "its prefill",
+        ),
+        (
+            '{"event": "finished", "finish_reason": "eos", "prefill_seconds": NaN, "elapsed_seconds": 1.0}',
+            "its prefill",
+        ),
+        ('{"event": "error", "message": 5}', "its message"),
+        ("[" * 99999, "Line 1 is not a line of a recording"),
         ('{"event": "begin", "version": 99}', "of version 99"),
     ],
 )
 def test_what_is_no_recording_is_named(line: str, said: str) -> None:
     with pytest.raises(specdec.InvalidInput, match=said):
         list(recording.read([line]))
+
+
+def test_lines_are_numbered_as_an_editor_numbers_them(pair) -> None:
+    """Empty lines hold nothing and count."""
+    events, lines = record(pair, "generate", {})
+    assert list(recording.read(["\n", lines[0], "", *lines[1:], "\n"])) == events
+    assert recording.token_bytes(["", *lines]) == recording.token_bytes(lines)
+    with pytest.raises(specdec.InvalidInput, match="Line 4 is not a line"):
+        list(recording.read([lines[0], "", " \n", "nonsense"]))

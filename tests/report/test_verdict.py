@@ -21,7 +21,9 @@ TEXT = list(range(10, 31))  # 21 tokens: the first, and 20 after it
 
 def started(lane: str, **settings) -> Started:
     fields = {"gamma": 4, "acceptance": "lossless", "accept_top_k": None, "params": SamplingParams(max_new_tokens=21)}
-    pair = {"name": "embedded", "target": "t", "draft": "d", "device": "cpu", "target_dtype": "float32"}
+    model = {"layers": 2, "dtype": "float32", "bits": None}
+    pair = {"name": "embedded", "device": "cpu", "compiled": False}
+    pair |= {"target": {"name": "t", **model}, "draft": {"kind": "model", "name": "d", **model}}
     return Started(
         lane=lane, prompt_ids=(1,), pair=pair, machine={"cpu": "x"}, versions={}, neutralised={}, **fields | settings
     )

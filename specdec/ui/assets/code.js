@@ -29,16 +29,9 @@ const command = (...parts) => `${parts.flat().join(" \\\n  ")}\n`;
 export function codeFor(settings, started) {
   const { params, pair, gamma, acceptance, accept_top_k } = started;
   const embedded = pair.name === "embedded";
-  const named = (role) =>
-    embedded ? `specdec/embedded/${role}` : pair[`${role}_local`] ? `path/to/${pair[role]}` : pair[role];
-  const method =
-    gamma === 0 || !pair.draft
-      ? "none"
-      : pair.draft_layers
-        ? "model"
-        : /lookup/.test(pair.draft)
-          ? "lookup"
-          : "early exit";
+  const named = (role, { name, local }) => (embedded ? `specdec/embedded/${role}` : local ? `path/to/${name}` : name);
+  const drafting = pair.draft ?? {};
+  const method = gamma === 0 || !pair.draft ? "none" : drafting.kind;
   const facts = {
     params,
     gamma,
@@ -47,13 +40,13 @@ export function codeFor(settings, started) {
     acceptance,
     accept_top_k,
     chat: Boolean(settings.chat),
-    target: named("target"),
-    draft: named("draft"),
-    layers: Number(/\d+/.exec(pair.draft ?? "")?.[0] ?? 0),
-    apart: pair.translated || pair.draft_rows !== pair.target_rows, // which others take for two tokenizers
-    translated: pair.translated,
-    rows: Math.abs(pair.draft_rows - pair.target_rows),
-    hub: { target: !pair.target_local, draft: !pair.draft_local },
+    target: named("target", pair.target),
+    draft: method === "model" ? named("draft", drafting) : "",
+    layers: drafting.layers,
+    apart: drafting.own_tokenizer || drafting.rows !== pair.target.rows, // which others take for two tokenizers
+    translated: drafting.own_tokenizer,
+    rows: Math.abs(drafting.rows - pair.target.rows),
+    hub: { target: !pair.target.local, draft: !drafting.local },
     prompt: settings.chat ? `[{"role": "user", "content": ${json(settings.prompt)}}]` : json(settings.prompt), // JSON and Python
   };
   return {
@@ -75,8 +68,8 @@ const changed = (params) =>
 function specdec({ params, gamma, method, embedded, acceptance, accept_top_k, target, draft, layers, prompt }) {
   const drafts = {
     none: "None",
-    lookup: "specdec.PromptLookup()",
-    "early exit": `specdec.EarlyExit(${layers})`,
+    "prompt-lookup": "specdec.PromptLookup()",
+    "early-exit": `specdec.EarlyExit(${layers})`,
     model: py(draft),
   }[method];
   const pair =
@@ -124,11 +117,11 @@ function transformers({ params, gamma, method, acceptance, target, draft, layers
   ];
   const drafting = {
     none: [],
-    lookup: [
+    "prompt-lookup": [
       ["prompt_lookup_num_tokens", fixed ? py(gamma) : "5"],
       ["max_matching_ngram_size", "3"],
     ],
-    "early exit": [["assistant_early_exit", py(layers)]],
+    "early-exit": [["assistant_early_exit", py(layers)]],
     model: [
       ["assistant_model", "draft"],
       ...(apart
@@ -139,7 +132,7 @@ function transformers({ params, gamma, method, acceptance, target, draft, layers
         : []),
     ],
   }[method];
-  const guide = { model: "draft", "early exit": "target" }[method];
+  const guide = { model: "draft", "early-exit": "target" }[method];
   const lines = [
     `tokenizer = AutoTokenizer.from_pretrained(${py(target)})`,
     `target = AutoModelForCausalLM.from_pretrained(${py(target)})`,
@@ -181,11 +174,11 @@ function remarks(tool, { gamma, acceptance }, ...more) {
 
 function vllm(facts) {
   const { params, gamma, method, target, draft, apart, prompt, chat } = facts;
-  if (method === "early exit") return "# vLLM 0.33 has no early exit of this kind.\n";
+  if (method === "early-exit") return "# vLLM 0.33 has no early exit of this kind.\n";
   const length = ["num_speculative_tokens", typeof gamma === "number" ? gamma : FIXED];
   const config = {
     none: null,
-    lookup: [["method", "ngram"], length, ["prompt_lookup_max", 3], ["prompt_lookup_min", 1]],
+    "prompt-lookup": [["method", "ngram"], length, ["prompt_lookup_max", 3], ["prompt_lookup_min", 1]],
     model: [
       ["method", "draft_model"],
       ["model", draft],
@@ -231,14 +224,14 @@ ${command(
 
 function sglang(facts) {
   const { params, gamma, method, target, draft, apart } = facts;
-  if (method === "early exit") return "# SGLang 0.5.23 has no early exit of this kind.\n";
+  if (method === "early-exit") return "# SGLang 0.5.23 has no early exit of this kind.\n";
   if (method === "model" && apart)
     return "# SGLang 0.5.23 drafts only with a model of the\n# target's tokenizer and number of vocabulary rows.\n";
   const length = typeof gamma === "number" ? gamma : FIXED;
   const verified = `--speculative-num-draft-tokens ${json(length + 1)}`; // the token before the draft is counted
   const options = {
     none: [],
-    lookup: ["--speculative-algorithm NGRAM", verified, "--speculative-ngram-max-bfs-breadth 1"],
+    "prompt-lookup": ["--speculative-algorithm NGRAM", verified, "--speculative-ngram-max-bfs-breadth 1"],
     model: [
       "--speculative-algorithm STANDALONE",
       `--speculative-draft-model-path ${sh(draft)}`,
@@ -268,7 +261,7 @@ function sglang(facts) {
     ...remarks(
       "SGLang",
       facts,
-      method === "lookup" && "# prompt lookup is NGRAM: it matches more than 3 tokens, and earlier requests",
+      method === "prompt-lookup" && "# prompt lookup is NGRAM: it matches more than 3 tokens, and earlier requests",
       method === "model" &&
         params.temperature &&
         "# SGLang drafts the likeliest tokens at any temperature; the text is sampled all the same",
@@ -281,7 +274,7 @@ function sglang(facts) {
 
 function llamacpp(facts) {
   const { params, gamma, method, embedded, translated, rows, hub, target, draft } = facts;
-  if (method === "early exit") return "# llama.cpp b11434 has no early exit of this kind.\n";
+  if (method === "early-exit") return "# llama.cpp b11434 has no early exit of this kind.\n";
   if (embedded) return "# llama.cpp b11434 cannot convert the embedded pair:\n# it does not know its tokenizer.\n";
   if (method === "model" && (translated || rows > 128)) {
     return "# llama.cpp b11434 drafts only with a model of the\n# target's tokenizer, its rows at most 128 more or fewer.\n";
@@ -292,7 +285,7 @@ function llamacpp(facts) {
     `python convert_hf_to_gguf.py ${sh(name)}${hub[role] ? " --remote" : ""} --outfile ${role}.gguf\n`;
   const options = {
     none: [],
-    lookup: [
+    "prompt-lookup": [
       `--spec-type ngram-simple --spec-ngram-simple-size-n ${json(match)} --spec-ngram-simple-size-m ${json(length)}`,
     ],
     model: [
@@ -327,7 +320,7 @@ function llamacpp(facts) {
     ...remarks(
       "llama.cpp",
       facts,
-      method === "lookup" && `# the nearest to prompt lookup: it matches ${match} tokens, no fewer`,
+      method === "prompt-lookup" && `# the nearest to prompt lookup: it matches ${match} tokens, no fewer`,
     ),
   ];
   return `${lines.join("\n")}

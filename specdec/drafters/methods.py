@@ -1,0 +1,24 @@
+"""The table of the ways to draft. The command line, the pair check, the loader and the page iterate it."""
+
+from __future__ import annotations
+
+from specdec.drafters.base import DraftMethod
+from specdec.drafters.early_exit import EarlyExit
+from specdec.drafters.model import DraftModel
+from specdec.drafters.prompt_lookup import PromptLookup
+
+# In the order of the page's choices.
+METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, EarlyExit)
+
+
+def method_of(text: str) -> DraftMethod | None:
+    """The method that a person wrote; None for an empty text.
+
+    The table is read from its end, because the first row takes every text for the name of a model.
+    """
+    return next((method for row in reversed(METHODS) if (method := row.parse(text)) is not None), None)
+
+
+def forms() -> str:
+    """How each method is written, for the help of a command line."""
+    return "; or ".join(row.form for row in METHODS)

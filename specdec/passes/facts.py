@@ -1,0 +1,45 @@
+"""What a loaded model is, as plain values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+# Under which names configurations keep how many tokens a text may have.
+CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "max_target_positions")
+
+
+def model_facts(model: PreTrainedModel) -> dict[str, Any]:
+    """Name, size, number type and revision of ``model``; ``bits`` is None where no weights are packed."""
+    config = model.config.get_text_config(decoder=True)
+    return {
+        "name": _short_name(model),
+        "layers": getattr(config, "num_hidden_layers", None),
+        "parameters": model.num_parameters(),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "rows": config.vocab_size,
+        "local": Path(model.config._name_or_path or ".").exists(),
+        "revision": getattr(model.config, "_commit_hash", None),
+        "bits": _bits(model),
+    }
+
+
+def context_length(config: Any) -> int | None:
+    """How many tokens a model reads at most; None where its config sets no bound."""
+    text = config.get_text_config(decoder=True)
+    bounds = (getattr(text, name, None) for name in CONTEXT_NAMES)
+    return next((bound for bound in bounds if isinstance(bound, int) and bound > 0), None)
+
+
+def _bits(model: PreTrainedModel) -> int | None:
+    packing = getattr(model.config, "quantization_config", None)
+    known = {"load_in_8bit": 8, "load_in_4bit": 4}
+    return next((bits for name, bits in known.items() if getattr(packing, name, False)), None)
+
+
+def _short_name(model: PreTrainedModel) -> str:
+    """The hub id, or the last part of a folder: paths of this machine are private."""
+    name = model.config._name_or_path or type(model).__name__
+    return Path(name).name if Path(name).exists() else name

@@ -1,0 +1,245 @@
+"""The table of the ways to draft: what each row promises, and that a new one takes one file and one row."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
+
+import specdec
+import specdec.cli
+from specdec.drafters import methods
+from specdec.drafters.base import DraftMethod, Finding, NoDraft, Proposal, after_kind
+from specdec.drafters.model import DraftModel
+from specdec.models import loading
+from specdec.models.check import check
+from specdec.models.slot import Slot
+from specdec.report import recording
+
+PROMPT = "Once upon a time"
+TARGET = str(loading.EMBEDDED / "target")
+
+# --- a toy: one file ... ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Echo(DraftMethod):
+    """Draft the last ``back`` tokens once more."""
+
+    kind: ClassVar[str] = "echo"
+    label: ClassVar[str] = "Echo"
+    form: ClassVar[str] = "echo:N to say the last N tokens again"
+    example: ClassVar[str] = "echo:2"
+
+    back: int = 1
+    weights: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Echo | None:
+        back = after_kind(text, cls.kind)
+        if back is None:
+            return None
+        return cls(int(back)) if back.isdecimal() else cls(weights=back)
+
+    def parts(self) -> tuple[str, ...]:
+        return (self.weights,) if self.weights else ()
+
+    def describe(self) -> dict:
+        facts = {"kind": self.kind, "text": f"echo:{self.back}", "python": f"toy.Echo({self.back})"}
+        return facts | {"depends_on_start": True, "back": self.back}
+
+    def findings(self, target, parts) -> Iterator[Finding]:
+        yield Finding("good", "Cost", "An echo is free.")
+
+    def start(self, target, vocabulary, sampler, context) -> EchoDraft:
+        return EchoDraft(self.back, vocabulary, sampler.greedy, context)
+
+
+class EchoDraft(NoDraft):
+    def __init__(self, back: int, vocabulary: int, greedy: bool, context):
+        super().__init__(vocabulary, context)
+        self._back, self._vocabulary, self._greedy = back, vocabulary, greedy
+
+    def propose(self, context, gamma, least_confidence) -> Proposal:
+        ids = context.place(0, gamma)
+        ids.copy_(torch.tensor((context.tokens[-self._back :] * gamma)[:gamma], dtype=torch.long))
+        q = None if self._greedy else F.one_hot(ids, self._vocabulary).float()
+        return Proposal(ids, q, (), ids, torch.zeros(gamma))
+
+
+# --- ... and one row -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def toy(monkeypatch) -> Echo:
+    monkeypatch.setattr(methods, "METHODS", (*methods.METHODS, Echo))
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)  # a command takes a thread from this process
+    return Echo(2)
+
+
+def test_a_new_method_is_on_the_command_line_and_in_a_race(toy, capsys) -> None:
+    """It is in the help, it drafts in the race, and the recording says what drafted. The text stays the target's."""
+    with pytest.raises(SystemExit):
+        specdec.cli.main(["run", "--help"])
+    assert "echo:N" in capsys.readouterr().out
+    specdec.cli.main([PROMPT, "--draft", "echo:2", "--gamma", "3", "--tokens", "12", "--json"])
+    events = list(recording.read(capsys.readouterr().out.splitlines()))
+    texts = []
+    for event in events:
+        if isinstance(event, specdec.Started):
+            texts.append([])
+            assert event.pair["draft"] == toy.describe()
+        elif isinstance(event, specdec.Round):
+            texts[-1] += event.committed_ids
+    assert len(texts) == 2 and texts[0] == texts[1]
+    assert any(event.draft for event in events if isinstance(event, specdec.Round))
+
+
+def test_a_new_method_is_in_the_pair_check(toy, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        specdec.cli.main(["check", TARGET, "echo:2"])
+    assert not ended.value.code
+    assert "+ Cost: An echo is free." in capsys.readouterr().out
+
+
+def test_a_new_method_is_in_a_benchmark(toy, tmp_path) -> None:
+    """Measured like any other, and the export names it."""
+    prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.json"
+    prompts.write_text(json.dumps({"name": "a", "category": "b", "prompt": PROMPT}) + "\n")
+    asked = ["--lanes", "generate", "speculative", "--gammas", "2", "--runs", "1", "--tokens", "32"]
+    specdec.cli.main(["bench", "--draft", "echo:2", "--prompts", str(prompts), *asked, "--export", str(out)])
+    found = json.loads(out.read_text())
+    assert found["pair"]["draft"] == toy.describe()
+    drafted = [trial["metrics"]["rejected"] for trial in found["trials"] if trial["lane"] == "speculative"]
+    assert len(drafted) == 1 and drafted[0] > 0
+
+
+def test_a_new_method_is_on_the_page(toy) -> None:
+    """Among the choices of the pair's panel, in its check, and loaded by it."""
+    gr = pytest.importorskip("gradio")
+    from specdec.ui.limits import LOCAL, PUBLIC
+    from specdec.ui.pairs import PairPanel
+    from specdec.ui.startup import StartupRace
+
+    slot = Slot(loading.plan_pair())
+    startup = StartupRace(slot.pair, PROMPT)
+    with gr.Blocks():
+        panel, public = (PairPanel(slot, limits, str, startup) for limits in (LOCAL, PUBLIC))
+    assert [label for label, _ in panel.method.choices] == ["Draft model", "Prompt lookup", "Early exit", "Echo"]
+    choice = ("embedded", "", "echo:2", "Echo")
+    assert "An echo is free." in panel.say(*choice)
+    assert "An echo is free." in panel.say("embedded", None, None, "Echo")  # a page that has not shown the field yet
+    assert "does not say how to draft" in panel.say("embedded", "", "early-exit:2", "Echo")
+    # The models of a public page are those of its list, whichever method names one.
+    assert "An echo is free." in public.say(*choice)
+    assert "of its list only" in public.say("embedded", "", "echo:some/model", "Echo")
+    assert "no pair" in public.say("Another pair", "some/model", "some/draft", "Draft model")
+    list(panel.change(*choice))
+    startup.forget()
+    assert slot.facts["draft"] == toy.describe()
+
+
+# --- the rows --------------------------------------------------------------------------------------------------------
+
+NAMED = [
+    ("prompt-lookup", specdec.PromptLookup()),
+    ("prompt-lookup:2-5", specdec.PromptLookup(5, 2)),
+    ("early-exit:3", specdec.EarlyExit(3)),
+    ("some/model", DraftModel("some/model")),
+]
+
+
+@pytest.mark.parametrize(("text", "method"), NAMED)
+def test_a_method_is_a_value_with_a_text(text: str, method: DraftMethod) -> None:
+    assert methods.method_of(text) == method
+    assert pickle.loads(pickle.dumps(method)) == method
+    assert method != methods.method_of("early-exit:4")
+    if not method.parts():
+        assert method.describe()["text"] == text
+        assert eval(method.describe()["python"], {"specdec": specdec}) == method
+
+
+def test_an_example_is_what_it_is_an_example_of() -> None:
+    for row in methods.METHODS:
+        assert not row.example or type(methods.method_of(row.example)) is row
+    assert methods.method_of("") is None
+
+
+@pytest.mark.parametrize("text", ["early-exit", "early-exit:", "early-exit:x", "early-exit:0", "prompt-lookup:3",
+                                  "prompt-lookup:0-3", "prompt-lookup:4-3", "prompt-lookup:"])  # fmt: skip
+def test_a_text_that_is_not_complete_is_refused(text: str) -> None:
+    with pytest.raises(specdec.InvalidInput):
+        methods.method_of(text)
+
+
+def test_a_pair_wraps_a_model_and_binds_what_drafts_to_its_target() -> None:
+    target, draft = tiny("llama", 1), tiny("llama", 2, layers=1)
+    pair = specdec.Pair(target, draft)
+    assert pair.draft == DraftModel(draft) and pair.models(drafting=True) == [target, draft]
+    early = replace(pair, draft=specdec.EarlyExit(1))
+    assert early.draft == specdec.EarlyExit(1) and early.models(drafting=True) == [target]
+    other = replace(early, target=tiny("llama", 3))
+    (weight,), (own,) = ([m.get_input_embeddings().weight for m in p.draft.runs] for p in (other, early))
+    assert weight is other.target.get_input_embeddings().weight and own is target.get_input_embeddings().weight
+    with pytest.raises(specdec.InvalidInput, match="load_pair takes names"):
+        specdec.Pair(target, DraftModel("some/model"))
+
+
+def test_the_facts_of_a_pair_are_plain_values() -> None:
+    """The shape that recordings, the page and the take-home code rely on; JSON gives back the same."""
+    target = shared_tiny("llama", 4, layers=3)
+    drafts = (noisy_copy(target, 4), specdec.PromptLookup(), specdec.EarlyExit(2), None)
+    facts = [specdec.Pair(target, draft, byte_tokenizer()).describe() for draft in drafts]
+    assert json.loads(json.dumps(facts)) == facts
+    model = {"name", "layers", "parameters", "dtype", "rows", "local", "revision", "bits"}
+    assert all(set(f) == {"name", "context", "device", "compiled", "target", "draft"} for f in facts)
+    assert all(set(f["target"]) == model for f in facts)
+    every = {"kind", "text", "python", "depends_on_start"}
+    own = [model | {"own_tokenizer"}, {"max_ngram", "min_ngram"}, {"layers"}]
+    assert [set(f["draft"]) for f in facts[:3]] == [every | names for names in own] and facts[3]["draft"] is None
+
+
+# --- the pair check --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    for name, model in (
+        ("target", tiny("llama", 1, layers=4)),
+        ("small", tiny("llama", 2, layers=1)),
+        ("short", tiny("llama", 2, layers=1, context=64, vocab_size=304)),
+        ("deep", tiny("llama", 2, layers=4)),
+    ):
+        model.save_pretrained(root / name)
+        byte_tokenizer().save_pretrained(root / name)
+    return root
+
+
+def findings(shelf, draft) -> dict[str, tuple[str, str]]:
+    """Level and sentence by topic; each topic once."""
+    found = check(loading.plan_pair(shelf / "target", shelf / draft if isinstance(draft, str) else draft))
+    assert len({finding.topic for finding in found}) == len(found)
+    return {finding.topic: (finding.level, finding.sentence) for finding in found}
+
+
+def test_a_draft_model_is_compared_with_its_target(shelf) -> None:
+    small, short, deep = (findings(shelf, name) for name in ("small", "short", "deep"))
+    assert small["Tokenizer"][0] == "good" and "Draft context" not in small and "Draft vocabulary" not in small
+    assert short["Draft context"] == ("note", "64 tokens: this is the most that the pair can hold.")
+    assert "304 rows" in short["Draft vocabulary"][1] and "320 rows" in short["Vocabulary"][1]
+    assert deep["Cost"][0] == "bad"
+
+
+def test_what_needs_no_second_model_is_judged_by_itself(shelf) -> None:
+    assert findings(shelf, specdec.PromptLookup())["Cost"][0] == "good"
+    early = findings(shelf, specdec.EarlyExit(2))["Cost"]
+    assert early[0] == "note" and "2 of 4 layers" in early[1]
+    assert findings(shelf, None)["Cost"][0] == "note"
