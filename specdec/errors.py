@@ -5,6 +5,16 @@ class SpecdecError(Exception):
     """Anything specdec refuses to do."""
 
 
+class NotNumbers(SpecdecError, ArithmeticError):
+    """A model whose logits hold NaN or infinity, which can be neither compared nor drawn from."""
+
+    def __init__(self, whose: str):
+        super().__init__(
+            f"The {whose}'s logits hold NaN or infinity. Its number type may be too narrow (float16), or its weights "
+            "are damaged; try float32 or bfloat16, or fetch the weights again."
+        )
+
+
 class InvalidInput(SpecdecError, ValueError):
     """A prompt, a draft length or a sampling value that cannot be used; nothing ran."""
 

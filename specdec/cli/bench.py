@@ -16,14 +16,10 @@ from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.lanes.table import BASELINE, LANES, LOOP, entrants_of
 from specdec.measure.bench import measure
-from specdec.measure.direct import driven_over_direct
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results_file import ResultsFile, measured_on
-from specdec.measure.summary import fastest, summarise
-from specdec.measure.trials import INTERVAL
 from specdec.models.pair import Pair, quiet
-from specdec.report import words
 from specdec.report.benchmark import EXPORTS, as_json, report
 
 
@@ -43,7 +39,6 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--direct", action="store_true", help="also measure what the decoding thread costs a lane")
     parser.add_argument("--results", type=Path, help="JSON lines to keep every call in, and to go on from")
     parser.add_argument("--export", type=Path, nargs="+", default=[], help="tables to write: .csv, .json or .md")
     arguments = parser.parse_args(argv)
@@ -79,12 +74,6 @@ def main(argv: Sequence[str]) -> None:
     for path in arguments.export:
         text = as_json(about, plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
         path.write_text(text, encoding="utf-8")
-    if arguments.direct:
-        best = fastest([summary for summary in summarise(found) if summary.gamma != "auto"])
-        gamma = best.gamma if best and best.gamma else 5
-        prompts = [item.prompt for item in plan.prompts]
-        for lane, ratios in driven_over_direct(pair, prompts, params, gamma, plan.runs, INTERVAL).items():
-            console.print(f"{lane}, \u03b3 {gamma}: through the decoding thread / directly {words.times(ratios)}")
 
 
 def _kept(results: Path | None, pair: Pair | None, plan: Plan | None) -> str:

@@ -81,6 +81,8 @@ class EarlyExit(DraftMethod):
 
 def refuse_exit(config: Any, count: int) -> None:
     """Refuse, by its config alone, a model that cannot be left after ``count`` layers."""
+    if config.model_type == "git":  # its cache counts an image's tokens in the layers that are left out
+        raise IncompatiblePair("GIT cannot be left early; use a draft model or PromptLookup().")
     config = config.get_text_config(decoder=True)
     depth, kinds = config.num_hidden_layers, getattr(config, "layer_types", None) or ["full_attention"]
     if count >= depth:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 
 from specdec.drafters.base import Proposal
 from specdec.engine.verify import Verdict
+from specdec.errors import NotNumbers
 from specdec.events import Decision, DraftToken
 
 TOP = 10
@@ -27,7 +29,7 @@ class Observed(NamedTuple):
     draw: list[float] | None
     choices: list[int]
     confidence: list[float]
-    margin: float
+    margin: float | None
     decision: Decision
     missed: tuple[tuple[int, float], ...]
 
@@ -54,8 +56,10 @@ def observe(
         sampled = [raw[0].topk(2).values, _of(proposal.q, proposal.ids), _of(p[:gamma], proposal.ids)]
         sampled += [] if verdict.draw is None else [verdict.draw]
     top = torch.cat(shown).topk(width)
-    n, token_id, choices, guesses, nats, accept_prob, tokens, values, *sampled = _to_host(
+    peaks = logits.amax(-1)  # NaN where a row holds one
+    n, peaks, token_id, choices, guesses, nats, accept_prob, tokens, values, *sampled = _to_host(
         at,
+        peaks,
         verdict.token_id,
         choices,
         proposal.guesses,
@@ -65,6 +69,8 @@ def observe(
         top.values,
         *sampled,
     )
+    _require_numbers("target", peaks)
+    _require_numbers("draft", (nat for nat in nats if nat != math.inf))  # a token of probability 0 is none of these
     confidence = [math.exp(-value) for value in nats]
     if p is None:
         best = values[0]
@@ -86,7 +92,7 @@ def observe(
         draw=draw[0] if draw else None,
         choices=choices,
         confidence=confidence[:gamma],
-        margin=best[0] - best[1],
+        margin=best[0] - best[1] if best[1] > -math.inf else None,  # a model may rule out all tokens but one
         decision=Decision(
             p=tables[0],
             q=None if stands or (p is None and not proposal.logits) else tables[1],
@@ -123,6 +129,12 @@ def draft_tokens(seen: Observed, committed: int) -> tuple[DraftToken, ...]:
             )
         )
     return tuple(tokens)
+
+
+def _require_numbers(whose: str, values: Iterable[float]) -> None:
+    """Refuse what can be neither compared nor drawn from: a call with it would go on to the end without a word."""
+    if not all(map(math.isfinite, values)):
+        raise NotNumbers(whose)
 
 
 def _row(rows: torch.Tensor, at: torch.Tensor) -> torch.Tensor:

@@ -85,7 +85,7 @@ def policy_of(gamma: int | str | Policy) -> Policy:
         return AutoGamma()
     if isinstance(gamma, str) or isinstance(gamma, type):
         raise InvalidInput(f'gamma is {gamma!r}; give a whole number from 0 to {MAX_GAMMA}, "auto", or a policy.')
-    return gamma if hasattr(gamma, "start") else Fixed(gamma)
+    return gamma if callable(getattr(gamma, "start", None)) else Fixed(gamma)  # a range has a start, too
 
 
 class Chooser:

@@ -18,6 +18,7 @@ from transformers import StopStringCriteria
 from specdec.engine.policy import Fixed, Policy, policy_of
 from specdec.errors import InvalidInput
 from specdec.events import FinishReason, SamplingParams, Started
+from specdec.models.compatibility import refuse_rope_change
 from specdec.models.pair import Pair, Prompt
 
 # Every field by which a model's own generation config could change which tokens ``generate`` picks, with the value
@@ -58,6 +59,7 @@ NEUTRAL = {
     "assistant_early_exit": None,
     "assistant_ensemble_weight": None,
     "use_mtp": None,
+    "speculation_type": None,
     "penalty_alpha": None,
     "dola_layers": None,
     "constraints": None,
@@ -106,13 +108,31 @@ class Request:
 
 def make_request(pair: Pair, prompt: Prompt, params: SamplingParams) -> Request:
     """Encode and check a prompt; raise ``InvalidInput`` with what was found and what to do."""
+    if not isinstance(pair, Pair):
+        raise InvalidInput(f"The pair is a {type(pair).__name__}; give a Pair, which load_pair makes of names.")
+    if not isinstance(params, SamplingParams):
+        raise InvalidInput(f"params is a {type(params).__name__}; give SamplingParams(...), or leave it out.")
+    # The pair set eval mode when it was made. Setting it again here would write to a model that others may be
+    # training at this moment.
+    for model in pair.models(drafting=True):
+        if any(module.training for module in model.modules()):
+            raise InvalidInput(f"{type(model).__name__} is in train mode, which drops activations; call its eval().")
     prompt_ids = pair.encode(prompt)[0].to(pair.device)
     if params.stop and pair.tokenizer is None:
         raise InvalidInput(f"stop is {params.stop!r}, but the pair has no tokenizer to read its tokens with.")
     if params.seed is None:
         params = replace(params, seed=secrets.randbits(32))  # JSON readers round integers above 2^53
-    stop = StopStrings(pair.tokenizer, list(params.stop)) if params.stop else None
+    stop = _stop_strings(pair, params.stop) if params.stop else None
     return Request(pair, prompt_ids, params, stop)
+
+
+def _stop_strings(pair: Pair, stop: tuple[str, ...]) -> StopStrings:
+    try:
+        return StopStrings(pair.tokenizer, list(stop))
+    except (ValueError, IndexError, KeyError) as error:  # a UnicodeEncodeError is a ValueError
+        raise InvalidInput(
+            f"stop is {stop!r}, of which the target's tokenizer cannot write every character; leave those out."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -180,6 +200,8 @@ def prepare(
     if acceptance == "lossless" and accept_top_k is not None:
         raise InvalidInput(f"accept_top_k is {accept_top_k!r}, but acceptance is 'lossless'; leave one of them out.")
     _check_length(pair, len(request.prompt_ids), params.max_new_tokens, drafting)
+    if lane != "generate":  # a draft need not be exact, but a pass over one is the target's
+        refuse_rope_change(pair.target.config, len(request.prompt_ids), params.max_new_tokens)
     return Call(
         request=request,
         policy=policy,

@@ -18,7 +18,7 @@ from transformers.generation.streamers import BaseStreamer
 from specdec.drafters.model import DraftModel
 from specdec.engine.policy import Policy
 from specdec.engine.request import NEUTRAL, Call, Request, make_request, prepare
-from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.errors import IncompatiblePair, InvalidInput, NotNumbers
 from specdec.events import Event, Finished, Round, SamplingParams
 from specdec.lanes.driver import Emit, PushedLane
 from specdec.models.pair import Pair, Prompt
@@ -147,8 +147,14 @@ def _transformers_lane(call: Call, extra: dict[str, Any]) -> Callable[[Emit], No
     def run(emit: Emit) -> None:
         emit(call.started)
         streamer = _Streamer(call, emit)
-        with contextlib.suppress(_Stopped):
+        try:
             run_generate(call, streamer=streamer, **extra)
+        except _Stopped:
+            pass
+        except RuntimeError as error:
+            if "probability tensor" not in str(error):
+                raise
+            raise NotNumbers("model") from error
         emit(Finished(streamer.reason, streamer.prefill_seconds, streamer.elapsed_seconds))
 
     return run
@@ -160,7 +166,8 @@ def run_generate(call: Call, **extra: Any) -> torch.Tensor:
     if draft := extra.get("assistant_model"):
         extra["assistant_model"] = _with_fixed_gamma(draft, call.started.gamma)
     with _own_random_state(call):
-        return call.pair.target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **_settings(call), **extra)
+        target = _with_config(call.pair.target, GenerationConfig())
+        return target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **_settings(call), **extra)
 
 
 def _settings(call: Call) -> dict[str, Any]:
@@ -210,12 +217,22 @@ def _with_fixed_gamma(draft: PreTrainedModel, gamma: int) -> PreTrainedModel:
     default schedule changes the length as it goes, the default confidence threshold ends drafts early, and the draft's
     own config would change what it drafts. The draft itself stays as it is: another lane may be reading it.
     """
-    fixed = copy.copy(draft)
-    fixed._compiled_call_impl = draft._compiled_call_impl  # which a copy of a module leaves behind
-    fixed.generation_config = GenerationConfig(
+    fixed = GenerationConfig(
         num_assistant_tokens=gamma,
         num_assistant_tokens_schedule="constant",
         assistant_confidence_threshold=0.0,
         pad_token_id=draft.generation_config.pad_token_id,
     )
-    return fixed
+    return _with_config(draft, fixed)
+
+
+def _with_config(model: PreTrainedModel, config: GenerationConfig) -> PreTrainedModel:
+    """The same weights in another object with another generation config.
+
+    ``generate`` fills the model's own config in and checks the result before it looks at what it is called with, and
+    fails where the two do not go together (``num_return_sequences`` 3 and greedy decoding, for one).
+    """
+    twin = copy.copy(model)
+    twin._compiled_call_impl = model._compiled_call_impl  # which a copy of a module leaves behind
+    twin.generation_config = config
+    return twin

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
-from specdec.errors import IncompatiblePair
+from specdec.errors import IncompatiblePair, InvalidInput
 
 # Layers that fold the past into one state: a crop would leave it wrong without a word. Convolutions can be rolled back.
 _RECURRENT_LAYERS = {"linear_attention", "hybrid", "hybrid_sliding", "mamba", "mamba2", "recurrent"}
@@ -15,13 +16,39 @@ _RECURRENT_LAYERS = {"linear_attention", "hybrid", "hybrid_sliding", "mamba", "m
 
 _CAUSAL_ANYWAY = ("gpt_neox", "gpt_neox_japanese")  # their configs carry is_decoder False, and nobody reads it
 
+_STATELESS_ANYWAY = ("granitemoehybrid",)  # of a class with recurrent state, of which a config may have no layer
 
-_FORGETFUL = ("moshi",)  # drops what leaves its window, whatever the cache was told
+# Types whose cache or passes speculative decoding cannot use, though nothing in their configs says so.
+_UNSUITABLE = {
+    "moshi": "keeps no cache that could be rolled back",  # it drops what leaves its window, whatever the cache was told
+    "prophetnet": "reads one token a pass once it has a cache, so a draft cannot be checked in one pass",
+    "blt": "reads bytes in patches and keeps several caches, which cannot be rolled back together",
+    "minimax": "keeps a cache of its own for all its layers, which cannot be rolled back",
+}
+
+
+def require_model(role: str, model: Any, or_else: str = "") -> None:
+    """Refuse what is no language model of transformers: a name, nothing, a wrapped model, one without a head."""
+    name = type(model).__name__
+    if name.startswith("Peft") or hasattr(model, "merge_and_unload"):
+        raise IncompatiblePair(f"The {role} is wrapped by PEFT ({name}); give what its merge_and_unload() returns.")
+    if not isinstance(model, PreTrainedModel):
+        found = repr(model) if model is None or isinstance(model, (str, int, float)) else f"a {name}"
+        more = f", {or_else}" if or_else else ""
+        raise InvalidInput(f"The {role} is {found}; give a loaded model{more}. load_pair takes names.")
+    if not model.can_generate() or model.get_output_embeddings() is None:
+        raise IncompatiblePair(f"The {role} is a {name}, which cannot write text; give a causal language model.")
+    if not getattr(model.config, "return_dict", True):
+        raise IncompatiblePair(f"The config of {name} says return_dict=False; set it to True.")
+    if model.get_output_embeddings().weight.shape[0] < 2:
+        raise IncompatiblePair(f"{name} has a vocabulary of one token, so it has nothing to choose; use another model.")
 
 
 def refuse_unsuitable(config: Any, model_class: type | None = None) -> None:
     """Refuse, by name, what cannot be decoded speculatively. Needs the config alone."""
     name = model_class.__name__ if model_class else (getattr(config, "architectures", None) or [config.model_type])[0]
+    if reason := _UNSUITABLE.get(config.model_type):
+        raise IncompatiblePair(f"{name} {reason}; choose another model.")
     if config.is_encoder_decoder:
         raise IncompatiblePair(f"{name} is an encoder-decoder model; choose a decoder-only (causal) language model.")
     if getattr(config, "is_decoder", True) is False and config.model_type not in _CAUSAL_ANYWAY:
@@ -30,13 +57,36 @@ def refuse_unsuitable(config: Any, model_class: type | None = None) -> None:
         if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
             raise IncompatiblePair(f"{name} is no causal language model; choose one that writes text.")
         model_class = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-    layers = set(getattr(config.get_text_config(decoder=True), "layer_types", None) or ())
-    recurrent = sorted(layers & _RECURRENT_LAYERS)
-    if recurrent or getattr(model_class, "_is_stateful", False):
+    text = config.get_text_config(decoder=True)
+    if getattr(text, "use_bidirectional_attention", None) in (True, "all"):  # "vision" means images only
+        raise IncompatiblePair(f"{name} reads in both directions; choose a decoder-only (causal) language model.")
+    recurrent = sorted(set(getattr(text, "layer_types", None) or ()) & _RECURRENT_LAYERS)
+    stateful = getattr(model_class, "_is_stateful", False) and config.model_type not in _STATELESS_ANYWAY
+    if recurrent or stateful:
         what = f" ({', '.join(recurrent)} layers)" if recurrent else ""
         raise IncompatiblePair(
             f"{name} keeps recurrent state{what}, which cannot be rolled back after a rejected draft. Choose a model "
             "with attention or convolution layers only."
         )
-    if config.model_type in _FORGETFUL or "past_key_values" not in inspect.signature(model_class.forward).parameters:
+    if "past_key_values" not in inspect.signature(model_class.forward).parameters:
         raise IncompatiblePair(f"{name} keeps no cache that could be rolled back; choose another model.")
+
+
+def refuse_rope_change(config: Any, prompt: int, new: int) -> None:
+    """Refuse a text that begins within the length up to which LongRoPE uses its short factors and ends beyond it.
+
+    transformers chooses the factors for a whole pass by its largest position, so a pass over a draft would see the long
+    ones earlier than a pass over one token does, and some models read their whole text anew there.
+    """
+    text = config.get_text_config(decoder=True)
+    ropes = getattr(text, "rope_parameters", None) or {}
+    for rope in (ropes, *(value for value in ropes.values() if isinstance(value, dict))):
+        if rope.get("rope_type") != "longrope":
+            continue
+        bound = rope.get("original_max_position_embeddings") or getattr(text, "original_max_position_embeddings", None)
+        if bound and prompt <= bound < prompt + new - 1:  # the last new token is never fed
+            raise InvalidInput(
+                f"The model changes how it counts positions behind {bound:,} tokens (LongRoPE), and this text would "
+                f"go from {prompt:,} to {prompt + new:,}. Ask for at most {bound + 1 - prompt:,} new tokens, or give a "
+                f"prompt of more than {bound:,}."
+            )

@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.model import DraftModel
 from specdec.errors import InvalidInput
-from specdec.models.compatibility import refuse_unsuitable
+from specdec.models.compatibility import refuse_unsuitable, require_model
 from specdec.passes.facts import context_length, model_facts
 from specdec.passes.runner import device_of
 
@@ -38,14 +38,11 @@ class Pair:
     name: str | None = None
 
     def __post_init__(self, draft_tokenizer: Any) -> None:
+        require_model("target", self.target)
         draft: Any = self.draft
-        if isinstance(draft, PreTrainedModel):
+        if not (draft is None or isinstance(draft, DraftMethod)):
+            require_model("draft", draft, "PromptLookup(), EarlyExit(layers) or None")
             draft = DraftModel(draft, draft_tokenizer)
-        elif not (draft is None or isinstance(draft, DraftMethod)):
-            raise InvalidInput(
-                f"The draft is {draft!r}; give a model, PromptLookup(), EarlyExit(layers) or None. "
-                "load_pair takes names."
-            )
         for model in (self.target, *(draft.models if draft else ())):
             refuse_unsuitable(model.config, type(model))
             model.eval()
@@ -68,6 +65,7 @@ class Pair:
     def eos_ids(self) -> frozenset[int]:
         """The ids that end a text in every lane, from the target's generation config."""
         eos = self.target.generation_config.eos_token_id
+        eos = eos.flatten().tolist() if isinstance(eos, torch.Tensor) else eos
         return frozenset(eos if isinstance(eos, (list, tuple)) else [] if eos is None else [eos])
 
     def context_length(self, drafting: bool = True) -> int | None:
@@ -130,6 +128,8 @@ class Pair:
             raise InvalidInput(
                 f"The prompt is a {ids.dtype} tensor of shape {tuple(ids.shape)}; give ids, (n,) or (1, n)."
             )
+        if ids.device.type == "meta":
+            raise InvalidInput("The prompt is on the meta device, which holds no values; give ids on a real one.")
         ids = ids.long().view(1, -1) if ids.ndim == 1 else ids.long()
         if len(ids) != 1:
             raise InvalidInput(f"The prompt is a batch of {len(ids)}; one prompt at a time can be decoded.")

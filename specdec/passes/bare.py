@@ -8,11 +8,18 @@ are the same to the last bit.
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import torch
+import transformers
+from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
 from transformers import DynamicCache, PreTrainedModel
 
 from specdec.passes.cache import RoomyLayer
 
+_TRANSFORMERS = str(Path(transformers.__file__).parent)
 STACKS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")  # embedding, layers, norm, head: nothing between
 
 
@@ -26,14 +33,31 @@ def is_bare(model: PreTrainedModel, cache: DynamicCache) -> bool:
         type(model).__name__ in STACKS
         and model.config._attn_implementation == "sdpa"
         and all(type(layer) is RoomyLayer for layer in cache.layers)
-        and all(_as_it_came(module) for module in (model, model.model))
+        and not _has_any_global_hook()  # it would hear the layers and not the model around them
+        and _as_they_came((model, model.model, *model.model.layers))
     )
 
 
-def _as_it_came(module: PreTrainedModel) -> bool:
-    touched = "forward" in vars(module) or hasattr(module, "_hf_hook") or module._compiled_call_impl is not None
-    heard = module._forward_hooks or module._forward_pre_hooks
-    return type(module).forward.__module__.startswith("transformers.models.") and not touched and not heard
+def _as_they_came(modules: tuple[nn.Module, ...]) -> bool:
+    def touched(module: nn.Module) -> bool:
+        heard = module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
+        return bool(heard) or "forward" in vars(module) or module._compiled_call_impl is not None
+
+    forwards = {type(module).forward for module in modules}
+    return not any(map(touched, modules)) and all(map(_is_of_transformers, forwards))
+
+
+def _is_of_transformers(function: Any) -> bool:
+    """Whether the code of ``function``, and of all that it wraps, lies in transformers' own files.
+
+    ``functools.wraps`` makes a patch look like what it wraps, the module's name included.
+    """
+    while function is not None:
+        code = getattr(function, "__code__", None)
+        if code is None or not code.co_filename.startswith(_TRANSFORMERS):
+            return False
+        function = getattr(function, "__wrapped__", None)
+    return True
 
 
 def bare_logits(

@@ -7,6 +7,9 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+# Under which names configurations keep how many tokens a text may have.
+CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "max_target_positions")
+
 
 def model_facts(model: PreTrainedModel) -> dict[str, Any]:
     """Name, size, number type and revision of ``model``; ``bits`` is None where no weights are packed."""
@@ -25,7 +28,9 @@ def model_facts(model: PreTrainedModel) -> dict[str, Any]:
 
 def context_length(config: Any) -> int | None:
     """How many tokens a model reads at most; None where its config sets no bound."""
-    return getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    text = config.get_text_config(decoder=True)
+    bounds = (getattr(text, name, None) for name in CONTEXT_NAMES)
+    return next((bound for bound in bounds if isinstance(bound, int) and bound > 0), None)
 
 
 def _bits(model: PreTrainedModel) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
@@ -20,6 +22,7 @@ class Runner:
         self._cache = new_cache(model) if cache is None else cache
         self._length = 0
         self._keeps_logits = model._supports_logits_to_keep()
+        self._takes_positions = "position_ids" in inspect.signature(type(model).forward).parameters
         self._bare = is_bare(model, self._cache)
         self._marks: list[tuple] = []
 
@@ -70,6 +73,9 @@ class Runner:
         if self._bare and self._length:
             return bare_logits(self.model, ids.to(self.device), self._cache, self._length, keep).float()
         kwargs = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
+        if self._takes_positions:
+            # ``generate`` counts from 0 as well. Left alone, RoBERTa and its kin count from their padding id on.
+            kwargs["position_ids"] = torch.arange(self._length, self._length + len(ids), device=self.device)[None]
         out = self.model(input_ids=ids[None].to(self.device), past_key_values=self._cache, use_cache=True, **kwargs)
         return (out.logits[0, -keep:] if keep else out.logits[0]).float()
 

@@ -29,7 +29,7 @@ class Sampler:
         self.rng = torch.Generator(device).manual_seed(params.seed or 0)
         self._penalty = None
         if params.repetition_penalty != 1.0:
-            self._penalty = RepetitionPenaltyLogitsProcessor(params.repetition_penalty)
+            self._penalty = RepetitionPenaltyLogitsProcessor(float(params.repetition_penalty))
         self._warpers: list[LogitsProcessor] = []  # each works row by row and does not look at the ids
         if not params.greedy:
             if params.temperature != 1.0:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -49,7 +50,20 @@ class Recorder:
 
 def line(record: dict[str, Any]) -> str:
     """A record as one line of JSON, newline included; ``<`` is escaped so that the line may stand in a page."""
-    return json.dumps(record, separators=(",", ":")).replace("<", "\\u003c") + "\n"
+    try:
+        text = json.dumps(record, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # NaN and infinity are no JSON: a browser refuses the whole line
+        text = json.dumps(_finite(record), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c") + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """``value`` with None for every number that is NaN or infinite."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read(lines: Iterable[str]) -> Iterator[Event]:

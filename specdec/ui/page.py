@@ -19,6 +19,7 @@ from specdec.report import words
 from specdec.ui.api import add_endpoints
 from specdec.ui.ask import REPEATS, Ask, AskPanel
 from specdec.ui.bench_tab import BenchTab
+from specdec.ui.code import code_answer
 from specdec.ui.gamma_tab import GammaTab
 from specdec.ui.limits import LOCAL, Limits
 from specdec.ui.lossless_tab import LosslessTab
@@ -124,6 +125,8 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         shared = gr.Textbox(visible=False)
         loaded, waits = gr.Textbox(visible=False), gr.Checkbox(visible=False)
         share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
+        on_show, codes = gr.Textbox(visible=False), gr.Textbox(visible=False)
+        code = gr.Button("Code", elem_id="sd-code")  # the same, where a run is on show
 
         facing = [header, prompt, ask.chat]
         quiet = {"show_progress": "hidden", "api_visibility": "private"}
@@ -146,6 +149,10 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
             ran.failure(racing.refused, js=refused, queue=False, **quiet)
         share.click(settings, ask.inputs, shared, queue=False, **quiet).then(
             None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **quiet
+        )
+        of_run = "() => JSON.stringify(window.specdec.run())"
+        code.click(code_answer, on_show, codes, js=of_run, queue=False, **quiet).then(
+            None, codes, js="(answer) => { window.specdec.codes(JSON.parse(answer)); }", **quiet
         )
         halt.click(racing.stop, outputs=waits, js="() => { window.specdec.halt(); }", queue=False, **quiet).then(
             None, waits, js="(waits) => { if (waits) window.specdec.withdraw(); }", **quiet

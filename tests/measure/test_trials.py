@@ -19,9 +19,9 @@ import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
 
 import specdec
+from benchmarks.driven_over_direct import driven_over_direct
 from specdec.lanes.table import entrants_of
 from specdec.measure import prompts
-from specdec.measure.direct import driven_over_direct
 from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem, parse_prompts, read_prompts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import pytest
 import torch
@@ -64,6 +65,14 @@ def test_a_recording_holds_the_bytes_of_all_its_tokens(lane: str, pair) -> None:
             assert table[token_id] == bytes_of(token_id)
     assert all(isinstance(part, bytes) for part in table.values())
     assert set(ids_of(events)) <= set(table)
+
+
+def test_numbers_that_are_none_are_written_so_that_a_browser_reads_them() -> None:
+    """NaN and Infinity are words of Python's JSON only."""
+    text = recording.line({"event": "begin", "a": [math.nan, 1.5, {"b": math.inf}], "c": (-math.inf, "NaN")})
+    assert json.loads(text, parse_constant=lambda name: pytest.fail(name)) == {
+        "event": "begin", "a": [None, 1.5, {"b": None}], "c": [None, "NaN"],
+    }  # fmt: skip
 
 
 def test_a_token_is_described_before_it_is_needed_and_once(pair) -> None:

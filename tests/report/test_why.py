@@ -10,11 +10,10 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 import specdec
 from specdec.closed_forms import expected_speedup
 from specdec.lanes.table import BASELINE, LOOP, entrants_of
-from specdec.measure.bench import auto_share
 from specdec.measure.metrics import Metrics, measure, no_clear_difference, pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
-from specdec.measure.summary import best_gamma, find, rows, summarise
+from specdec.measure.summary import auto_share, best_gamma, find, rows, summarise
 from specdec.measure.sweep import ENTRANTS, prediction_error, sweep_rows
 from specdec.measure.terms import terms
 from specdec.measure.trials import trials

@@ -1,30 +1,27 @@
-"""What the page costs the measurement it shows, and how it holds up: ``python tests/browser/cost.py``.
+"""Measures what the page costs the race that it shows: ``python -m benchmarks.page_cost``. Needs Chromium.
 
-1. The same race headless and in a browser, in turns: tokens/s of each lane, and the speed-up, as ratios.
-2. A race of 2,000 tokens: the longest gap between two frames after its first second.
-3. Twenty races: what the browser's heap holds after each, rubbish collected.
+Prints
+1. for a race run in turns with and without a browser, tokens/s of each lane and the speed-up, page / headless;
+2. for a race of 2,000 tokens, the longest gap between two frames after its first second;
+3. for twenty races, what the browser's heap holds after each, garbage collected.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import threading
-from pathlib import Path
 from statistics import median
 
 from playwright.sync_api import sync_playwright
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
-from conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run  # noqa: E402
-
-from specdec import recording  # noqa: E402
-from specdec.events import Round, SamplingParams, Started  # noqa: E402
-from specdec.measure.metrics import measure, speedup  # noqa: E402
-from specdec.ui import page as page_module  # noqa: E402
-from specdec.ui.ask import Ask  # noqa: E402
-from specdec.ui.limits import LOCAL  # noqa: E402
-from specdec.ui.stream import stream  # noqa: E402
+from specdec.events import Round, SamplingParams, Started
+from specdec.measure.metrics import measure, speedup
+from specdec.report import recording
+from specdec.ui import page as page_module
+from specdec.ui.ask import Ask
+from specdec.ui.limits import LOCAL
+from specdec.ui.stream import stream
+from tests.browser.conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run
 
 PROMPT = "Once upon a time, there was a little girl named Lily. She had a small dog that"
 TURNS, TOKENS, RUNS, LONG = 7, 128, 20, 2000

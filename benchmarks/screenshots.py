@@ -1,6 +1,6 @@
-"""Screenshots of every state of the page, to look at: light and dark, wide and phone.
+"""Takes screenshots of every state of the page, light and dark, wide and phone; those in docs/ are cut from them.
 
-``python tests/browser/screenshots.py FOLDER``
+``python -m benchmarks.screenshots FOLDER``
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
-from conftest import CHROMIUM, FLAGS, SKIP, WAIT, ask, launch, load_page_slot, open_page, run, visit  # noqa: E402
+from tests.browser.conftest import CHROMIUM, FLAGS, SKIP, WAIT, ask, launch, load_page_slot, open_page, run, visit
 
 WIDTHS = {1440: 900, 390: 844}
 LONG = "class Stack:\n    def __init__(self):\n        self.items = []"

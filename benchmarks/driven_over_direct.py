@@ -1,30 +1,41 @@
-"""What the decoding thread costs a lane: whole-call seconds through ``driven`` over the same call made directly."""
+"""Measures what the decoding thread costs each lane: ``python -m benchmarks.driven_over_direct``.
+
+Prints, for plain ``generate``, our loop and assisted generation, the seconds of a whole call through ``driven`` over
+those of the same call made directly: the median over runs and example prompts, with the lowest and highest.
+"""
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from specdec.cli.arguments import add_pair_arguments, leave_a_core, pair_of
 from specdec.engine.request import make_request, prepare
 from specdec.events import Event, Finished, SamplingParams
 from specdec.lanes.driver import driven
 from specdec.lanes.race import start
 from specdec.lanes.table import row_of
 from specdec.lanes.transformers_lanes import cannot_assist, run_generate
-from specdec.models.pair import Pair
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.trials import INTERVAL
+from specdec.models.pair import Pair, quiet
+from specdec.report import words
 
 
 def driven_over_direct(
     pair: Pair, prompts: Sequence[str], params: SamplingParams, gamma: int, runs: int, interval: float
 ) -> dict[str, list[float]]:
-    """A ratio a run and prompt for each lane, from four calls: direct, driven, driven, direct, so that a steady drift
-    of the machine cancels out."""
+    """A ratio for each lane, run and prompt.
+
+    Each comes from four calls, direct, driven, driven, direct, so that a steady drift of the machine cancels out.
+    """
     drafting = ["speculative"] if pair.draft is not None else []
     lanes = ["generate", *drafting, *([] if cannot_assist(pair) else ["assisted"])]
 
     def finished(events: Iterator[Event]) -> float:
-        """The lane's own clock at its end: the consumer's last nap is not the lane's."""
+        """The lane's own clock at its end, which does not count how long the consumer last slept."""
         return next(event.elapsed_seconds for event in events if isinstance(event, Finished))
 
     def events_of(lane: str, prompt: str) -> Iterator[Event]:
@@ -52,3 +63,23 @@ def driven_over_direct(
                 )
                 ratios[lane].append(sum(inner) / (first + last))
     return ratios
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    add_pair_arguments(parser)
+    parser.add_argument("--gamma", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--runs", type=int, default=5)
+    arguments = parser.parse_args()
+    quiet()
+    leave_a_core()
+    pair = pair_of(arguments)
+    params = SamplingParams(arguments.tokens, ignore_eos=True)
+    prompts = [item.prompt for item in read_prompts(EXAMPLES)]
+    for lane, ratios in driven_over_direct(pair, prompts, params, arguments.gamma, arguments.runs, INTERVAL).items():
+        print(f"{lane}: through the decoding thread / directly {words.times(ratios)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Draw which folder of ``specdec`` imports which: ``python scripts/house.py`` writes it into docs/architecture.md.
+
+The imports are read from the source, also those inside functions and under ``TYPE_CHECKING``. Folders stand in one
+order, and a module may import from its own folder and from lower ones only; an import that goes up ends the program
+with a message. ``tests/test_imports.py`` holds the same rule and keeps the drawing up to date.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DOCUMENT = ROOT / "docs" / "architecture.md"
+BEGIN, END = "<!-- house: written by scripts/house.py -->", "<!-- /house -->"
+BASE = "events, errors, text, closed_forms"
+# From high to low. "specdec" stands for the public names in specdec/__init__.py, which load on first use.
+ORDER = (
+    "app.py",
+    "cli",
+    "ui",
+    "embedded",
+    "specdec",
+    "report",
+    "measure",
+    "lanes",
+    "engine",
+    "models",
+    "drafters",
+    "passes",
+    BASE,
+)
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package and ``app.py``, by its full name."""
+    found = {"app": ROOT / "app.py"}
+    for path in sorted((ROOT / "specdec").rglob("*.py")):
+        found[".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")] = path
+    return found
+
+
+def folder_of(module: str) -> str:
+    """The name in ``ORDER`` under which a module stands."""
+    if module == "app":
+        return "app.py"
+    _, *inner = module.split(".")
+    if not inner:
+        return "specdec"
+    if inner[0] == "__main__":
+        return "cli"
+    return BASE if inner[0] in BASE.split(", ") else inner[0]
+
+
+def imports_of(path: Path, known: dict[str, Path]) -> Iterator[tuple[int, str]]:
+    """The line and the full name of each import in a file; of ``from a import b`` also ``a.b`` where it is a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise SystemExit(f"{path.relative_to(ROOT)}:{node.lineno}: relative import; write the full name")
+            parts = [f"{node.module}.{alias.name}" for alias in node.names]
+            inner = [name for name in parts if name in known]
+            yield from ((node.lineno, name) for name in inner)
+            if len(inner) < len(parts):
+                yield node.lineno, node.module
+
+
+def arrows() -> dict[tuple[str, str], list[str]]:
+    """The imports between two folders: ``(importing, imported)`` to the places where they stand."""
+    known, found = modules(), defaultdict(list)
+    for module, path in known.items():
+        # The public names are a list of what lies below, not a dependency of their own folder's modules.
+        for line, name in imports_of(path, known):
+            if name == "specdec" or name.startswith("specdec."):
+                here, there = folder_of(module), folder_of(name)
+                if here != there:
+                    found[here, there].append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    return dict(found)
+
+
+def upward(found: dict[tuple[str, str], list[str]]) -> list[str]:
+    """The places where a module imports from a folder above its own, or from one that is not in ``ORDER``."""
+    place = {folder: index for index, folder in enumerate(ORDER)}
+    return [
+        where
+        for (here, there), places in found.items()
+        if here not in place or there not in place or place[here] > place[there]
+        for where in places
+    ]
+
+
+def drawing(found: dict[tuple[str, str], list[str]]) -> str:
+    """The graph in Mermaid, without the arrows that follow from others, and a table with all of them."""
+    below: dict[str, set[str]] = {folder: set() for folder in ORDER}
+    for here, there in found:
+        if ORDER.index(here) < ORDER.index(there):  # the others end the program before
+            below[here].add(there)
+
+    def reaches(start: str, goal: str) -> bool:
+        return any(step == goal or reaches(step, goal) for step in below[start])
+
+    nodes = {folder: f"n{index}" for index, folder in enumerate(ORDER)}
+    lines = ["```mermaid", "flowchart TD"]
+    lines += [f'    {nodes[folder]}["{folder}"]' for folder in ORDER]
+    for here in ORDER:
+        for there in sorted(below[here], key=ORDER.index):
+            if not any(reaches(step, there) for step in below[here] - {there}):
+                lines.append(f"    {nodes[here]} --> {nodes[there]}")
+    lines += ["```", "", "| Folder | Imports from |", "|---|---|"]
+    for here in ORDER:
+        names = ", ".join(f"`{there}`" for there in sorted(below[here], key=ORDER.index))
+        lines.append(f"| `{here}` | {names or 'nothing'} |")
+    return "\n".join(lines)
+
+
+def with_drawing(document: str, drawn: str) -> str:
+    """The document with the block between the two marks replaced."""
+    before, _, rest = document.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    if not after:
+        raise SystemExit(f"{DOCUMENT.name} lacks the marks {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{drawn}\n{END}{after}"
+
+
+def main() -> None:
+    found = arrows()
+    if wrong := upward(found):
+        sys.exit("These imports go up:\n" + "\n".join(wrong))
+    drawn = drawing(found)
+    DOCUMENT.write_text(with_drawing(DOCUMENT.read_text(encoding="utf-8"), drawn), encoding="utf-8")
+    print(drawn)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""Where decoding must either equal ``generate`` or refuse in a sentence: positions, broken numbers, odd arguments."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from fakes import (
+    byte_tokenizer,
+    generated,
+    ids_of,
+    isolated_rng,
+    letters,
+    noisy_copy,
+    prompt_of,
+    random_table,
+    rounds_of,
+    shared_tiny,
+    table_model,
+    table_pair,
+    tiny,
+    word_tokenizer,
+)
+from transformers import GenerationConfig, LlamaForSequenceClassification, LlamaModel, Phi3Config, Phi3ForCausalLM
+
+import specdec
+from specdec.passes import chance
+
+LANES = ("generate", "assisted", "speculative")
+
+
+@pytest.fixture(scope="module")
+def pair() -> specdec.Pair:
+    target = shared_tiny("llama", 6)
+    return specdec.Pair(target=target, draft=noisy_copy(target, 6), tokenizer=byte_tokenizer())
+
+
+def written(pair: specdec.Pair, lane: str = "speculative", prompt=None, **settings) -> tuple[int, ...]:
+    params = specdec.SamplingParams(**({"max_new_tokens": 8} | settings))
+    return ids_of(list(getattr(specdec, lane)(pair, prompt_of(4) if prompt is None else prompt, params=params)))
+
+
+# --- LongRoPE --------------------------------------------------------------------------------------------------------
+
+SHORT = 24  # tokens up to which the short factors hold
+
+
+@pytest.fixture(scope="module")
+def long_rope() -> specdec.Pair:
+    """A Phi-3 whose two sets of factors are far apart, so that its text tells which one was in use."""
+    with isolated_rng(0):
+        config = Phi3Config(
+            vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=96, original_max_position_embeddings=SHORT,
+            pad_token_id=0, eos_token_id=None, initializer_range=0.4,
+            rope_parameters={
+                "rope_type": "longrope", "rope_theta": 10_000.0, "original_max_position_embeddings": SHORT,
+                "short_factor": [1.0] * 4, "long_factor": [9.0, 7.0, 5.0, 3.0],
+            },
+        )  # fmt: skip
+        target = Phi3ForCausalLM(config).eval()
+    target.generation_config = GenerationConfig(pad_token_id=0, eos_token_id=None)
+    return specdec.Pair(target, noisy_copy(target, scale=0.01))
+
+
+@pytest.mark.parametrize(("prompt", "new"), [(10, SHORT - 9), (SHORT + 1, 20), (SHORT + 9, 30)])
+def test_a_text_on_one_side_of_the_rope_boundary_equals_generate(prompt: int, new: int, long_rope) -> None:
+    ids = prompt_of(prompt, 96)
+    reference = generated(long_rope.target, ids, new)
+    for gamma in (0, 4):
+        events = specdec.speculative(long_rope, ids, gamma=gamma, params=specdec.SamplingParams(max_new_tokens=new))
+        assert ids_of(list(events)) == reference
+
+
+@pytest.mark.parametrize("prompt", [10, SHORT])
+def test_a_text_across_the_rope_boundary_is_refused(prompt: int, long_rope) -> None:
+    """The longest text that does not cross it is named; plain ``generate`` does what it always does."""
+    allowed = SHORT + 1 - prompt
+    for lane in ("speculative", "assisted"):
+        assert len(written(long_rope, lane, prompt_of(prompt, 96), max_new_tokens=allowed)) == allowed
+        with pytest.raises(specdec.InvalidInput, match=f"at most {allowed} new"):
+            written(long_rope, lane, prompt_of(prompt, 96), max_new_tokens=allowed + 1)
+    assert len(written(long_rope, "generate", prompt_of(prompt, 96), max_new_tokens=allowed + 9)) == allowed + 9
+
+
+# --- NaN and infinity ------------------------------------------------------------------------------------------------
+
+
+def broken(model, value: float):
+    model.lm_head.weight.data[3] = value
+    return model
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("gamma", [0, 3])
+def test_a_target_that_says_no_numbers_is_refused(gamma: int, temperature: float, value: float) -> None:
+    pair = specdec.Pair(broken(tiny("llama", 6), value), tiny("llama", 6))
+    params = specdec.SamplingParams(max_new_tokens=8, temperature=temperature, seed=1)
+    with pytest.raises(specdec.SpecdecError, match="target's logits hold NaN or infinity"):
+        list(specdec.speculative(pair, prompt_of(4), gamma=gamma, params=params))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_draft_that_says_no_numbers_is_refused(temperature: float) -> None:
+    pair = specdec.Pair(tiny("llama", 6), broken(tiny("llama", 6), math.nan))
+    with pytest.raises(specdec.SpecdecError, match="draft's logits hold NaN or infinity"):
+        written(pair, temperature=temperature, seed=1)
+
+
+def test_transformers_lanes_refuse_them_too_where_they_notice() -> None:
+    """Sampling asserts that probabilities are numbers; greedy decoding does not look."""
+    pair = specdec.Pair(broken(tiny("llama", 6), math.nan), tiny("llama", 6))
+    for lane in ("generate", "assisted"):
+        with pytest.raises(specdec.SpecdecError, match="NaN or infinity"):
+            written(pair, lane, temperature=1.0, seed=1)
+
+
+def test_tokens_that_are_ruled_out_are_no_broken_numbers() -> None:
+    """Minus infinity says "never"; where only one token is left, there is no margin to speak of."""
+    table = random_table(6, 1, 0)
+    table[:, 1:] = -math.inf
+    pair = table_pair(table, random_table(6, 1, 0))
+    for temperature in (0.0, 1.0):
+        params = specdec.SamplingParams(max_new_tokens=5, temperature=temperature, seed=1)
+        events = list(specdec.speculative(pair, torch.tensor([0]), gamma=2, params=params))
+        assert ids_of(events) == (0,) * 5
+        assert [event.target_margin for event in rounds_of(events)] == [None] * len(rounds_of(events))
+
+
+def test_a_draw_has_the_probabilities_it_is_given() -> None:
+    """Zero never comes; the rest within five standard deviations of 200,000 draws."""
+    p, count = torch.tensor([0.5, 0.0, 0.3, 0.15, 0.05]), 200_000
+    rng = torch.Generator().manual_seed(0)
+    seen = chance.draw(p.expand(count, -1), rng).bincount(minlength=5) / count
+    assert seen[1] == 0
+    assert ((seen - p).abs() <= 5 * (p * (1 - p) / count).sqrt()).all()
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_whole_number_is_a_penalty(lane: str, pair) -> None:
+    settings = {"prompt": torch.tensor([5, 5, 5]), "max_new_tokens": 60}
+    assert written(pair, lane, **settings, repetition_penalty=2) == written(
+        pair, lane, **settings, repetition_penalty=2.0
+    )
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("params", [None, {"max_new_tokens": 3}, 5])
+def test_params_of_another_kind(params, lane: str, pair) -> None:
+    with pytest.raises(specdec.InvalidInput, match=type(params).__name__):
+        list(getattr(specdec, lane)(pair, prompt_of(3), params=params))
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_pair_of_another_kind(lane: str) -> None:
+    for no_pair in (None, "gpt2", shared_tiny("llama", 6)):
+        with pytest.raises(specdec.InvalidInput, match=type(no_pair).__name__):
+            list(getattr(specdec, lane)(no_pair, prompt_of(3)))
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_stop_string_that_cannot_be_written(lane: str, pair) -> None:
+    """Half of a surrogate pair, and a character that a small vocabulary of words has no token for."""
+    words = specdec.Pair(pair.target, pair.draft, word_tokenizer(["a", "b"]))
+    for owner, stop in ((pair, "\ud800"), (words, "日本")):
+        with pytest.raises(specdec.InvalidInput, match="stop"):
+            written(owner, lane, stop=stop)
+
+
+@pytest.mark.parametrize("gamma", [range(3), slice(3)])
+def test_what_has_a_start_is_no_policy(gamma, pair) -> None:
+    with pytest.raises(specdec.InvalidInput, match="gamma is"):
+        specdec.speculative(pair, prompt_of(3), gamma=gamma)
+
+
+def test_a_prompt_on_the_meta_device(pair) -> None:
+    with pytest.raises(specdec.InvalidInput, match="meta device"):
+        written(pair, prompt=torch.ones(3, dtype=torch.long, device="meta"))
+
+
+# --- what the target brings ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eos", [torch.tensor([9, 5]), torch.tensor(5), torch.tensor([[5]])])
+@pytest.mark.parametrize("lane", LANES)
+def test_eos_ids_in_a_tensor_end_the_text(lane: str, eos: torch.Tensor) -> None:
+    """A table that writes 5 next, whatever it read."""
+    table = torch.zeros(12, 12)
+    table[:, 5] = 9.0
+    target = table_model(table)
+    target.generation_config.eos_token_id = eos
+    pair = specdec.Pair(target, table_model(table), letters(12))
+    assert written(pair, lane, torch.tensor([0])) == (5,)
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize(
+    "fields",
+    [{"num_return_sequences": 3}, {"num_return_sequences": 3, "do_sample": True}, {"speculation_type": "dflash"}],
+    ids=str,
+)
+def test_fields_of_the_targets_generation_config_that_would_go_elsewhere(fields: dict, lane: str, pair) -> None:
+    target = tiny("llama", 6)
+    for name, value in fields.items():
+        setattr(target.generation_config, name, value)
+    own = specdec.Pair(target, pair.draft)
+    assert written(own, lane) == written(pair, lane)
+    started = next(specdec.speculative(own, prompt_of(4), params=specdec.SamplingParams(max_new_tokens=8)))
+    assert fields.items() <= started.neutralised.items()
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_model_in_train_mode_is_refused(lane: str) -> None:
+    """Also where only a part of it is: dropout would change the text without a word."""
+    pair = specdec.Pair(tiny("llama", 6), tiny("llama", 7))
+    for module in (pair.target, pair.draft, pair.target.model.layers[1]):
+        module.train()
+        with pytest.raises(specdec.InvalidInput, match="train mode"):
+            written(pair, lane)
+        module.eval()
+    assert len(written(pair, lane)) == 8
+
+
+# --- what is no model ------------------------------------------------------------------------------------------------
+
+
+class PeftModelForCausalLM(torch.nn.Module):
+    """As PEFT wraps a model: unknown names are looked up in what it holds."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.base_model, self.peft_config = model, {}
+
+    def __getattr__(self, name: str):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.base_model, name)
+
+
+def without_return_dict():
+    model = tiny("llama", 6)
+    model.config.return_dict = False
+    return model
+
+
+NO_MODELS = {
+    "nothing": (lambda: None, "None"),
+    "a name": (lambda: "gpt2", "'gpt2'.*load_pair takes names"),
+    "a base model": (lambda: LlamaModel(tiny("llama").config), "LlamaModel, which cannot write text"),
+    "a classifier": (
+        lambda: LlamaForSequenceClassification(tiny("llama").config),
+        "LlamaForSequenceClassification, which cannot write text",
+    ),
+    "another module": (lambda: torch.nn.Linear(2, 2), "a Linear"),
+    "a PEFT model": (lambda: PeftModelForCausalLM(tiny("llama")), "merge_and_unload"),
+    "a config without dictionaries": (without_return_dict, "return_dict"),
+    "one token": (lambda: table_model(torch.zeros(1, 1)), "vocabulary of one token"),
+}
+
+
+@pytest.mark.parametrize("name", NO_MODELS)
+def test_what_is_no_model_is_refused_as_target_and_as_draft(name: str) -> None:
+    make, found = NO_MODELS[name]
+    with pytest.raises(specdec.SpecdecError, match=found):
+        specdec.Pair(make())
+    if name != "nothing":
+        with pytest.raises(specdec.SpecdecError, match=found):
+            specdec.Pair(shared_tiny("llama", 6), make())

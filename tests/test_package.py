@@ -1,0 +1,43 @@
+"""The package that pip installs: its files, its command and what it depends on."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import import_module
+
+import house
+import pytest
+from packaging.requirements import Requirement
+from setuptools import Distribution
+
+ROOT = house.ROOT
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LEFT_OUT = {"__pycache__", ".DS_Store"}
+
+
+def test_the_wheel_holds_every_file_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights, tokenizers, scripts, styles and prompts lie beside the code that reads them."""
+    monkeypatch.chdir(ROOT)
+    distribution = Distribution({"script_name": "setup.py"})
+    distribution.parse_config_files()
+    build = distribution.get_command_obj("build_py")
+    build.ensure_finalized()
+    base = ROOT / build.build_lib
+    held = {(ROOT / path).relative_to(base) for path in build.get_outputs(include_bytecode=False)}
+    files = (path for path in (ROOT / "specdec").rglob("*") if path.is_file() and not LEFT_OUT & set(path.parts))
+    assert held == {path.relative_to(ROOT) for path in files}
+
+
+def test_the_command_is_there() -> None:
+    """``specdec`` starts a function that exists."""
+    module, name = PROJECT["scripts"]["specdec"].split(":")
+    assert callable(getattr(import_module(module), name))
+
+
+def test_the_pinned_versions_are_allowed() -> None:
+    """requirements.txt pins one version of every dependency, inside the range that the package allows."""
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    pins = {name: version for name, version in (line.split("==") for line in lines)}
+    ranges = {(found := Requirement(text)).name: found.specifier for text in PROJECT["dependencies"]}
+    assert pins.keys() == ranges.keys()
+    assert [name for name, version in pins.items() if version not in ranges[name]] == []
