@@ -66,7 +66,7 @@ def imports_of(path: Path, known: dict[str, Path]) -> Iterator[tuple[int, str]]:
             parts = [f"{node.module}.{alias.name}" for alias in node.names]
             inner = [name for name in parts if name in known]
             yield from ((node.lineno, name) for name in inner)
-            if len(inner) < len(parts):
+            if node.module and len(inner) < len(parts):
                 yield node.lineno, node.module
 
 

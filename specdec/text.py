@@ -6,6 +6,7 @@ import codecs
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 _FALLBACK_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
@@ -22,7 +23,7 @@ def _byte_of_character() -> dict[str, int]:
 class TokenBytes:
     """Looks up the bytes a token stands for: byte-level BPE, SentencePiece with byte fallback, or plain pieces."""
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._special = {int(i): t.content for i, t in getattr(tokenizer, "added_tokens_decoder", {}).items()}
         decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
@@ -51,7 +52,7 @@ class TokenBytes:
         return self._tokenizer.decode([token_id]).encode()
 
 
-def text_of(tokenizer, token_ids: Iterable[int]) -> str:
+def text_of(tokenizer: Any, token_ids: Iterable[int]) -> str:
     """The text of these tokens as it is shown everywhere: in ``Result.text``, on the page and in the terminal.
 
     Special tokens are part of it, by name, and a space that the first token begins with stays: so a prompt's text and
@@ -64,7 +65,7 @@ def text_of(tokenizer, token_ids: Iterable[int]) -> str:
 class TextStream:
     """Feeds tokens in, gives stable text out: a piece is "" until its last character is complete."""
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: Any) -> None:
         self._bytes_of = TokenBytes(tokenizer)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 

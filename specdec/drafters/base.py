@@ -18,12 +18,14 @@ from specdec.passes.context import Context
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
+Level = Literal["good", "note", "bad"]
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One plain sentence about a pair: ``bad`` means that it cannot work or can hardly pay."""
 
-    level: Literal["good", "note", "bad"]
+    level: Level
     topic: str
     sentence: str
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import cast
 
 import torch
 
@@ -37,6 +38,6 @@ def mark(device: torch.device) -> Mark:
 
 def between(start: Mark, end: Mark) -> float:
     """Seconds between two marks. On a GPU the device must have passed the later one."""
-    if isinstance(start, float):
-        return end - start
-    return start.elapsed_time(end) / 1000
+    if isinstance(start, float) or isinstance(end, float):
+        return cast(float, end) - cast(float, start)
+    return float(start.elapsed_time(end)) / 1000

@@ -10,7 +10,7 @@ from transformers import DynamicCache, PreTrainedModel
 from specdec.errors import IncompatiblePair
 from specdec.passes.bare import bare_logits, is_bare
 from specdec.passes.cache import first_layers_of, new_cache
-from specdec.passes.clock import between, mark
+from specdec.passes.clock import Mark, between, mark
 
 
 class Runner:
@@ -24,7 +24,7 @@ class Runner:
         self._keeps_logits = model._supports_logits_to_keep()
         self._takes_positions = "position_ids" in inspect.signature(type(model).forward).parameters
         self._bare = is_bare(model, self._cache)
-        self._marks: list[tuple] = []
+        self._marks: list[tuple[Mark, Mark]] = []
 
     def __len__(self) -> int:
         """How many tokens are cached. Counted here: cache classes disagree on what they report."""

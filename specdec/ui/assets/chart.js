@@ -106,7 +106,7 @@ export class Chart {
   }
 
   get #names() {
-    return [...this.#lanes.keys()].sort((one, other) => MAIN.includes(one) - MAIN.includes(other));
+    return [...this.#lanes.keys()].sort((one, other) => Number(MAIN.includes(one)) - Number(MAIN.includes(other)));
   }
 
   #legend(name, lines) {

@@ -24,9 +24,15 @@ export class Ribbon {
   #current = null;
   #inWord = false; // whether the text so far ends in a visible character
 
-  // `onPoint` is told of the token under the pointer or the cursor, `onPick` of the round that was chosen.
+  /**
+   * `onPoint` is told of the token under the pointer or the cursor, `onPick` of the round that was chosen.
+   * @param {string} label
+   * @param {(...about: any[]) => void} onPoint
+   * @param {(...about: any[]) => void} onPick
+   */
   constructor(label, onPoint = () => {}, onPick = () => {}) {
-    Object.assign(this, { onPoint, onPick });
+    this.onPoint = onPoint;
+    this.onPick = onPick;
     this.node = el("div", "sd-ribbon");
     this.node.setAttribute("role", "group");
     this.node.setAttribute("aria-label", label);

@@ -1,0 +1,60 @@
+// A race read from its lines, and what is refused.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { defineLanes } from "../../specdec/ui/assets/lanes.js";
+import { Race, checked, kindsOf, readRecording } from "../../specdec/ui/assets/race.js";
+import { TABLE, records } from "./recording.js";
+
+defineLanes(TABLE);
+const lines = (all) => all.map((record) => JSON.stringify(record)).join("\n");
+
+test("a recording becomes lanes with their tokens and times", () => {
+  const [begin, ...rest] = readRecording(lines(records()));
+  const race = new Race(begin);
+  for (const record of rest) race.take(record);
+  assert.deepEqual([...race.lanes.keys()], ["generate", "speculative"]);
+  const { tokens, duration } = race.lanes.get("speculative");
+  assert.equal(tokens, 3);
+  assert.ok(Math.abs(duration - 0.1) < 1e-9); // after the first token
+  assert.equal(race.lanes.get("generate").roundsAt(0.15), 2);
+  assert.deepEqual(race.bytes.get(6), ["b".charCodeAt(0)]);
+});
+
+test("our loop without a draft is a lane of its own where the race has it", () => {
+  const all = records();
+  all[0].lanes = ["generate", "speculative:0"];
+  all[6].gamma = 0;
+  const race = new Race(all[0]);
+  for (const record of all.slice(1)) race.take(record);
+  assert.deepEqual([...race.lanes.keys()], ["generate", "speculative:0"]);
+});
+
+test("each token knows how it came about", () => {
+  assert.deepEqual(kindsOf(records()[8]), ["accepted", "correction"]);
+  assert.deepEqual(kindsOf(records()[2]), ["target"]);
+  assert.deepEqual(kindsOf({ ...records()[8], draft: null }), ["unknown", "unknown"]);
+});
+
+const broken = {
+  "another version": (all) => (all[0].version = 99),
+  "no beginning": (all) => all.shift(),
+  "no verdict": (all) => all.pop(),
+  "a lane that the page does not know": (all) => (all[0].lanes = ["generate", "elsewhere"]),
+  "a field of another type": (all) => (all[2].elapsed_seconds = "soon"),
+  "a number that is none": (all) => (all[2].elapsed_seconds = NaN),
+  "a status that does not exist": (all) => (all[8].draft[0].status = "__proto__"),
+  "a round out of its order": (all) => (all[3].index = 5),
+  "an unknown kind of line": (all) => (all[3].event = "constructor"),
+  "a second verdict": (all) => all.splice(5, 0, all.at(-1)),
+};
+for (const [name, spoil] of Object.entries(broken))
+  test(`refused: ${name}`, () => {
+    const all = records();
+    checked(all);
+    spoil(all);
+    assert.throws(() => checked(all), Error);
+  });
+
+test("a line that is not JSON is named by its number", () => {
+  assert.throws(() => readRecording(lines(records().slice(0, 2)) + "\n{"), /3/);
+});

@@ -1,0 +1,79 @@
+// A small recording of a race: plain generate, then our loop with one round that keeps a guess and misses the next.
+
+export const TABLE = [
+  { key: "generate", name: "generate", gamma: null, label: "Plain" },
+  { key: "speculative", name: "speculative", gamma: null, label: "Speculative" },
+  { key: "speculative:0", name: "speculative", gamma: 0, label: "specdec, \u03b3 0" },
+];
+
+const PARAMS = {
+  max_new_tokens: 3,
+  temperature: 0,
+  top_k: 0,
+  top_p: 1,
+  min_p: 0,
+  repetition_penalty: 1,
+  seed: 1,
+  ignore_eos: false,
+};
+const STARTED = {
+  event: "started",
+  version: 1,
+  prompt_ids: [5],
+  params: PARAMS,
+  pair: { target: "big" },
+  machine: { cpu: "some" },
+  gamma: 2,
+  acceptance: "lossless",
+  accept_top_k: null,
+};
+const guess = (token_id, status) => ({
+  token_id,
+  status,
+  draft_prob: null,
+  target_prob: null,
+  accept_prob: null,
+  draw: null,
+  target_token_id: null,
+  draft_confidence: null,
+});
+const round = (index, committed_ids, elapsed_seconds, token_kind, draft = []) => ({
+  event: "round",
+  index,
+  committed_ids,
+  elapsed_seconds,
+  draft,
+  token_id: committed_ids.at(-1),
+  token_kind,
+  draft_seconds: 0,
+  verify_seconds: 0.01,
+  model_seconds: null,
+  target_margin: null,
+  decision: null,
+  missed: [],
+});
+const finished = { event: "finished", finish_reason: "length", prefill_seconds: 0.1, elapsed_seconds: 0.4 };
+
+export const records = () =>
+  structuredClone([
+    {
+      event: "begin",
+      version: 1,
+      number: 1,
+      lanes: ["generate", "speculative"],
+      settings: { prompt: "a" },
+      at: 0,
+      pair: "big, small",
+      runs: 1,
+    },
+    { ...STARTED, lane: "generate", gamma: 0, tokens: { 5: "a", 6: "b", 7: "c", 8: "d" } },
+    round(0, [6], 0.1, "target"),
+    round(1, [7], 0.2, "target"),
+    round(2, [8], 0.3, "target"),
+    finished,
+    { ...STARTED, lane: "speculative" },
+    round(0, [6], 0.1, "target"),
+    round(1, [7, 8], 0.2, "correction", [guess(7, "accepted"), guess(5, "rejected")]),
+    finished,
+    { event: "verdict", sentence: "Faster.", notes: [], shown: 0, runs: 1 },
+  ]);
