@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 import torch
 from transformers import PreTrainedModel
@@ -18,12 +18,14 @@ from specdec.passes.context import Context
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
+Level: TypeAlias = Literal["good", "note", "bad"]
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One plain sentence about a pair: ``bad`` means that it cannot work or can hardly pay."""
 
-    level: Literal["good", "note", "bad"]
+    level: Level
     topic: str
     sentence: str
 

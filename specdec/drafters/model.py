@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned, Proposal, nothing
+from specdec.drafters.base import Drafter, DraftMethod, Finding, Level, Loaded, Planned, Proposal, nothing
 from specdec.drafters.own_tokenizer import TranslatedDraft
 from specdec.drafters.translation import Translation, tokenizer_difference
 from specdec.errors import InvalidInput
@@ -130,7 +130,7 @@ def _cost(target: Planned, draft: Planned) -> Finding:
     low, high = sorted((by_layers, by_size))
     # At alpha 0.7 and c 0.5 the best length is 1, and 1.7 / 1.5 = 1.13 the most it gains (Leviathan et al. 2211.17192,
     # Theorem 3.8): before what checking two tokens costs over one, and the loop.
-    level = "good" if high < 0.25 else "note" if low < 0.5 else "bad"
+    level: Level = "good" if high < 0.25 else "note" if low < 0.5 else "bad"
     advice = {
         "good": "Cheap drafting.",
         "note": "Measure it: small models are bound by their layers, large ones by their bytes.",
