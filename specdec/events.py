@@ -88,17 +88,17 @@ class DraftToken:
     number it was compared with (None in greedy). In greedy, q and p are one-hot; ``draft_confidence``, the draft's
     raw softmax, tells how sure it was. With top-k acceptance ``accept_prob`` is 1 or 0 and nothing is drawn. A
     discarded token was never tested: p, ``accept_prob``, ``draw`` and ``target_token_id`` (the target's own most
-    likely token there) are None.
+    likely token there) are None. A run from a link has no probabilities at all.
     """
 
     token_id: int
     status: Status
-    draft_prob: float
+    draft_prob: float | None
     target_prob: float | None
     accept_prob: float | None
     draw: float | None
     target_token_id: int | None
-    draft_confidence: float
+    draft_confidence: float | None
 
 
 @dataclass(frozen=True, slots=True)

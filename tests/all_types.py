@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -141,8 +142,15 @@ def small_model(config: PreTrainedConfig) -> PreTrainedModel:
 TYPES = {name: config for name, config in CONFIG_MAPPING.items() if config in MODEL_FOR_CAUSAL_LM_MAPPING}
 
 
-def outcome_of(name: str, new_tokens: int = CONTEXT - PROMPT, **changes: Any) -> Outcome:
-    """Build the type and compare its texts, at gamma 0 and with drafts that are right some of the time."""
+WAYS: dict[str, Callable[[PreTrainedModel], Any]] = {
+    "gamma 0": lambda model: None,
+    "a noisy draft": lambda model: noisy_copy(model, scale=0.01),
+    "early exit": lambda model: specdec.EarlyExit(2),
+}
+
+
+def outcome_of(name: str, new_tokens: int = CONTEXT - PROMPT, ways: Sequence[str] = WAYS, **changes: Any) -> Outcome:
+    """Build the type, with some ``changes`` to its config, and compare the texts of some ``WAYS`` with ``generate``."""
     try:
         config = small_config(TYPES[name], **changes)
         refuse_unsuitable(config)
@@ -159,9 +167,9 @@ def outcome_of(name: str, new_tokens: int = CONTEXT - PROMPT, **changes: Any) ->
     except Exception as error:
         reference = f"generate itself: {type(error).__name__}: {error}"
     texts, notes = {}, []
-    for way, draft in WAYS.items():
+    for way in ways:
         try:
-            pair = specdec.Pair(model, draft(model))
+            pair = specdec.Pair(model, WAYS[way](model))
             events = specdec.speculative(pair, prompt_ids, gamma=4 if pair.draft else 0, params=params)
             texts[way] = tuple(specdec.collect(events).token_ids)
         except specdec.SpecdecError as error:
@@ -174,7 +182,9 @@ def outcome_of(name: str, new_tokens: int = CONTEXT - PROMPT, **changes: Any) ->
     if isinstance(reference, str):
         return Outcome("raw", reference)
     outcome = compared(model, prompt_ids, texts, reference, notes)
-    return (outcome.kind in ("equal", "near-tie") and beyond(model, prompt_ids, new_tokens + 8)) or outcome
+    if outcome.kind in ("equal", "near-tie") and PROMPT + new_tokens == CONTEXT:
+        return beyond(model, prompt_ids, new_tokens + 8) or outcome
+    return outcome
 
 
 def beyond(model: PreTrainedModel, prompt_ids: torch.Tensor, new_tokens: int) -> Outcome | None:
@@ -189,13 +199,6 @@ def beyond(model: PreTrainedModel, prompt_ids: torch.Tensor, new_tokens: int) ->
         return Outcome("raw", f"beyond its context: {type(error).__name__}: {error}")
     reference = generated(model, prompt_ids, new_tokens, repetition_penalty=PENALTY)
     return None if ids == reference else Outcome("different", "beyond its context")
-
-
-WAYS = {
-    "gamma 0": lambda model: None,
-    "a noisy draft": lambda model: noisy_copy(model, scale=0.01),
-    "early exit": lambda model: specdec.EarlyExit(2),
-}
 
 
 def compared(

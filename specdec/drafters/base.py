@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import torch
 from transformers import PreTrainedModel
@@ -18,7 +18,7 @@ from specdec.passes.context import Context
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
-Level: TypeAlias = Literal["good", "note", "bad"]
+Level = Literal["good", "note", "bad"]
 
 
 @dataclass(frozen=True, slots=True)

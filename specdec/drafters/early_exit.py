@@ -76,12 +76,13 @@ class EarlyExit(DraftMethod):
         return () if self.view is None else (self.view,)
 
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
-        return EarlyExitDraft(target.sharing(self.view), vocabulary, sampler, context)
+        (view,) = self.runs
+        return EarlyExitDraft(target.sharing(view), vocabulary, sampler, context)
 
 
 def refuse_exit(config: Any, count: int) -> None:
     """Refuse, by its config alone, a model that cannot be left after ``count`` layers."""
-    if config.model_type == "git":  # its cache counts an image's tokens in the layers that are left out
+    if config.model_type == "git":  # its layers for images come first and may be as many as those for text
         raise IncompatiblePair("GIT cannot be left early; use a draft model or PromptLookup().")
     config = config.get_text_config(decoder=True)
     depth, kinds = config.num_hidden_layers, getattr(config, "layer_types", None) or ["full_attention"]

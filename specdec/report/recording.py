@@ -10,6 +10,7 @@ pair, when), ``lane_end``, ``verdict`` and ``error``. ``read`` passes over those
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -17,14 +18,11 @@ from dataclasses import asdict
 from typing import Any
 
 from specdec.errors import InvalidInput
-from specdec.events import Decision, DraftToken, Event, Finished, Round, SamplingParams, Started
+from specdec.events import Event, Finished, Round, Started
+from specdec.report.schema import VERSION, event_of, parse
 from specdec.text import TokenBytes
 
-VERSION = 1
-
-_TYPES = {"started": Started, "round": Round, "finished": Finished}
-_NAMES = {kind: name for name, kind in _TYPES.items()}
-_ABOUT = {"begin", "lane_end", "verdict", "error"}
+_NAMES = {Started: "started", Round: "round", Finished: "finished"}
 
 
 class Recorder:
@@ -73,21 +71,24 @@ def read(lines: Iterable[str]) -> Iterator[Event]:
 
     Raises ``InvalidInput`` where a line is no JSON, of an unknown kind or of another version.
     """
-    for number, text in enumerate(lines, start=1):
-        try:
-            record = json.loads(text)
-            kind, found = record.pop("event"), record.pop("version", VERSION)
-            record.pop("tokens", None)
-            if kind in _ABOUT or found != VERSION:
-                event = None
-            else:
-                event = _TYPES[kind](**{name: _restore(name, value) for name, value in record.items()})
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InvalidInput(f"Line {number} is not a line of a recording.") from error
-        if found != VERSION:
+    for number, text in _written(lines):
+        if (found := _version(text)) != VERSION:
             raise InvalidInput(f"The recording is of version {found}; this program reads version {VERSION}.")
-        if event is not None:
+        if (event := event_of(parse(text, number))) is not None:
             yield event
+
+
+def _written(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The lines that hold something, numbered as an editor numbers them."""
+    return ((number, text) for number, text in enumerate(lines, start=1) if text.strip())
+
+
+def _version(text: str) -> Any:
+    """The version that a line names; that of this program where it names none, or is no JSON."""
+    with contextlib.suppress(ValueError, RecursionError):
+        record = json.loads(text)
+        return record.get("version", VERSION) if isinstance(record, dict) else VERSION
+    return VERSION
 
 
 def lanes(lines: Iterable[str]) -> list[list[Event]]:
@@ -104,23 +105,8 @@ def lanes(lines: Iterable[str]) -> list[list[Event]]:
 
 def token_bytes(lines: Iterable[str]) -> dict[int, bytes]:
     """The bytes of every token a recording mentions."""
-    tables = (json.loads(line).get("tokens", {}) for line in lines)
+    tables = (json.loads(line).get("tokens", {}) for _, line in _written(lines))
     return {int(i): text.encode("latin-1") for table in tables for i, text in table.items()}
-
-
-def _restore(name: str, value):
-    """JSON knows lists and objects only; events hold tuples and dataclasses."""
-    if value is None:
-        return None
-    if name == "params":
-        return SamplingParams(**value)
-    if name == "draft":
-        return tuple(DraftToken(**token) for token in value)
-    if name == "decision":
-        return Decision(**{part: None if rows is None else tuple(map(tuple, rows)) for part, rows in value.items()})
-    if name == "missed":
-        return tuple(map(tuple, value))
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _ids(event: Event) -> set[int]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 from conftest import ask, open_page, run, visit
 
+from specdec.lanes.table import entrants_of
+from specdec.ui import gamma_tab
+
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 390)])
-def test_nothing_serious(browser, address, theme: str, width: int):
+def test_nothing_serious(browser, address, theme: str, width: int, monkeypatch):
     """With every fold and the Share menu open, after a sampled race with further lanes."""
     axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")
+    monkeypatch.setattr(gamma_tab, "ENTRANTS", entrants_of(("generate", "speculative"), (0, 3, "auto")))
     with visit(browser, address, viewport={"width": width, "height": 900}, color_scheme=theme) as page:
         open_page(page, address, f"?__theme={theme}")
         page.click("#sd-more button")

@@ -1,10 +1,12 @@
-"""The terminal face, run as a person runs it: piped, so plain text."""
+"""The terminal face, piped, so plain text: once as a program of its own, as a person runs it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+from programs import specdec_command
 
 import specdec
 from specdec.report.recording import read
@@ -13,17 +15,13 @@ ROOT = Path(specdec.__file__).parent.parent
 PROMPT = "Once upon a time"
 
 
-def terminal(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "specdec", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-
-
 def test_prints_the_text_of_generate_and_the_figures() -> None:
     pair = specdec.load_pair()
     params = specdec.SamplingParams(max_new_tokens=24)
     plain = specdec.collect(specdec.generate(pair, PROMPT, params=params), pair.tokenizer)
 
-    out = terminal(PROMPT, "--gamma", "4", "--tokens", "24").stdout
+    command = [sys.executable, "-m", "specdec", PROMPT, "--gamma", "4", "--tokens", "24"]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300).stdout
 
     assert PROMPT + plain.text in out
     assert "\x1b" not in out, "piped output carries no colour codes"
@@ -32,7 +30,7 @@ def test_prints_the_text_of_generate_and_the_figures() -> None:
 
 
 def test_json_lines_are_the_events_of_both_lanes() -> None:
-    out = terminal(PROMPT, "--tokens", "12", "--json").stdout
+    out = specdec_command(PROMPT, "--tokens", "12", "--json").stdout
     events = list(read(out.splitlines()))
     lanes = [event.lane for event in events if isinstance(event, specdec.Started)]
     ends = [event.finish_reason for event in events if isinstance(event, specdec.Finished)]
@@ -40,12 +38,12 @@ def test_json_lines_are_the_events_of_both_lanes() -> None:
 
 
 def test_bad_input_is_one_sentence() -> None:
-    ended = terminal(PROMPT, "--gamma", "99")
+    ended = specdec_command(PROMPT, "--gamma", "99")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == "specdec: gamma 99 is outside 0-16.\n"
 
 
 def test_an_unknown_folder_is_one_sentence() -> None:
-    ended = terminal(PROMPT, "--target", "/no/such/folder")
+    ended = specdec_command(PROMPT, "--target", "/no/such/folder")
     assert ended.returncode == 1
     assert "/no/such/folder" in ended.stderr and "Traceback" not in ended.stderr

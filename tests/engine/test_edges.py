@@ -84,6 +84,13 @@ def test_a_text_across_the_rope_boundary_is_refused(prompt: int, long_rope) -> N
     assert len(written(long_rope, "generate", prompt_of(prompt, 96), max_new_tokens=allowed + 9)) == allowed + 9
 
 
+def test_a_draft_may_cross_its_own_rope_boundary(long_rope) -> None:
+    """What it says is sampled from what it says: only its guesses suffer."""
+    target = shared_tiny("llama", 6, vocab_size=96)
+    ids = prompt_of(SHORT - 6, 96)
+    assert written(specdec.Pair(target, long_rope.draft), prompt=ids, max_new_tokens=30) == generated(target, ids, 30)
+
+
 # --- NaN and infinity ------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
+from programs import specdec_command
 
 import specdec
 from benchmarks.driven_over_direct import driven_over_direct
@@ -164,10 +165,10 @@ def folder(pair, tmp_path_factory) -> Path:
     return folder
 
 
-def command(folder: Path, results: Path, *launcher: str) -> list[str]:
-    given = ["--target", folder / "target", "--draft", folder / "draft", "--prompts", folder / "prompts.jsonl"]
-    given += ["--device", "cpu", "--gammas", 2, "--runs", 3, "--tokens", 32, "--results", results]
-    return list(map(str, [sys.executable, *(launcher or ["-m", "specdec", "bench"]), *given]))
+def given(folder: Path, results: Path) -> list[str]:
+    models = ["--target", folder / "target", "--draft", folder / "draft", "--prompts", folder / "prompts.jsonl"]
+    sizes = ["--device", "cpu", "--gammas", 2, "--runs", 3, "--tokens", 32, "--results", results]
+    return list(map(str, [*models, *sizes]))
 
 
 # One thread each: the processes of a test must not fight for the cores.
@@ -186,7 +187,8 @@ def _restored(line: str) -> Trial:
 @pytest.fixture(scope="module")
 def uninterrupted(folder) -> list[tuple]:
     path = folder / "whole.jsonl"
-    done = subprocess.run(command(folder, path), **SETTINGS, check=True, capture_output=True, timeout=300, text=True)
+    done = specdec_command("bench", *given(folder, path))
+    assert done.returncode == 0, done.stderr
     for name in ("[a]", "[/b]", "[/p0]"):
         assert name in done.stdout
     return rows_of(path)
@@ -200,9 +202,8 @@ def test_a_killed_benchmark_resumes_to_the_same_rows(folder, uninterrupted, tmp_
     chance = random.Random(KILLS)
     for number in range(KILLS):
         path = tmp_path / f"killed{number}.jsonl"
-        running = subprocess.Popen(
-            command(folder, path), **SETTINGS, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        command = [sys.executable, "-m", "specdec", "bench", *given(folder, path)]
+        running = subprocess.Popen(command, **SETTINGS, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wanted, deadline = chance.randrange(1, len(uninterrupted) - 5), time.monotonic() + 120
         while running.poll() is None and time.monotonic() < deadline:
             if path.exists() and path.read_bytes().count(b"\n") > wanted:
@@ -210,17 +211,26 @@ def test_a_killed_benchmark_resumes_to_the_same_rows(folder, uninterrupted, tmp_
         running.send_signal(signal.SIGKILL)
         assert running.wait() == -signal.SIGKILL, "it had ended before it was killed"
         assert 0 < len(path.read_text().splitlines()) - 1 < len(uninterrupted)
-        subprocess.run(command(folder, path), **SETTINGS, check=True, capture_output=True, timeout=300)
+        assert specdec_command("bench", *given(folder, path)).returncode == 0
         assert rows_of(path) == uninterrupted
 
 
 def test_two_processes_give_the_rows_of_one(folder, uninterrupted, tmp_path) -> None:
     """Launched twofold, each process takes its share of the prompts; one file with the same rows is left."""
     path = tmp_path / "two.jsonl"
-    launcher = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1")
+    launcher = (
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--cpu",
+        "--num_processes",
+        "2",
+        "--num_machines",
+        "1",
+    )
     launcher += ("--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0")
     launcher += ("-m", "specdec", "bench")
-    ended = subprocess.run(command(folder, path, *launcher), **SETTINGS, capture_output=True, text=True, timeout=300)
+    ended = subprocess.run([*launcher, *given(folder, path)], **SETTINGS, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert rows_of(path) == uninterrupted
     assert [file.name for file in tmp_path.iterdir()] == ["two.jsonl"]

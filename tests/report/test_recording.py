@@ -183,8 +183,17 @@ def test_ids_mentioned_in_one_place_only_are_described() -> None:
 def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
     """The file that the page saves holds lines about the whole race; the events come out of it all the same."""
     events, lines = record(pair, "speculative", {})
-    about = [recording.line({"event": "begin", "version": 1}), recording.line({"event": "verdict", "sentence": "x"})]
-    assert list(recording.read([about[0], *lines, about[1]])) == events
+    begin = {
+        "event": "begin",
+        "version": 1,
+        "at": 5.0,
+        "pair": "a",
+        "settings": {},
+        "lanes": ["speculative"],
+        "runs": 1,
+    }
+    verdict = {"event": "verdict", "sentence": "x", "notes": []}
+    assert list(recording.read([recording.line(begin), *lines, recording.line(verdict)])) == events
 
 
 @pytest.mark.parametrize(
@@ -193,9 +202,28 @@ def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
         ("{", "Line 1 is not a line of a recording"),
         ('{"event": "tune"}', "Line 1 is not a line of a recording"),
         ('{"event": "finished", "mood": 3}', "Line 1 is not a line of a recording"),
+        (
+            '{"event": "finished", "finish_reason": "eos", "prefill_seconds": "1", "elapsed_seconds": 1.0}',
+            "its prefill",
+        ),
+        (
+            '{"event": "finished", "finish_reason": "eos", "prefill_seconds": NaN, "elapsed_seconds": 1.0}',
+            "its prefill",
+        ),
+        ('{"event": "error", "message": 5}', "its message"),
+        ("[" * 99999, "Line 1 is not a line of a recording"),
         ('{"event": "begin", "version": 99}', "of version 99"),
     ],
 )
 def test_what_is_no_recording_is_named(line: str, said: str) -> None:
     with pytest.raises(specdec.InvalidInput, match=said):
         list(recording.read([line]))
+
+
+def test_lines_are_numbered_as_an_editor_numbers_them(pair) -> None:
+    """Empty lines hold nothing and count."""
+    events, lines = record(pair, "generate", {})
+    assert list(recording.read(["\n", lines[0], "", *lines[1:], "\n"])) == events
+    assert recording.token_bytes(["", *lines]) == recording.token_bytes(lines)
+    with pytest.raises(specdec.InvalidInput, match="Line 4 is not a line"):
+        list(recording.read([lines[0], "", " \n", "nonsense"]))

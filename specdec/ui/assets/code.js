@@ -29,8 +29,7 @@ const command = (...parts) => `${parts.flat().join(" \\\n  ")}\n`;
 export function codeFor(settings, started) {
   const { params, pair, gamma, acceptance, accept_top_k } = started;
   const embedded = pair.name === "embedded";
-  const named = (role, { name, local }) =>
-    embedded ? `specdec/embedded/${role}` : local ? `path/to/${name}` : name;
+  const named = (role, { name, local }) => (embedded ? `specdec/embedded/${role}` : local ? `path/to/${name}` : name);
   const drafting = pair.draft ?? {};
   const method = gamma === 0 || !pair.draft ? "none" : drafting.kind;
   const facts = {

@@ -1,6 +1,7 @@
 // A race as its lines tell it: runs of lanes, each with its rounds. The page draws from this and from nothing else.
 import { keyOf, laneKeys, laneOf } from "./lanes.js";
 import { bytesOf } from "./lines.js";
+import { wrongField } from "./schema.js";
 
 export const VERSION = 1;
 export const LARGEST = 64e6; // characters of a recording that a page takes; its own stay below
@@ -98,46 +99,35 @@ export class Race {
 // The records of a recording from somewhere else. Throws an Error whose message says what is wrong with it.
 export function readRecording(text) {
   if (text.length > LARGEST) throw new Error(`It has ${text.length} characters; this page takes ${LARGEST}.`);
+  const written = text.split("\n").flatMap((line, at) => (line.trim() ? [[line, at + 1]] : []));
+  const records = written.map(([line, number]) => {
+    try {
+      return JSON.parse(line);
+    } catch {
+      throw new Error(`Line ${number} is not a line of a recording.`);
+    }
+  });
   return checked(
-    text
-      .split("\n")
-      .filter(Boolean)
-      .map((line, at) => {
-        try {
-          return JSON.parse(line);
-        } catch {
-          throw new Error(`Line ${at + 1} is not a line of a recording.`);
-        }
-      }),
+    records,
+    written.map(([, number]) => number),
   );
 }
 
-// The same records, if all of them are what the page can draw; nothing is drawn before that is known.
-export function checked(records) {
+// The same records, if all of them are what the page can draw; nothing is drawn before that is known. `numbers` are
+// those of their lines, as an editor counts them.
+export function checked(records, numbers = records.map((_, at) => at + 1)) {
   const [begin] = records;
   if (begin?.event !== "begin") throw new Error("It does not begin as a recording of a race does.");
   if (begin.version !== VERSION) throw new Error(`It is of version ${begin.version}; this page reads ${VERSION}.`);
   records.forEach((record, at) => {
-    const fields = object(record) && Object.hasOwn(FIELDS, record.event) ? FIELDS[record.event] : null;
-    const wrong = fields ? Object.keys(fields).find((name) => !fields[name](record[name])) : "kind";
-    const found = wrong ?? (tokenTable(record.tokens) ? null : "tokens");
-    if (found) throw new Error(`Line ${at + 1} is not a line of a recording (its ${found}).`);
+    const wrong = wrongField(record) ?? unknownLane(record);
+    if (wrong) throw new Error(`Line ${numbers[at]} is not a line of a recording (its ${wrong}).`);
   });
   if (records.at(-1).event !== "verdict") throw new Error("It breaks off before the verdict.");
   const race = new Race(begin);
   records.slice(1).forEach((record, at) => {
-    const { lane } = race;
-    const fits =
-      record.event === "started"
-        ? begin.lanes.includes(keyOf(record, begin.lanes)) && !lane?.open
-        : record.event === "verdict"
-          ? at === records.length - 2
-          : record.event === "round"
-            ? lane?.open && record.index === lane.rounds.length
-            : record.event === "begin"
-              ? false
-              : Boolean(lane);
-    if (!fits) throw new Error(`Line ${at + 2} stands where it cannot (${record.event}).`);
+    if (!follows(record, race, at === records.length - 2))
+      throw new Error(`Line ${numbers[at + 1]} stands where it cannot (${record.event}).`);
     race.take(record);
   });
   const { figures } = race.verdict;
@@ -147,106 +137,27 @@ export function checked(records) {
   return records;
 }
 
-const number = (value) => Number.isFinite(value) && Math.abs(value) < 1e15;
-const text = (value) => typeof value === "string" && value.length < 1e5;
-const whole = (value) => Number.isSafeInteger(value);
-const object = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
-const none = (test) => (value) => value === null || test(value); // there, and perhaps null
-const maybe = (test) => (value) => value === undefined || none(test)(value);
-const listOf =
-  (test, most = 1e6) =>
-  (value) =>
-    Array.isArray(value) && value.length <= most && value.every(test);
-const oneOf =
-  (...choices) =>
-  (value) =>
-    choices.includes(value);
-const seconds = (value) => number(value) && value >= 0;
-const laneKey = (value) => laneKeys().includes(value);
-const weighed = none(listOf((row) => Array.isArray(row) && row.length === 2 && whole(row[0]) && number(row[1]), 20));
-const draftToken = (token) =>
-  object(token) &&
-  whole(token.token_id) &&
-  oneOf("accepted", "rejected", "discarded")(token.status) &&
-  none(whole)(token.target_token_id) &&
-  [token.draft_prob, token.target_prob, token.accept_prob, token.draw, token.draft_confidence].every(none(number));
-const figure = (value) => object(value) && text(value.value) && text(value.label) && maybe(text)(value.definition);
-const tokenTable = maybe((tokens) => object(tokens) && Object.values(tokens).every(text));
-const table = (value) =>
-  object(value) &&
-  listOf((column) => object(column) && text(column.name) && maybe(text)(column.definition), 20)(value.columns) &&
-  listOf((row) => listOf(text)(row) && row.length === value.columns.length, 20)(value.rows);
-const SETTINGS = {
-  max_new_tokens: whole,
-  temperature: number,
-  top_k: whole,
-  top_p: number,
-  min_p: number,
-  repetition_penalty: number,
-  seed: none(whole),
-  ignore_eos: (value) => typeof value === "boolean",
-};
-const params = (value) => object(value) && Object.entries(SETTINGS).every(([name, holds]) => holds(value[name]));
-const single = (value) => ["string", "number", "boolean"].includes(typeof value) || value === null;
-const plain = (value) => object(value) && Object.values(value).every(single);
-const pair = (value) => object(value) && Object.values(value).every((part) => single(part) || plain(part));
-const settings = (value) => plain(value) && text(value.prompt);
+// What the schema cannot say: the lanes are those of this page, and a table's rows are as wide as its head.
+function unknownLane(record) {
+  const known = laneKeys();
+  const holds = {
+    begin: () =>
+      typeof record.settings.prompt === "string" &&
+      record.lanes.every((lane) => known.includes(lane)) &&
+      new Set(record.lanes).size === record.lanes.length,
+    started: () => known.some((key) => laneOf(key).name === record.lane),
+    lane_end: () => known.includes(record.lane),
+    verdict: () => (!record.end || record.end.lane === "speculative") && sameWidths(record),
+  };
+  return (holds[record.event] ?? (() => true))() ? null : "lanes";
+}
 
-// What each kind of line must hold for the page to draw it.
-const FIELDS = {
-  begin: {
-    lanes: (value) =>
-      listOf(laneKey, laneKeys().length)(value) && value.length > 0 && new Set(value).size === value.length,
-    settings,
-    at: (value) => seconds(value) && value < 1e11,
-    pair: text,
-    runs: (value) => whole(value) && value >= 1,
-  },
-  started: {
-    lane: (value) => laneKeys().some((key) => laneOf(key).name === value),
-    prompt_ids: listOf(whole),
-    params,
-    pair,
-    machine: plain,
-    gamma: (value) => whole(value) || text(value),
-    acceptance: oneOf("lossless", "top-k"),
-    accept_top_k: none(whole),
-  },
-  round: {
-    index: whole,
-    committed_ids: listOf(whole),
-    elapsed_seconds: seconds,
-    draft: none(listOf(draftToken, 64)),
-    token_id: none(whole),
-    token_kind: none(oneOf("correction", "bonus", "target")),
-    draft_seconds: none(number),
-    verify_seconds: none(number),
-    target_margin: none(number),
-    decision: none((value) => object(value) && [value.p, value.q, value.residual].every(weighed)),
-  },
-  finished: { finish_reason: text },
-  lane_end: { lane: laneKey, name: text, duration: text, spoken: maybe(text) },
-  verdict: {
-    sentence: text,
-    notes: listOf(text, 100),
-    factor: maybe(text),
-    shown: maybe((value) => whole(value) && value >= 0),
-    runs: maybe(whole),
-    figures: maybe(listOf(figure, 8)),
-    details: maybe(listOf(figure, 100)),
-    lanes: maybe(table),
-    end: maybe((value) => object(value) && value.lane === "speculative" && text(value.name) && text(value.duration)),
-    saved: maybe(text),
-    chart: maybe(text),
-    warning: maybe(text),
-    time: maybe(text),
-    why: maybe(
-      (value) =>
-        object(value) &&
-        text(value.title) &&
-        text(value.text) &&
-        listOf(figure, 20)(value.figures) &&
-        listOf((step) => Array.isArray(step) && step.length === 2 && text(step[0]) && number(step[1]), 20)(value.steps),
-    ),
-  },
-};
+const sameWidths = ({ lanes }) => !lanes || lanes.rows.every((row) => row.length === lanes.columns.length);
+
+// Whether a record may stand behind those that the race has taken.
+function follows(record, { begin, lane }, last) {
+  if (record.event === "started") return begin.lanes.includes(keyOf(record, begin.lanes)) && !lane?.open;
+  if (record.event === "verdict") return last;
+  if (record.event === "round") return Boolean(lane?.open) && record.index === lane.rounds.length;
+  return ["finished", "lane_end"].includes(record.event) && Boolean(lane);
+}

@@ -1,0 +1,264 @@
+"""What each line of a recording holds: one schema, which reads lines in Python and checks them in the browser.
+
+The lines of a lane are the fields of its events; the lines about the whole are written out below. The scripts get the
+schema as ``ui/assets/recording_schema.js`` and the types as ``ui/assets/recording.d.ts``; after a change write both
+anew by ``python -m specdec.report.schema``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
+from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
+
+from specdec.errors import InvalidInput
+from specdec.events import DraftToken, Event, Finished, Round, Started
+
+VERSION = 1
+ASSETS = Path(__file__).parents[1] / "ui" / "assets"
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+# A browser draws what it reads: more than this in one place is no recording of a race.
+LONGEST_TEXT, MOST_ITEMS, LARGEST_NUMBER = 100_000, 1_000_000, 1e15
+LARGEST_WHOLE = 2**53 - 1  # that a browser holds exactly
+
+Tokens: TypeAlias = dict[str, str]  # the bytes of a token id, a character each
+Plain: TypeAlias = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedLine(Started):
+    event: Literal["started"]
+    version: int = VERSION
+    tokens: Tokens = field(default_factory=dict)
+    __pydantic_config__ = STRICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundLine(Round):
+    event: Literal["round"]
+    draft: Annotated[tuple[DraftToken, ...], Field(max_length=64)] | None
+    tokens: Tokens = field(default_factory=dict)
+    __pydantic_config__ = STRICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedLine(Finished):
+    event: Literal["finished"]
+    __pydantic_config__ = STRICT
+
+
+class Figure(TypedDict):
+    """A figure as it stands on the page."""
+
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    value: str
+    label: str
+    definition: NotRequired[str | None]
+
+
+class Column(TypedDict):
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    name: str
+    definition: NotRequired[str | None]
+
+
+class Table(TypedDict):
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    columns: Annotated[list[Column], Field(max_length=20)]
+    rows: Annotated[list[Annotated[list[str], Field(max_length=20)]], Field(max_length=20)]
+
+
+class Why(TypedDict):
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    title: str
+    text: str
+    figures: Annotated[list[Figure], Field(max_length=20)]
+    steps: Annotated[list[tuple[str, float]], Field(max_length=20)]
+
+
+class LaneEnd(TypedDict):
+    """The label at the end of a lane's line; also a part of the verdict."""
+
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    event: Literal["lane_end"]
+    lane: str
+    name: str
+    duration: str
+    spoken: NotRequired[str | None]
+
+
+class Begin(TypedDict):
+    """The first line of a race. One that was refused has its number alone, and is never saved."""
+
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    event: Literal["begin"]
+    version: int
+    at: Annotated[float, Field(ge=0, lt=1e11)]
+    pair: str
+    settings: dict[str, Plain]
+    lanes: Annotated[list[str], Field(min_length=1, max_length=100)]
+    runs: Annotated[int, Field(ge=1)]
+
+
+class Verdict(TypedDict):
+    """The last line of a race. A link leaves details, table and times out."""
+
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    event: Literal["verdict"]
+    sentence: str
+    notes: Annotated[list[str], Field(max_length=100)]
+    factor: NotRequired[str | None]
+    shown: NotRequired[Annotated[int, Field(ge=0)] | None]
+    runs: NotRequired[int | None]
+    figures: NotRequired[Annotated[list[Figure], Field(max_length=8)] | None]
+    details: NotRequired[Annotated[list[Figure], Field(max_length=100)] | None]
+    lanes: NotRequired[Table | None]
+    end: NotRequired[LaneEnd | None]
+    saved: NotRequired[str | None]
+    chart: NotRequired[str | None]
+    warning: NotRequired[str | None]
+    time: NotRequired[str | None]
+    why: NotRequired[Why | None]
+
+
+class ErrorLine(TypedDict):
+    """Instead of a verdict: why the race did not end."""
+
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    event: Literal["error"]
+    message: str
+
+
+# Above a part of a long race on its way to the page: the number of its first line. Never saved.
+Part = TypedDict("Part", {"event": Literal["part"], "number": int, "from": int})
+
+Line = Annotated[
+    StartedLine | RoundLine | FinishedLine | Begin | LaneEnd | Verdict | ErrorLine | Part, Field(discriminator="event")
+]
+_LINES: TypeAdapter[Any] = TypeAdapter(Line)
+_EVENTS: dict[type, type] = {StartedLine: Started, RoundLine: Round, FinishedLine: Finished}
+
+
+def parse(text: str | bytes, number: int) -> Any:
+    """A line of a recording: one of the types above. ``number`` is named where it is none."""
+    try:
+        return _LINES.validate_json(text, strict=True)
+    except ValidationError as error:
+        raise InvalidInput(f"Line {number} is not a line of a recording (its {place(error)}).") from error
+
+
+def place(error: ValidationError) -> str:
+    """The field that is wrong, or "kind" where it is none of a recording's lines."""
+    where = error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"]
+    return str(where[1]) if len(where) > 1 else "kind"
+
+
+def event_of(parsed: Any) -> Event | None:
+    """The event that a line of a lane is; None for a line about the whole."""
+    kind = _EVENTS.get(type(parsed))
+    return None if kind is None else kind(**{f.name: getattr(parsed, f.name) for f in fields(kind)})
+
+
+# For the scripts.
+
+
+class _Bounded(GenerateJsonSchema):
+    """The schema with a bound on every text, list and number that has none of its own, and without titles."""
+
+    def str_schema(self, schema: Any) -> dict[str, Any]:
+        return {"maxLength": LONGEST_TEXT} | super().str_schema(schema)
+
+    def list_schema(self, schema: Any) -> dict[str, Any]:
+        return {"maxItems": MOST_ITEMS} | super().list_schema(schema)
+
+    def tuple_schema(self, schema: Any) -> dict[str, Any]:
+        return {"maxItems": MOST_ITEMS} | super().tuple_schema(schema)
+
+    def int_schema(self, schema: Any) -> dict[str, Any]:
+        return {"minimum": -LARGEST_WHOLE, "maximum": LARGEST_WHOLE} | super().int_schema(schema)
+
+    def float_schema(self, schema: Any) -> dict[str, Any]:
+        return {"minimum": -LARGEST_NUMBER, "maximum": LARGEST_NUMBER} | super().float_schema(schema)
+
+
+_DROPPED = {"title", "description", "default", "propertyNames"}
+
+
+def schema() -> dict[str, Any]:
+    """The schema of a line, by the kind that its field ``event`` names: ``{"lines": {kind: ...}, "types": {...}}``."""
+    # As they are written: the recorder leaves out no field but the tokens of a line that mentions no new one.
+    whole = _LINES.json_schema(ref_template="{model}", schema_generator=_Bounded, mode="serialization")
+    types = {name: _bare(part) for name, part in whole["$defs"].items()}
+    for part in types.values():
+        part["required"] = [name for name in part.get("required", ()) if name != "tokens"]
+    return {"lines": whole["discriminator"]["mapping"], "types": types}
+
+
+def _bare(part: Any) -> Any:
+    """Without what checks nothing, the type first: what stands behind it need not look again."""
+    if isinstance(part, list):
+        return [_bare(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    first = {"type": part["type"]} if "type" in part else {}
+    kept = first | {key: _bare(value) for key, value in part.items() if key not in _DROPPED | {"properties"}}
+    if "properties" in part:
+        kept["properties"] = {name: _bare(value) for name, value in part["properties"].items()}
+    return kept
+
+
+def typescript(found: dict[str, Any]) -> str:
+    """The same as types for the scripts' checker."""
+    parts = []
+    for name, part in found["types"].items():
+        required = part.get("required", [])
+        rows = (
+            f"  {json.dumps(key)}{'' if key in required else '?'}: {_type(value)};\n"
+            for key, value in part["properties"].items()
+        )
+        parts.append(f"export interface {name} {{\n{''.join(rows)}}}\n")
+    union = " | ".join(found["lines"].values())
+    return "".join([f"// {_MADE}\n", *parts, f"export type Line = {union};\n"])
+
+
+def _type(part: dict[str, Any]) -> str:
+    if "$ref" in part:
+        return part["$ref"]
+    if "const" in part:
+        return json.dumps(part["const"])
+    if "enum" in part:
+        return " | ".join(map(json.dumps, part["enum"]))
+    if "anyOf" in part:
+        return " | ".join(map(_type, part["anyOf"]))
+    if part.get("type") == "array":
+        if "prefixItems" in part:
+            return f"[{', '.join(map(_type, part['prefixItems']))}]"
+        return f"Array<{_type(part['items'])}>"
+    if part.get("type") == "object":
+        more = part.get("additionalProperties")
+        return f"Record<string, {_type(more) if isinstance(more, dict) else 'any'}>"
+    return {"integer": "number", "number": "number", "null": "null"}.get(part.get("type", ""), part.get("type", "any"))
+
+
+_MADE = "Made by python -m specdec.report.schema; a test keeps it as the code says."
+
+
+def files() -> dict[str, str]:
+    """The generated files by name."""
+    found = schema()
+    return {
+        "recording_schema.js": f"// {_MADE}\nexport const SCHEMA = {json.dumps(found, indent=2)};\n",
+        "recording.d.ts": typescript(found),
+    }
+
+
+if __name__ == "__main__":
+    for _name, _text in files().items():
+        (ASSETS / _name).write_text(_text, encoding="utf-8")

@@ -1,0 +1,42 @@
+"""Every causal language model of transformers is decoded as ``generate`` does it, or refused in a sentence.
+
+A short text of each with a noisy draft; SPECDEC_FULL=1 fills the context in every way, as ``python tests/all_types.py``
+does, which prints a table.
+"""
+
+from __future__ import annotations
+
+import pytest
+from all_types import CONTEXT, PROMPT, TYPES, WAYS, outcome_of
+from comparison import FULL
+
+# Types of which no small model can be built here.
+NOT_BUILT = {"gemma3n": "timm"}
+# Types that count positions from their padding id on, unless they are told where a token stands.
+FROM_PADDING = (
+    "camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(TYPES))
+def test_a_type_equals_generate_or_is_refused(name: str) -> None:
+    outcome = outcome_of(name) if FULL else outcome_of(name, new_tokens=10, ways=("a noisy draft",))
+    if outcome.kind == "not built":
+        assert NOT_BUILT.get(name, "nothing is allowed to be missing") in outcome.says, outcome
+    else:
+        assert outcome.kind in ("equal", "near-tie", "refused"), outcome
+    if outcome.kind == "refused":
+        assert outcome.says.endswith(".") and "\n" not in outcome.says
+
+
+@pytest.mark.parametrize("name", FROM_PADDING)
+def test_positions_are_those_of_generate_up_to_the_end_of_the_context(name: str) -> None:
+    outcome = outcome_of(name, new_tokens=CONTEXT - PROMPT, ways=tuple(WAYS)[:2])
+    assert outcome.kind == "equal", outcome
+
+
+def test_most_types_are_decoded() -> None:
+    """Guards the tests above against refusing everything."""
+    for name in ("llama", "gpt2", "mistral", "qwen3_moe", "gemma2", "phi3", "opt", "bloom", "lfm2", "deepseek_v3"):
+        outcome = outcome_of(name, new_tokens=4, ways=("gamma 0",))
+        assert outcome.kind == "equal", (name, outcome)

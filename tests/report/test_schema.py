@@ -1,0 +1,62 @@
+"""The one schema of recordings: what Python reads, what the scripts check and what they are typed with agree."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import specdec
+from specdec.report import schema
+
+
+@pytest.mark.parametrize("name", schema.files())
+def test_the_files_of_the_scripts_are_those_of_the_code(name: str) -> None:
+    """If not: python -m specdec.report.schema"""
+    assert (schema.ASSETS / name).read_text(encoding="utf-8") == schema.files()[name]
+
+
+def words(part: dict) -> set[str]:
+    """The words of JSON Schema in a part of ours; names of fields and types are none."""
+    found = set(part)
+    for word in ("items", "additionalProperties"):
+        if isinstance(part.get(word), dict):
+            found |= words(part[word])
+    for each in [*part.get("anyOf", []), *part.get("prefixItems", []), *part.get("properties", {}).values()]:
+        found |= words(each)
+    return found
+
+
+def test_the_scripts_know_every_word_of_the_schema() -> None:
+    """A word that they do not know would break the opening of every file and link."""
+    script = (schema.ASSETS / "schema.js").read_text(encoding="utf-8")
+    known = set(re.findall(r"^  (\$?\w+): \(value", script.split("const WORDS")[1], re.M))
+    used = set().union(*(words(part) for part in schema.schema()["types"].values()))
+    assert used <= known
+
+
+def test_every_text_list_and_number_is_bounded() -> None:
+    """A forged file cannot make the page draw without end."""
+
+    def loose(part: dict) -> bool:
+        bounds = {"string": {"maxLength", "const", "enum"}, "array": {"maxItems"}}
+        bounds |= {"integer": {"maximum"}, "number": {"maximum"}}
+        mine = part.get("type") in bounds and not bounds[part["type"]] & set(part)
+        inner = [*part.get("anyOf", []), *part.get("prefixItems", []), *part.get("properties", {}).values()]
+        inner += [part[word] for word in ("items", "additionalProperties") if isinstance(part.get(word), dict)]
+        return mine or any(map(loose, inner))
+
+    assert [name for name, part in schema.schema()["types"].items() if loose(part)] == []
+
+
+def test_an_event_is_read_with_its_own_types() -> None:
+    line = (
+        '{"event":"round","index":0,"draft":[],"token_id":5,"token_kind":"target","committed_ids":[5],'
+        '"draft_seconds":0,"verify_seconds":null,"elapsed_seconds":1,"tokens":{"5":"a"}}'
+    )
+    event = schema.event_of(schema.parse(line, 1))
+    assert event == specdec.Round(0, (), 5, "target", (5,), 0.0, None, 1.0)
+    with pytest.raises(specdec.InvalidInput, match="its committed_ids"):
+        schema.parse(line.replace("[5]", '["5"]'), 1)
+    with pytest.raises(specdec.InvalidInput, match="its mood"):
+        schema.parse(line.replace('"index"', '"mood":1,"index"'), 1)
