@@ -341,4 +341,5 @@ def test_one_slow_call_does_not_set_the_share_of_time_outside_the_passes() -> No
     usual = lane(100, 40, 0.1, 0.8, 1.0)
     slow = replace(lane(100, 40, 0.1, 98.0, 100.0), overhead_share=0.0003)
     ran = [trial(run, "a", "speculative", 5, slow if run == 0 else usual) for run in range(3)]
-    assert rows(ran)[0]["outside_forward"] == pytest.approx(0.05)
+    ran += [trial(run, "a", *BASELINE, GENERATE) for run in range(3)]
+    assert rows(ran)[1]["outside_forward"] == pytest.approx(0.05)
