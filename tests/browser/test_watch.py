@@ -198,14 +198,14 @@ def test_where_the_time_goes_is_drawn_when_it_is_opened(page):
 def test_why_tells_the_engine_from_speculation(page):
     """The fold's title says what a round writes and costs; our loop at gamma 0 in the race brings terms and steps."""
     title = page.locator(".sd-why summary")
-    assert re.fullmatch(r"Why: a round writes [\d.]+ tokens and costs [\d.]+ plain ones", title.inner_text())
+    assert re.fullmatch(r"Why: each round yields [\d.]+ tokens for the time of [\d.]+ plain tokens", title.inner_text())
     title.click()
-    assert "under Settings, races too" in text(page, ".sd-why")
+    assert "both shares are known" in text(page, ".sd-why")
     choose_lanes(page, "loop at")
     ask(page, tokens=48)
     run(page)
     page.wait_for_selector(".sd-why .main-svg")
-    assert "our own loop without a draft" in text(page, ".sd-why p")
+    assert "our loop without a draft" in text(page, ".sd-why p")
     assert "Cost coefficient c" in text(page, ".sd-why .sd-facts")
     steps = page.evaluate("document.querySelector('.sd-why .sd-plot').data[0].y")
     assert abs(sum(steps[:-1]) - steps[-1]) < 1e-9, "the steps add up to the speculative lane's time"

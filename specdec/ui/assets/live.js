@@ -16,7 +16,7 @@ const FIGURES = [
   "tokens/s, plain \u2192 speculative",
   "acceptance: guesses kept, of those tested",
   "tokens a target pass",
-  "tokens the same, counted from the start",
+  "identical tokens",
 ];
 const STEPS = [
   ["Guess", "A small draft model writes the next few tokens. It is quick and often right."],
