@@ -172,7 +172,7 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
     """Saved, read by the package and opened in another profile: the same events, text and figures, and marked."""
     ask(page, tokens=40, temperature=1)
     page.click("#sd-more button")
-    page.check('#sd-lanes label:has-text("loop at") input')
+    page.check('#sd-lanes label:has-text("our loop") input')
     run(page)
     page.click(".sd-shareButton")
     path = save(page, tmp_path / "run.jsonl")
