@@ -76,7 +76,7 @@ TURNS = ["sliding_attention", "full_attention"] * (LAYERS // 2)
 ROPE = {"rope_type": "default", "rope_theta": 10_000.0}
 SPECIAL: dict[str, dict[str, Any]] = {
     "cohere_compass_text": {"layer_types": TURNS, "rope_parameters": dict.fromkeys(set(TURNS), ROPE)},
-    "dots3_note_audio_encoder": {"adapter_input_size": 32},
+    "dots3_note_audio_encoder": {"adapter_input_size": 32, "adapter_out_dim": 32},
     "dots3_note_vision_encoder": {"mlp_layer_types": ["dense"] * LAYERS, "adapter_in_dim": 32, "adapter_out_dim": 32},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10_000.0}},
     "falcon_h1": {"mamba_d_ssm": 64},
@@ -92,7 +92,9 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "gpt_neo": {"attention_types": [[["global", "local"], LAYERS // 2]]},
     "hrm_text": {"num_hidden_layers": 1},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * (LAYERS // 2)},
+    "mamba2": {"num_heads": 8},
     "xmod": {"default_language": "en_XX"},
+    "zamba2": {"layers_block_type": ["mamba", "hybrid"] * (LAYERS // 2)},
     "zaya": {"num_experts_per_tok": 1},
 }
 

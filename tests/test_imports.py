@@ -96,7 +96,6 @@ def test_only_the_page_imports_gradio(path: Path) -> None:
         assert not {name.split(".")[0] for _, name in house.imports_of(path, {})} & set(PAGE)
 
 
-@pytest.mark.xfail(strict=True, reason="drafters import models.pair until METHODS lands")
 def test_imports_go_down() -> None:
     """The folders stand in one order, so that there is no circle between them."""
     found = house.arrows()

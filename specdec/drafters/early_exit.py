@@ -108,13 +108,14 @@ def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
     path = next(name for name, module in model.named_modules() if module is stacks[0]).split(".")
     view = module = _shallow(model, count)
     for name in path[:-1]:
-        module._modules[name] = _shallow(module._modules[name], count)
-        module = module._modules[name]
-    module._modules[path[-1]] = module._modules[path[-1]][:count]
+        inner = _shallow(module.get_submodule(name), count)
+        module._modules[name] = inner
+        module = inner
+    module._modules[path[-1]] = stacks[0][:count]
     return view
 
 
-def _shallow(module: nn.Module, count: int) -> nn.Module:
+def _shallow(module: Any, count: int) -> Any:
     """A copy of ``module`` that holds the same children, with a config of ``count`` layers if it has one."""
     twin = copy.copy(module)
     twin._modules = dict(module._modules)

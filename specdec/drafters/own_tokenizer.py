@@ -74,13 +74,13 @@ class TranslatedDraft:
             if least_confidence and nats[-1].neg().exp().item() < least_confidence:
                 break
         self._drafted = torch.cat(ids)
-        target_ids, nats = self._translation.proposal(self._drafted.tolist(), torch.cat(nats).tolist())
+        target_ids, target_nats = self._translation.proposal(self._drafted.tolist(), torch.cat(nats).tolist())
         target_ids = list(takewhile(lambda token_id: token_id < self._vocabulary, target_ids))
         if not target_ids:
             return self._nothing
         places = context.place(0, min(gamma, len(target_ids)))
         places.copy_(torch.tensor(target_ids[:gamma]))
-        return Proposal(places, None, (), places, torch.tensor(nats[: len(places)], device=context.device))
+        return Proposal(places, None, (), places, torch.tensor(target_nats[: len(places)], device=context.device))
 
     def _draft_shared(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
         feed = torch.tensor(self._ids[len(self._runner) :])

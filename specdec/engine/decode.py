@@ -11,7 +11,7 @@ from specdec.engine.observe import draft_tokens, observe
 from specdec.engine.policy import Policy
 from specdec.engine.request import Call, Request, make_request, prepare
 from specdec.engine.verify import Verdict, verify, verify_greedy, verify_top_k
-from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, check_gamma
+from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind, check_gamma
 from specdec.models.pair import Pair, Prompt
 from specdec.passes.clock import CallClock, Mark, between, mark
 from specdec.passes.context import Context
@@ -148,15 +148,16 @@ def _accept(
     choices: torch.Tensor,
     p: torch.Tensor | None,
 ) -> Verdict:
-    if call.started.acceptance == "top-k":
+    if (k := call.started.accept_top_k) is not None:
         drawn = choices if p is None else sampler.draw(p)
-        return verify_top_k(proposal.ids, processed, drawn, call.started.accept_top_k)
+        return verify_top_k(proposal.ids, processed, drawn, k)
     if p is None:
         return verify_greedy(proposal.ids, choices)
+    assert proposal.q is not None  # it is None in greedy decoding only
     return verify(proposal.ids, proposal.q, p, sampler.rng)
 
 
-def _kind(accepted: int, gamma: int) -> str:
+def _kind(accepted: int, gamma: int) -> TokenKind:
     if gamma == 0:
         return "target"
     return "bonus" if accepted == gamma else "correction"

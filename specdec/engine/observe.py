@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -44,20 +44,25 @@ def observe(
     gamma, at, width = len(proposal.ids), verdict.accepted, min(TOP, logits.shape[-1])
     # Raw log-probabilities: the target's where it decided, then the draft's at its guesses.
     raw = torch.cat([_row(logits, at), *proposal.logits]).log_softmax(-1)
-    nats = F.nll_loss(raw[1:], proposal.guesses, reduction="none") if proposal.logits else proposal.nats
+    nats = (
+        F.nll_loss(raw[1:], proposal.guesses, reduction="none")
+        if proposal.logits
+        else cast(torch.Tensor, proposal.nats)
+    )
     # The rows to show where the target decided: p, q, the residual. Where all of the draft stood, the last two are of
     # no consequence and left out below, when the host knows.
     if p is None:
         shown = [raw[:1], _row(raw[1:], at)] if proposal.logits else [raw]
         sampled = []
     else:
-        shown = [_row(p, at), _row(proposal.q, at)] if gamma else [_row(p, at)]
+        q = cast(torch.Tensor, proposal.q)  # None in greedy decoding only
+        shown = [_row(p, at), _row(q, at)] if gamma else [_row(p, at)]
         shown += [] if verdict.residual is None else [verdict.residual]
-        sampled = [raw[0].topk(2).values, _of(proposal.q, proposal.ids), _of(p[:gamma], proposal.ids)]
+        sampled = [raw[0].topk(2).values, _of(q, proposal.ids), _of(p[:gamma], proposal.ids)]
         sampled += [] if verdict.draw is None else [verdict.draw]
     top = torch.cat(shown).topk(width)
     peaks = logits.amax(-1)  # NaN where a row holds one
-    n, peaks, token_id, choices, guesses, nats, accept_prob, tokens, values, *sampled = _to_host(
+    n, highest, token_id, chosen, guesses, nats, accept_prob, tokens, values, *drawn = _to_host(
         at,
         peaks,
         verdict.token_id,
@@ -69,7 +74,7 @@ def observe(
         top.values,
         *sampled,
     )
-    _require_numbers("target", peaks)
+    _require_numbers("target", highest)
     _require_numbers("draft", (nat for nat in nats if nat != math.inf))  # a token of probability 0 is none of these
     confidence = [math.exp(-value) for value in nats]
     if p is None:
@@ -77,9 +82,9 @@ def observe(
         values = [[math.exp(value) for value in row] for row in values]
         # One-hot: the draft was certain of its token, and the target of its own choice.
         draft_prob, draw = [1.0] * gamma, []
-        target_prob = [float(guess == choice) for guess, choice in zip(guesses[:gamma], choices, strict=False)]
+        target_prob = [float(guess == choice) for guess, choice in zip(guesses[:gamma], chosen, strict=False)]
     else:
-        best, draft_prob, target_prob, *draw = sampled
+        best, draft_prob, target_prob, *draw = drawn
     tables = [_table(*table) for table in zip(tokens, values, strict=True)]
     stands = n == gamma  # the whole draft: no guess and no residual at the target's token
     return Observed(
@@ -90,7 +95,7 @@ def observe(
         target_prob=target_prob,
         accept_prob=[float(value) for value in accept_prob],
         draw=draw[0] if draw else None,
-        choices=choices,
+        choices=chosen,
         confidence=confidence[:gamma],
         margin=best[0] - best[1] if best[1] > -math.inf else None,  # a model may rule out all tokens but one
         decision=Decision(
@@ -156,7 +161,7 @@ def _to_host(*parts: torch.Tensor) -> list[Any]:
     if parts[0].device.type != "cpu":
         joined = torch.cat([part.flatten() for part in parts]).cpu()
         pieces = joined.split([part.numel() for part in parts])
-        parts = [piece.view(part.shape).to(part.dtype) for piece, part in zip(pieces, parts, strict=True)]
+        parts = tuple(piece.view(part.shape).to(part.dtype) for piece, part in zip(pieces, parts, strict=True))
     return [part.tolist() for part in parts]
 
 

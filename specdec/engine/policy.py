@@ -6,7 +6,7 @@ Lossless whatever it says: a length depends on what happened before, and a confi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol, cast
 
 from specdec.closed_forms import expected_tokens
 from specdec.errors import InvalidInput
@@ -14,12 +14,17 @@ from specdec.events import MAX_GAMMA, Round, check_gamma
 
 
 class Policy(Protocol):
+    """How many tokens to draft, as a caller asks for it."""
+
+    def start(self) -> Lengths:
+        """The lengths of one call, with a memory of its own."""
+
+
+class Lengths(Protocol):
     """Names the next draft's length. ``least_confidence`` ends a draft early; None drafts to the length."""
 
-    least_confidence: float | None
-
-    def start(self) -> Policy:
-        """The policy for one call, with a memory of its own."""
+    @property
+    def least_confidence(self) -> float | None: ...
 
     def length(self) -> int:
         """Tokens to draft in the next round, 0 to 16."""
@@ -33,7 +38,7 @@ class Fixed:
     """The same length every round."""
 
     gamma: int = 5
-    least_confidence = None
+    least_confidence: ClassVar[float | None] = None
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
@@ -55,7 +60,7 @@ class ConfidenceStop(Fixed):
     """Draft ``gamma`` tokens, or fewer: up to the first whose raw probability is below ``least_confidence``."""
 
     gamma: int = MAX_GAMMA
-    least_confidence: float = 0.4
+    least_confidence: float = 0.4  # type: ignore[misc]  # a field here, one value for all lengths above
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,8 +75,6 @@ class ConfidenceStop(Fixed):
 class AutoGamma:
     """The length of highest expected gain by this call's own acceptance and pass times, from 0 to 16."""
 
-    least_confidence = None
-
     def __str__(self) -> str:
         return "auto"
 
@@ -85,7 +88,9 @@ def policy_of(gamma: int | str | Policy) -> Policy:
         return AutoGamma()
     if isinstance(gamma, str) or isinstance(gamma, type):
         raise InvalidInput(f'gamma is {gamma!r}; give a whole number from 0 to {MAX_GAMMA}, "auto", or a policy.')
-    return gamma if callable(getattr(gamma, "start", None)) else Fixed(gamma)  # a range has a start, too
+    if isinstance(gamma, int) or not callable(getattr(gamma, "start", None)):  # a range has a start, too
+        return Fixed(cast(int, gamma))  # refuses what is no length
+    return gamma
 
 
 class Chooser:
@@ -131,12 +136,12 @@ class Chooser:
         if event.index == 0:  # the prefill
             return
         self._rounds += 1
-        statuses = [token.status for token in event.draft]
+        statuses = [token.status for token in event.draft or ()]
         if statuses:
             accepted, rejected = statuses.count("accepted"), statuses.count("rejected")
             self._accepted = self._FORGET * self._accepted + accepted
             self._tested = self._FORGET * self._tested + accepted + rejected
-        if self._rounds > 1:
+        if self._rounds > 1 and event.verify_seconds is not None and event.draft_seconds is not None:
             self._checking.add(len(statuses) + 1, event.verify_seconds)
             # Behind a rest the draft first reads all that was written meanwhile: its time is an upper bound, no more.
             if statuses and (not self._rested or event.draft_seconds < self._drafting.at(len(statuses))):

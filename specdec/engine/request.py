@@ -222,7 +222,7 @@ def prepare(
     )
 
 
-def neutralised(pair: Pair) -> dict:
+def neutralised(pair: Pair) -> dict[str, Any]:
     """The fields of the target's own generation config that would have changed the output, with their values."""
     config = pair.target.generation_config
     found = {name: getattr(config, name, None) for name in NEUTRAL}

@@ -99,6 +99,8 @@ def measure(events: Iterable[Event]) -> Metrics | None:
 def pool(lanes: Iterable[Metrics]) -> Metrics:
     """One or more calls as if they were one: counts and seconds added, rates made of the sums."""
     lanes = list(lanes)
+    if len(lanes) == 1:
+        return lanes[0]
     total = {name: _sum(getattr(m, name) for m in lanes) for name in _SUMMED}
     tested = None if total["accepted"] is None else total["accepted"] + total["rejected"]
     lengths = [(m.mean_acceptance_length, m.whole_passes) for m in lanes if m.mean_acceptance_length is not None]

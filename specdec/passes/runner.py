@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
@@ -72,7 +73,7 @@ class Runner:
     def _logits(self, ids: torch.Tensor, keep: int | None) -> torch.Tensor:
         if self._bare and self._length:
             return bare_logits(self.model, ids.to(self.device), self._cache, self._length, keep).float()
-        kwargs = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
+        kwargs: dict[str, Any] = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
         if self._takes_positions:
             # ``generate`` counts from 0 as well. Left alone, RoBERTa and its kin count from their padding id on.
             kwargs["position_ids"] = torch.arange(self._length, self._length + len(ids), device=self.device)[None]

@@ -114,6 +114,11 @@ class Verdict(TypedDict):
     event: Literal["verdict"]
     sentence: str
     notes: Annotated[list[str], Field(max_length=100)]
+    kind: NotRequired[str]
+    reason: NotRequired[str | None]
+    doubts: NotRequired[Annotated[list[str], Field(max_length=8)]]
+    engine: NotRequired[float | None]
+    speculation: NotRequired[float | None]
     factor: NotRequired[str | None]
     shown: NotRequired[Annotated[int, Field(ge=0)] | None]
     runs: NotRequired[int | None]

@@ -119,8 +119,8 @@ RIVALS = {
 # Why, in a race and after a sweep.
 WHY_TITLE = "Why: each round yields {tokens} tokens for the time of {round_cost} plain tokens"
 WHY_UNSPLIT = (
-    "Per round, drafting takes as long as {drafting} plain tokens, checking and the rest {rest}. Let the lane "
-    "\u201cour loop at \u03b3 0\u201d, under Settings, race too: then both shares are known."
+    "Per round, drafting takes as long as {drafting} plain tokens, checking and the rest {rest}. Run our loop "
+    "without a draft (\u03b3 0) too: then both shares are known."
 )
 WHY_TERMS = (
     "At \u03b3 {gamma} each round yields {tokens} tokens. In target passes over one token, drafting a guess takes {c} "

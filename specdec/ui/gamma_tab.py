@@ -27,6 +27,7 @@ from specdec.report.overall import overall
 from specdec.report.sweep import COLUMNS, cells, marked, sweep_rows, theory_note
 from specdec.ui import told
 from specdec.ui.ask import AskPanel
+from specdec.ui.code import code_answer
 from specdec.ui.fields import integer, number, number_field
 from specdec.ui.figures import sweep_figure
 from specdec.ui.limits import Limits
@@ -134,7 +135,8 @@ class GammaTab:
         params = replace(plan.params, ignore_eos=False)
         started = next(speculative(pair, item.message(pair.tokenizer), gamma=best.gamma or 0, params=params))
         settings = {"prompt": item.prompt, "chat": int(item.message(pair.tokenizer) != item.prompt)}
-        lines = json.dumps({"settings": settings, "started": asdict(started)})
+        answer = json.loads(code_answer(json.dumps({"settings": settings, "started": asdict(started)})))
+        lines = json.dumps({"gamma": started.gamma} | answer)
         return {self._home: gr.update(visible=True), self._lines: lines} | self._findings.explain(judgement)
 
     def _what_if(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -16,9 +15,11 @@ from specdec.lanes.table import LANES
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.slot import Slot
 from specdec.report import words
+from specdec.ui import told
 from specdec.ui.api import add_endpoints
 from specdec.ui.ask import REPEATS, Ask, AskPanel
 from specdec.ui.bench_tab import BenchTab
+from specdec.ui.code import code_answer
 from specdec.ui.gamma_tab import GammaTab
 from specdec.ui.limits import LOCAL, Limits
 from specdec.ui.lossless_tab import LosslessTab
@@ -76,15 +77,14 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
 
     def restore(link: str) -> tuple[Any, ...]:
         values, problems = ask.restore(json.loads(link), slot.chat)
-        return *values, "".join(f'<p class="sd-error" role="alert">{html.escape(p)}</p>' for p in problems)
+        return *values, "".join(map(told.error, problems))
 
     with gr.Blocks(title="specdec", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
         with gr.Row(elem_id="sd-top"):
             header = gr.HTML(_header(slot.facts), elem_id="sd-header")
             # Filled by the live view. A Space stands in a frame: links must name the page around it.
             space = os.environ.get("SPACE_ID")
-            home = html.escape(f"https://huggingface.co/spaces/{space}" if space else "")
-            place = f'<div class="sd-sharePlace" data-page="{home}"></div>'
+            place = told.share_place(f"https://huggingface.co/spaces/{space}" if space else "")
             gr.HTML(place, elem_id="sd-share", apply_default_css=False)
         panel = PairPanel(slot, limits, _header, startup)
         with gr.Tabs(elem_id="sd-tabs"):
@@ -124,6 +124,8 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         shared = gr.Textbox(visible=False)
         loaded, waits = gr.Textbox(visible=False), gr.Checkbox(visible=False)
         share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
+        on_show, codes = gr.Textbox(visible=False), gr.Textbox(visible=False)
+        code = gr.Button("Code", elem_id="sd-code")  # the same, where a run is on show
 
         facing = [header, prompt, ask.chat]
         quiet = {"show_progress": "hidden", "api_visibility": "private"}
@@ -146,6 +148,10 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
             ran.failure(racing.refused, js=refused, queue=False, **quiet)
         share.click(settings, ask.inputs, shared, queue=False, **quiet).then(
             None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **quiet
+        )
+        of_run = "() => JSON.stringify(window.specdec.run())"
+        code.click(code_answer, on_show, codes, js=of_run, queue=False, **quiet).then(
+            None, codes, js="(answer) => { window.specdec.codes(JSON.parse(answer)); }", **quiet
         )
         halt.click(racing.stop, outputs=waits, js="() => { window.specdec.halt(); }", queue=False, **quiet).then(
             None, waits, js="(waits) => { if (waits) window.specdec.withdraw(); }", **quiet
@@ -176,9 +182,4 @@ def _lane_rows() -> str:
 
 
 def _header(facts: dict[str, Any]) -> str:
-    return (
-        '<header class="sd-head"><div><h1>specdec</h1>'
-        f'<p class="sd-pair"><b>Pair</b> <span>{html.escape(words.pair_line(facts))}</span></p></div>'
-        '<p class="sd-lede">A small model guesses, a large one checks all guesses at once. '
-        "Same result, fewer waits.</p></header>"
-    )
+    return told.header(words.pair_line(facts))

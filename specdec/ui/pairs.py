@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -11,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from specdec.drafters import methods
-from specdec.drafters.base import DraftMethod, Finding
+from specdec.drafters.base import DraftMethod
 from specdec.drafters.model import DraftModel
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.models.check import check
@@ -20,6 +19,7 @@ from specdec.models.memory import gigabytes
 from specdec.models.presets import PRESETS, Preset
 from specdec.models.slot import Slot
 from specdec.report import words
+from specdec.ui import told
 from specdec.ui.limits import Limits
 from specdec.ui.startup import StartupRace
 
@@ -84,9 +84,9 @@ class PairPanel:
     def say(self, *choice: Any) -> str:
         """The check of a choice, as HTML."""
         try:
-            return _findings(check(self._plan(*choice)))
+            return told.findings(check(self._plan(*choice)))
         except SpecdecError as error:
-            return _error(str(error))
+            return told.error(str(error))
 
     def change(self, *choice: Any) -> Iterator[tuple[Any, ...]]:
         """Load a choice; yield (report, Run button, *facing) as it goes on. Run waits for it and says why."""
@@ -100,16 +100,16 @@ class PairPanel:
             with ThreadPoolExecutor(1) as pool:
                 work = pool.submit(lambda: self._slot.change(self._plan(*choice), progress))
                 while not wait([work], STEP).done:
-                    yield _note(said[0]), gr.update(value="A pair is loading", interactive=False), *[gr.skip()] * 3
+                    yield told.note(said[0]), gr.update(value="A pair is loading", interactive=False), *[gr.skip()] * 3
         finally:  # also where the visitor left meanwhile
             if self._slot.loaded:
                 self._startup.begin(self._slot.pair)
         ready = gr.update(value="Run race", interactive=True)
         try:
-            yield _note(work.result()), ready, *self.facing()
+            yield told.note(work.result()), ready, *self.facing()
         except SpecdecError as error:
             still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
-            yield _error(f"{error}{still}"), ready, *[gr.skip()] * 3
+            yield told.error(f"{error}{still}"), ready, *[gr.skip()] * 3
 
     def facing(self) -> tuple[str, Any, Any]:
         """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switch."""
@@ -157,27 +157,8 @@ def _preset_line(preset: Preset | None) -> str:
     where = "It needs no network." if preset.target is None else "It is fetched from the hub."
     terms = " Its terms must be accepted there first (HF_TOKEN)." if preset.licensed else ""
     size = f"{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32"
-    return _note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}")
+    return told.note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}")
 
 
 def _your_own(space: str | None) -> str:
-    """Where the pairs are a fixed list: how to measure another one."""
-    local = "pip install -r requirements.txt && python app.py --target TARGET --draft DRAFT"
-    copy = f"https://huggingface.co/spaces/{html.escape(space or '')}?duplicate=true"
-    duplicate = f' Or <a href="{copy}" target="_top">duplicate this Space</a>.' if space else ""
-    return f'<p class="sd-note">Measure your own pair, on your machine: <code>{local}</code>{duplicate}</p>'
-
-
-def _findings(findings: list[Finding]) -> str:
-    rows = "".join(
-        f'<li class="sd-{f.level}"><b>{html.escape(f.topic)}</b> {html.escape(f.sentence)}</li>' for f in findings
-    )
-    return f'<ul class="sd-findings">{rows}</ul>'
-
-
-def _note(text: str) -> str:
-    return f'<p class="sd-note">{html.escape(text)}</p>'
-
-
-def _error(text: str) -> str:
-    return f'<p class="sd-error" role="alert">{html.escape(text)}</p>'
+    return told.your_own("pip install -r requirements.txt && python app.py --target TARGET --draft DRAFT", space)

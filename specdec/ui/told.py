@@ -1,27 +1,96 @@
-"""Findings as HTML in the page's own style. Every text is escaped here."""
+"""Findings as HTML in the page's own style. Jinja escapes every value that the templates take."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+_TEMPLATES = """
+{% macro verdict(sentence, factor, notes) %}
+<section class="sd-verdict">
+{%- if factor %}<div class="sd-factor" aria-hidden="true">{{ factor }}</div>{% endif -%}
+<div><p class="sd-headline">{{ sentence }}</p><div class="sd-paragraph">
+{%- for note in notes if note %}<p>{{ note }}</p>{% endfor -%}
+</div></div></section>
+{% endmacro %}
+
+{% macro status(text, done) %}
+{% if text %}<p class="sd-status" role="status">{{ text }}</p>
+{%- if done is not none %}<progress max="1" value="{{ '%.3f' % done }}"></progress>{% endif %}{% endif %}
+{% endmacro %}
+
+{% macro error(message) %}<p class="sd-error" role="alert">{{ message }}</p>{% endmacro %}
+{% macro note(text) %}<p class="sd-note">{{ text }}</p>{% endmacro %}
+
+{% macro table(columns, rows, caption, marked, minor) %}
+<table class="sd-plainTable"><caption>{{ caption }}
+{%- if minor %}<span class="sd-narrow"> Further columns show on a wider screen.</span>{% endif -%}
+</caption><thead><tr>
+{%- for name in columns %}<th scope="col"{{ hidden(name, minor) }}>{{ name }}</th>{% endfor -%}
+</tr></thead><tbody>
+{%- for cells in rows -%}
+<tr{% if loop.index0 == marked %} class="marked"{% endif %}>
+{%- for text in cells -%}
+{%- if loop.first -%}
+<th scope="row"{{ hidden(columns[0], minor) }}>{{ text }}</th>
+{%- else -%}
+<td{{ hidden(columns[loop.index0], minor) }}>{{ text }}</td>
+{%- endif -%}
+{%- endfor -%}
+</tr>
+{%- endfor -%}
+</tbody></table>
+{% endmacro %}
+{% macro hidden(name, minor) %}{% if name in minor %} class="minor"{% endif %}{% endmacro %}
+
+{% macro facts(found) %}
+<dl class="sd-facts">
+{%- for fact in found -%}
+<div><dt>{{ fact.label }}</dt><dd>{{ fact.value }}</dd><dd class="sd-hint">{{ fact.definition }}</dd></div>
+{%- endfor -%}
+</dl>
+{% endmacro %}
+
+{% macro header(pair) %}
+<header class="sd-head"><div><h1>specdec</h1><p class="sd-pair"><b>Pair</b> <span>{{ pair }}</span></p></div>
+<p class="sd-lede">A small model guesses, a large one checks all guesses at once. Same result, fewer waits.</p></header>
+{% endmacro %}
+
+{% macro share_place(page) %}<div class="sd-sharePlace" data-page="{{ page }}"></div>{% endmacro %}
+
+{% macro findings(found) %}
+<ul class="sd-findings">
+{%- for one in found %}<li class="sd-{{ one.level }}"><b>{{ one.topic }}</b> {{ one.sentence }}</li>{% endfor -%}
+</ul>
+{% endmacro %}
+
+{% macro your_own(command, space) %}
+<p class="sd-note">Measure your own pair, on your machine: <code>{{ command }}</code>
+{%- if space %} Or <a href="https://huggingface.co/spaces/{{ space }}?duplicate=true" target="_top">duplicate this
+Space</a>.{% endif %}</p>
+{% endmacro %}
+"""
+_HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string(_TEMPLATES).module
 
 
 def verdict(sentence: str, factor: str | None = None, notes: Iterable[str] = ()) -> str:
     """The sentence that is seen first, its figure beside it, and what there is to say about it."""
-    big = f'<div class="sd-factor" aria-hidden="true">{html.escape(factor)}</div>' if factor else ""
-    said = "".join(f"<p>{html.escape(note)}</p>" for note in notes if note)
-    words = f'<p class="sd-headline">{html.escape(sentence)}</p><div class="sd-paragraph">{said}</div>'
-    return f'<section class="sd-verdict">{big}<div>{words}</div></section>'
+    return _HTML.verdict(sentence, factor, list(notes)).strip()
 
 
 def status(text: str, done: float | None = None) -> str:
     """What is going on, with a bar where it is known how much of it is done."""
-    bar = "" if done is None else f'<progress max="1" value="{done:.3f}"></progress>'
-    return f'<p class="sd-status" role="status">{html.escape(text)}</p>{bar}' if text else ""
+    return _HTML.status(text, done).strip()
 
 
 def error(message: str) -> str:
-    return f'<p class="sd-error" role="alert">{html.escape(message)}</p>'
+    return _HTML.error(message)
+
+
+def note(text: str) -> str:
+    return _HTML.note(text)
 
 
 def table(
@@ -32,30 +101,29 @@ def table(
     minor: Collection[str] = (),
 ) -> str:
     """A table with its caption below; ``marked`` is the row that stands out, ``minor`` columns a phone leaves out."""
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        parts = []
-        for place, (name, text) in enumerate(zip(columns, cells, strict=True)):
-            kind = f'th scope="{"row" if tag == "td" else "col"}"' if tag == "th" or not place else tag
-            hidden = ' class="minor"' if name in minor else ""
-            parts.append(f"<{kind}{hidden}>{html.escape(text)}</{kind.split()[0]}>")
-        return "".join(parts)
-
-    body = "".join(
-        f'<tr class="marked">{row(cells, "td")}</tr>' if place == marked else f"<tr>{row(cells, 'td')}</tr>"
-        for place, cells in enumerate(rows)
-    )
-    left_out = " Further columns show on a wider screen." if minor else ""
-    said = html.escape(caption) + (f'<span class="sd-narrow">{left_out}</span>' if left_out else "")
-    head = f"<thead><tr>{row(columns, 'th')}</tr></thead>"
-    return f'<table class="sd-plainTable"><caption>{said}</caption>{head}<tbody>{body}</tbody></table>'
+    return _HTML.table(columns, list(rows), caption, marked, minor).strip()
 
 
 def facts(found: Iterable[dict[str, str]]) -> str:
     """Figures with their names and definitions."""
-    parts = (
-        f"<div><dt>{html.escape(fact['label'])}</dt><dd>{html.escape(fact['value'])}</dd>"
-        f'<dd class="sd-hint">{html.escape(fact["definition"])}</dd></div>'
-        for fact in found
-    )
-    return f'<dl class="sd-facts">{"".join(parts)}</dl>'
+    return _HTML.facts(list(found)).strip()
+
+
+def header(pair: str) -> str:
+    """The top of the page, with the pair in words."""
+    return _HTML.header(pair).strip()
+
+
+def share_place(page: str) -> str:
+    """Where the live view puts the Share menu; ``page`` is the address that links are to name, if it is not its own."""
+    return _HTML.share_place(page)
+
+
+def findings(found: Iterable[Any]) -> str:
+    """What the check of a pair says."""
+    return _HTML.findings(list(found)).strip()
+
+
+def your_own(command: str, space: str | None) -> str:
+    """Where the pairs are a fixed list: how to measure another one."""
+    return _HTML.your_own(command, space).strip()

@@ -306,42 +306,6 @@ def test_the_file_of_a_linked_run_is_read_by_the_package(page, browser, address,
     assert [event.lane for event in events if isinstance(event, specdec.Started)] == ["generate", "speculative"]
 
 
-STARTED = {
-    "gamma": 5, "acceptance": "lossless", "accept_top_k": None,
-    "params": {"max_new_tokens": 6, "temperature": 0, "top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1,
-               "seed": 2**40, "ignore_eos": False},
-    "pair": {"name": "embedded", "target": {"name": "target", "local": True, "rows": 1},
-             "draft": {"kind": "model", "name": "draft", "local": True, "rows": 1, "own_tokenizer": False}},
-}  # fmt: skip
-CODE = """async ([started, settings]) => (await import(new URL("specdec-assets/code.js", document.baseURI).href))
-    .codeFor({ prompt: "Once upon a time", chat: 0, ...settings }, started)"""
-LOOKUP = {"draft": {"kind": "prompt-lookup", "max_ngram": 3, "min_ngram": 1}}
-EARLY = {"draft": {"kind": "early-exit", "layers": 3}}
-
-
-WAYS = [
-    ({}, {"gamma": 0}, {}),
-    ({}, {"gamma": "auto"}, {}),
-    ({}, {"acceptance": "top-k", "accept_top_k": 3}, {}),
-    ({}, {}, {"temperature": 0.7, "top_k": 5, "min_p": 0.1, "ignore_eos": True}),
-    (LOOKUP, {}, {}),
-    (LOOKUP, {"gamma": "auto"}, {}),
-    (LOOKUP, {"gamma": 0}, {}),
-    (EARLY, {}, {}),
-    ({"draft": None}, {"gamma": 0}, {}),
-]
-TARGET = {"name": "a/b", "local": False, "rows": 1}
-DRAFT = {"kind": "model", "name": "c/d", "local": False, "rows": 1, "own_tokenizer": False}
-HUB = {"name": None, "target": TARGET, "draft": DRAFT}
-
-
-def codes_of(scripts, pair=None, settings=None, params=None, **asked) -> dict[str, str]:
-    """The lines for one way to draft; `asked` is what the form holds."""
-    started = STARTED | (settings or {})
-    started |= {"params": STARTED["params"] | (params or {}), "pair": STARTED["pair"] | (pair or {})}
-    return scripts.evaluate(CODE, [started, asked])
-
-
 def commands(lines: str, folder: Path) -> list[list[str]]:
     """The arguments of each command as bash hands them over; in an empty folder, where it finds none of them."""
     noted = """command_not_found_handle() { printf '%s\\0' "$#" "$@"; }\n"""
@@ -362,137 +326,6 @@ def commands(lines: str, folder: Path) -> list[list[str]]:
 
 def options(command: list[str]) -> dict[str, str]:
     return dict(zip(command, command[1:], strict=False))
-
-
-def served(code: str, folder: Path) -> list[str]:
-    """vLLM's line for a server, which stands in a comment of its Python."""
-    return commands(re.search("^# As a server: (.*)$", code, re.M)[1], folder)[0]
-
-
-def test_the_code_of_every_way_to_draft_runs(scripts, tmp_path):
-    """transformers' and our own lines run as they stand; vLLM's are valid Python, the others' a shell's."""
-    for pair, settings, params in WAYS:
-        codes = codes_of(scripts, pair, settings, params)
-        assert list(codes) == ["specdec", "transformers", "vLLM", "SGLang", "llama.cpp"]
-        for name in list(codes)[1:]:
-            assert re.match(rf"# {re.escape(name)} b?\d", codes[name])
-        ast.parse(codes["vLLM"])
-        for name in ("SGLang", "llama.cpp"):
-            commands(codes[name], tmp_path)
-            commands(codes_of(scripts, HUB | pair, settings, params)[name], tmp_path)
-        for name in ("specdec", "transformers"):
-            code = codes[name].replace("specdec/embedded", str(ROOT / "specdec" / "embedded"))
-            exec(compile(code, f"{name}, {pair} {settings} {params}", "exec"), {})
-
-
-def test_the_servers_draft_as_the_page_did(scripts, tmp_path):
-    """A draft model, the context, or nothing: each server is told the method and the draft length in its own words."""
-    sampled = {"temperature": 0.7, "top_p": 0.9, "seed": 2**40}
-    codes = codes_of(scripts, HUB, params=sampled)
-    config = {"method": "draft_model", "model": "c/d", "num_speculative_tokens": 5}
-    command = served(codes["vLLM"], tmp_path)
-    assert command[:3] == ["vllm", "serve", "a/b"]
-    assert json.loads(options(command)["--speculative-config"]) == config | {"draft_sample_method": "probabilistic"}
-    serve, ask_it = commands(codes["SGLang"], tmp_path)
-    assert " ".join(serve) == (
-        "sglang serve --model-path a/b --speculative-algorithm STANDALONE --speculative-draft-model-path c/d "
-        "--speculative-num-steps 5 --speculative-eagle-topk 1 --speculative-num-draft-tokens 6"
-    )
-    neutral = {"prompt": "Once upon a time", "max_tokens": 6, "temperature": 0.7, "top_p": 0.9, "min_p": 0}
-    assert ask_it[:2] == ["curl", "http://localhost:30000/v1/completions"]
-    said = {"top_k": -1, "repetition_penalty": 1, "seed": 2**40}
-    assert json.loads(options(ask_it)["-d"]) == neutral | said  # it knows no top-k 0
-    *converted, serve, ask_it = commands(codes["llama.cpp"], tmp_path)
-    assert [" ".join(line) for line in converted] == [
-        "python convert_hf_to_gguf.py a/b --remote --outfile target.gguf",
-        "python convert_hf_to_gguf.py c/d --remote --outfile draft.gguf",
-    ]
-    assert " ".join(serve) == (
-        "llama-server -m target.gguf -md draft.gguf --spec-type draft-simple --spec-draft-n-max 5 "
-        "--spec-draft-sampling probabilistic"
-    )
-    samplers = ["penalties", "temperature", "top_k", "top_p", "min_p"]
-    assert json.loads(options(ask_it)["-d"]) == neutral | {"top_k": 0, "seed": 0, "samplers": samplers}
-
-    codes = codes_of(scripts, HUB | LOOKUP, {"gamma": 2}, prompt="Hi", chat=1)
-    config = {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
-    assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
-    serve, ask_it = commands(codes["SGLang"], tmp_path)
-    assert options(serve)["--speculative-algorithm"] == "NGRAM"
-    assert options(serve)["--speculative-num-draft-tokens"] == "3"
-    assert ask_it[1] == "http://localhost:30000/v1/chat/completions"
-    assert json.loads(options(ask_it)["-d"])["messages"] == [{"role": "user", "content": "Hi"}]
-    converted, serve, _ = commands(codes["llama.cpp"], tmp_path)
-    assert options(serve)["--spec-type"] == "ngram-simple"
-    assert options(serve)["--spec-ngram-simple-size-m"] == "2"
-    assert options(serve)["--spec-ngram-simple-size-n"] == "2"  # 3 would never draft 2
-
-    codes = codes_of(scripts, HUB, {"gamma": 0})
-    assert served(codes["vLLM"], tmp_path) == ["vllm", "serve", "a/b"]
-    assert commands(codes["SGLang"], tmp_path)[0] == ["sglang", "serve", "--model-path", "a/b"]
-    assert commands(codes["llama.cpp"], tmp_path)[1] == ["llama-server", "-m", "target.gguf"]
-
-
-def test_the_code_says_what_a_server_cannot_do(scripts, tmp_path):
-    """A comment alone where it has no such method; a remark where the lines differ from what the page did."""
-    codes = codes_of(scripts, HUB | EARLY)
-    for name in ("vLLM", "SGLang", "llama.cpp"):
-        assert re.fullmatch("#.* no early exit .*\n", codes[name])
-    assert re.fullmatch("#.* cannot convert the embedded pair:\n#.*\n", codes_of(scripts)["llama.cpp"])
-    ours = {"settings": {"gamma": "auto", "acceptance": "top-k", "accept_top_k": 3}}
-    codes = codes_of(scripts, HUB, **ours, params={"temperature": 1, "min_p": 0.1})
-    for name in ("vLLM", "SGLang", "llama.cpp"):
-        assert "5 stands for auto" in codes[name]
-        assert "no such top-k acceptance" in codes[name]
-        assert ("no min_p where it drafts" in codes[name]) == (name != "llama.cpp")
-    assert "min_p=" not in codes["vLLM"]  # a request with it is refused
-    assert "min_p=0.1" in codes_of(scripts, HUB, {"gamma": 0}, {"temperature": 1, "min_p": 0.1})["vLLM"]
-
-
-def test_the_code_for_two_tokenizers_names_both(scripts, tmp_path):
-    """What others take for two tokenizers, as rows are unequal: transformers asks for each, others for one in kind."""
-    codes = codes_of(scripts, HUB | {"draft": DRAFT | {"rows": 2}})
-    ast.parse(codes["transformers"])
-    assert 'draft_tokenizer = AutoTokenizer.from_pretrained("c/d")' in codes["transformers"]
-    assert "tokenizer=tokenizer, assistant_tokenizer=draft_tokenizer" in codes["transformers"]
-    assert '"use_heterogeneous_vocab": True' in codes["vLLM"]
-    assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"])["use_heterogeneous_vocab"]
-    assert re.fullmatch("# SGLang .* only with a model of the\n# target's tokenizer.*\n", codes["SGLang"])
-    assert "-md draft.gguf" in codes["llama.cpp"]
-    for other in ({"rows": 200}, {"own_tokenizer": True}):
-        codes = codes_of(scripts, HUB | {"draft": DRAFT | other})
-        assert re.fullmatch("# llama.cpp .* only .*\n#.* tokenizer.*\n", codes["llama.cpp"])
-
-
-def test_hostile_values_stay_arguments_of_the_shell(scripts, tmp_path):
-    """Quotes, substitutions, redirections and line breaks of a recording run nothing and end no line."""
-    bite = "'; >bitten; ' \"$(>bitten)\" `>bitten` && >bitten | >bitten & !! \\ $HOME ~ * {a,b} \\' #🚀"
-    pair = {"name": None, "target": TARGET | {"name": bite}, "draft": DRAFT | {"name": f"c/{bite}"}}
-    prompt = f"{bite}\n>bitten\r\n\x1b[201~\x9b201~{HOSTILE}\n# {bite}\nEOF"
-    for chat in (0, 1):
-        codes = codes_of(scripts, pair, prompt=prompt, chat=chat)
-        command = served(codes["vLLM"], tmp_path)
-        assert command[2] == bite
-        assert json.loads(options(command)["--speculative-config"])["model"] == f"c/{bite}"
-        ast.parse(codes["vLLM"])
-        serve, ask_sglang = commands(codes["SGLang"], tmp_path)
-        assert options(serve)["--model-path"] == bite
-        assert options(serve)["--speculative-draft-model-path"] == f"c/{bite}"
-        target, draft, _, ask_llama = commands(codes["llama.cpp"], tmp_path)
-        assert (target[2], draft[2]) == (bite, f"c/{bite}")
-        for command in (ask_sglang, ask_llama):
-            body = json.loads(options(command)["-d"])
-            assert (body["messages"][0]["content"] if chat else body["prompt"]) == prompt
-        for lines in codes.values():
-            assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", lines)  # a terminal would act on them
-
-
-@pytest.mark.parametrize("name", ["--trust-remote-code", "a/b\n>bitten", "a/b\x1b[201~", {"a": "b"}])
-def test_a_name_that_no_model_has_gives_no_code(scripts, name):
-    """An option in a name's place, a line of its own in a comment, or no text at all."""
-    for role in ("target", "draft"):
-        with pytest.raises(Exception, match="It holds a (name that no model has|value that is no number and no text)"):
-            codes_of(scripts, HUB | {role: HUB[role] | {"name": name}})
 
 
 def test_five_blocks_of_code_fit_a_narrow_screen(browser, address):
@@ -564,4 +397,4 @@ def test_the_code_reproduces_the_text(page, monkeypatch):
         assert printed.getvalue() == written + "\n"
     ast.parse(blocks["vLLM"])
     assert json.dumps("specdec/embedded/target") in blocks["vLLM"]
-    assert "sglang serve --model-path 'specdec/embedded/target'" in blocks["SGLang"]
+    assert "sglang serve --model-path specdec/embedded/target" in blocks["SGLang"]

@@ -225,7 +225,7 @@ def test_fields_of_the_targets_generation_config_that_would_go_elsewhere(fields:
 def test_a_model_in_train_mode_is_refused(lane: str) -> None:
     """Also where only a part of it is: dropout would change the text without a word."""
     pair = specdec.Pair(tiny("llama", 6), tiny("llama", 7))
-    for module in (pair.target, pair.draft, pair.target.model.layers[1]):
+    for module in (*pair.models(drafting=True), pair.target.model.layers[1]):
         module.train()
         with pytest.raises(specdec.InvalidInput, match="train mode"):
             written(pair, lane)

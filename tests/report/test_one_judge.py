@@ -25,8 +25,8 @@ from specdec.report.sweep import COLUMNS, cells, sweep_rows, table
 from specdec.report.verdict import verdict
 from specdec.report.why import figures
 
-TEXT = tuple(range(10, 35))
-NOISE = {1: (1.0,), 3: (1.0, 0.97, 1.04), 5: (1.0, 0.8, 1.3, 1.1, 0.95)}
+TEXT = tuple(range(10, 31))
+NOISE = {1: (1.0,), 2: (1.0, 1.3), 3: (1.0, 0.97, 1.04)}
 KEPT = ((0,), (1,), (2, 0), (4, 0, 1), (8, 3), (16,))
 GRID = list(
     itertools.product(

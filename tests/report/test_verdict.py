@@ -12,7 +12,8 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 import specdec
 from specdec.closed_forms import break_even_alpha, expected_tokens
 from specdec.events import DraftToken, Finished, Round, SamplingParams, Started
-from specdec.measure.half_precision import float32_note
+from specdec.measure.half_precision import float32_check
+from specdec.report.losslessness import float32_note
 from specdec.report.verdict import verdict
 
 TEXT = list(range(10, 31))  # 21 tokens: the first, and 20 after it
@@ -63,7 +64,8 @@ def speculative(step: float = 2.0, kept: int = 3, draft: float = 0.1, text: list
 def test_one_run_that_pays() -> None:
     """20 tokens in 20 s against 5 rounds of 2 s: 2 times as fast, in one run."""
     said = verdict([{"generate": plain(), "speculative": speculative()}])
-    assert (said["factor"], said["sentence"]) == ("2.0x", "Speculative decoding is 2.0 times as fast here.")
+    assert (said["kind"], said["factor"], said["faster"]) == ("faster_unsplit", "2.0x", True)
+    assert "2.0 times as fast" in said["sentence"] and "1 run" in said["sentence"]
     assert said["saved"] == "10.0\u00a0s saved" and said["same"] and said["runs"] == 1
     assert [figure["value"] for figure in said["figures"]] == ["1.0 \u2192 2.0", "75\u00a0%", "4.0", "21 of 21"]
     assert all(figure["definition"] for figure in said["figures"])
@@ -77,7 +79,7 @@ def test_several_runs_give_a_median_with_its_spread() -> None:
     """Speed-ups 1.25, 2 and 4: the run of the 2 is shown, and the row of the lane holds all three."""
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.2, 1.0, 2.0)]
     said = verdict(runs)
-    assert said["sentence"] == "Speculative decoding is 2.0 times as fast here (median of 3, 1.2\u20134.0)."
+    assert "median of 3 runs, 1.25\u20134.00x" in said["sentence"]
     assert (said["shown"], said["runs"], said["factor"]) == (2, 3, "2.0x")
     row = next(row for row in said["lanes"]["rows"] if row[0] == "Speculative")
     assert row[2] == "2.00x (1.25x\u20134.00x)"
@@ -85,17 +87,19 @@ def test_several_runs_give_a_median_with_its_spread() -> None:
 
 def test_a_spread_around_one_is_no_difference() -> None:
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.5, 4.5, 3.9)]
-    assert verdict(runs)["sentence"] == "No clear difference: 1.03x, median of 3, spread 0.89\u20131.14."
+    said = verdict(runs)
+    assert (said["kind"], said["factor"], said["faster"]) == ("unclear_unsplit", "1.03x", False)
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.9, 3.95, 3.8)]
-    assert verdict(runs)["sentence"] == (
-        "No clear difference: 1.03x, median of 3, spread 1.01\u20131.05; so few runs cannot tell so little."
-    )
+    said = verdict(runs)
+    assert (said["kind"], said["doubts"]) == ("unclear_unsplit", ["few_runs"])
+    assert "So few runs cannot tell so small a difference." in said["notes"]
 
 
 def test_a_guess_dearer_than_a_token_cannot_pay() -> None:
     """A guess of 1.2 plain tokens' time: no acceptance makes up for it."""
     said = verdict([{"generate": plain(), "speculative": speculative(6.0, draft=1.2)}])
-    assert said["sentence"] == "Slower here: 0.67x. A guess costs 1.20 of a plain token; no \u03b3 can pay."
+    assert (said["kind"], said["reason"], said["factor"]) == ("slower_unsplit", "guesses_cost", "0.67x")
+    assert "can yield at most 5 tokens" in said["sentence"] and "needs" not in said["sentence"]
 
 
 def test_too_few_guesses_kept_names_what_is_needed() -> None:
@@ -103,14 +107,15 @@ def test_too_few_guesses_kept_names_what_is_needed() -> None:
     said = verdict([{"generate": plain(), "speculative": speculative(2.5, kept=1)}])
     needed = break_even_alpha(4, 2.5)
     assert expected_tokens(needed, 4) == pytest.approx(2.5)
-    kept = f"50\u00a0% of guesses kept; by its cost γ 4 needs {100 * needed:.0f}\u00a0%."
-    assert said["sentence"] == f"Slower here: 0.80x. {kept}"
+    assert (said["kind"], said["reason"]) == ("slower_unsplit", "few_kept")
+    assert f"Only 50\u00a0% of guesses kept; γ 4 needs {100 * needed:.0f}\u00a0%" in said["sentence"]
     assert break_even_alpha(4, 5.1) is None
 
 
 def test_a_round_dearer_than_all_it_can_write() -> None:
     said = verdict([{"generate": plain(), "speculative": speculative(5.6)}])
-    assert said["sentence"].endswith("A round costs 5.6 plain tokens and writes 5 at most.")
+    assert said["reason"] == "checking_or_loop"
+    assert "a round takes as long as 5.6 plain tokens but can yield at most 5 tokens" in said["sentence"]
 
 
 def test_the_first_difference_names_both_tokens_and_the_margin() -> None:
@@ -137,7 +142,7 @@ def test_lossy_acceptance_is_a_warning_and_sampling_a_note() -> None:
     warm = {"params": SamplingParams(max_new_tokens=21, temperature=1.0, seed=4)}
     said = verdict([{"generate": plain(**warm), "speculative": speculative(**warm)}])
     assert "warning" not in said
-    assert said["notes"] == ["Sampling: texts may differ, the distribution does not."]
+    assert said["notes"][1:] == ["Sampling: texts may differ, the distribution does not."]
     assert {"value": "4", "label": "Seed"} in said["details"]
 
 
@@ -146,7 +151,9 @@ def test_lossy_sampling_promises_nothing() -> None:
     said = verdict(
         [{"generate": plain(**warm), "speculative": speculative(acceptance="top-k", accept_top_k=3, **warm)}]
     )
-    assert said["notes"] == ["Sampling with this acceptance follows neither the target's text nor its distribution."]
+    assert said["notes"][1:] == [
+        "Sampling with this acceptance follows neither the target's text nor its distribution."
+    ]
 
 
 def test_slower_with_enough_kept_does_not_contradict_itself() -> None:
@@ -156,7 +163,8 @@ def test_slower_with_enough_kept_does_not_contradict_itself() -> None:
         for event in speculative(4.4)
     ]
     said = verdict([{"generate": plain(), "speculative": short}])
-    assert said["sentence"] == "Slower here: 0.91x. A round costs 4.4 plain tokens and wrote 4.0."
+    assert (said["reason"], said["factor"]) == ("checking_or_loop", "0.91x")
+    assert "each round yields 4.0 tokens for the time of 4.4 plain tokens" in said["sentence"]
 
 
 def test_the_row_of_a_lane_is_of_all_runs() -> None:
@@ -198,12 +206,12 @@ def test_a_difference_in_half_precision_is_looked_at_in_float32() -> None:
     ids = torch.tensor([[*events[0].prompt_ids, *(e.committed_ids[0] for e in events[1:6])]])
     with torch.inference_mode():
         chosen = int(noisy_copy(half, 4, scale=0.0).to(torch.float32)(ids).logits[0, -1].argmax())
-    note = float32_note(pair, run)
+    note = noted(pair, run)
     assert f"In float32 the target chooses \u201c{chosen}\u201d there" in note and "logit margin" in note
-    assert float32_note(pair, {"generate": events, "speculative": events}) is None
+    assert noted(pair, {"generate": events, "speculative": events}) is None
     assert half.dtype == torch.bfloat16
     dispatch_model(half, {"": "cpu"}, main_device="cpu", force_hooks=True)
-    assert "spread or offloaded" in float32_note(pair, run)
+    assert "spread or offloaded" in noted(pair, run)
     assert half.dtype == torch.bfloat16
 
 
@@ -219,8 +227,13 @@ def test_float32_chooses_behind_the_repetition_penalty_as_the_lanes_do() -> None
     raw, penalised = (text[1].token_id for text in texts.values())
     assert raw != penalised
     forged = [replace_id(e, 3) if isinstance(e, Round) else e for e in texts[50.0]]
-    note = float32_note(pair, {"generate": texts[50.0], "speculative": forged})
+    note = noted(pair, {"generate": texts[50.0], "speculative": forged})
     assert f"chooses \u201c{penalised}\u201d there, as the plain lane did" in note
+
+
+def noted(pair: specdec.Pair, run: dict) -> str | None:
+    found = float32_check(pair, run)
+    return float32_note(found) if found else None
 
 
 def replace_id(event: Round, token_id: int) -> Round:

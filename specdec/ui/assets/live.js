@@ -46,6 +46,8 @@ window.specdec ??= {
     this.pair = pair;
   },
   share() {},
+  run() {},
+  codes() {},
   shown() {},
   go() {},
   rest() {},
@@ -110,6 +112,8 @@ class View {
         this.#showNotes();
       },
       share: (answer) => this.share.take(answer.settings, answer.problem),
+      run: () => this.share.shown,
+      codes: (answer) => this.share.takeCodes(answer),
       shown: () => this.#wanted,
       // A tab's measurement begins and ends. What it found is read out; what stood there before is not.
       go: (name) => {

@@ -104,6 +104,11 @@ export interface Verdict {
   "event": "verdict";
   "sentence": string;
   "notes": Array<string>;
+  "kind"?: string;
+  "reason"?: string | null;
+  "doubts"?: Array<string>;
+  "engine"?: number | null;
+  "speculation"?: number | null;
   "factor"?: string | null;
   "shown"?: number | null;
   "runs"?: number | null;

@@ -817,6 +817,53 @@ export const SCHEMA = {
           },
           "maxItems": 100
         },
+        "kind": {
+          "type": "string",
+          "maxLength": 100000
+        },
+        "reason": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 100000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "doubts": {
+          "type": "array",
+          "items": {
+            "type": "string",
+            "maxLength": 100000
+          },
+          "maxItems": 8
+        },
+        "engine": {
+          "anyOf": [
+            {
+              "type": "number",
+              "maximum": 1000000000000000.0,
+              "minimum": -1000000000000000.0
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "speculation": {
+          "anyOf": [
+            {
+              "type": "number",
+              "maximum": 1000000000000000.0,
+              "minimum": -1000000000000000.0
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
         "factor": {
           "anyOf": [
             {

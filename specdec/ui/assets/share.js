@@ -1,5 +1,4 @@
 // The Share menu: these settings, this run, a file, the code. Nothing here starts a run.
-import { codeFor } from "./code.js";
 import { button, el, narrow } from "./dom.js";
 import { runLink, settingsLink } from "./link.js";
 import { LARGEST } from "./race.js";
@@ -63,16 +62,25 @@ export class Share {
     this.settings.set(problem ? "" : settingsLink(settings), problem);
   }
 
+  // What the code of the run on show is made from, as a recording has it. The server reads no more of it.
+  get shown() {
+    const { settings } = this.#race.begin;
+    const { params, pair, gamma, acceptance, accept_top_k } = this.#race.lanes.get("speculative").started;
+    return { settings, started: { params, pair, gamma, acceptance, accept_top_k } };
+  }
+
+  // The code of the run on show, or why there is none.
+  takeCodes(answer) {
+    this.code.replaceChildren(...codeFolds(answer));
+  }
+
   async #fill() {
     document.querySelector("#sd-link")?.click(); // the server answers through `take`
     const race = this.#race?.verdict?.figures ? this.#race : null;
     this.save.disabled = !race;
     this.run.set("", race ? "" : "No run is on show.");
-    this.code.replaceChildren(
-      ...(race
-        ? codeFolds(race.begin.settings, race.lanes.get("speculative").started)
-        : [el("p", "sd-hint", "Run a race first.")]),
-    );
+    this.code.replaceChildren(...(race ? [] : [el("p", "sd-hint", "Run a race first.")]));
+    if (race) document.querySelector("#sd-code")?.click(); // the server answers through `takeCodes`
     if (!race) return;
     const link = await runLink(race);
     if (race === this.#race) this.run.set(link ?? "", link ? "" : "This run is too long for a link; take the file.");
@@ -88,14 +96,9 @@ export class Share {
   }
 }
 
-// The lines that decode so, a fold a tool. `settings` as a link carries them, `started` of the speculative lane.
-export function codeFolds(settings, started) {
-  let codes;
-  try {
-    codes = codeFor(settings, started);
-  } catch (error) {
-    return [el("p", "sd-hint", `There is no code for this run. ${error.message}`)];
-  }
+// The lines that decode as a run did, a fold a tool; or what the server says where there are none.
+export function codeFolds({ codes, problem }) {
+  if (!codes) return [el("p", "sd-hint", problem)];
   const parts = Object.entries(codes).map(([name, lines]) =>
     el("details", "sd-codeFold", "", [el("summary", "", name), new Copyable(`${name} code`, lines).node]),
   );

@@ -1,4 +1,4 @@
-"""Why it pays or not: terms that add up, the closed form beside the measurement, and the verdict in the right terms."""
+"""What many calls come to: summaries, the fastest draft length, why, and the tables of a sweep and a benchmark."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 
 import specdec
 from specdec.closed_forms import expected_speedup
-from specdec.lanes.table import BASELINE, LOOP, entrants_of
+from specdec.lanes.table import BASELINE, LOOP, Entrant, entrants_of
 from specdec.measure.metrics import Metrics, measure, no_clear_difference, pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
-from specdec.measure.summary import auto_share, best_gamma, find, rows, summarise
-from specdec.measure.sweep import ENTRANTS, prediction_error, sweep_rows
-from specdec.measure.terms import terms
+from specdec.measure.summary import auto_share, fastest, find, rows, share_of, summarise
+from specdec.measure.sweep import ENTRANTS
+from specdec.measure.terms import Sides
 from specdec.measure.trials import trials
+from specdec.report import words
 from specdec.report.benchmark import EXPORTS, against_assisted, as_json
+from specdec.report.judge import Advice, Doubt, Kind, Reason, judge
+from specdec.report.overall import Overall, overall
 from specdec.report.summary import cells
-from specdec.report.sweep import closing
-from specdec.report.why import figures, headline, no_gain, paragraph, reasons
+from specdec.report.sweep import marked, prediction_error, sweep_rows, theory_note
+from specdec.report.why import figures, paragraph
 from specdec.report.words import lengths, percent
-
-PLAIN = dict(prefill_seconds=0.1, accepted=0, rejected=0, discarded=0, alpha=None, draft_acceptance_rate=None)
 
 
 def lane(tokens: int, passes: int, draft: float, verify: float, seconds: float, counts: tuple = (0, 0, 0)) -> Metrics:
@@ -33,6 +34,7 @@ def lane(tokens: int, passes: int, draft: float, verify: float, seconds: float, 
     return Metrics(
         new_tokens=tokens + 1, target_passes=passes, accepted=accepted, rejected=rejected, discarded=discarded,
         alpha=accepted / tested if tested else None, draft_acceptance_rate=None, mean_acceptance_length=tokens / passes,
+        whole_passes=passes, stall_seconds=0.0,
         prefill_seconds=0.1, decode_tokens=tokens, decode_seconds=seconds, tokens_per_second=tokens / seconds,
         draft_seconds=draft, verify_seconds=verify, overhead_share=0.05,
     )  # fmt: skip
@@ -40,6 +42,13 @@ def lane(tokens: int, passes: int, draft: float, verify: float, seconds: float, 
 
 def trial(run: int, prompt: str, name: str, gamma, metrics: Metrics, ids=(1, 2, 3)) -> Trial:
     return Trial(run, prompt, "c", name, gamma, ids, "length", True, metrics)
+
+
+def judged(found: list[Trial], runs: int = 0) -> Overall:
+    """The outcome of a plan of just these trials."""
+    entrants = tuple(dict.fromkeys(t.entrant for t in found))
+    prompts = tuple(PromptItem(name, "c", name) for name in dict.fromkeys(t.prompt for t in found))
+    return overall(found, Plan(prompts, entrants, specdec.SamplingParams(64), runs or 1 + max(t.run for t in found)))
 
 
 GENERATE = lane(100, 100, 0.0, 0.0, 1.1)
@@ -50,9 +59,9 @@ DRAFTED = lane(100, 30, 0.24, 0.36, 0.63, (70, 20, 30))
 
 def test_the_terms_add_up_to_the_last_microsecond() -> None:
     """From plain generate to speculative: five steps whose sum is what the lane took, each worked out by hand."""
-    found = terms(GENERATE, ALONE, DRAFTED, 4)
-    assert (found.cost, found.growth) == (pytest.approx(0.002 / 0.009), pytest.approx(0.012 / 0.009))
-    assert (found.measured, found.engine) == (pytest.approx(1 / 0.63), pytest.approx(1.1))
+    found = judge([Sides(GENERATE, DRAFTED, ALONE)], 4)
+    assert (found.c, found.v) == (pytest.approx(0.002 / 0.009), pytest.approx(0.012 / 0.009))
+    assert (found.speculation, found.engine) == (pytest.approx(1 / 0.63), pytest.approx(1.1))
     steps = dict(found.steps)
     assert steps["Plain generate"] == pytest.approx(0.011)
     assert steps["Engine"] == pytest.approx(-0.001)
@@ -64,36 +73,16 @@ def test_the_terms_add_up_to_the_last_microsecond() -> None:
 
 
 def test_the_paragraph_names_the_figures_and_the_engine() -> None:
-    text = paragraph(terms(GENERATE, ALONE, DRAFTED, 4))
-    for words in (
-        "writes 3.3 tokens",
-        "a guess costs 0.22",
-        "checking a round 1.33",
-        "78\u00a0% of",
-        "1.59x",
-        "1.10x plain",
-    ):
-        assert words in text
-    assert len(figures(terms(GENERATE, ALONE, DRAFTED, 4))) == 8
+    found = judge([Sides(GENERATE, DRAFTED, ALONE)], 4)
+    text = paragraph(found)
+    for said in ("yields 3.3 tokens", "a guess takes 0.22", "a round 1.33", "78\u00a0% of", "1.59x", "1.10x plain"):
+        assert said in text
+    assert len(figures(found)) == 8
 
 
-def test_no_terms_without_a_guess_or_a_pass() -> None:
-    assert terms(GENERATE, ALONE, ALONE, 4) is None
-    assert terms(GENERATE, replace(ALONE, verify_seconds=None), DRAFTED, 4) is None
-
-
-@pytest.mark.parametrize(
-    "alpha, cost, said",
-    [
-        (0.9, 1.2, "A draft pass costs 1.20 of a target pass: no γ can pay"),
-        (0.6, 0.85, "A draft pass costs 0.85 of a target pass, so more than 85\u00a0% of the guesses"),
-        (0.1, 0.2, "Too few guesses are kept: 10\u00a0%, where each costs 0.20"),
-        (0.6, 0.2, "A shorter draft may still pay"),
-    ],
-)
-def test_where_it_cannot_pay_the_reason_is_the_right_one(alpha: float, cost: float, said: str) -> None:
-    """Corollary 3.9: some length pays if and only if alpha is above c, checking taken as free."""
-    assert said in no_gain(alpha, cost)
+def test_our_loop_without_pass_times_tells_no_terms() -> None:
+    found = judge([Sides(GENERATE, DRAFTED, replace(ALONE, verify_seconds=None))], 4)
+    assert found.kind is Kind.FASTER_UNSPLIT and found.v is None and not found.steps
 
 
 def test_pooled_calls_are_one_call() -> None:
@@ -102,7 +91,6 @@ def test_pooled_calls_are_one_call() -> None:
     assert (both.decode_tokens, both.accepted, both.decode_seconds) == (200, 140, pytest.approx(1.26))
     assert (both.alpha, both.tokens_per_second) == (pytest.approx(7 / 9), pytest.approx(DRAFTED.tokens_per_second))
     assert pool([DRAFTED, replace(DRAFTED, draft_seconds=None)]).draft_seconds is None
-    assert pool([]) is None
 
 
 def test_a_summary_compares_within_a_run_and_survives_a_hiccup() -> None:
@@ -121,23 +109,44 @@ def test_a_summary_compares_within_a_run_and_survives_a_hiccup() -> None:
     assert drafted.gains == pytest.approx([1.1 / 0.63] * 2)
     whole = find(summarise([t for t in found if t.gamma != 4]), LOOP)
     assert [round(gain, 3) for gain in whole.gains] == [1.1, round(2.2 / 10, 3), 1.1]
-    assert whole.typical.decode_seconds == pytest.approx(2.0)
+    assert whole.middle("decode_seconds") == pytest.approx(2.0)
     assert (drafted.same, drafted.compared) == (1, 2)
-    assert best_gamma(summaries) is drafted
+    assert fastest(summaries) is drafted
 
 
 def test_a_length_that_does_not_pay_is_said_with_what_the_loop_does() -> None:
     losing = lane(100, 80, 1.0, 0.9, 2.0, (20, 60, 240))
-    found = [trial(0, "a", name, gamma, m) for (name, gamma), m in zip(
-        (BASELINE, LOOP, ("speculative", 4)), (GENERATE, ALONE, losing), strict=True)]  # fmt: skip
-    text = headline(summarise(found)) + " " + reasons(summarise(found))
-    assert text.startswith("γ 4 does not pay here: it runs at 0.55x plain generate, our loop without a draft at 1.10x.")
-    assert "Too few guesses are kept: 25\u00a0%" in text
-    assert "γ 4 pays here: 1.75x plain generate. No other draft length was measured." in headline(
-        summarise(
-            [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), trial(0, "a", "speculative", 4, DRAFTED)]
+    ran = [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE)]
+    found = judged([*ran, trial(0, "a", "speculative", 4, losing)])
+    assert (found.judgement.kind, found.judgement.reason) == (Kind.SLOWER, Reason.FEW_KEPT)
+    assert found.factor == "0.55x" and "0.55x plain generate" in found.headline
+    assert "Our loop alone runs at 1.10x" in " ".join(found.notes)
+    pays = judged([*ran, trial(0, "a", "speculative", 4, DRAFTED)])
+    assert pays.judgement.kind is Kind.FASTER and pays.factor == "1.75x" and "fastest of" not in pays.headline
+
+
+def test_an_early_stop_names_no_winner() -> None:
+    """Until every draft length has run on every prompt: how many calls are in, and of how many."""
+    entrants = (BASELINE, LOOP, Entrant("speculative", 4), Entrant("speculative", "auto"))
+    plan = Plan((PromptItem("a", "c", "a"), PromptItem("b", "c", "b")), entrants, specdec.SamplingParams(64), 2)
+    every = [trial(run, item.name, *entrant, DRAFTED) for run, item, entrant in plan.steps()]
+    for made in range(len(every) + 1):
+        found, share = overall(every[:made], plan), share_of(every[:made], plan)
+        early = made < 8
+        assert (found.judgement.kind is Kind.TOO_EARLY) == early and share.whole != early
+        assert (
+            (found.factor is None) == (marked(sweep_rows(summarise(every[:made])), every[:made], plan) is None) == early
         )
-    )
+        if made < 16:
+            assert f"{made} of 16 calls" in " ".join([found.headline, *found.notes])
+
+
+def test_auto_that_wins_is_the_headline_and_its_figure() -> None:
+    faster = replace(DRAFTED, decode_seconds=0.4, tokens_per_second=250.0)
+    ran = [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), trial(0, "a", "speculative", 4, DRAFTED)]
+    found = judged([*ran, trial(0, "a", "speculative", "auto", faster)])
+    assert found.judgement.gamma == "auto" and found.factor == "2.8x"
+    assert found.headline.startswith("\u03b3 auto, the fastest of 2 draft lengths, is 2.8 times as fast")
 
 
 def test_what_the_runs_cannot_tell_apart_is_said() -> None:
@@ -151,20 +160,18 @@ def test_what_the_runs_cannot_tell_apart_is_said() -> None:
     found += [*runs_of("speculative", 3, 130, 140, 150), *runs_of("speculative", 4, 190, 215, 199)]
     found += [*runs_of("speculative", 5, 200, 210, 220), *runs_of("speculative", 6, 180, 190, 221)]
     found += [*runs_of("speculative", 7, 150, 211, 190), *runs_of("speculative", "auto", 201, 180, 180)]
-    assert headline(summarise(found)).startswith("γ 5 is fastest here: 2.10x (2.00–2.20)")
-    assert reasons(summarise(found)).startswith(
-        "γ 4, 6–7 and auto may be as fast as γ 5: the runs do not tell them apart. "
-    )
+    assert judged(found).headline.startswith("γ 5, the fastest of 6 draft lengths, is 2.1 times as fast")
+    assert "γ 4, 6–7 and auto may be as fast as γ 5: the runs do not tell them apart." in judged(found).notes
     alone = [t for t in found if t.gamma in (None, 3, 5)]
-    assert "may be as fast" not in reasons(summarise(alone))
-    once = [t for t in found if t.run == 1 and t.gamma in (None, 4, 5, 6)]
-    assert headline(summarise(once)).startswith("γ 4 is fastest here")
-    assert reasons(summarise(once)).startswith("γ 5 may be as fast as γ 4"), "in one run, what is within 5 %"
+    assert "may be as fast" not in " ".join(judged(alone).notes)
+    once = [replace(t, run=0) for t in found if t.run == 1 and t.gamma in (None, 4, 5, 6)]
+    assert judged(once).judgement.gamma == 4
+    assert "γ 5 may be as fast as γ 4" in " ".join(judged(once).notes), "in one run, what is within 5 %"
     even = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 95, 95, 95), *runs_of("speculative", 5, 99, 104, 110)]
-    assert headline(summarise(even)) == ("No clear difference from plain generate: γ 5 runs at 1.04x (0.99–1.10).")
+    assert judged(even).judgement.kind is Kind.UNCLEAR_GAINS and judged(even).factor == "1.04x"
     close = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 100, 130, 110)]
     close += runs_of("speculative", 5, 105, 125, 112)
-    assert reasons(summarise(close)).startswith("γ 0 may be as fast as γ 5")
+    assert "γ 0 may be as fast as γ 5" in " ".join(judged(close).notes)
     assert lengths([3]) == "3" and lengths(["auto", 5, 4, 2]) == "2, 4–5 and auto"
 
 
@@ -184,48 +191,47 @@ def test_the_headline_is_true_of_what_was_measured() -> None:
     """Auto may be fastest, plain may be, another method may be, and nothing may have been measured."""
     plain, loop, drafted = trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), DRAFTED
     slow = lane(100, 40, 0.9, 0.7, 1.8, (60, 30, 70))
-    assert "no draft length has been measured" in headline(summarise([plain, loop]))
-    auto = trial(0, "a", "speculative", "auto", drafted)
-    assert headline(summarise([plain, loop, auto])) == (
-        "γ auto pays here: 1.75x plain generate. No other draft length was measured."
-    )
+    assert judged([plain, loop]).judgement.kind is Kind.NO_GUESSES
+    assert judged([plain]).judgement.kind is Kind.NOT_MEASURED
     losing = trial(0, "a", "speculative", 5, slow)
-    assert headline(summarise([plain, losing])) == ("γ 5 does not pay here: it runs at 0.61x plain generate.")
+    assert judged([plain, losing]).judgement.kind is Kind.SLOWER_UNSPLIT
     lookup = trial(0, "a", "prompt-lookup", 5, replace(drafted, decode_seconds=0.4, tokens_per_second=250.0))
     paying = trial(0, "a", "speculative", 4, drafted)
-    assert headline(summarise([plain, paying, lookup])).endswith("Faster still is prompt lookup, γ 5: 2.75x.")
+    assert judged([plain, paying, lookup]).headline.endswith("Faster still: Prompt lookup, γ 5, 2.75x.")
     worse = trial(0, "a", "speculative", 8, replace(slow, decode_seconds=2.4))
-    assert headline(summarise([plain, losing, worse])) == (
-        "No draft length pays here: the best, γ 5, runs at 0.61x plain generate."
-    )
-    assert headline(summarise([plain, losing, lookup])).endswith(
-        "0.61x plain generate. Faster is prompt lookup, γ 5: 2.75x."
-    )
-    assert headline(summarise([plain, lookup])) == "Prompt lookup, γ 5, runs at 2.75x plain generate."
-    loop_alone = trial(0, "a", *LOOP, replace(ALONE, decode_seconds=0.3))
-    assert "Faster" not in headline(summarise([plain, loop_alone, losing, lookup])), (
-        "not faster than the loop just named"
-    )
+    assert judged([plain, losing, worse]).headline.startswith("No draft length pays here.")
+    assert judged([plain, losing, lookup]).headline.endswith("Faster: Prompt lookup, γ 5, 2.75x.")
+    assert judged([plain, lookup]).headline == "Prompt lookup, γ 5 runs at 2.75x plain generate."
+    loop_alone = trial(0, "a", *LOOP, replace(ALONE, decode_seconds=0.3, tokens_per_second=1000 / 3))
+    assert "Faster" not in judged([plain, loop_alone, losing, lookup]).headline, "not faster than the loop just named"
     alike = trial(0, "a", "prompt-lookup", 5, replace(drafted, decode_seconds=0.62, tokens_per_second=100 / 0.62))
-    assert headline(summarise([plain, paying, alike])).endswith("Prompt lookup, γ 5, may be as fast: 1.77x.")
+    assert judged([plain, paying, alike]).headline.endswith("Prompt lookup, γ 5 may be as fast: 1.77x.")
 
 
-def test_a_short_text_is_not_taken_for_guesses_that_cluster() -> None:
+def test_a_short_text_is_not_taken_for_guesses_kept_unevenly() -> None:
     """Drafts cut by the end of the text are named as such; where most are short, the closed form says nothing."""
     perfect = lane(31, 4, 0.1, 0.05, 0.2, (27, 0, 0))
-    found = terms(GENERATE, ALONE, replace(perfect, mean_acceptance_length=9.0), 8)
-    assert found.drafted == pytest.approx(27 / 32) and "many drafts were shorter than γ" in paragraph(found)
-    assert "independently" not in paragraph(found)
-    assert terms(GENERATE, ALONE, perfect, 16).predicted is None
+    found = judge([Sides(GENERATE, replace(perfect, mean_acceptance_length=9.0), ALONE)], 8)
+    assert found.guesses == pytest.approx(27 / 4) and words.WHY_OFF["short"] in paragraph(found)
+    assert words.WHY_OFF["uneven"] not in paragraph(found)
+    short = judge([Sides(GENERATE, perfect, ALONE)], 16)
+    assert short.predicted is None and short.needed_alpha is None
 
 
 def test_no_shorter_draft_is_promised_where_it_was_measured() -> None:
-    assert "A shorter draft" not in no_gain(0.6, 0.2, shorter=False)
     losing = lane(100, 40, 0.2, 0.7, 1.8, (60, 30, 70))
     found = [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE)]
     worse = replace(losing, decode_seconds=2.0, tokens_per_second=50.0)
     found += [trial(0, "a", "speculative", 4, losing), trial(0, "a", "speculative", 3, worse)]
-    assert "A shorter draft" in reasons(summarise(found[:3])) and "take again" in reasons(summarise(found))
+    assert judged(found).judgement.advice is not Advice.SHORTER
+
+
+def test_doubts_stand_below_the_headline() -> None:
+    stalled = replace(DRAFTED, stall_seconds=0.3)
+    ran = [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), trial(0, "a", "speculative", 4, stalled)]
+    found = judged(ran)
+    assert found.judgement.doubts == (Doubt.STALL,) and "with a stall" in found.headline
+    assert any("Stall in 1 of 1 run" in note for note in found.notes)
 
 
 def test_sampled_texts_are_not_counted_as_the_same() -> None:
@@ -295,12 +301,9 @@ def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str) -> None
         (PromptItem("a", "a", "Once upon a time"),), entrants_of(("generate", "speculative"), (0, 6, 8)), params, 3
     )
     found = list(filter(None, trials(pair, plan)))
-    assert headline(summarise(found)).startswith("No draft length pays here")
-    text = reasons(summarise(found))
-    if kind == "random draft":
-        assert "guesses are kept" in text
-    else:
-        assert "A draft pass costs" in text
+    judgement = overall(found, plan).judgement
+    assert judgement.kind in (Kind.SLOWER, Kind.SLOWER_UNSPLIT)
+    assert judgement.reason is (Reason.FEW_KEPT if kind == "random draft" else Reason.GUESSES_COST)
 
 
 def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
@@ -313,12 +316,10 @@ def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
     assert [row.gamma for row in table] == [*range(17), "auto"]
     assert table[0].predicted is None and table[-1].predicted is None
     for row in table[1:-1]:
-        assert row.predicted == pytest.approx(row.terms.predicted * row.terms.engine)
+        assert row.predicted == pytest.approx(row.judgement.predicted * row.judgement.engine)
     assert prediction_error(table) >= 0
-    assert "closed form" in closing(summarise(found))
-    assert sweep_rows(summarise(found[:1])) == [] or len(sweep_rows(summarise(found[:1]))) <= 1
-    assert headline([]).startswith("Nothing to compare yet")
-    assert find(summarise(found), LOOP).metrics.alpha is None
+    assert "Theory is off by" in theory_note(found)
+    assert find(summarise(found), LOOP).middle("alpha") is None
     assert measure([]) is None
 
 

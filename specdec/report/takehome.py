@@ -1,0 +1,451 @@
+"""Code to take home: the lines that decode as a run did, in specdec, transformers, vLLM, SGLang and llama.cpp.
+
+A recording may come from a stranger. So what is read of it is checked by a schema, every value is written as a literal
+of Python or JSON or quoted for the shell, and no expression of the recording is taken over. The first line of each
+block names the version whose documentation and sources it follows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import unicodedata
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NotRequired
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
+
+from specdec.errors import InvalidInput, SpecdecError
+from specdec.events import SamplingParams
+from specdec.report.schema import place
+
+OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+FIXED = 5  # where a tool has no way to choose the draft length
+NEUTRAL = {"top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1, "ignore_eos": False}
+
+
+class _Model(TypedDict):
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    name: str
+    rows: int
+    local: bool
+
+
+class _Draft(TypedDict):
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    kind: str
+    text: str
+    name: NotRequired[str]
+    rows: NotRequired[int]
+    local: NotRequired[bool]
+    own_tokenizer: NotRequired[bool]
+    layers: NotRequired[int | None]
+    max_ngram: NotRequired[int]
+    min_ngram: NotRequired[int]
+
+
+class _Pair(TypedDict):
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    name: str | None
+    target: _Model
+    draft: _Draft | None
+
+
+class _Started(TypedDict):
+    """What the code needs of a ``Started``."""
+
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    params: SamplingParams
+    pair: _Pair
+    gamma: int | str
+    acceptance: str
+    accept_top_k: int | None
+
+
+class _Settings(TypedDict):
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    prompt: str
+    chat: NotRequired[int]
+
+
+class _Run(TypedDict):
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    settings: _Settings
+    started: _Started
+
+
+_RUN: TypeAdapter[_Run] = TypeAdapter(_Run)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as the tools need it: names and prompt are not yet quoted, ``expression`` is Python."""
+
+    params: SamplingParams
+    gamma: int | None  # None: chosen round by round
+    lossy_top_k: int | None
+    kind: str  # of draft; "none" where nothing drafts
+    expression: str
+    draft: _Draft
+    embedded: bool
+    target: str
+    target_facts: _Model
+    prompt: str
+    chat: bool
+
+    @property
+    def length(self) -> int:
+        return FIXED if self.gamma is None else self.gamma
+
+    @property
+    def draft_name(self) -> str:
+        return _name(self.embedded, "draft", self.draft)
+
+    @property
+    def rows_apart(self) -> int:
+        return abs(self.draft.get("rows", 0) - self.target_facts["rows"])
+
+    @property
+    def apart(self) -> bool:
+        """Whether others take target and draft for models of two tokenizers."""
+        return self.draft.get("own_tokenizer", False) or self.rows_apart > 0
+
+    @property
+    def sampled(self) -> bool:
+        return not self.params.greedy
+
+    @property
+    def message(self) -> Any:
+        return [{"role": "user", "content": self.prompt}] if self.chat else self.prompt
+
+    def value(self, name: str) -> Any:
+        """A sampling parameter, whole numbers without a point."""
+        found = getattr(self.params, name)
+        return int(found) if isinstance(found, float) and found.is_integer() else found
+
+
+def take_home(record: str, expression: Callable[[str, str], str]) -> dict[str, str]:
+    """The code of a run by tool. ``record`` is JSON: ``{"settings": ..., "started": ...}`` as a recording has them.
+
+    ``expression(kind, text)`` gives the Python that builds a way to draft, of those that this program knows. Raises
+    ``InvalidInput`` where the record does not describe a run.
+    """
+    try:
+        run = _read(_RUN.validate_json(record, strict=True), expression)
+    except ValidationError as error:
+        raise InvalidInput(f"There is no code for this run: its {place(error)} cannot be read.") from error
+    except SpecdecError as error:
+        raise InvalidInput(f"There is no code for this run. {error}") from error
+    return {tool: write(run) for tool, write in TOOLS.items()}
+
+
+def _read(given: _Run, expression: Callable[[str, str], str]) -> Run:
+    started, settings = given["started"], given["settings"]
+    pair, gamma = started["pair"], started["gamma"]
+    embedded = pair["name"] == "embedded"
+    draft = pair["draft"] if gamma != 0 else None
+    kind = draft["kind"] if draft else "none"
+    target = _name(embedded, "target", pair["target"])
+    if kind == "model":
+        built = python(_name(embedded, "draft", draft))
+    else:
+        built = expression(kind, draft["text"]) if draft else "None"
+    return Run(
+        params=started["params"],
+        gamma=gamma if isinstance(gamma, int) else None,
+        lossy_top_k=None if started["acceptance"] == "lossless" else started["accept_top_k"],
+        kind=kind,
+        expression=built,
+        draft=draft or {"kind": "none", "text": ""},
+        embedded=embedded,
+        target=target,
+        target_facts=pair["target"],
+        prompt=settings["prompt"],
+        chat=bool(settings.get("chat", 0)),
+    )
+
+
+def _name(embedded: bool, role: str, facts: Any) -> str:
+    """A model as a tool takes it; refused where it would be read as an option or would end a line."""
+    if embedded:
+        return f"specdec/embedded/{role}"
+    name = facts.get("name")
+    if not isinstance(name, str) or not name or name.startswith("-") or _HIDDEN.search(name):
+        raise InvalidInput("It holds a name that no model has.")
+    return f"path/to/{name}" if facts.get("local") else name
+
+
+# Literals and quoting.
+
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def _escaped(mark: str) -> str:
+    """A character that is not seen, or that a terminal acts on, as both Python and JSON write it."""
+    hidden = ord(mark) < 0x10000 and unicodedata.category(mark) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return f"\\u{ord(mark):04x}" if hidden else mark
+
+
+def literal(value: Any) -> str:
+    """A value as JSON."""
+    return "".join(map(_escaped, json.dumps(value, ensure_ascii=False)))
+
+
+def python(value: Any) -> str:
+    """A value as Python; texts are written as JSON writes them, which Python reads alike."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(python, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{python(key)}: {python(each)}' for key, each in value.items())}}}"
+    return repr(value) if value is None or isinstance(value, bool) else literal(value)
+
+
+def _keywords(values: dict[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _changed(run: Run) -> dict[str, Any]:
+    return {name: run.value(name) for name, neutral in NEUTRAL.items() if run.value(name) != neutral}
+
+
+def _command(*parts: str) -> str:
+    return " \\\n  ".join(parts) + "\n"
+
+
+def _none(tool: str, run: Run) -> str:
+    return f"# {tool} has no method of the kind {run.kind}.\n"
+
+
+# One function a tool.
+
+
+def specdec(run: Run) -> str:
+    own = [] if run.embedded and run.kind in ("model", "none") else [run.expression]
+    pair = own if not own or not run.embedded else [f"draft={own[0]}"]
+    if not run.embedded:
+        pair = [python(run.target), *own]
+    params = {"max_new_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")} | _changed(run)
+    if run.sampled:
+        params["seed"] = run.params.seed
+    call = {"gamma": python("auto" if run.gamma is None else run.gamma), "params": "params"}
+    if run.lossy_top_k is not None:
+        call |= {"acceptance": python("top-k"), "accept_top_k": python(run.lossy_top_k)}
+    return f"""import specdec
+
+pair = specdec.load_pair({", ".join(pair)})
+params = specdec.SamplingParams({_keywords({name: python(value) for name, value in params.items()})})
+events = specdec.speculative(pair, {python(run.message)}, {_keywords(call)})
+result = specdec.collect(events, pair.tokenizer)
+print(result.text)
+"""
+
+
+def _drafting(run: Run) -> dict[str, str] | None:
+    """How transformers is told to draft; None where it has no such method."""
+    tokenizers = {"tokenizer": "tokenizer", "assistant_tokenizer": "draft_tokenizer"} if run.apart else {}
+    return {
+        "none": {},
+        "model": {"assistant_model": "draft", **tokenizers},
+        "prompt-lookup": {
+            "prompt_lookup_num_tokens": str(run.length),
+            "max_matching_ngram_size": str(run.draft.get("max_ngram", 3)),
+        },
+        "early-exit": {"assistant_early_exit": python(run.draft.get("layers"))},
+    }.get(run.kind)
+
+
+def transformers(run: Run) -> str:
+    drafting = _drafting(run)
+    if drafting is None:
+        return _none("transformers 5.23", run)
+    # Neutral values too: a field that is left out is filled from the model's own generation config.
+    sampling: dict[str, Any] = {"do_sample": run.sampled}
+    if run.sampled:
+        sampling |= {name: run.value(name) for name in ("temperature", "top_k", "top_p")}
+        sampling["min_p"] = run.value("min_p") or None
+    fields = {"max_new_tokens": run.value("max_new_tokens")} | sampling
+    fields["repetition_penalty"] = run.value("repetition_penalty")
+    if run.params.ignore_eos:
+        fields["eos_token_id"] = None
+    lines = [
+        f"tokenizer = AutoTokenizer.from_pretrained({python(run.target)})",
+        f"target = AutoModelForCausalLM.from_pretrained({python(run.target)})",
+    ]
+    if run.kind == "model":
+        lines.append(f"draft = AutoModelForCausalLM.from_pretrained({python(run.draft_name)})")
+        if run.apart:
+            lines.append(f"draft_tokenizer = AutoTokenizer.from_pretrained({python(run.draft_name)})")
+    guide = {"model": "draft", "early-exit": "target"}.get(run.kind)
+    if guide and run.gamma is not None:
+        config = f"{guide}.generation_config"
+        lines.append(f"{config}.num_assistant_tokens = {run.gamma}")
+        lines.append(f'{config}.num_assistant_tokens_schedule = "constant"')
+        lines.append(f"{config}.assistant_confidence_threshold = 0.0")
+    if run.gamma is None:
+        lines.append("# transformers' own way to choose the draft length stands for auto")
+    if run.lossy_top_k is not None:
+        lines.append("# transformers has no top-k acceptance: this is lossless")
+    if run.chat:
+        options = 'add_generation_prompt=True, return_tensors="pt", return_dict=True'
+        lines.append(f"inputs = tokenizer.apply_chat_template({python(run.message)}, {options})")
+    else:
+        lines.append(f'inputs = tokenizer({python(run.message)}, return_tensors="pt")')
+    if run.sampled:
+        lines.append(f"torch.manual_seed({python(run.params.seed)})")
+    given = _keywords(drafting | {name: python(value) for name, value in fields.items()})
+    body = "\n".join(lines)
+    return f"""# transformers 5.23
+{"import torch" + chr(10) if run.sampled else ""}from transformers import AutoModelForCausalLM, AutoTokenizer
+
+{body}
+ids = target.generate(**inputs, {given})
+print(tokenizer.decode(ids[0, inputs["input_ids"].shape[1]:]))
+"""
+
+
+def _remarks(tool: str, run: Run, more: Iterable[str | bool]) -> list[str]:
+    """What stands otherwise in a server."""
+    fixed = run.gamma is None and f"# {tool}'s draft length is fixed; {FIXED} stands for auto"
+    lossy = run.lossy_top_k is not None and f"# {tool} has no such top-k acceptance: this is lossless"
+    return [remark for remark in (fixed, lossy, *more) if isinstance(remark, str)]
+
+
+def vllm(run: Run) -> str:
+    length = {"num_speculative_tokens": run.length}
+    model: dict[str, Any] = {"method": "draft_model", "model": run.draft_name if run.kind == "model" else "", **length}
+    if run.apart:
+        model["use_heterogeneous_vocab"] = True
+    elif run.sampled:
+        model["draft_sample_method"] = "probabilistic"
+    longest, shortest = run.draft.get("max_ngram", 3), run.draft.get("min_ngram", 1)
+    lookup = {"method": "ngram", **length, "prompt_lookup_max": longest, "prompt_lookup_min": shortest}
+    configs: dict[str, dict[str, Any]] = {"none": {}, "model": model, "prompt-lookup": lookup}
+    if (config := configs.get(run.kind)) is None:
+        return _none("vLLM 0.33", run)
+    refused = bool(config) and run.sampled and run.params.min_p > 0
+    fields = {"max_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")} | _changed(run)
+    if refused:
+        del fields["min_p"]
+    if run.sampled:
+        fields["seed"] = run.params.seed
+    served = f" --speculative-config {shlex.quote(literal(config))}" if config else ""
+    lines = [
+        "# vLLM 0.33",
+        *_remarks("vLLM", run, [refused and "# vLLM takes no min_p where it drafts: it is left out"]),
+        f"# As a server: vllm serve {shlex.quote(run.target)}{served}",
+    ]
+    heading, drafts = "\n".join(lines), f"\n    speculative_config={python(config)}," if config else ""
+    return f"""{heading}
+from vllm import LLM, SamplingParams
+
+llm = LLM(
+    model={python(run.target)},{drafts}
+)
+params = SamplingParams({_keywords({name: python(value) for name, value in fields.items()})})
+outputs = llm.{"chat" if run.chat else "generate"}({python(run.message)}, params)
+print(outputs[0].outputs[0].text)
+"""
+
+
+def _request(port: int, run: Run, fields: dict[str, Any]) -> str:
+    """Both servers speak OpenAI's protocol and take further fields in it."""
+    body = {"messages" if run.chat else "prompt": run.message} | fields
+    ask = _command(
+        f"curl http://localhost:{port}/v1/{'chat/' if run.chat else ''}completions",
+        "-H 'Content-Type: application/json'",
+        f"-d {shlex.quote(literal(body))}",
+    )
+    return f"# in another shell, once it listens\n{ask}"
+
+
+def sglang(run: Run) -> str:
+    if run.kind == "model" and run.apart:
+        return "# SGLang 0.5.23 drafts only with a model of the\n# target's tokenizer and number of vocabulary rows.\n"
+    verified = f"--speculative-num-draft-tokens {run.length + 1}"  # the token before the draft is counted
+    options: dict[str, list[str]] = {
+        "none": [],
+        "prompt-lookup": ["--speculative-algorithm NGRAM", verified, "--speculative-ngram-max-bfs-breadth 1"],
+    }
+    if run.kind == "model":
+        options["model"] = [
+            "--speculative-algorithm STANDALONE",
+            f"--speculative-draft-model-path {shlex.quote(run.draft_name)}",
+            f"--speculative-num-steps {run.length} --speculative-eagle-topk 1 {verified}",
+        ]
+    if run.kind not in options:
+        return _none("SGLang 0.5.23", run)
+    drafts = run.kind != "none"
+    refused = drafts and run.sampled and run.params.min_p > 0
+    fields: dict[str, Any] = {"max_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")}
+    if run.sampled:  # neutral values too: a field that is left out is filled from the model's own generation config
+        fields |= {"top_k": run.params.top_k or -1, "top_p": run.value("top_p")}
+        fields |= {} if refused else {"min_p": run.value("min_p")}
+        fields["seed"] = run.params.seed
+    fields["repetition_penalty"] = run.value("repetition_penalty")
+    if run.params.ignore_eos:
+        fields["ignore_eos"] = True
+    lookup, model = run.kind == "prompt-lookup", run.kind == "model" and run.sampled
+    penalised = drafts and run.params.repetition_penalty != 1
+    more = [
+        lookup and "# prompt lookup is NGRAM: it matches more than 3 tokens, and earlier requests",
+        model and "# SGLang drafts the likeliest tokens at any temperature; the text is sampled all the same",
+        refused and "# SGLang takes no min_p where it drafts: it is left out",
+        penalised and "# SGLang leaves a draft's own tokens out of the repetition penalty",
+    ]
+    heading = "\n".join(["# SGLang 0.5.23", *_remarks("SGLang", run, more)])
+    serve = _command(f"sglang serve --model-path {shlex.quote(run.target)}", *options[run.kind])
+    return f"{heading}\n{serve}{_request(30000, run, fields)}"
+
+
+def llamacpp(run: Run) -> str:
+    match = min(3, run.length)  # a match that is longer than the draft would draft nothing
+    sizes = f"--spec-ngram-simple-size-n {match} --spec-ngram-simple-size-m {run.length}"
+    options = {
+        "none": [],
+        "prompt-lookup": [f"--spec-type ngram-simple {sizes}"],
+        "model": [
+            f"-md draft.gguf --spec-type draft-simple --spec-draft-n-max {run.length}",
+            *(["--spec-draft-sampling probabilistic"] if run.sampled else []),
+        ],
+    }
+    if run.kind not in options:
+        return _none("llama.cpp b11434", run)
+    if run.embedded:
+        return "# llama.cpp b11434 cannot convert the embedded pair:\n# it does not know its tokenizer.\n"
+    if run.kind == "model" and (run.draft.get("own_tokenizer") or run.rows_apart > 128):
+        rule = "# llama.cpp b11434 drafts only with a model of the\n"
+        return f"{rule}# target's tokenizer, its rows at most 128 more or fewer.\n"
+    fields: dict[str, Any] = {"max_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")}
+    if run.sampled:  # its own defaults are not neutral, and it cuts before the temperature where others cut after it
+        fields |= {name: run.value(name) for name in ("top_k", "top_p", "min_p")}
+        fields["seed"] = (run.params.seed or 0) % 2**31
+        fields["samplers"] = ["penalties", "temperature", "top_k", "top_p", "min_p"]
+    if run.params.repetition_penalty != 1:
+        fields |= {"repeat_penalty": run.value("repetition_penalty"), "repeat_last_n": 65536}
+    if run.params.ignore_eos:
+        fields["ignore_eos"] = True
+    nearest = f"# the nearest to prompt lookup: it matches {match} tokens, no fewer"
+    lines = [
+        "# llama.cpp b11434; it reads GGUF files, which its own folder converts",
+        *_remarks("llama.cpp", run, [run.kind == "prompt-lookup" and nearest]),
+        _gguf(run.target, "target", run.target_facts["local"]),
+        *([_gguf(run.draft_name, "draft", run.draft.get("local", False))] if run.kind == "model" else []),
+        _command("llama-server -m target.gguf", *options[run.kind]),
+    ]
+    return "\n".join(lines) + _request(8080, run, fields)
+
+
+def _gguf(name: str, role: str, local: bool) -> str:
+    return f"python convert_hf_to_gguf.py {shlex.quote(name)}{'' if local else ' --remote'} --outfile {role}.gguf"
+
+
+TOOLS: dict[str, Callable[[Run], str]] = {
+    "specdec": specdec,
+    "transformers": transformers,
+    "vLLM": vllm,
+    "SGLang": sglang,
+    "llama.cpp": llamacpp,
+}

@@ -1,0 +1,26 @@
+"""The code to take home, as the page asks for it."""
+
+from __future__ import annotations
+
+import json
+
+from specdec.drafters.methods import method_of
+from specdec.errors import InvalidInput, SpecdecError
+from specdec.report.takehome import take_home
+
+
+def expression_of(kind: str, text: str) -> str:
+    """The Python that builds a way to draft. It is written anew from the text form: a recording may come from anywhere,
+    and its own expression could be any program."""
+    method = method_of(text)
+    if method is None or method.kind != kind:
+        raise InvalidInput("It names a way to draft that this program does not know.")
+    return str(method.describe()["python"])
+
+
+def code_answer(record: str) -> str:
+    """The blocks of code by tool, or why there are none, for the scripts."""
+    try:
+        return json.dumps({"codes": take_home(record, expression_of)})
+    except SpecdecError as error:
+        return json.dumps({"problem": str(error)})
