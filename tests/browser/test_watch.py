@@ -34,7 +34,7 @@ def test_further_lanes_race_and_are_told_apart(page):
     assert not page.locator(".sd-live .sd-error").is_visible()
     others = page.locator(".sd-others li").all_inner_texts()
     assert [other.split(" · ")[0] for other in others] == [
-        "transformers assisted", "Our loop, γ 0", "Prompt lookup", "Draft alone",
+        "Our loop, γ 0", "transformers assisted", "Prompt lookup", "Draft alone",
     ]  # fmt: skip
     texts = texts_of(page)
     assert len(texts) == 6 and len(set(texts[:5])) == 1 and texts[5] != texts[0]
