@@ -11,7 +11,11 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
 from specdec.measure.terms import Sides
 
-PAIR = {"name": "embedded", "target": "t", "draft": "d", "device": "cpu", "target_dtype": "float32"}
+_MODEL = {"layers": 2, "dtype": "float32", "bits": None}
+PAIR = {
+    "name": "embedded", "device": "cpu", "compiled": False,
+    "target": {"name": "t", **_MODEL}, "draft": {"kind": "model", "name": "d", **_MODEL},
+}  # fmt: skip
 TEXT = tuple(range(10, 74))  # 64 tokens: the first, and 63 behind it
 
 _KEPT = DraftToken(1, "accepted", 1.0, 1.0, 1.0, None, 1, 0.9)

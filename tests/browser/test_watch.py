@@ -28,13 +28,13 @@ def texts_of(page) -> list[str]:
 
 def test_further_lanes_race_and_are_told_apart(page):
     """All four further lanes: each has its text, its line's name and its row; the draft alone writes its own text."""
-    choose_lanes(page, "assisted generation", "loop at", "prompt lookup", "draft alone")
+    choose_lanes(page, "assisted generation", "our loop", "prompt lookup", "draft alone")
     ask(page, tokens=24)
     run(page)
     assert not page.locator(".sd-live .sd-error").is_visible()
     others = page.locator(".sd-others li").all_inner_texts()
     assert [other.split(" · ")[0] for other in others] == [
-        "transformers assisted", "Our loop, γ 0", "Prompt lookup", "Draft alone",
+        "Our loop, γ 0", "transformers assisted", "Prompt lookup", "Draft alone",
     ]  # fmt: skip
     texts = texts_of(page)
     assert len(texts) == 6 and len(set(texts[:5])) == 1 and texts[5] != texts[0]
@@ -201,7 +201,7 @@ def test_why_tells_the_engine_from_speculation(page):
     assert re.fullmatch(r"Why: each round yields [\d.]+ tokens for the time of [\d.]+ plain tokens", title.inner_text())
     title.click()
     assert "both shares are known" in text(page, ".sd-why")
-    choose_lanes(page, "loop at")
+    choose_lanes(page, "our loop")
     ask(page, tokens=48)
     run(page)
     page.wait_for_selector(".sd-why .main-svg")

@@ -23,6 +23,8 @@ const STARTED = {
   params: PARAMS,
   pair: { target: "big" },
   machine: { cpu: "some" },
+  versions: { torch: "1" },
+  neutralised: {},
   gamma: 2,
   acceptance: "lossless",
   accept_top_k: null,
@@ -59,7 +61,6 @@ export const records = () =>
     {
       event: "begin",
       version: 1,
-      number: 1,
       lanes: ["generate", "speculative"],
       settings: { prompt: "a" },
       at: 0,
