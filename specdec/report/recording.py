@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -48,7 +48,7 @@ class Recorder:
         return self._bytes_of(token_id).decode(errors="replace")
 
 
-def line(record: dict[str, Any]) -> str:
+def line(record: Mapping[str, Any]) -> str:
     """A record as one line of JSON, newline included; ``<`` is escaped so that the line may stand in a page."""
     try:
         text = json.dumps(record, separators=(",", ":"), allow_nan=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from specdec.events import Event
 from specdec.lanes.table import BASELINE, LANES
@@ -13,13 +12,14 @@ from specdec.measure.result import Run, common_prefix, first_difference, started
 from specdec.measure.terms import Sides, middle
 from specdec.report import words
 from specdec.report.judge import Judgement
+from specdec.report.schema import Figure, Table
 
 
-def _figure(value: str, label: str, definition: str) -> dict[str, str]:
+def _figure(value: str, label: str, definition: str) -> Figure:
     return {"value": value, "label": label, "definition": words.DEFINITIONS[definition]}
 
 
-def four_figures(runs: Sequence[Sides], plain: Sequence[Event], speculative: Sequence[Event]) -> list[dict[str, str]]:
+def four_figures(runs: Sequence[Sides], plain: Sequence[Event], speculative: Sequence[Event]) -> list[Figure]:
     """Four figures, each a value, what it is, and its definition: medians over the runs, the texts of the run shown."""
     before, after = (middle(runs, figure) for figure in (lambda r: r.plain.tokens_per_second, _rate))
     alpha = middle(runs, lambda run: run.lane.alpha)
@@ -43,7 +43,7 @@ def _rate(run: Sides) -> float | None:
     return run.lane.tokens_per_second
 
 
-def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]]) -> dict[str, Any]:
+def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]]) -> Table:
     """A row a lane: medians over the runs, with the lowest and the highest; ``measured`` holds each run's figures."""
     rows = []
     for row in LANES:
@@ -77,7 +77,7 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event]) -> list[dict[str, str]]:
+def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event]) -> list[Figure]:
     """What else was measured, and with what."""
     started = started_of(speculative)
     total = middle(runs, lambda run: metrics.speedup_total(run.plain, run.lane))
@@ -101,7 +101,7 @@ def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event
         "Ignored generation_config fields": ", ".join(f"{name} {value}" for name, value in started.neutralised.items())
         or "none",
     }
-    return figures + [{"value": value, "label": label} for label, value in facts.items()]
+    return [*figures, *(Figure(value=value, label=label) for label, value in facts.items())]
 
 
 def time_words(lane: Metrics, runs: int) -> str | None:

@@ -14,6 +14,7 @@ from specdec.measure.result import Run, common_prefix, started_of, written_ids
 from specdec.measure.terms import Sides
 from specdec.report import words
 from specdec.report.judge import Judgement, Kind, judge
+from specdec.report.schema import LaneEnd
 from specdec.report.tables import details, four_figures, lane_rows, time_words
 from specdec.report.why import of_race
 
@@ -21,7 +22,7 @@ SPECULATIVE = "speculative"  # the lane that a race judges
 REPETITIVE = 0.5
 
 
-def lane_end(lane: str, events: Sequence[Event]) -> dict[str, Any] | None:
+def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
     """The label at the end of a lane's line, once it has a token."""
     figures = metrics.measure(events)
     if figures is None:
