@@ -28,7 +28,7 @@ _NAMES = {Started: "started", Round: "round", Finished: "finished"}
 class Recorder:
     """Turns events into JSON lines; one recorder a run, as it remembers which tokens it has described."""
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: Any) -> None:
         self._bytes_of = TokenBytes(tokenizer)
         self._described: set[int] = set()
 
@@ -115,9 +115,9 @@ def _ids(event: Event) -> set[int]:
         return set(event.prompt_ids)
     if not isinstance(event, Round):
         return set()
-    ids = set(event.committed_ids) | {token_id for token_id, _ in event.missed}
+    ids: set[int | None] = {event.token_id, *event.committed_ids, *(token_id for token_id, _ in event.missed)}
     for token in event.draft or ():
         ids |= {token.token_id, token.target_token_id}
     for rows in asdict(event.decision).values() if event.decision else ():
         ids |= {token_id for token_id, _ in rows or ()}
-    return (ids | {event.token_id}) - {None}
+    return {token_id for token_id in ids if token_id is not None}

@@ -48,12 +48,16 @@ def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | Non
     rows = []
     for row in LANES:
         key = row.key
-        at = [i for i, lanes in enumerate(measured) if lanes.get(BASELINE.key) and lanes.get(key)]
-        if not at:
+        both = {
+            at: (plain, lane)
+            for at, lanes in enumerate(measured)
+            if (plain := lanes.get(BASELINE.key)) and (lane := lanes.get(key))
+        }
+        if not both:
             continue
-        figures = [measured[i][key] for i in at]
-        gains = [gain for i in at if (gain := metrics.speedup(measured[i][BASELINE.key], measured[i][key]))]
-        same = all(first_difference(runs[i][BASELINE.key], runs[i][key]) is None for i in at)
+        figures = [lane for _, lane in both.values()]
+        gains = [gain for plain, lane in both.values() if (gain := metrics.speedup(plain, lane))]
+        same = all(first_difference(runs[at][BASELINE.key], runs[at][key]) is None for at in both)
         rows.append(
             [
                 row.label,
@@ -62,7 +66,7 @@ def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | Non
                 words.spread([m.prefill_seconds for m in figures], "{:.3f}\u00a0s".format),
                 words.spread(_known(m.alpha for m in figures), words.percent),
                 words.spread(_known(m.mean_acceptance_length for m in figures), words.number),
-                ("yes" if same else "no") if started_of(runs[at[0]][key]).params.greedy else "\u2013",
+                ("yes" if same else "no") if started_of(runs[min(both)][key]).params.greedy else "\u2013",
             ]
         )
     columns = ["Lane", "tokens/s", "speed-up", "first token", "acceptance", "tokens a pass", "same text as plain"]

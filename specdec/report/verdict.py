@@ -57,14 +57,14 @@ def verdict(
         notes.append(f"{stopped} at {written} of {asked}; compared over the tokens both wrote.")
         runs = [{**runs[0], BASELINE.key: _up_to(runs[0][BASELINE.key], written)}]
     measured = [{key: metrics.measure(events) for key, events in run.items() if _counts(key, events)} for run in runs]
-    sides = [_sides(lanes) for lanes in measured]
-    compared = [found for found in sides if found]
+    sides = {at: both for at, lanes in enumerate(measured) if (both := _sides(lanes))}
+    compared = list(sides.values())
     if not compared:
         return _record(Judgement(Kind.NO_TOKEN), notes, bool(stopped))
     found = judge(compared, started_of(runs[0][SPECULATIVE]).gamma)
     shown = _shown(sides, found)
     plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))
-    base, lane = measured[shown][BASELINE.key], measured[shown][SPECULATIVE]
+    base, lane = sides[shown].plain, sides[shown].lane
     notes += words.notes(found) + _text_notes(plain, speculative, bool(stopped), text_of or str)
     notes += _repetition(speculative, lane) + _lengths(speculative)
     record = _record(found, notes, bool(stopped)) | {"runs": found.runs or len(runs), "shown": shown}
@@ -139,12 +139,13 @@ def _sides(lanes: Mapping[str, Metrics | None]) -> Sides | None:
     return Sides(plain, lane, lanes.get(LOOP.key)) if plain and lane else None
 
 
-def _shown(runs: Sequence[Sides | None], found: Judgement) -> int:
+def _shown(runs: Mapping[int, Sides], found: Judgement) -> int:
     """The run whose speed-up is nearest to the median; the first that can be shown where none has one."""
-    gains = {at: run.gain for at, run in enumerate(runs) if run and run.gain}
-    if found.gain is None or not gains:
-        return next(at for at, run in enumerate(runs) if run)
-    return min(gains, key=lambda at: abs(gains[at] - found.gain))
+    gains = {at: gain for at, run in runs.items() if (gain := run.gain)}
+    middle = found.gain
+    if middle is None or not gains:
+        return min(runs)
+    return min(gains, key=lambda at: abs(gains[at] - middle))
 
 
 def _text_notes(
@@ -177,7 +178,8 @@ def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[str]:
 def _lengths(speculative: Sequence[Event]) -> list[str]:
     """What a policy chose, as nobody else did."""
     gamma = started_of(speculative).gamma
-    drafted = [len(event.draft) for event in speculative if isinstance(event, Round) and event.index]
+    rounds = [event for event in speculative if isinstance(event, Round) and event.index]
+    drafted = [len(event.draft) for event in rounds if event.draft is not None]
     if isinstance(gamma, int) or not drafted:
         return []
     idle = f", none in {drafted.count(0)} of them" if 0 in drafted else ""

@@ -134,8 +134,8 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         shown = {"inputs": link, "js": "() => JSON.stringify(window.specdec.shown())"}
         refused = f"() => {{ window.specdec.end({json.dumps(REFUSED)}); }}"
         # Another visitor may have loaded another pair since the header was written.
-        renew = {"fn": lambda: (_header(slot.facts), words.pair_line(slot.facts)), "outputs": [header, loaded]}
-        renew |= {"queue": False} | quiet
+        renew: dict[str, Any] = {"outputs": [header, loaded], "queue": False} | quiet
+        renew["fn"] = lambda: (_header(slot.facts), words.pair_line(slot.facts))
         hear = {"fn": None, "inputs": loaded, "js": _LOADED} | quiet
         asked = []
         for button, job, given in ((start, run_form, {"inputs": ask.inputs}), (again, run_shown, shown)):
