@@ -61,14 +61,14 @@ def verdict(
     sides = {at: both for at, lanes in enumerate(measured) if (both := _sides(lanes))}
     compared = list(sides.values())
     if not compared:
-        return _record(Judgement(Kind.NO_TOKEN), notes, stopped)
+        return _record(Judgement(Kind.NO_TOKEN), notes, bool(stopped))
     found = judge(compared, started_of(runs[0][SPECULATIVE]).gamma)
     shown = _shown(sides, found)
     plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))
     base, lane = sides[shown].plain, sides[shown].lane
     notes += words.notes(found) + _text_notes(plain, speculative, bool(stopped), text_of or str)
     notes += _repetition(speculative, lane) + _lengths(speculative)
-    record = _record(found, notes, stopped) | {"runs": found.runs or len(runs), "shown": shown}
+    record = _record(found, notes, bool(stopped)) | {"runs": found.runs or len(runs), "shown": shown}
     record["same"] = written_ids(plain) == written_ids(speculative)
     record["figures"] = four_figures(compared, plain, speculative)
     record["lanes"] = lane_rows(runs, measured)
@@ -89,8 +89,11 @@ def verdict(
     return record
 
 
-def _record(found: Judgement, notes: Sequence[str], stopped: str | None, **fields: str) -> dict[str, Any]:
-    """What every verdict has: the kind, the sentence, its figure and shares, and every doubt about them."""
+def _record(found: Judgement, notes: Sequence[str], early: bool, **fields: str) -> dict[str, Any]:
+    """What every verdict has: the kind, the sentence, its figure and shares, and every doubt about them.
+
+    ``early`` says that the race was stopped; ``fields`` are what the sentence of this kind names.
+    """
     faster = found.kind.name.startswith("FASTER")
     return {
         "event": "verdict",
@@ -103,7 +106,7 @@ def _record(found: Judgement, notes: Sequence[str], stopped: str | None, **field
         "engine": found.engine,
         "speculation": found.speculation,
         "notes": list(notes),
-        "stopped": bool(stopped),
+        "stopped": early,
     }
 
 
@@ -114,7 +117,7 @@ def _incomplete(run: Run, stopped: str) -> dict[str, Any]:
     started = next(event for lane in run.values() for event in lane if isinstance(event, Started))
     fields = {"stopped": stopped, "written": str(len(written_ids(events))), "asked": str(started.params.max_new_tokens)}
     found = Judgement(Kind.INCOMPLETE)
-    return _record(found, words.notes(found), stopped, lane=row_of(key).label.lower(), **fields)
+    return _record(found, words.notes(found), True, lane=row_of(key).label.lower(), **fields)
 
 
 def _complete(runs: Sequence[Run]) -> list[Run]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -22,6 +23,8 @@ from specdec.report import words
 from specdec.ui import told
 from specdec.ui.limits import Limits
 from specdec.ui.startup import StartupRace
+
+LOG = logging.getLogger(__name__)
 
 OWN = "Another pair"
 STEP = 0.25  # seconds between two looks at a load
@@ -110,6 +113,9 @@ class PairPanel:
         except SpecdecError as error:
             still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
             yield told.error(f"{error}{still}"), ready, *[gr.skip()] * 3
+        except Exception:
+            LOG.exception("A pair could not be loaded.")
+            yield told.error("The pair could not be loaded; the log of the program says why."), ready, *[gr.skip()] * 3
 
     def facing(self) -> tuple[str, Any, Any]:
         """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switch."""
