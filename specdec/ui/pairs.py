@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -22,6 +23,8 @@ from specdec.report import words
 from specdec.ui import told
 from specdec.ui.limits import Limits
 from specdec.ui.startup import StartupRace
+
+LOG = logging.getLogger(__name__)
 
 OWN = "Another pair"
 STEP = 0.25  # seconds between two looks at a load
@@ -107,9 +110,14 @@ class PairPanel:
         ready = gr.update(value="Run race", interactive=True)
         try:
             yield told.note(work.result()), ready, *self.facing()
+            return
         except SpecdecError as error:
-            still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
-            yield told.error(f"{error}{still}"), ready, *[gr.skip()] * 3
+            problem = str(error)
+        except Exception:  # without an answer Run would stay locked
+            LOG.exception("A pair could not be loaded.")
+            problem = "The pair could not be loaded; the log of the program says why."
+        still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
+        yield told.error(f"{problem}{still}"), ready, *[gr.skip()] * 3
 
     def facing(self) -> tuple[str, Any, Any]:
         """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switch."""
