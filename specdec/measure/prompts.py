@@ -81,8 +81,9 @@ def _item(number: int, line: str) -> PromptItem:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        nested = not isinstance(error, json.JSONDecodeError)
-        where = "nested too deeply" if nested else f"{error.msg}, at character {error.colno}"
+        where = "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
+        if isinstance(error, json.JSONDecodeError):
+            where = f"{error.msg}, at character {error.colno}"
         raise InvalidInput(f"Line {number} is not JSON ({where}).") from error
     fields = record if isinstance(record, dict) else {}
     if "turns" in fields:
