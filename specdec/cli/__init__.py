@@ -26,4 +26,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{_HELP}\nspecdec COMMAND --help lists what a command takes.")
         return
     name = arguments.pop(0) if arguments[0] in COMMANDS else "run"
-    importlib.import_module(f"specdec.cli.{name}").main(arguments)
+    try:
+        importlib.import_module(f"specdec.cli.{name}").main(arguments)
+    except KeyboardInterrupt:  # also while models load
+        raise SystemExit(130) from None

@@ -9,6 +9,7 @@ import torch
 from rich.console import Console
 
 from specdec.drafters.methods import forms, method_of
+from specdec.engine.policy import gamma_of
 from specdec.models.loading import PairPlan, load, plan_pair
 from specdec.models.pair import Pair
 
@@ -23,6 +24,14 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
         "--bits", type=int, choices=(8, 4), help="the target's weights in so many bits (needs bitsandbytes)"
     )
     parser.add_argument("--compile", action="store_true", help="compile the passes (torch.compile): minutes at first")
+
+
+def draft_length(text: str) -> int | str:
+    """A draft length on a command line. The parser would name the function that refused it, and not what to write."""
+    try:
+        return gamma_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no draft length; give a whole number or auto") from error
 
 
 def leave_a_core() -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from accelerate import PartialState
 
-from specdec.cli.arguments import add_pair_arguments, console_of, leave_a_core, pair_of
-from specdec.engine.policy import gamma_of
+from specdec.cli.arguments import add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.lanes.table import BASELINE, LANES, LOOP, entrants_of
@@ -35,7 +34,7 @@ def main(argv: Sequence[str]) -> None:
         choices=[lane.key for lane in LANES if lane.bench is not None],
         help=f"{LOOP.key} is our loop without a draft; default: " + " ".join(lane.key for lane in LANES if lane.bench),
     )
-    parser.add_argument("--gammas", type=gamma_of, nargs="+", default=[2, 3, 4, 5, 6, 8], help="lengths, or auto")
+    parser.add_argument("--gammas", type=draft_length, nargs="+", default=[2, 3, 4, 5, 6, 8], help="lengths, or auto")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)

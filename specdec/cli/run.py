@@ -10,14 +10,14 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from specdec.cli.arguments import add_pair_arguments, console_of, leave_a_core, pair_of
-from specdec.engine.policy import gamma_of
+from specdec.cli.arguments import add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
 from specdec.errors import SpecdecError
-from specdec.events import Event, Round, SamplingParams, Started
+from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
+from specdec.lanes.table import DEFAULT_KEYS, key_of, row_of
 from specdec.models.pair import quiet
 from specdec.report.recording import Recorder
-from specdec.report.verdict import verdict
+from specdec.report.verdict import SPECULATIVE, verdict
 from specdec.text import TextStream
 
 # The page's kinds of token: shape first, then colour.
@@ -54,27 +54,27 @@ def main(argv: Sequence[str]) -> None:
             _show(console, events, pair.tokenizer)
     except SpecdecError as error:
         raise SystemExit(f"specdec: {error}") from error
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
 
 
 def _show(console: Console, events: Iterator[Event], tokenizer: Any) -> None:
-    """The speculative lane's text as it comes, then the figures of both lanes."""
+    """The speculative lane's text as it comes, then the verdict on the race."""
     lanes: dict[str, list[Event]] = {}
     stream = TextStream(tokenizer)
     for event in events:
         if isinstance(event, Started):
-            lanes[event.lane] = lane = []
-            if event.lane == "generate":
-                console.print("Plain generate ...", style="dim")
+            key = key_of(event.lane, event.gamma, DEFAULT_KEYS)
+            lanes[key] = lane = []
+            if key != SPECULATIVE:
+                console.print(f"Running {row_of(key).choice} ...", style="dim")
             else:
                 prompt = "".join(stream.push(token_id) for token_id in event.prompt_ids)
                 console.print(Text(prompt, STYLES["prompt"]), end="")
         lane.append(event)
-        if isinstance(event, Round) and "speculative" in lanes:
+        if isinstance(event, Round) and key == SPECULATIVE:
             for token_id, kind in zip(event.committed_ids, kinds(event), strict=True):
                 console.print(Text(stream.push(token_id), STYLES[kind]), end="")
-    console.print(stream.finish() + "\n")
+        if isinstance(event, Finished) and key == SPECULATIVE:
+            console.print(stream.finish() + "\n")
     console.print(legend())
     record = verdict([lanes], text_of=Recorder(tokenizer).text_of)
     console.print(record["sentence"], style="bold")
@@ -100,7 +100,7 @@ def legend() -> Text:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="specdec run", description=__doc__)
     parser.add_argument("prompt")
-    parser.add_argument("--gamma", type=gamma_of, default=5, help="draft length, 0-16 (default 5), or auto")
+    parser.add_argument("--gamma", type=draft_length, default=5, help="draft length, 0-16 (default 5), or auto")
     parser.add_argument("--tokens", type=int, default=128, help="new tokens (default 128)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
     parser.add_argument("--top-k", type=int, default=0)

@@ -106,7 +106,8 @@ def entrants_of_race(keys: Iterable[str], gamma: int | str | Policy) -> dict[str
 
 def key_of(lane: str, gamma: int | str, keys: Collection[str]) -> str:
     """The key, among those of a race, of the entrant whose ``Started`` says ``lane`` and ``gamma``."""
-    return LOOP.key if Entrant(lane, gamma) == LOOP and LOOP.key in keys else lane
+    key = Entrant(lane, gamma).key
+    return key if key in keys else lane
 
 
 def entrants_of(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[Entrant, ...]:

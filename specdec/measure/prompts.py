@@ -78,7 +78,7 @@ def _item(number: int, line: str) -> PromptItem:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        where = "nested too deeply"
+        where = "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
         if isinstance(error, json.JSONDecodeError):
             where = f"{error.msg}, at character {error.colno}"
         raise InvalidInput(f"Line {number} is not JSON ({where}).") from error

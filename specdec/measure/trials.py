@@ -33,8 +33,9 @@ def trials(
         for run, item, entrant in plan.steps()
         if (run, item.name, *entrant) not in done and (prompts is None or item.name in prompts)
     ]
-    # Every length is checked on one prompt, and every prompt on one length of each lane: a prompt is long to encode.
-    one_each = {entrant.lane: entrant for entrant in plan.entrants}.values()
+    # Every length is checked on one prompt, and every prompt on one length of each lane. Our loop is a lane of its own
+    # here: it reads no draft, whose context may be shorter than the target's.
+    one_each = {entrant.key: entrant for entrant in plan.entrants}.values()
     requests: dict[str, Request] = {}
     for item in plan.prompts:
         try:

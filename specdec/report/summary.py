@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from specdec.lanes.table import Entrant
+from specdec.lanes.table import BASELINE, Entrant
 from specdec.report import words
 
 COLUMNS = (
@@ -14,7 +14,7 @@ COLUMNS = (
 
 def cells(row: dict[str, Any]) -> list[str]:
     """A row as a person reads it, under ``COLUMNS``: medians over the runs, with the lowest and highest."""
-    plain = row["lane"] == "generate"
+    plain = row["lane"] == BASELINE.lane
     return [
         row["category"],
         Entrant(row["lane"], row["gamma"]).row.label,

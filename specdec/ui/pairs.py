@@ -110,12 +110,14 @@ class PairPanel:
         ready = gr.update(value="Run race", interactive=True)
         try:
             yield told.note(work.result()), ready, *self.facing()
+            return
         except SpecdecError as error:
-            still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
-            yield told.error(f"{error}{still}"), ready, *[gr.skip()] * 3
-        except Exception:
+            problem = str(error)
+        except Exception:  # without an answer Run would stay locked
             LOG.exception("A pair could not be loaded.")
-            yield told.error("The pair could not be loaded; the log of the program says why."), ready, *[gr.skip()] * 3
+            problem = "The pair could not be loaded; the log of the program says why."
+        still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
+        yield told.error(f"{problem}{still}"), ready, *[gr.skip()] * 3
 
     def facing(self) -> tuple[str, Any, Any]:
         """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switch."""

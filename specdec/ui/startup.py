@@ -34,6 +34,8 @@ class StartupRace:
 
     def give_way(self) -> None:
         """End the race, if it still runs: somebody wants the machine."""
+        if self._done.is_set():
+            return
         self._stop.set()
         self._done.wait(SECONDS)
 

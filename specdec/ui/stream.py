@@ -126,7 +126,7 @@ def check(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams
         written = prompt if isinstance(prompt, str) else prompt[0]["content"]
         if len(written) > 32 * limits.prompt_tokens:  # not worth counting
             raise InvalidInput(f"The prompt has {len(written)} characters; {takes}")
-        if (found := len(pair.tokenizer(written).input_ids)) > limits.prompt_tokens:
+        if (found := pair.encode(prompt).shape[1]) > limits.prompt_tokens:
             raise InvalidInput(f"The prompt has {found} tokens; {takes}")
 
 

@@ -63,7 +63,7 @@ class Job:
         stop = self._flags.setdefault(visitor, threading.Event())
         self._running.add(visitor)
         try:
-            with self._work.machine() as pair, self._work.turns.running((self, visitor), stop):
+            with self._work.turns.running((self, visitor), stop), self._work.machine() as pair:
                 yield pair, stop
         finally:
             self._running.discard(visitor)

@@ -16,7 +16,7 @@ from threading import Event
 from types import SimpleNamespace
 
 import pytest
-from fakes import byte_tokenizer, noisy_copy, shared_tiny
+from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 from programs import specdec_command
 
 import specdec
@@ -87,6 +87,14 @@ def test_what_cannot_run_is_refused_before_anything_runs(pair) -> None:
         plan(params=specdec.SamplingParams(max_new_tokens=8))
     with pytest.raises(specdec.InvalidInput, match="runs is 0"):
         plan(runs=0)
+
+
+def test_every_prompt_is_checked_against_the_drafts_context(pair) -> None:
+    """The draft's context is the shorter one, and only the second prompt is too long for it."""
+    draft = tiny("llama", 1, layers=1, context=64)
+    short = specdec.Pair(target=pair.target, draft=draft, tokenizer=pair.tokenizer)
+    with pytest.raises(specdec.InvalidInput, match=r"Prompt 'long', lane speculative: .*context"):
+        trials(short, plan(prompts=(ITEMS[0], PromptItem("long", "long", "w" * 40))))
 
 
 def test_an_interrupted_measurement_goes_on_where_it_was(pair, tmp_path) -> None:

@@ -1,11 +1,11 @@
-// The best draft length of a sweep as lines to take home, from one JSON value: { gamma, codes } or { problem }.
+// The fastest draft length of a sweep as lines to take home, from one JSON value: { gamma, codes } or { problem }.
 import { el } from "./dom.js";
 import { codeFolds } from "./share.js";
 
 export function mount(element, props, watch) {
   const update = () => {
     const answer = props.value ? JSON.parse(props.value) : null;
-    const words = `With draft length \u03b3 ${answer?.gamma}, the best fixed length that was measured here.`;
+    const words = `With draft length \u03b3 ${answer?.gamma}, the fastest that was measured here.`;
     element.replaceChildren(...(answer ? [el("p", "sd-hint", words), ...codeFolds(answer)] : []));
   };
   watch("value", update);
