@@ -12,7 +12,7 @@ from playwright.sync_api import sync_playwright
 
 from tests.browser.conftest import CHROMIUM, FLAGS, SKIP, WAIT, ask, launch, load_page_slot, open_page, run, visit
 
-WIDTHS = {1440: 900, 390: 844}
+WIDTHS = {1440: 900, 1280: 720, 390: 844}
 LONG = "class Stack:\n    def __init__(self):\n        self.items = []"
 
 

@@ -95,9 +95,9 @@ class AskPanel:
         """Draft length, length and temperature in sight; the rest folded."""
         most = self._limits.new_tokens
         with gr.Row():
-            self.gamma = number_field(GAMMA, f"Draft length \u03b3 (0 to {MAX_GAMMA})", elem_id="sd-gamma")
-            self.tokens = number_field(min(NEW_TOKENS, most), f"New tokens (up to {most})", elem_id="sd-tokens")
-            self.temperature = number_field(0, "Temperature (0 is greedy)", step=0.05, elem_id="sd-temperature")
+            self.gamma = number_field(GAMMA, "Draft length \u03b3", info=f"0 to {MAX_GAMMA}", elem_id="sd-gamma")
+            self.tokens = number_field(min(NEW_TOKENS, most), "New tokens", info=f"up to {most}", elem_id="sd-tokens")
+            self.temperature = number_field(0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-temperature")
         self.auto = gr.Checkbox(False, label="Choose \u03b3 round by round (auto)", elem_id="sd-auto")
         with gr.Accordion("Settings", open=False, elem_id="sd-more"):
             self.lanes = gr.CheckboxGroup(

@@ -57,8 +57,9 @@ class GammaTab:
             )
         with gr.Row(elem_classes="sd-form"):
             self._tokens, self._runs = sizes("gamma", limits, NEW_TOKENS, RUNS)
-            label = "Temperature (0 is greedy)"
-            self._temperature = number_field(0, label, step=0.05, elem_id="sd-gamma-temperature")
+            self._temperature = number_field(
+                0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-gamma-temperature"
+            )
         self._buttons = Buttons("Find the best \u03b3", "gamma")
         self._findings = Findings("gamma")
         settings = {"open": False, "elem_classes": "sd-after"}

@@ -122,10 +122,9 @@ class Findings:
 
 def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number, gr.Number]:
     """How much to measure; ``tokens`` and ``runs`` are the first values."""
-    offered = f"New tokens ({LEAST_TOKENS} to {limits.new_tokens})"
     return (
-        number_field(tokens, offered, elem_id=f"sd-{name}-tokens"),
-        number_field(runs, f"Runs (up to {limits.runs})", elem_id=f"sd-{name}-runs"),
+        number_field(tokens, "New tokens", info=f"{LEAST_TOKENS} to {limits.new_tokens}", elem_id=f"sd-{name}-tokens"),
+        number_field(runs, "Runs", info=f"up to {limits.runs}", elem_id=f"sd-{name}-runs"),
     )
 
 
