@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> None:
         raise SystemExit(f"specdec: {error}") from error
 
 
-def _show(console: Console, events: Iterator[Event], tokenizer) -> None:
+def _show(console: Console, events: Iterator[Event], tokenizer: Any) -> None:
     """The speculative lane's text as it comes, then the verdict on the race."""
     lanes: dict[str, list[Event]] = {}
     stream = TextStream(tokenizer)
@@ -86,7 +87,7 @@ def _show(console: Console, events: Iterator[Event], tokenizer) -> None:
 def kinds(event: Round) -> list[str]:
     """How each committed token of a round came about."""
     accepted = ["accepted"] * (len(event.committed_ids) - (event.token_id is not None))
-    return accepted + ([event.token_kind] if event.token_id is not None else [])
+    return accepted + ([event.token_kind] if event.token_kind is not None else [])
 
 
 def legend() -> Text:

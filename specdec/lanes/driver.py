@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 
@@ -18,6 +18,7 @@ from specdec.errors import InvalidInput
 from specdec.events import Event, Finished, Round
 
 Emit = Callable[[Event], None]
+Batches = Generator[list[Event], None, None]  # to be closed by whoever leaves before the end
 
 
 class _Cancelled(BaseException):
@@ -30,6 +31,7 @@ def _start_decoding_thread() -> None:
 
 
 _THREAD_NAME = "specdec-decode"
+_decoding_thread: ThreadPoolExecutor
 _start_decoding_thread()
 os.register_at_fork(after_in_child=_start_decoding_thread)  # threads do not survive a fork
 
@@ -39,11 +41,11 @@ class PushedLane(Iterator[Event]):
 
     def __init__(self, run: Callable[[Emit], None]):
         self.run = run
-        self._batches: Iterator[list[Event]] | None = None
-        self._events: Iterator[Event] = iter(())
+        self._batches: Batches | None = None
+        self._events: Iterator[Event] | None = None
 
     def __next__(self) -> Event:
-        if self._batches is None:
+        if self._events is None:
             if threading.current_thread().name.startswith(_THREAD_NAME):
                 raise InvalidInput("A lane of transformers is wrapped in a generator; give driven the lane itself.")
             # Driven by a twin: were it this object, the two would keep each other alive and an abandoned lane going.
@@ -55,10 +57,10 @@ class PushedLane(Iterator[Event]):
         """End the work at once; there are no further events."""
         if self._batches is not None:
             self._batches.close()
-        self._batches, self._events = iter(()), iter(())
+        self._batches, self._events = None, iter(())
 
 
-def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | None = None) -> Iterator[list[Event]]:
+def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | None = None) -> Batches:
     """Run ``lane`` free on the decoding thread; yield what it produced, in order, at most every ``interval`` seconds.
 
     While there is nothing new (the lane waits for its turn, or reads a long prompt) an empty batch comes now and
@@ -88,13 +90,13 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
         finally:
             events.put(None)
 
-    running: Future = _decoding_thread.submit(work)
+    running: Future[None] = _decoding_thread.submit(work)
     try:
         ended = False
         while not ended:
-            batch = _drain(events, interval)
-            if ended := bool(batch) and batch[-1] is None:
-                batch.pop()
+            drained = _drain(events, interval)
+            batch = [event for event in drained if event is not None]
+            ended = len(batch) < len(drained)
             if batch or not ended:
                 yield batch
         running.result()  # an error of the lane is raised here, behind the events that came before it
@@ -104,8 +106,11 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
             running.exception()
 
 
-def _drain(events: queue.SimpleQueue, interval: float) -> list[Event | None]:
-    """Everything in the queue, ``interval`` seconds after the first of it came; nothing if none comes for a while."""
+def _drain(events: queue.SimpleQueue[Event | None], interval: float) -> list[Event | None]:
+    """Everything in the queue, ``interval`` seconds after the first of it came; nothing if none comes for a while.
+
+    None stands behind the last event of a lane.
+    """
     try:
         batch = [events.get(timeout=max(interval, 0.1))]
     except queue.Empty:

@@ -9,7 +9,7 @@ from specdec.engine.policy import Policy
 from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput
 from specdec.events import Event, SamplingParams, Started
-from specdec.lanes.driver import driven
+from specdec.lanes.driver import Batches, driven
 from specdec.lanes.table import DEFAULT_KEYS, Entrant, entrants_of_race
 from specdec.models.pair import Pair, Prompt
 
@@ -28,7 +28,7 @@ def race(
     runs: int = 1,
     interval: float = 0.08,
     max_seconds: float | None = None,
-) -> Iterator[list[Event]]:
+) -> Batches:
     """Yield the events of all ``lanes`` in batches, one lane after another; each ``Started`` names its lane.
 
     ``lanes`` are keys of ``LANES``. With several ``runs`` each lane runs once a run and the order rotates, so that no
@@ -46,7 +46,7 @@ def race(
     for entrant in entrants:
         start(request, entrant, acceptance, accept_top_k)  # checks it; nothing runs before the first event is asked for
 
-    def run() -> Iterator[list[Event]]:
+    def run() -> Batches:
         for index in range(runs):
             first = index % len(entrants)
             for entrant in (*entrants[first:], *entrants[:first]):

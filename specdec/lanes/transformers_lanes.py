@@ -19,7 +19,7 @@ from specdec.drafters.model import DraftModel
 from specdec.engine.policy import Policy
 from specdec.engine.request import NEUTRAL, Call, Request, make_request, prepare
 from specdec.errors import IncompatiblePair, InvalidInput, NotNumbers
-from specdec.events import Event, Finished, Round, SamplingParams
+from specdec.events import Event, Finished, FinishReason, Round, SamplingParams
 from specdec.lanes.driver import Emit, PushedLane
 from specdec.models.pair import Pair, Prompt
 
@@ -55,14 +55,18 @@ def assisted_lane(request: Request, gamma: int | str | Policy) -> Iterator[Event
         raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
     if reason := cannot_assist(request.pair):
         raise IncompatiblePair(reason)
-    return PushedLane(_transformers_lane(call, {"assistant_model": request.pair.draft.model}))
+    draft = request.pair.draft
+    assert isinstance(draft, DraftModel)  # else there is a reason
+    return PushedLane(_transformers_lane(call, {"assistant_model": draft.model}))
 
 
 def draft_alone_lane(request: Request) -> Iterator[Event]:
     """What the draft would write if no target checked it: plain ``generate`` of the draft model."""
     if reason := cannot_draft_alone(request.pair):
         raise IncompatiblePair(reason)
-    alone = Pair(target=request.pair.draft.model, tokenizer=request.pair.tokenizer)
+    draft = request.pair.draft
+    assert isinstance(draft, DraftModel)  # else there is a reason
+    alone = Pair(target=draft.model, tokenizer=request.pair.tokenizer)
     return generate(alone, request.prompt_ids, params=request.params)
 
 
@@ -105,7 +109,7 @@ class _Streamer(BaseStreamer):
         self._index = -1  # the first put is the prompt
         self.new_ids: list[int] = []
         self.prefill_seconds = 0.0
-        self.reason = "length"
+        self.reason: FinishReason = "length"
         self.ended = False
         self.elapsed_seconds = 0.0
 
@@ -164,7 +168,9 @@ def run_generate(call: Call, **extra: Any) -> torch.Tensor:
     """transformers' ``generate`` for ``call``, all its settings explicit; the ids (1, n), prompt included."""
     ids = call.prompt_ids[None]
     if draft := extra.get("assistant_model"):
-        extra["assistant_model"] = _with_fixed_gamma(draft, call.started.gamma)
+        gamma = call.started.gamma
+        assert isinstance(gamma, int)  # the lane takes no other
+        extra["assistant_model"] = _with_fixed_gamma(draft, gamma)
     with _own_random_state(call):
         target = _with_config(call.pair.target, GenerationConfig())
         return target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **_settings(call), **extra)

@@ -59,6 +59,6 @@ def float32_check(pair: Pair, run: Run) -> Float32Check | None:
         processed = Sampler(started.params, pair.device).process(logits, context, context.length)
         values, best = processed[0].topk(2)
     chosen = int(best[0])
-    texts = {"plain": theirs, "speculative": ours}
+    texts: dict[Literal["plain", "speculative"], list[int]] = {"plain": theirs, "speculative": ours}
     agrees = next((lane for lane, text in texts.items() if text[place : place + 1] == [chosen]), None)
     return Float32Check("chosen", name, chosen, agrees, float(values[0] - values[1]))

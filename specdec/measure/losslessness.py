@@ -20,7 +20,7 @@ import torch
 from specdec.engine.decode import speculative
 from specdec.engine.policy import Policy
 from specdec.errors import InvalidInput
-from specdec.events import Event, SamplingParams
+from specdec.events import Event, SamplingParams, Status
 from specdec.lanes.driver import driven
 from specdec.lanes.transformers_lanes import generate
 from specdec.measure.result import collect
@@ -30,6 +30,8 @@ LEVEL = 0.001  # how often two samples of one distribution are told apart
 LEAST_EXPECTED = 5  # continuations of each sample in a cell, for the chi-square distribution to hold
 LEAST = {"draws": 50, "tokens": 3}
 SHUFFLES = 10_000
+
+Ids = tuple[int, ...]  # a continuation
 
 # Behind this prompt the embedded draft and target often disagree, and with three tokens to choose from there are few
 # enough continuations for each to come up often: so a test of two or three minutes tells small faults from chance.
@@ -120,7 +122,8 @@ def self_test(
             raise InvalidInput(f"{name} is {value!r}; give a whole number, {LEAST[name]} or more.")
     if gamma == 0:
         raise InvalidInput("gamma is 0, which drafts nothing that could be tested; use 1 or more.")
-    params = replace(params, max_new_tokens=tokens, seed=secrets.randbits(32) if params.seed is None else params.seed)
+    seed = secrets.randbits(32) if params.seed is None else params.seed
+    params = replace(params, max_new_tokens=tokens, seed=seed)
     ours = partial(speculative, pair, prompt, gamma=gamma)
     lossy = partial(ours, acceptance="top-k", accept_top_k=accept_top_k)
     lanes = {"plain": partial(generate, pair, prompt), "lossless": ours, "lossy": lossy}
@@ -128,9 +131,9 @@ def self_test(
         lane(params=params)  # checks it; nothing runs before it is asked for its first event
 
     def run() -> Iterator[Progress | Findings]:
-        samples: dict[str, list[tuple[int, ...]]] = {name: [] for name in lanes}
-        statuses = {name: Counter() for name in lanes}
-        seeds, total, began = random.Random(params.seed), len(lanes) * draws, time.monotonic()
+        samples: dict[str, list[Ids]] = {name: [] for name in lanes}
+        statuses: dict[str, Counter[Status]] = {name: Counter() for name in lanes}
+        seeds, total, began = random.Random(seed), len(lanes) * draws, time.monotonic()
         for done, name in enumerate(list(lanes) * draws):
             drawn, within = divmod(done, len(lanes))
             late = seconds is not None and time.monotonic() - began > seconds
@@ -147,14 +150,21 @@ def self_test(
             samples[name].append(tuple(result.token_ids))
             statuses[name].update(token.status for r in result.rounds for token in r.draft or ())
             yield Progress(done + 1, total)
-        found = [compare(samples["plain"], samples[name], params.seed) for name in ("lossless", "lossy")]
-        alphas = [_accepted(statuses[name]) for name in ("lossless", "lossy")]
-        yield Findings(*found, *alphas, len(samples["plain"]), str(gamma), accept_top_k, params)
+        yield Findings(
+            lossless=compare(samples["plain"], samples["lossless"], seed),
+            lossy=compare(samples["plain"], samples["lossy"], seed),
+            alpha=_accepted(statuses["lossless"]),
+            lossy_alpha=_accepted(statuses["lossy"]),
+            draws=len(samples["plain"]),
+            gamma=str(gamma),
+            accept_top_k=accept_top_k,
+            params=params,
+        )
 
     return run()
 
 
-def compare(plain: Sequence[tuple], other: Sequence[tuple], seed: int = 0, shuffles: int = SHUFFLES) -> Comparison:
+def compare(plain: Sequence[Ids], other: Sequence[Ids], seed: int = 0, shuffles: int = SHUFFLES) -> Comparison:
     """Two samples of continuations; ``seed`` is that of the shuffles."""
     cells = pooled([*plain, *other], LEAST_EXPECTED * (len(plain) + len(other)) / min(len(plain), len(other)))
     both, rng = cells.bincount(), torch.Generator().manual_seed(seed)
@@ -166,7 +176,7 @@ def compare(plain: Sequence[tuple], other: Sequence[tuple], seed: int = 0, shuff
     return Comparison(_distance(ours, both).item(), noise.mean().item(), bound, len(both), chi_square(ours, both))
 
 
-def pooled(continuations: Sequence[tuple], least: float) -> torch.Tensor:
+def pooled(continuations: Sequence[Ids], least: float) -> torch.Tensor:
     """The cell of each continuation, 0 and up; those seen fewer than ``least`` times count by how they begin."""
     cells = list(continuations)  # thrown together, all those that are rare would say next to nothing
     for length in range(max(map(len, cells)), 0, -1):
@@ -194,6 +204,6 @@ def _distance(ours: torch.Tensor, both: torch.Tensor) -> torch.Tensor:
     return (first / first.sum(-1, keepdim=True) - second / second.sum(-1, keepdim=True)).abs().sum(-1) / 2
 
 
-def _accepted(statuses: Counter) -> float | None:
+def _accepted(statuses: Counter[Status]) -> float | None:
     tested = statuses["accepted"] + statuses["rejected"]
     return statuses["accepted"] / tested if tested else None

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import TypeVar
 
 from specdec.events import MAX_GAMMA, Event, Finished, Round, Started
+
+_Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,9 @@ class Metrics:
 
     @property
     def drafted(self) -> int | None:
-        return None if self.accepted is None else self.accepted + self.rejected + self.discarded
+        if self.accepted is None or self.rejected is None or self.discarded is None:
+            return None
+        return self.accepted + self.rejected + self.discarded
 
     @property
     def seconds_per_token(self) -> float | None:
@@ -101,24 +106,35 @@ def pool(lanes: Iterable[Metrics]) -> Metrics:
     lanes = list(lanes)
     if len(lanes) == 1:
         return lanes[0]
-    total = {name: _sum(getattr(m, name) for m in lanes) for name in _SUMMED}
-    tested = None if total["accepted"] is None else total["accepted"] + total["rejected"]
+    accepted = _sum(m.accepted for m in lanes)
+    rejected = _sum(m.rejected for m in lanes)
+    discarded = _sum(m.discarded for m in lanes)
+    alpha, kept = None, None
+    if accepted is not None and rejected is not None and discarded is not None and accepted + rejected:
+        alpha = _ratio(accepted, accepted + rejected)
+        kept = _ratio(accepted, accepted + rejected + discarded)
     lengths = [(m.mean_acceptance_length, m.whole_passes) for m in lanes if m.mean_acceptance_length is not None]
     shares = [(m.overhead_share, m.decode_seconds) for m in lanes if m.overhead_share is not None]
+    decode_tokens, decode_seconds = sum(m.decode_tokens for m in lanes), sum(m.decode_seconds for m in lanes)
     return Metrics(
-        **total,
-        alpha=_ratio(total["accepted"], tested) if tested else None,
-        draft_acceptance_rate=_ratio(total["accepted"], tested + total["discarded"]) if tested else None,
+        new_tokens=sum(m.new_tokens for m in lanes),
+        target_passes=sum(m.target_passes for m in lanes),
+        accepted=accepted,
+        rejected=rejected,
+        discarded=discarded,
+        alpha=alpha,
+        draft_acceptance_rate=kept,
         mean_acceptance_length=_weighed(lengths),
-        tokens_per_second=_ratio(total["decode_tokens"], total["decode_seconds"]),
+        whole_passes=sum(m.whole_passes for m in lanes),
+        prefill_seconds=sum(m.prefill_seconds for m in lanes),
+        decode_tokens=decode_tokens,
+        decode_seconds=decode_seconds,
+        tokens_per_second=_ratio(decode_tokens, decode_seconds),
+        draft_seconds=_sum(m.draft_seconds for m in lanes),
+        verify_seconds=_sum(m.verify_seconds for m in lanes),
         overhead_share=_weighed(shares),
+        stall_seconds=sum(m.stall_seconds for m in lanes),
     )
-
-
-_SUMMED = (
-    "new_tokens", "target_passes", "accepted", "rejected", "discarded", "whole_passes", "prefill_seconds",
-    "decode_tokens", "decode_seconds", "draft_seconds", "verify_seconds", "stall_seconds",
-)  # fmt: skip
 
 
 ENOUGH_RUNS = 5  # fewer agree by chance too often: two of them half of the time
@@ -210,12 +226,17 @@ def _overhead(rounds: list[Round], decode_seconds: float) -> float | None:
     return None if model_seconds is None or decode_seconds <= 0 else 1 - model_seconds / decode_seconds
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
-    values = list(values)
-    return None if not values or None in values else sum(values)
+def _sum(values: Iterable[_Number | None]) -> _Number | None:
+    """The sum; None where there is nothing to add, or something in it is not known."""
+    total: _Number | None = None
+    for value in values:
+        if value is None:
+            return None
+        total = value if total is None else total + value
+    return total
 
 
-def _weighed(values: list[tuple[float, float]]) -> float | None:
+def _weighed(values: Sequence[tuple[float, float]]) -> float | None:
     """The mean of values, each with its weight."""
     return _ratio(sum(value * weight for value, weight in values), sum(weight for _, weight in values))
 

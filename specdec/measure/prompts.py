@@ -8,12 +8,9 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeGuard
 
 from specdec.errors import InvalidInput
-
-if TYPE_CHECKING:  # prompts are read where torch is not installed
-    from specdec.models.pair import Prompt
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "prompts.jsonl"
 LARGEST = 64_000_000  # bytes of a set, unpacked
@@ -33,7 +30,7 @@ class PromptItem:
     prompt: str
     chat: bool = False
 
-    def message(self, tokenizer: Any) -> Prompt:
+    def message(self, tokenizer: Any) -> str | list[dict[str, str]]:
         """The prompt as the engine takes it."""
         templated = self.chat and getattr(tokenizer, "chat_template", None)
         return [{"role": "user", "content": self.prompt}] if templated else self.prompt
@@ -101,5 +98,5 @@ def _item(number: int, line: str) -> PromptItem:
     return PromptItem(name, category, prompt, chat="turns" in fields)
 
 
-def _text(value: Any) -> bool:
+def _text(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and bool(value.strip())

@@ -53,8 +53,8 @@ class ResultsFile:
 
     def merge(self, every: Iterable[Trial]) -> None:
         """All trials of all processes into the one file, in the plan's order."""
-        every = {trial.key: trial for trial in every}
-        self._write(self.path, sorted(every.values(), key=lambda trial: self._order[trial.key]))
+        by_key = {trial.key: trial for trial in every}
+        self._write(self.path, sorted(by_key.values(), key=lambda trial: self._order[trial.key]))
 
     def clear(self) -> None:
         """The files of other processes go; their trials are in the one file."""

@@ -55,7 +55,7 @@ def summarise(trials: Iterable[Trial], baseline: Entrant = BASELINE) -> list[Sum
     for trial in comparable(trials):
         by_entrant[trial.entrant].append(trial)
     base, loop = ({(t.run, t.prompt): t for t in by_entrant.get(entrant, ())} for entrant in (baseline, LOOP))
-    return [_summary(entrant, by_entrant[entrant], base, loop) for entrant in sorted(by_entrant, key=_place)]
+    return [_summary(by_entrant[entrant], base, loop) for entrant in sorted(by_entrant, key=_place)]
 
 
 def comparable(trials: Iterable[Trial]) -> list[Trial]:
@@ -101,28 +101,32 @@ def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
     """Speed at "auto" over that at the best fixed draft length, one figure a prompt; empty without both or two runs.
 
     The best is picked on every second run and both are scored on the others, so that luck does not choose it. Each
-    speed is one over plain ``generate``'s in the same run.
+    speed is one over plain ``generate``'s in the same run. A prompt counts where all of these speeds are known.
     """
-    rates = {trial.key: trial.metrics.tokens_per_second for trial in trials}
-    runs = sorted({run for run, *_ in rates})
-    fixed = {(lane, g) for _, _, lane, g in rates if lane == LOOP.lane and isinstance(g, int)}
-    if ("speculative", "auto") not in {key[2:] for key in rates} or not fixed or len(runs) < 2:
+    rates = {(t.entrant, t.prompt, t.run): rate for t in trials if (rate := t.metrics.tokens_per_second)}
+    runs = sorted({run for _, _, run in rates})
+    entrants = {entrant for entrant, _, _ in rates}
+    fixed = {entrant for entrant in entrants if entrant.lane == LOOP.lane and isinstance(entrant.gamma, int)}
+    auto = Entrant("speculative", "auto")
+    if auto not in entrants or not fixed or len(runs) < 2:
         return {}
 
-    def gain(entrant: tuple, prompt: str, scored: list[int]) -> float:
-        return median(rates[run, prompt, *entrant] / rates[run, prompt, *BASELINE] for run in scored)
+    def gain(entrant: Entrant, prompt: str, scored: list[int]) -> float:
+        return median(rates[entrant, prompt, run] / rates[BASELINE, prompt, run] for run in scored)
 
     shares = {}
-    for prompt in dict.fromkeys(key[1] for key in rates):
+    for prompt in dict.fromkeys(prompt for _, prompt, _ in rates):
+        if any((entrant, prompt, run) not in rates for entrant in (BASELINE, auto, *fixed) for run in runs):
+            continue
         best = max(fixed, key=lambda entrant: gain(entrant, prompt, runs[::2]))
-        shares[prompt] = gain(("speculative", "auto"), prompt, runs[1::2]) / gain(best, prompt, runs[1::2])
+        shares[prompt] = gain(auto, prompt, runs[1::2]) / gain(best, prompt, runs[1::2])
     return shares
 
 
 Cells = dict[tuple[int, str], Trial]  # by run and prompt
 
 
-def _summary(entrant: Entrant, trials: list[Trial], base: Cells, loop: Cells) -> Summary:
+def _summary(trials: list[Trial], base: Cells, loop: Cells) -> Summary:
     sides, rates = [], []
     for run in sorted({trial.run for trial in trials}):
         if rate := _pool(trial for trial in trials if trial.run == run).tokens_per_second:
@@ -134,7 +138,7 @@ def _summary(entrant: Entrant, trials: list[Trial], base: Cells, loop: Cells) ->
             sides.append(Sides(_pool(base[cell] for cell in cells), _pool(both), looped))
     compared = [(t, base[t.run, t.prompt]) for t in trials if (t.run, t.prompt) in base]
     same = sum(ours.token_ids == theirs.token_ids for ours, theirs in compared)
-    return Summary(entrant.lane, entrant.gamma, sides, rates, same, len(compared))
+    return Summary(trials[0].lane, trials[0].gamma, sides, rates, same, len(compared))
 
 
 def _pool(trials: Iterable[Trial]) -> Metrics:

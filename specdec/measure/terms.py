@@ -7,7 +7,7 @@ counted in tokens of plain ``generate``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -91,16 +91,19 @@ def middle(runs: Iterable[Sides], figure: Callable[[Sides], float | None]) -> fl
     return median(found) if found else None
 
 
-def steps(runs: list[Sides], gain: float, engine: float) -> Steps:
-    """Seconds a token, from plain ``generate`` to the lane, each step with its name; they add up exactly.
+def steps(runs: Sequence[Sides], gain: float, engine: float) -> Steps:
+    """Seconds a token, from plain ``generate`` to the lane, each step with its name; they add up exactly. Empty where
+    something was not measured.
 
     Every step is a median over the runs; what these leave is in the last step.
     """
     plain = middle(runs, lambda run: run.plain.seconds_per_token)
     single = middle(runs, lambda run: run.single_pass)
-    passes = middle(runs, lambda run: run.lane.target_passes / run.lane.decode_tokens)
-    draft = middle(runs, lambda run: run.lane.draft_seconds / run.lane.decode_tokens)
-    verify = middle(runs, lambda run: run.lane.verify_seconds / run.lane.decode_tokens)
+    passes = middle(runs, lambda run: _a_token(run.lane, run.lane.target_passes))
+    draft = middle(runs, lambda run: _a_token(run.lane, run.lane.draft_seconds))
+    verify = middle(runs, lambda run: _a_token(run.lane, run.lane.verify_seconds))
+    if plain is None or single is None or passes is None or draft is None or verify is None:
+        return ()
     loop = plain / engine
     found = [
         ("Plain generate", plain),
@@ -110,3 +113,7 @@ def steps(runs: list[Sides], gain: float, engine: float) -> Steps:
         ("Checking more tokens a pass", verify - single * passes),
     ]
     return (*found, ("Other overhead", plain / gain - sum(seconds for _, seconds in found)))
+
+
+def _a_token(lane: Metrics, total: float | None) -> float | None:
+    return None if total is None else total / lane.decode_tokens

@@ -5,7 +5,7 @@ Each run plays every entrant on every prompt, in an order that rotates, so that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator
 
 from specdec.engine.request import Request, make_request
 from specdec.errors import SpecdecError
@@ -22,7 +22,7 @@ WARM_UP_TOKENS = 16
 
 def trials(
     pair: Pair, plan: Plan, done: Collection[Key] = (), prompts: Collection[str] | None = None
-) -> Iterator[Trial | None]:
+) -> Generator[Trial | None, None, None]:
     """Run what is not ``done`` of a plan; yield each call as it ends, and None in between, so that one may stop.
 
     ``prompts`` are the names of those to run, None for all. Every entrant is warmed up by a few tokens first. What
@@ -49,19 +49,32 @@ def trials(
                 raise type(error)(f"Prompt {item.name!r}, lane {entrant.lane}: {error}") from error
         requests[item.name] = request
 
-    def run_steps() -> Iterator[Trial | None]:
+    first_seed = plan.params.seed or 0  # a plan always has one
+
+    def run_steps() -> Generator[Trial | None, None, None]:
         for entrant in plan.entrants if steps else ():
             short = requests[steps[0][1].name].with_params(max_new_tokens=WARM_UP_TOKENS)
             for _ in driven(start(short, entrant), INTERVAL):
                 yield None
         for run, item, entrant in steps:
-            request = requests[item.name].with_params(seed=(plan.params.seed + run) % 2**63)
+            request = requests[item.name].with_params(seed=(first_seed + run) % 2**63)
             events: list[Event] = []
             for batch in driven(start(request, entrant), INTERVAL):
                 events += batch
                 yield None
             result = collect(events)
-            ids, reason, greedy = tuple(result.token_ids), result.finish_reason, plan.params.greedy
-            yield Trial(run, item.name, item.category, *entrant, ids, reason, greedy, result.metrics)
+            assert result.metrics is not None  # a lane that ends has written a token
+            lane, gamma = entrant
+            yield Trial(
+                run=run,
+                prompt=item.name,
+                category=item.category,
+                lane=lane,
+                gamma=gamma if gamma is None or isinstance(gamma, (int, str)) else str(gamma),  # a policy by its name
+                token_ids=tuple(result.token_ids),
+                finish_reason=result.finish_reason,
+                greedy=plan.params.greedy,
+                metrics=result.metrics,
+            )
 
     return run_steps()

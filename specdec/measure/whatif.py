@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
-from specdec.engine.policy import ConfidenceStop, Fixed, policy_of
+from specdec.engine.policy import ConfidenceStop, Fixed, Policy, policy_of
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 
@@ -71,7 +71,9 @@ class Costs:
         Without a round at length 0 among them a ``generate`` lane stands in for it. Other lanes are passed over.
         Raises ``InvalidInput`` where no round has measured passes.
         """
-        rows, plain, assumed = defaultdict(list), [], []
+        rows: defaultdict[int, list[tuple[float, float, float]]] = defaultdict(list)
+        plain: list[float] = []
+        assumed: list[str] = []
         for events in map(list, lanes):
             lane = next((event.lane for event in events if isinstance(event, Started)), None)
             pairs = list(pairwise(event for event in events if isinstance(event, Round)))
@@ -79,9 +81,10 @@ class Costs:
                 whole = event.elapsed_seconds - before.elapsed_seconds
                 if lane == "generate":
                     plain.append(whole)
-                elif lane == "speculative":
-                    passes = event.draft_seconds, event.verify_seconds
-                    rows[len(event.draft)].append((*passes, whole - sum(passes)))
+                elif lane == "speculative" and event.draft is not None:
+                    drafting, checking = event.draft_seconds, event.verify_seconds
+                    if drafting is not None and checking is not None:
+                        rows[len(event.draft)].append((drafting, checking, whole - (drafting + checking)))
         if not rows:
             raise InvalidInput("No lane has rounds with measured passes; give the events of specdec's own.")
         # Towards its end a lane drafts ever less, each length once: no measurement, if there are better ones.
@@ -174,22 +177,23 @@ class Text:
             raise InvalidInput(f"Acceptance was {about.acceptance}: another draft length would write another text.")
         if (about.pair.get("draft") or {}).get("depends_on_start"):
             raise InvalidInput("What this draft guesses depends on where it began, so other lengths have to be run.")
-        ids, stands = [], {}
-        self.behind: dict[int, list[float]] = {}
-        sure: dict[int, float] = {}
+        ids: list[int] = []
+        stands: dict[int, float] = {}
+        self.behind: dict[int, list[float | None]] = {}
+        sure: dict[int, float | None] = {}
         for event in rounds:
-            at = len(ids)
+            at, draft = len(ids), event.draft or ()
             for place, (choice, confidence) in enumerate(event.missed, start=at - len(event.missed)):
                 sure[place] = confidence
                 if params.greedy:  # sampling, it is not known how likely the draft found the text's token
                     stands[place] = float(choice == ids[place])
-            tested = [token for token in event.draft if token.status != "discarded"]
+            tested = [token for token in draft if token.status != "discarded"]
             for place, token in enumerate(tested, start=at):
                 sure[place] = token.draft_confidence
                 if (chance := _chance(token, event, params.greedy)) is not None:
                     stands[place] = chance
-            if len(tested) < len(event.draft):
-                self.behind[at + len(tested) - 1] = [token.draft_confidence for token in event.draft[len(tested) :]]
+            if len(tested) < len(draft):
+                self.behind[at + len(tested) - 1] = [token.draft_confidence for token in draft[len(tested) :]]
             ids += event.committed_ids
         if len(stands) < LEAST:
             raise InvalidInput(f"Guesses are known at {len(stands)} tokens of this lane; {LEAST} or more are needed.")
@@ -215,11 +219,16 @@ class Text:
 
 def _chance(token: DraftToken, event: Round, greedy: bool) -> float | None:
     """min(1, q/p) of the token that the text has here; greedy, p and q are one-hot. None where p is not recorded."""
-    if greedy or token.status == "accepted":
-        return float(token.status == "accepted") if greedy else min(1.0, token.draft_prob / token.target_prob)
-    # What is not among the draft's ten most likely was next to impossible as a guess.
-    p, q = dict(event.decision.p).get(event.token_id), dict(event.decision.q or ()).get(event.token_id, 0.0)
-    return min(1.0, q / p) if p else None
+    if greedy:
+        return float(token.status == "accepted")
+    if token.status == "accepted":
+        p, q = token.target_prob, token.draft_prob
+    elif event.decision is None or event.token_id is None:
+        return None
+    else:
+        # What is not among the draft's ten most likely was next to impossible as a guess.
+        p, q = dict(event.decision.p).get(event.token_id), dict(event.decision.q or ()).get(event.token_id, 0.0)
+    return min(1.0, q / p) if p and q is not None else None
 
 
 def _futures(stands: dict[int, float], mean: float, start: int, end: int) -> Iterator[tuple[int, float]]:
@@ -234,8 +243,9 @@ def _futures(stands: dict[int, float], mean: float, start: int, end: int) -> Ite
     yield MAX_GAMMA, chance
 
 
-def _walk(text: Text, costs: Costs, policy: Fixed | str) -> Outcome:
+def _walk(text: Text, costs: Costs, policy: Policy | str) -> Outcome:
     """All rounds of a policy, each with the chance that a run comes by."""
+    length: Callable[[int, int], float]
     if policy == ORACLE:
         length = _oracle(text, costs)
     elif isinstance(policy, ConfidenceStop):
@@ -267,7 +277,8 @@ def _walk(text: Text, costs: Costs, policy: Fixed | str) -> Outcome:
 
 def _confident(text: Text, policy: ConfidenceStop) -> Callable[[int, int], float]:
     """As long as the draft is sure: on the text, then behind a miss as recorded, then as discarded tokens were."""
-    seen = [sure for row in text.behind.values() for sure in row] or [sure for sure in text.sure if sure is not None]
+    discarded = [sure for row in text.behind.values() for sure in row if sure is not None]
+    seen = discarded or [sure for sure in text.sure if sure is not None]
     unsure = fmean(sure < policy.least_confidence for sure in seen)
 
     def length(start: int, hits: int) -> float:

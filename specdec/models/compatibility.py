@@ -44,7 +44,7 @@ def require_model(role: str, model: Any, or_else: str = "") -> None:
         raise IncompatiblePair(f"{name} has a vocabulary of one token, so it has nothing to choose; use another model.")
 
 
-def refuse_unsuitable(config: Any, model_class: type | None = None) -> None:
+def refuse_unsuitable(config: Any, model_class: type[PreTrainedModel] | None = None) -> None:
     """Refuse, by name, what cannot be decoded speculatively. Needs the config alone."""
     name = model_class.__name__ if model_class else (getattr(config, "architectures", None) or [config.model_type])[0]
     if reason := _UNSUITABLE.get(config.model_type):

@@ -24,6 +24,7 @@ class Slot:
 
     def __init__(self, plan: PairPlan, compile: bool = False):
         self._compile = compile
+        self._pair: Pair | None = None
         self._take(plan, load(plan, compile=compile))
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from specdec.lanes.table import BASELINE, LOOP
+from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import auto_share, find, rows, summarise
@@ -67,8 +67,10 @@ def repetition(trials: Iterable[Trial]) -> str:
 
 def against_assisted(trials: Sequence[Trial]) -> str:
     """Our speed-up over transformers' assisted generation, at each draft length that both ran at."""
-    lengths = sorted({trial.gamma for trial in trials if trial.lane == "assisted"})
-    rivals = {gamma: find(summarise(trials, ("assisted", gamma)), ("speculative", gamma)) for gamma in lengths}
+    lengths = sorted({t.gamma for t in trials if t.lane == "assisted" and isinstance(t.gamma, int)})
+    rivals = {
+        gamma: find(summarise(trials, Entrant("assisted", gamma)), Entrant("speculative", gamma)) for gamma in lengths
+    }
     return ", ".join(
         f"\u03b3 {gamma} {words.times(rival.gains)}" for gamma, rival in rivals.items() if rival and rival.gains
     )
@@ -88,8 +90,8 @@ def report(console: Console, about: dict[str, Any], plan: Plan, trials: Sequence
         )
     found = overall(trials, plan)
     console.print(" ".join([found.headline, *found.notes]))
-    shares = [(s.gamma, s.middle("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
-    told = ", ".join(f"\u03b3 {gamma} {words.percent(share, 1)}" for gamma, share in shares if share is not None)
+    outside = [(s.gamma, s.middle("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
+    told = ", ".join(f"\u03b3 {gamma} {words.percent(share, 1)}" for gamma, share in outside if share is not None)
     console.print(f"Time outside the models' passes: {told or 'nothing was drafted'}.")
     if rivals := against_assisted(trials):
         console.print(f"Against assisted generation at the same \u03b3: {rivals}.")

@@ -133,7 +133,7 @@ class Judgement:
     @property
     def can_break_even(self) -> bool | None:
         """Whether a round could yield what it costs; None where the closed form does not apply."""
-        known = self.cost is not None and self.alpha is not None and _full(self)
+        known = self.cost is not None and self.alpha is not None and _full(self) is not None
         return self.needed_alpha is not None if known else None
 
 
@@ -209,20 +209,22 @@ def _figures(runs: Sequence[Sides], gamma: int | str | None) -> Judgement:
         guesses=middle(runs, lambda run: run.guesses),
         round_cost=middle(runs, lambda run: run.round_cost),
     )  # fmt: skip
-    if found.c is None or found.guesses is None:
+    c, v, guesses, full = found.c, found.v, found.guesses, _full(found)
+    if c is None or guesses is None:
         return found
-    cost = found.round_cost if found.v is None else (gamma if _full(found) else found.guesses) * found.c + found.v
+    cost = found.round_cost if v is None else (guesses if full is None else full) * c + v
     found = replace(found, cost=cost, steps=steps(runs, gain, engine) if engine else ())
-    if not _full(found) or found.alpha is None or cost is None:
+    if full is None or found.alpha is None or cost is None:
         return found
-    predicted = None if found.v is None else expected_speedup(found.alpha, gamma, found.c, found.v)
-    return replace(found, needed_alpha=break_even_alpha(gamma, cost), predicted=predicted)
+    predicted = None if v is None else expected_speedup(found.alpha, full, c, v)
+    return replace(found, needed_alpha=break_even_alpha(full, cost), predicted=predicted)
 
 
-def _full(found: Judgement) -> bool:
-    """Whether drafts are about as long as gamma, which the closed form takes for granted; prompt lookup's often are
-    not."""
-    return isinstance(found.gamma, int) and found.guesses is not None and found.guesses >= FULL * found.gamma
+def _full(found: Judgement) -> int | None:
+    """Gamma where drafts are about as long, which the closed form takes for granted; else None. Prompt lookup's often
+    are shorter."""
+    gamma, guesses = found.gamma, found.guesses
+    return gamma if isinstance(gamma, int) and guesses is not None and guesses >= FULL * gamma else None
 
 
 def _reason(found: Judgement, all_tokens: float | None) -> Reason:
@@ -235,11 +237,12 @@ def _reason(found: Judgement, all_tokens: float | None) -> Reason:
     alpha, c, guesses, cost, tokens = found.alpha, found.c, found.guesses, found.cost, found.tokens
     if alpha is None or c is None or guesses is None or cost is None or tokens is None or all_tokens is None:
         return Reason.UNKNOWN
-    if (expected_tokens(alpha, found.gamma) if _full(found) else tokens) >= cost:
+    full = _full(found)
+    if (tokens if full is None else expected_tokens(alpha, full)) >= cost:
         if tokens < cost:
             return Reason.UNEVEN
         return Reason.CUT if all_tokens < cost or not found.split else Reason.OVERHEAD
-    made = found.gamma if _full(found) else guesses
+    made = guesses if full is None else full
     checking = Reason.CHECKING_GROWS if found.split else Reason.CHECKING_OR_LOOP
     losses = {Reason.GUESSES_COST: made * c, checking: cost - made * c - 1}
     if found.can_break_even is not False:

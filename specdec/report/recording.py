@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -28,7 +28,7 @@ _NAMES = {Started: "started", Round: "round", Finished: "finished"}
 class Recorder:
     """Turns events into JSON lines; one recorder a run, as it remembers which tokens it has described."""
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: Any) -> None:
         self._bytes_of = TokenBytes(tokenizer)
         self._described: set[int] = set()
 
@@ -48,7 +48,7 @@ class Recorder:
         return self._bytes_of(token_id).decode(errors="replace")
 
 
-def line(record: dict[str, Any]) -> str:
+def line(record: Mapping[str, Any]) -> str:
     """A record as one line of JSON, newline included; ``<`` is escaped so that the line may stand in a page."""
     try:
         text = json.dumps(record, separators=(",", ":"), allow_nan=False)
@@ -115,9 +115,9 @@ def _ids(event: Event) -> set[int]:
         return set(event.prompt_ids)
     if not isinstance(event, Round):
         return set()
-    ids = set(event.committed_ids) | {token_id for token_id, _ in event.missed}
+    ids: set[int | None] = {event.token_id, *event.committed_ids, *(token_id for token_id, _ in event.missed)}
     for token in event.draft or ():
         ids |= {token.token_id, token.target_token_id}
     for rows in asdict(event.decision).values() if event.decision else ():
         ids |= {token_id for token_id, _ in rows or ()}
-    return (ids | {event.token_id}) - {None}
+    return {token_id for token_id in ids if token_id is not None}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
 
@@ -54,39 +54,39 @@ class FinishedLine(Finished):
     __pydantic_config__ = STRICT
 
 
+@with_config(OPEN)
 class Figure(TypedDict):
     """A figure as it stands on the page."""
 
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     value: str
     label: str
     definition: NotRequired[str | None]
 
 
+@with_config(OPEN)
 class Column(TypedDict):
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     name: str
     definition: NotRequired[str | None]
 
 
+@with_config(OPEN)
 class Table(TypedDict):
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     columns: Annotated[list[Column], Field(max_length=20)]
     rows: Annotated[list[Annotated[list[str], Field(max_length=20)]], Field(max_length=20)]
 
 
+@with_config(OPEN)
 class Why(TypedDict):
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     title: str
     text: str
     figures: Annotated[list[Figure], Field(max_length=20)]
     steps: Annotated[list[tuple[str, float]], Field(max_length=20)]
 
 
+@with_config(OPEN)
 class LaneEnd(TypedDict):
     """The label at the end of a lane's line; also a part of the verdict."""
 
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     event: Literal["lane_end"]
     lane: str
     name: str
@@ -94,10 +94,10 @@ class LaneEnd(TypedDict):
     spoken: NotRequired[str | None]
 
 
+@with_config(OPEN)
 class Begin(TypedDict):
     """The first line of a race. One that was refused has its number alone, and is never saved."""
 
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     event: Literal["begin"]
     version: int
     at: Annotated[float, Field(ge=0, lt=1e11)]
@@ -107,10 +107,10 @@ class Begin(TypedDict):
     runs: Annotated[int, Field(ge=1)]
 
 
+@with_config(OPEN)
 class Verdict(TypedDict):
     """The last line of a race. A link leaves details, table and times out."""
 
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     event: Literal["verdict"]
     sentence: str
     notes: Annotated[list[str], Field(max_length=100)]
@@ -133,10 +133,10 @@ class Verdict(TypedDict):
     why: NotRequired[Why | None]
 
 
+@with_config(OPEN)
 class ErrorLine(TypedDict):
     """Instead of a verdict: why the race did not end."""
 
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     event: Literal["error"]
     message: str
 

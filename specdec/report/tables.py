@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from specdec.events import Event
 from specdec.lanes.table import BASELINE, LANES
@@ -13,13 +12,14 @@ from specdec.measure.result import Run, common_prefix, first_difference, started
 from specdec.measure.terms import Sides, middle
 from specdec.report import words
 from specdec.report.judge import Judgement
+from specdec.report.schema import Figure, Table
 
 
-def _figure(value: str, label: str, definition: str) -> dict[str, str]:
+def _figure(value: str, label: str, definition: str) -> Figure:
     return {"value": value, "label": label, "definition": words.DEFINITIONS[definition]}
 
 
-def four_figures(runs: Sequence[Sides], plain: Sequence[Event], speculative: Sequence[Event]) -> list[dict[str, str]]:
+def four_figures(runs: Sequence[Sides], plain: Sequence[Event], speculative: Sequence[Event]) -> list[Figure]:
     """Four figures, each a value, what it is, and its definition: medians over the runs, the texts of the run shown."""
     before, after = (middle(runs, figure) for figure in (lambda r: r.plain.tokens_per_second, _rate))
     alpha = middle(runs, lambda run: run.lane.alpha)
@@ -43,17 +43,21 @@ def _rate(run: Sides) -> float | None:
     return run.lane.tokens_per_second
 
 
-def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]]) -> dict[str, Any]:
+def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]]) -> Table:
     """A row a lane: medians over the runs, with the lowest and the highest; ``measured`` holds each run's figures."""
     rows = []
     for row in LANES:
         key = row.key
-        at = [i for i, lanes in enumerate(measured) if lanes.get(BASELINE.key) and lanes.get(key)]
-        if not at:
+        both = {
+            at: (plain, lane)
+            for at, lanes in enumerate(measured)
+            if (plain := lanes.get(BASELINE.key)) and (lane := lanes.get(key))
+        }
+        if not both:
             continue
-        figures = [measured[i][key] for i in at]
-        gains = [gain for i in at if (gain := metrics.speedup(measured[i][BASELINE.key], measured[i][key]))]
-        same = all(first_difference(runs[i][BASELINE.key], runs[i][key]) is None for i in at)
+        figures = [lane for _, lane in both.values()]
+        gains = [gain for plain, lane in both.values() if (gain := metrics.speedup(plain, lane))]
+        same = all(first_difference(runs[at][BASELINE.key], runs[at][key]) is None for at in both)
         rows.append(
             [
                 row.label,
@@ -62,7 +66,7 @@ def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | Non
                 words.spread([m.prefill_seconds for m in figures], "{:.3f}\u00a0s".format),
                 words.spread(_known(m.alpha for m in figures), words.percent),
                 words.spread(_known(m.mean_acceptance_length for m in figures), words.number),
-                ("yes" if same else "no") if started_of(runs[at[0]][key]).params.greedy else "\u2013",
+                ("yes" if same else "no") if started_of(runs[min(both)][key]).params.greedy else "\u2013",
             ]
         )
     columns = ["Lane", "tokens/s", "speed-up", "first token", "acceptance", "tokens a pass", "same text as plain"]
@@ -73,7 +77,7 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event]) -> list[dict[str, str]]:
+def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event]) -> list[Figure]:
     """What else was measured, and with what."""
     started = started_of(speculative)
     total = middle(runs, lambda run: metrics.speedup_total(run.plain, run.lane))
@@ -97,7 +101,7 @@ def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event
         "Ignored generation_config fields": ", ".join(f"{name} {value}" for name, value in started.neutralised.items())
         or "none",
     }
-    return figures + [{"value": value, "label": label} for label, value in facts.items()]
+    return [*figures, *(Figure(value=value, label=label) for label, value in facts.items())]
 
 
 def time_words(lane: Metrics, runs: int) -> str | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NotRequired
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
 
 from specdec.errors import InvalidInput, SpecdecError
@@ -27,15 +27,15 @@ FIXED = 5  # where a tool has no way to choose the draft length
 NEUTRAL = {"top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1, "ignore_eos": False}
 
 
+@with_config(OPEN)
 class _Model(TypedDict):
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     name: str
     rows: int
     local: bool
 
 
+@with_config(OPEN)
 class _Draft(TypedDict):
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     kind: str
     text: str
     name: NotRequired[str]
@@ -47,17 +47,17 @@ class _Draft(TypedDict):
     min_ngram: NotRequired[int]
 
 
+@with_config(OPEN)
 class _Pair(TypedDict):
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     name: str | None
     target: _Model
     draft: _Draft | None
 
 
+@with_config(OPEN)
 class _Started(TypedDict):
     """What the code needs of a ``Started``."""
 
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     params: SamplingParams
     pair: _Pair
     gamma: int | str
@@ -65,14 +65,14 @@ class _Started(TypedDict):
     accept_top_k: int | None
 
 
+@with_config(OPEN)
 class _Settings(TypedDict):
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     prompt: str
     chat: NotRequired[int]
 
 
+@with_config(OPEN)
 class _Run(TypedDict):
-    __pydantic_config__ = OPEN  # type: ignore[misc]
     settings: _Settings
     started: _Started
 

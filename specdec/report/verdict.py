@@ -14,6 +14,7 @@ from specdec.measure.result import Run, common_prefix, started_of, written_ids
 from specdec.measure.terms import Sides
 from specdec.report import words
 from specdec.report.judge import Judgement, Kind, judge
+from specdec.report.schema import LaneEnd
 from specdec.report.tables import details, four_figures, lane_rows, time_words
 from specdec.report.why import of_race
 
@@ -21,7 +22,7 @@ SPECULATIVE = "speculative"  # the lane that a race judges
 REPETITIVE = 0.5
 
 
-def lane_end(lane: str, events: Sequence[Event]) -> dict[str, Any] | None:
+def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
     """The label at the end of a lane's line, once it has a token."""
     figures = metrics.measure(events)
     if figures is None:
@@ -57,17 +58,17 @@ def verdict(
         notes.append(f"{stopped} at {written} of {asked}; compared over the tokens both wrote.")
         runs = [{**runs[0], BASELINE.key: _up_to(runs[0][BASELINE.key], written)}]
     measured = [{key: metrics.measure(events) for key, events in run.items() if _counts(key, events)} for run in runs]
-    sides = [_sides(lanes) for lanes in measured]
-    compared = [found for found in sides if found]
+    sides = {at: both for at, lanes in enumerate(measured) if (both := _sides(lanes))}
+    compared = list(sides.values())
     if not compared:
-        return _record(Judgement(Kind.NO_TOKEN), notes, stopped)
+        return _record(Judgement(Kind.NO_TOKEN), notes, bool(stopped))
     found = judge(compared, started_of(runs[0][SPECULATIVE]).gamma)
     shown = _shown(sides, found)
     plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))
-    base, lane = measured[shown][BASELINE.key], measured[shown][SPECULATIVE]
+    base, lane = sides[shown].plain, sides[shown].lane
     notes += words.notes(found) + _text_notes(plain, speculative, bool(stopped), text_of or str)
     notes += _repetition(speculative, lane) + _lengths(speculative)
-    record = _record(found, notes, stopped) | {"runs": found.runs or len(runs), "shown": shown}
+    record = _record(found, notes, bool(stopped)) | {"runs": found.runs or len(runs), "shown": shown}
     record["same"] = written_ids(plain) == written_ids(speculative)
     record["figures"] = four_figures(compared, plain, speculative)
     record["lanes"] = lane_rows(runs, measured)
@@ -88,8 +89,11 @@ def verdict(
     return record
 
 
-def _record(found: Judgement, notes: Sequence[str], stopped: str | None, **fields: str) -> dict[str, Any]:
-    """What every verdict has: the kind, the sentence, its figure and shares, and every doubt about them."""
+def _record(found: Judgement, notes: Sequence[str], early: bool, **fields: str) -> dict[str, Any]:
+    """What every verdict has: the kind, the sentence, its figure and shares, and every doubt about them.
+
+    ``early`` says that the race was stopped; ``fields`` are what the sentence of this kind names.
+    """
     faster = found.kind.name.startswith("FASTER")
     return {
         "event": "verdict",
@@ -102,7 +106,7 @@ def _record(found: Judgement, notes: Sequence[str], stopped: str | None, **field
         "engine": found.engine,
         "speculation": found.speculation,
         "notes": list(notes),
-        "stopped": bool(stopped),
+        "stopped": early,
     }
 
 
@@ -113,7 +117,7 @@ def _incomplete(run: Run, stopped: str) -> dict[str, Any]:
     started = next(event for lane in run.values() for event in lane if isinstance(event, Started))
     fields = {"stopped": stopped, "written": str(len(written_ids(events))), "asked": str(started.params.max_new_tokens)}
     found = Judgement(Kind.INCOMPLETE)
-    return _record(found, words.notes(found), stopped, lane=row_of(key).label.lower(), **fields)
+    return _record(found, words.notes(found), True, lane=row_of(key).label.lower(), **fields)
 
 
 def _complete(runs: Sequence[Run]) -> list[Run]:
@@ -136,12 +140,13 @@ def _sides(lanes: Mapping[str, Metrics | None]) -> Sides | None:
     return Sides(plain, lane, lanes.get(LOOP.key)) if plain and lane else None
 
 
-def _shown(runs: Sequence[Sides | None], found: Judgement) -> int:
+def _shown(runs: Mapping[int, Sides], found: Judgement) -> int:
     """The run whose speed-up is nearest to the median; the first that can be shown where none has one."""
-    gains = {at: run.gain for at, run in enumerate(runs) if run and run.gain}
-    if found.gain is None or not gains:
-        return next(at for at, run in enumerate(runs) if run)
-    return min(gains, key=lambda at: abs(gains[at] - found.gain))
+    gains = {at: gain for at, run in runs.items() if (gain := run.gain)}
+    middle = found.gain
+    if middle is None or not gains:
+        return min(runs)
+    return min(gains, key=lambda at: abs(gains[at] - middle))
 
 
 def _text_notes(
@@ -174,7 +179,8 @@ def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[str]:
 def _lengths(speculative: Sequence[Event]) -> list[str]:
     """What a policy chose, as nobody else did."""
     gamma = started_of(speculative).gamma
-    drafted = [len(event.draft) for event in speculative if isinstance(event, Round) and event.index]
+    rounds = [event for event in speculative if isinstance(event, Round) and event.index]
+    drafted = [len(event.draft) for event in rounds if event.draft is not None]
     if isinstance(gamma, int) or not drafted:
         return []
     idle = f", none in {drafted.count(0)} of them" if 0 in drafted else ""

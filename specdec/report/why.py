@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from specdec.closed_forms import expected_tokens
 from specdec.report import words
 from specdec.report.judge import FULL, Judgement
+from specdec.report.schema import Figure, Why
 
 NOTICEABLE = 0.03  # a share of time below which a term is not worth a sentence
 SHORT = 0.95  # guesses made / gamma a round below which drafts were cut short noticeably
 
 
-def of_race(found: Judgement) -> dict[str, Any] | None:
+def of_race(found: Judgement) -> Why | None:
     """Why a race came out as it did: a title, a paragraph, and with our loop in it the figures and steps."""
     if not found.guesses or found.c is None or found.tokens is None:
         return None
-    why = {"title": words.why_title(found), "text": paragraph(found), "figures": [], "steps": []}
-    return why | {"figures": figures(found), "steps": [list(step) for step in found.steps]} if found.split else why
+    return {
+        "title": words.why_title(found),
+        "text": paragraph(found),
+        "figures": figures(found) if found.split else [],
+        "steps": list(found.steps) if found.split else [],
+    }
 
 
 def paragraph(found: Judgement) -> str:
@@ -54,7 +57,7 @@ def _causes(found: Judgement) -> str:
     return f" The difference: {listed}." if listed else ""
 
 
-def figures(found: Judgement) -> list[dict[str, str]]:
+def figures(found: Judgement) -> list[Figure]:
     """The terms as values with labels and definitions, for a fold."""
     alpha, needed = words.kept_and_needed(found)
     if found.can_break_even is False:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import gradio as gr
 
 from specdec.engine.decode import speculative
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.events import SamplingParams
+from specdec.events import Event, SamplingParams
 from specdec.lanes.driver import driven
 from specdec.lanes.table import DEFAULT_KEYS
 from specdec.lanes.transformers_lanes import assisted, generate
@@ -22,7 +22,7 @@ from specdec.ui.limits import Limits
 from specdec.ui.stream import check, stream
 from specdec.ui.work import Work
 
-_LANES = {"speculative": speculative, "assisted": assisted}
+_LANES: dict[str, Callable[..., Iterator[Event]]] = {"speculative": speculative, "assisted": assisted}
 
 
 def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
@@ -83,7 +83,7 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
         seed: int | None = None,
         runs: int = 1,
         further_lanes: list[str] | None = None,
-    ) -> Iterator[dict]:
+    ) -> Iterator[dict[str, Any]]:
         """Race plain generate against speculative decoding; the last output is the verdict: its sentence, its
         figures and a row a lane.
 

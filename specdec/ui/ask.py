@@ -11,7 +11,6 @@ import gradio as gr
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import MAX_GAMMA, SamplingParams, check_gamma
 from specdec.lanes.table import DEFAULT_KEYS, LANES, entrants_of_race
-from specdec.models.pair import Prompt
 from specdec.ui.fields import number, number_field, parsed
 from specdec.ui.limits import Limits
 
@@ -35,7 +34,7 @@ class Ask:
     chat: bool = False
 
     @property
-    def message(self) -> Prompt:
+    def message(self) -> str | list[dict[str, str]]:
         """The prompt as the engine takes it."""
         return [{"role": "user", "content": self.prompt}] if self.chat and self.prompt else self.prompt
 
@@ -140,7 +139,7 @@ class AskPanel:
 
     def ask_of(self, settings: dict[str, Any], runs: int = 1) -> Ask:
         """A race as a recording carries it. Raises as ``read`` does."""
-        values = _DEFAULTS | {"prompt": ""}
+        values: dict[str, Any] = _DEFAULTS | {"prompt": ""}
         for name, text in settings.items():
             try:
                 values[name] = self._value(name, str(text))
@@ -181,7 +180,8 @@ class AskPanel:
             return text
         if name in _PARAMS:
             value = parsed(text, float if isinstance(_DEFAULTS[name], float) else int)
-            SamplingParams(**{_PARAMS[name]: value})
+            given: dict[str, Any] = {_PARAMS[name]: value}
+            SamplingParams(**given)
             if name == "tokens" and value > self._limits.new_tokens:
                 raise InvalidInput(f"above {self._limits.new_tokens}")
             return _exact(value) if name == "seed" else value

@@ -133,4 +133,4 @@ def _lengths(text: str) -> list[int | str]:
         raise InvalidInput(f"The draft lengths are {text!r}; give numbers from 0 to 16, or auto.") from error
     if not found:
         raise InvalidInput("No draft length is given; write some, for example 3 5 8.")
-    return [g if g == "auto" else check_gamma(g) for g in found]
+    return [g if isinstance(g, str) else check_gamma(g) for g in found]

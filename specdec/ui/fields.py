@@ -6,11 +6,13 @@ without a word.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
 
 from specdec.errors import InvalidInput
+
+_Number = TypeVar("_Number", int, float)
 
 
 def number_field(value: float, label: str, **settings: Any) -> gr.Number:
@@ -33,7 +35,7 @@ def integer(name: str, value: float | None) -> int:
     return found
 
 
-def parsed(text: str, kind: type[int] | type[float]) -> int | float:
+def parsed(text: str, kind: type[_Number]) -> _Number:
     """A number written as text."""
     try:
         return kind(text)

@@ -52,7 +52,9 @@ def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
             row=1, col=1,
         )  # fmt: skip
     drafted = [row for row in fixed if row.judgement.alpha is not None]
-    for place, values in ((2, [r.judgement.tokens for r in drafted]), (3, [100 * r.judgement.alpha for r in drafted])):
+    tokens = [row.judgement.tokens for row in drafted]
+    kept = [100 * alpha for row in drafted if (alpha := row.judgement.alpha) is not None]
+    for place, values in ((2, tokens), (3, kept)):
         figure.add_scatter(
             x=[row.gamma for row in drafted], y=values, mode="lines+markers", showlegend=False,
             line={"color": BLUE, "width": 2}, marker={"size": 6}, row=place, col=1,
@@ -72,9 +74,8 @@ def waterfall_figure(found: Judgement) -> go.Figure:
 
     Drawn from the top down, so that the steps' names stand level on a phone too.
     """
-    names, values = zip(*found.steps, strict=True)
-    names = [name.replace(" ", "<br>", 1) for name in names] + ["Speculative"]
-    values = [1e3 * value for value in values]
+    names = [name.replace(" ", "<br>", 1) for name, _ in found.steps] + ["Speculative"]
+    values = [1e3 * seconds for _, seconds in found.steps]
     total = sum(values)
     figure = go.Figure(
         go.Waterfall(
@@ -96,7 +97,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     overall = [s for s in summarise(trials) if s.gains and s.entrant != BASELINE]
     lanes = {}
     for key in dict.fromkeys(summary.entrant.key for summary in overall):
-        lanes[key] = max((s for s in overall if s.entrant.key == key), key=lambda s: s.gain).entrant
+        lanes[key] = max((s for s in overall if s.entrant.key == key), key=lambda s: s.gain or 0.0).entrant
     categories = list(dict.fromkeys(trial.category for trial in trials))
     by_category = {c: summarise([t for t in trials if t.category == c]) for c in categories}
     figure = go.Figure()

@@ -12,7 +12,7 @@ import gradio as gr
 
 from specdec.engine.decode import speculative
 from specdec.errors import InvalidInput
-from specdec.events import SamplingParams
+from specdec.events import SamplingParams, Started
 from specdec.lanes.driver import driven
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
@@ -134,6 +134,7 @@ class GammaTab:
         # At home a text may end where it ends.
         params = replace(plan.params, ignore_eos=False)
         started = next(speculative(pair, item.message(pair.tokenizer), gamma=best.gamma or 0, params=params))
+        assert isinstance(started, Started)  # a lane's first event
         settings = {"prompt": item.prompt, "chat": int(item.message(pair.tokenizer) != item.prompt)}
         answer = json.loads(code_answer(json.dumps({"settings": settings, "started": asdict(started)})))
         lines = json.dumps({"gamma": started.gamma} | answer)

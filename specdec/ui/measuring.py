@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from threading import Event
 from typing import Any
 
@@ -27,6 +27,8 @@ from specdec.ui.work import Job
 
 LOG = logging.getLogger(__name__)
 
+Values = dict[Any, Any]  # by component
+
 # A full queue or Gradio's own checks refuse a job before its turn, and a lost server ends it; Gradio's notice says why.
 REFUSED = "It did not run to its end; the notice at the top says what is known of it."
 
@@ -43,7 +45,9 @@ class Buttons:
         self._waits = gr.Checkbox(visible=False)
         self.status = gr.HTML("", elem_id=f"sd-{name}-status", apply_default_css=False)
 
-    def wire(self, job: Job, run: Callable, inputs: list[Any], cleared: dict[Any, Any], **queue: Any) -> None:
+    def wire(
+        self, job: Job, run: Callable[..., Iterator[Values]], inputs: list[Any], cleared: Values, **queue: Any
+    ) -> None:
         """``run(pair, stop, *inputs)`` is a generator of values by component: of the status and of those ``cleared``.
 
         ``cleared`` has the value of each before there is a result. An earlier result stays until ``run`` first tells
@@ -54,7 +58,7 @@ class Buttons:
         def begin(request: gr.Request) -> str:
             return told.status(job.arm(request))
 
-        def turn(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
+        def turn(request: gr.Request, *values: Any) -> Iterator[Values]:
             fresh = False
             try:
                 with job.turn(request) as (pair, stop):
@@ -104,12 +108,12 @@ class Findings:
         self.cleared = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
         self.cleared |= {self._fold: gr.update(visible=False), self._steps: None, self._facts: ""}
 
-    def show(self, verdict: str, table: str, figure: go.Figure | None) -> dict[Any, Any]:
+    def show(self, verdict: str, table: str, figure: go.Figure | None) -> Values:
         """What stands there now; without a figure the last one stays."""
         shown = {self._verdict: verdict, self._table: table}
         return shown | ({self._plot: gr.update(value=figure, visible=True)} if figure else {})
 
-    def explain(self, found: Judgement) -> dict[Any, Any]:
+    def explain(self, found: Judgement) -> Values:
         if not found.steps:
             return {}
         values = {self._steps: waterfall_figure(found), self._facts: told.facts(figures(found))}
@@ -136,7 +140,7 @@ def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
 
 
 def follow(
-    steps: Iterator[Trial | None], plan: Plan, stop: Event, limits: Limits, found: list[Trial]
+    steps: Generator[Trial | None, None, None], plan: Plan, stop: Event, limits: Limits, found: list[Trial]
 ) -> Iterator[tuple[str, bool]]:
     """Measure into ``found``; yield a status after each call, and whether a whole round of entrants is done.
 

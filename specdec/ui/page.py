@@ -40,6 +40,7 @@ _TAKE_HOME = f"""
 import({_ASSET % "takehome.js"}).then((home) => home.mount(element, props, watch));
 """
 _LOADED = f"(pair) => import({_ASSET % 'live.js'}).then(() => {{ window.specdec.loaded(pair); }})"
+_BEGIN = f"async () => {{ await (await import({_ASSET % 'live.js'})).ready; window.specdec.begin(); }}"
 _READ_LINK = f"async () => JSON.stringify(await (await import({_ASSET % 'link.js'})).settingsInAddress())"
 
 
@@ -131,16 +132,15 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         quiet = {"show_progress": "hidden", "api_visibility": "private"}
         machine = {"concurrency_limit": 1, "concurrency_id": "machine"}  # a race and a load wait for each other
         shown = {"inputs": link, "js": "() => JSON.stringify(window.specdec.shown())"}
-        begin = "() => { window.specdec.begin(); }"
         refused = f"() => {{ window.specdec.end({json.dumps(REFUSED)}); }}"
         # Another visitor may have loaded another pair since the header was written.
-        renew = {"fn": lambda: (_header(slot.facts), words.pair_line(slot.facts)), "outputs": [header, loaded]}
-        renew |= {"queue": False} | quiet
+        renew: dict[str, Any] = {"outputs": [header, loaded], "queue": False} | quiet
+        renew["fn"] = lambda: (_header(slot.facts), words.pair_line(slot.facts))
         hear = {"fn": None, "inputs": loaded, "js": _LOADED} | quiet
         asked = []
         for button, job, given in ((start, run_form, {"inputs": ask.inputs}), (again, run_shown, shown)):
             # The first step makes this visitor's stop flag before the race may have to queue.
-            ran = button.click(racing.arm, outputs=waiting, js=begin, queue=False, **quiet).then(
+            ran = button.click(racing.arm, outputs=waiting, js=_BEGIN, queue=False, **quiet).then(
                 job, outputs=live, **given, **machine, **quiet
             )
             ran.then(js="() => { window.specdec.end(); }", **renew).then(**hear)

@@ -127,6 +127,7 @@ class PairPanel:
         return self._header(facts), gr.update(info=hint), gr.update(value=able, interactive=able, info=info)
 
     def _plan(self, preset: str, target: str | None, draft: str | None, method: str) -> PairPlan:
+        model: str | None
         row, written = _row(method), _is_written(preset, method)
         target, draft = (target or "").strip(), (draft or "").strip()  # a field that is not shown holds None
         if preset == OWN and not self._limits.public:

@@ -15,10 +15,11 @@ from specdec.events import Event, Finished, SamplingParams, Started
 from specdec.lanes.race import race
 from specdec.lanes.table import key_of
 from specdec.measure.half_precision import float32_check
-from specdec.models.pair import Pair, Prompt
+from specdec.models.pair import Pair
 from specdec.report import words
 from specdec.report.losslessness import FLOAT32_FAILED, float32_note
-from specdec.report.recording import VERSION, Recorder, line
+from specdec.report.recording import Recorder, line
+from specdec.report.schema import VERSION
 from specdec.report.verdict import lane_end, verdict
 from specdec.ui.ask import Ask
 from specdec.ui.limits import Limits
@@ -111,12 +112,12 @@ def _float32(pair: Pair, run: dict[str, list[Event]], recorder: Recorder) -> str
         return FLOAT32_FAILED
 
 
-def refusal(error: SpecdecError) -> str:
+def refusal(error: SpecdecError | ValueError) -> str:
     """The lines of a race that never began."""
     return line({"event": "begin", "number": next(_numbers)}) + _error(str(error))
 
 
-def check(pair: Pair, prompt: Prompt, params: SamplingParams, limits: Limits) -> None:
+def check(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
     """Refuse what this page does not offer; what the engine itself refuses, it refuses itself."""
     if params.max_new_tokens > limits.new_tokens:
         raise InvalidInput(f"New tokens {params.max_new_tokens} is above {limits.new_tokens}. Nothing ran.")

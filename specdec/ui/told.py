@@ -7,6 +7,8 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from specdec.report.schema import Figure
+
 _TEMPLATES = """
 {% macro verdict(sentence, factor, notes) %}
 <section class="sd-verdict">
@@ -104,7 +106,7 @@ def table(
     return _HTML.table(columns, list(rows), caption, marked, minor).strip()
 
 
-def facts(found: Iterable[dict[str, str]]) -> str:
+def facts(found: Iterable[Figure]) -> str:
     """Figures with their names and definitions."""
     return _HTML.facts(list(found)).strip()
 

@@ -224,7 +224,7 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     monkeypatch.setattr(lossless_tab, "self_test", whole)  # long enough to be stopped
     page.click("#sd-lossless-start")
     page.click("#sd-lossless-stop")
-    page.wait_for_selector("#sd-lossless-status :text('before its end the test says nothing')")
+    page.wait_for_selector("#sd-lossless-status :text('no conclusion')")
 
 
 def test_the_tabs_fit_a_phone(browser, address):

@@ -97,6 +97,8 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
             assert f"Made with {first}." in notes.inner_text()
             assert made == first or made.startswith("base")
         ask(other, "Hello", tokens=8)
+        if other.locator("#sd-chat input").is_checked():  # an earlier pair was one for chat, and this one is not
+            other.uncheck("#sd-chat input")
         other.evaluate("""() => { window.seen = [];
             new MutationObserver(() => window.seen.push(document.querySelector('.sd-notes').innerText))
                 .observe(document.querySelector('.sd-notes'), { childList: true, subtree: true }); }""")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from conftest import SKIP, ask, open_page, run, text, visit
@@ -273,3 +274,12 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address):
         one.click("#sd-stop")
         other.wait_for_function("window.specdec.verdicts === 2")
         assert not other.locator(".sd-status").is_visible()
+
+
+def test_run_pressed_before_the_page_is_ready_runs(browser, address):
+    """A click waits for the live view's scripts, however late they come; it was lost without a word."""
+    with visit(browser, address) as page:
+        page.route("**/live.js", lambda route: (time.sleep(1.5), route.continue_()))
+        page.goto(address)
+        page.click("#sd-run")
+        page.wait_for_selector(".sd-notes:has-text('1 run on this machine')")

@@ -164,8 +164,8 @@ def test_files_of_other_processes_count_and_go_in_the_end(pair, tmp_path, monkey
 def folder(pair, tmp_path_factory) -> Path:
     """The pair and a small prompt set on disk, for programs of their own."""
     folder = tmp_path_factory.mktemp("pair")
-    for name in ("target", "draft"):
-        getattr(pair, name).save_pretrained(folder / name)
+    for name, model in zip(("target", "draft"), pair.models(drafting=True), strict=True):
+        model.save_pretrained(folder / name)
         pair.tokenizer.save_pretrained(folder / name)
     categories = "[a]", "[/b]"  # to be shown as they are, not read as markup
     rows = ({"name": f"[/p{i}]", "category": categories[i % 2], "prompt": f"Once upon {i}"} for i in range(4))
@@ -242,8 +242,7 @@ def test_two_processes_give_the_rows_of_one(folder, uninterrupted, tmp_path) -> 
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert rows_of(path) == uninterrupted
     assert [file.name for file in tmp_path.iterdir()] == ["two.jsonl"]
-    verdicts = ("pays here", "does not pay here", "No clear difference from plain")
-    assert sum(map(ended.stdout.count, verdicts)) == 1, "one process reports"
+    assert ended.stdout.count("Pair: ") == 1, "one process reports"
 
 
 SETS = {

@@ -187,6 +187,14 @@ def test_a_stopped_race_compares_what_both_wrote() -> None:
     assert said["factor"] == "2.0x" and said["end"]["lane"] == "speculative"
 
 
+@pytest.mark.parametrize("run", [{"generate": plain()[:4]}, {"generate": plain(), "speculative": speculative()[:1]}])
+def test_a_race_stopped_before_the_speculative_lane_has_tokens_is_incomplete(run: dict) -> None:
+    """It says in which lane it stopped, and shows no figure."""
+    said = verdict([run], "Stopped")
+    assert (said["kind"], said["factor"], said["stopped"]) == ("incomplete", None, True)
+    assert "of 21" in said["sentence"] and "figures" not in said
+
+
 def test_further_lanes_have_a_row_each() -> None:
     run = {"generate": plain(), "speculative": speculative(), "speculative:0": plain(0.8)}
     rows = verdict([run])["lanes"]["rows"]

@@ -53,6 +53,12 @@ window.specdec ??= {
   rest() {},
 };
 
+// Resolves once the view is mounted: a button that is pressed before waits for it.
+let mounted = () => {};
+export const ready = new Promise((resolve) => {
+  mounted = () => resolve(undefined);
+});
+
 export async function mount(element, props, watch, plotlyAddress, lanes) {
   defineLanes(lanes);
   const view = new View(element, plotlyAddress);
@@ -62,6 +68,7 @@ export async function mount(element, props, watch, plotlyAddress, lanes) {
   watch("value", update);
   update();
   window.specdec.mounted = true;
+  mounted();
 }
 
 class View {
