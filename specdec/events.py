@@ -1,4 +1,4 @@
-"""What a lane tells the world: ``Started``, then one ``Round`` a round, then ``Finished``.
+"""The events of a lane: ``Started``, then a ``Round`` for each round, then ``Finished``.
 
 A lane is a generator of these events, whoever decodes: our speculative loop, the same loop at gamma 0,
 transformers' ``generate`` or its assisted generation. Plain decoding is a round that drafted nothing.

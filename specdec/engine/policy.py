@@ -1,6 +1,6 @@
 """How many tokens to draft next. A policy sees every round and names the next draft's length; ours read no text.
 
-Lossless whatever it says: a length depends on what happened before, and a confidence stop on the draft alone.
+Decoding is lossless under any policy: a length depends on earlier rounds only, and a confidence stop on the draft only.
 """
 
 from __future__ import annotations

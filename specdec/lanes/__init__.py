@@ -1,1 +1,1 @@
-"""Who decodes: every lane as the same stream of events, and races between them."""
+"""Lanes: every way to decode as the same stream of events, and races between them."""

@@ -1,4 +1,4 @@
-"""The fold that most callers want: the events of a lane to ids, text and figures."""
+"""Collects the events of a lane into its ids, its text and its figures."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _checked(name: str, revision: str | None, folder: Path, missing: dict[str, i
 
 @contextmanager
 def told(name: str, part: str) -> Iterator[None]:
-    """The many errors of the libraries, each as one sentence."""
+    """Turn the errors of the libraries into ``LoadFailed``, each with one sentence."""
     try:
         yield
     except SpecdecError:

@@ -1,4 +1,4 @@
-"""The pair that a program works with, and its exchange for another without ever being left with none."""
+"""The pair that a program works with, and how it is exchanged: where the new one fails, the old one is loaded again."""
 
 from __future__ import annotations
 

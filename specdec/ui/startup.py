@@ -45,7 +45,7 @@ class StartupRace:
             self.begin(pair)
 
     def forget(self) -> None:
-        """Its pair is on the way out."""
+        """End the race and drop what it found: its pair is being replaced."""
         self.give_way()
         self._text = None
 

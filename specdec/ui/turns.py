@@ -1,4 +1,4 @@
-"""Whose turn it is: how many jobs stand before a visitor's, and about how long they take."""
+"""Counts the jobs that wait for the machine: how many stand before a visitor's, and about how long they take."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ MOMENT = 0.5  # seconds: what took less was refused
 
 
 class Turns:
-    """What visitors asked for that has not ended, and how many seconds the latest of it took. A ticket stands for a
-    visitor's job."""
+    """The jobs that have not ended, and how many seconds the latest one took. A ticket stands for a visitor's job."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,13 +29,13 @@ class Turns:
         return f"Waiting: {ahead} ahead{about}."
 
     def forget(self, ticket: Hashable) -> None:
-        """It is not asked for any more."""
+        """Take a job off the count."""
         with self._lock:
             self._waiting.discard(ticket)
 
     @contextlib.contextmanager
     def running(self, ticket: Hashable, stop: threading.Event) -> Iterator[None]:
-        """A job, from its first moment to its end; how long a stopped one took says nothing."""
+        """Time a job and take it off the count at its end. The time of a stopped one is not kept."""
         began = time.monotonic()
         try:
             yield

@@ -1,4 +1,4 @@
-"""The one machine and its visitors: whose turn it is, how their work is stopped, and what gives way to it."""
+"""The one machine and its visitors: who may use it, how their work is stopped, and what gives way to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdec.ui.turns import Turns
 
 
 class Work:
-    """A queue to tell of, and the pair as it is when a visitor's turn comes."""
+    """The jobs of all visitors, and the pair as it is when a job begins."""
 
     def __init__(self, slot: Slot, startup: StartupRace):
         self.slot, self.startup, self.turns = slot, startup, Turns()
@@ -75,7 +75,7 @@ class Job:
         return flag is not None and request.session_hash not in self._running
 
     def refused(self, request: gr.Request) -> None:
-        """It will have no turn."""
+        """Note that the job will not run."""
         self._work.turns.forget((self, request.session_hash))
 
     def stopped(self, request: gr.Request) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from programs import specdec_command
 
 import specdec
+from specdec.cli import sweep
 from specdec.report.recording import read
 
 ROOT = Path(specdec.__file__).parent.parent
@@ -41,6 +42,20 @@ def test_bad_input_is_one_sentence() -> None:
     ended = specdec_command(PROMPT, "--gamma", "99")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == "specdec: gamma 99 is outside 0-16.\n"
+
+
+def test_a_draft_length_that_is_no_number_is_named_as_it_was_typed() -> None:
+    ended = specdec_command(PROMPT, "--gamma", "five")
+    assert ended.returncode == 2
+    assert "'five' is no draft length" in ended.stderr and "gamma_of" not in ended.stderr
+
+
+def test_ctrl_c_is_no_traceback(monkeypatch) -> None:
+    def stopped(arguments) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "pair_of", stopped)
+    assert specdec_command("sweep", PROMPT).returncode == 130
 
 
 def test_an_unknown_folder_is_one_sentence() -> None:

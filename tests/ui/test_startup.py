@@ -49,6 +49,24 @@ def test_after_a_job_that_fails(work: Work) -> None:
     assert greets(work)
 
 
+def test_a_job_without_a_pair_leaves_the_queue(work: Work) -> None:
+    """Nobody is told that it stands ahead of them."""
+
+    class Empty:
+        loaded = False
+
+        @property
+        def pair(self):
+            raise specdec.LoadFailed("No pair is loaded; load one first.")
+
+    work.slot = Empty()
+    job = work.job()
+    job.arm(VISITOR)
+    with pytest.raises(specdec.LoadFailed), job.turn(VISITOR):
+        pass
+    assert job.arm(SimpleNamespace(session_hash="b")) == ""
+
+
 def test_after_a_visitor_who_leaves_in_the_middle(work: Work) -> None:
     job = work.job()
 
