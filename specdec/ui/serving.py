@@ -61,8 +61,6 @@ def theme() -> gr.themes.Base:
         checkbox_background_color_selected_dark="#3a7fd0",
         checkbox_border_color_selected=blue,
         checkbox_border_color_selected_dark="#3a7fd0",
-        slider_color=blue,
-        slider_color_dark=light_blue,
         button_primary_background_fill=blue,
         button_primary_background_fill_dark=light_blue,
         button_primary_background_fill_hover="#174f9b",
