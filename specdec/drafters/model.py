@@ -48,7 +48,7 @@ class DraftModel(DraftMethod):
             "kind": self.kind,
             "text": facts["name"],
             "python": json.dumps(facts["name"]),
-            "depends_on_start": self.own_tokenizer,  # the text that it reads ends where the target's last token did
+            "depends_on_start": self.own_tokenizer,  # the text it reads ends at the target's last token
             **facts,
             "own_tokenizer": self.own_tokenizer,
         }

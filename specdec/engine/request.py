@@ -200,7 +200,7 @@ def prepare(
     if acceptance == "lossless" and accept_top_k is not None:
         raise InvalidInput(f"accept_top_k is {accept_top_k!r}, but acceptance is 'lossless'; leave one of them out.")
     _check_length(pair, len(request.prompt_ids), params.max_new_tokens, drafting)
-    if lane != "generate":  # a draft need not be exact, but a pass over one is the target's
+    if lane != "generate":  # drafted tokens are checked in one target pass, which may pick other factors
         refuse_rope_change(pair.target.config, len(request.prompt_ids), params.max_new_tokens)
     return Call(
         request=request,

@@ -57,16 +57,16 @@ class Checkpoint:
         return self.folder.name if self.folder.parent.name == "snapshots" else None
 
     def config(self) -> Any:
-        with told(self.name, "configuration"):
+        with as_load_failed(self.name, "configuration"):
             return AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
 
     def tokenizer(self) -> Any:
-        with told(self.name, "tokenizer"):
+        with as_load_failed(self.name, "tokenizer"):
             return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
 
     def parameters(self) -> int:
         """How many numbers the weights hold, read from the headers of their files."""
-        with told(self.name, "weights"):
+        with as_load_failed(self.name, "weights"):
             if self.missing_bytes:
                 return sum(HfApi().get_safetensors_metadata(self.name, revision=self.revision).parameter_count.values())
             total = 0
@@ -99,13 +99,13 @@ class Checkpoint:
                     progress(self_name, int(self._done), total)
 
         self_name, total = self.name, self.missing_bytes
-        with told(self.name, "weights"):
+        with as_load_failed(self.name, "weights"):
             snapshot_download(self.name, revision=self.revision, allow_patterns=list(self.shards), tqdm_class=Bar)
 
 
 def open_checkpoint(name: str, revision: str | None = None) -> Checkpoint:
     """Look at a folder or a hub repository; raise ``LoadFailed`` if there is no causal model to be read safely."""
-    with told(name, "files"):
+    with as_load_failed(name, "files"):
         folder = Path(name).expanduser() if name.startswith("~/") else Path(name)
         if folder.is_dir():
             return _checked(name, revision, folder, {path.name: 0 for path in folder.iterdir()})
@@ -145,7 +145,7 @@ def _checked(name: str, revision: str | None, folder: Path, missing: dict[str, i
 
 
 @contextmanager
-def told(name: str, part: str) -> Iterator[None]:
+def as_load_failed(name: str, part: str) -> Iterator[None]:
     """Turn the errors of the libraries into ``LoadFailed``, each with one sentence."""
     try:
         yield

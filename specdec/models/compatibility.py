@@ -14,13 +14,13 @@ from specdec.errors import IncompatiblePair, InvalidInput
 _RECURRENT_LAYERS = {"linear_attention", "hybrid", "hybrid_sliding", "mamba", "mamba2", "recurrent"}
 
 
-_CAUSAL_ANYWAY = ("gpt_neox", "gpt_neox_japanese")  # their configs carry is_decoder False, and nobody reads it
+_CAUSAL_ANYWAY = ("gpt_neox", "gpt_neox_japanese")  # their configs say is_decoder=False, which their code ignores
 
 _STATELESS_ANYWAY = ("granitemoehybrid",)  # of a class with recurrent state, of which a config may have no layer
 
 # Types whose cache or passes speculative decoding cannot use, though nothing in their configs says so.
 _UNSUITABLE = {
-    "moshi": "keeps no cache that could be rolled back",  # it drops what leaves its window, whatever the cache was told
+    "moshi": "keeps no cache that could be rolled back",  # it drops what leaves its window, whatever the cache keeps
     "prophetnet": "reads one token a pass once it has a cache, so a draft cannot be checked in one pass",
     "blt": "reads bytes in patches and keeps several caches, which cannot be rolled back together",
     "minimax": "keeps a cache of its own for all its layers, which cannot be rolled back",

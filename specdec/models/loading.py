@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedMod
 from specdec.drafters.base import DraftMethod, Loaded
 from specdec.drafters.model import DraftModel
 from specdec.errors import InvalidInput, LoadFailed
-from specdec.models.checkpoint import Checkpoint, Progress, open_checkpoint, told
+from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed, open_checkpoint
 from specdec.models.compatibility import refuse_unsuitable
 from specdec.models.memory import free_bytes, gigabytes
 from specdec.models.pair import Pair
@@ -194,7 +194,7 @@ def _read(part: Part, device: torch.device, spread: bool) -> PreTrainedModel:
     if spread or part.bits is not None:
         options["device_map"] = "auto" if spread else {"": device}
     name = part.checkpoint.name
-    with told(name, "weights"):
+    with as_load_failed(name, "weights"):
         try:
             model, found = AutoModelForCausalLM.from_pretrained(
                 part.checkpoint.folder, output_loading_info=True, **options

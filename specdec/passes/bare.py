@@ -34,11 +34,11 @@ def is_bare(model: PreTrainedModel, cache: DynamicCache) -> bool:
         and model.config._attn_implementation == "sdpa"
         and all(type(layer) is RoomyLayer for layer in cache.layers)
         and not _has_any_global_hook()  # it would hear the layers and not the model around them
-        and _as_they_came((model, model.model, *model.model.layers))
+        and _unpatched((model, model.model, *model.model.layers))
     )
 
 
-def _as_they_came(modules: tuple[nn.Module, ...]) -> bool:
+def _unpatched(modules: tuple[nn.Module, ...]) -> bool:
     def touched(module: nn.Module) -> bool:
         heard = module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
         return bool(heard) or "forward" in vars(module) or module._compiled_call_impl is not None

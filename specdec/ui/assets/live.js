@@ -62,13 +62,13 @@ export const ready = new Promise((resolve) => {
 export async function mount(element, props, watch, plotlyAddress, lanes) {
   defineLanes(lanes);
   const view = new View(element, plotlyAddress);
+  mounted(); // the buttons have what they need; a link that cannot be read must not hold them back
   const reader = new LineReader();
   await view.openLink();
   const update = () => view.take(reader.read(props.value ?? ""), props.value ?? "");
   watch("value", update);
   update();
   window.specdec.mounted = true;
-  mounted();
 }
 
 class View {
