@@ -21,6 +21,13 @@ test("only what is new is read, and a line that is not whole waits", () => {
   assert.deepEqual(reader.read(begin + round), []);
 });
 
+test("a value that is emptied and given again brings nothing new", () => {
+  const reader = new LineReader();
+  const race = line({ event: "begin", number: 1 }) + line({ event: "error", message: "old" });
+  assert.equal(reader.read(race).length, 2);
+  assert.deepEqual([...reader.read(""), ...reader.read(race)], []);
+});
+
 test("a part that overlaps what was read adds the rest only", () => {
   const reader = new LineReader();
   const rounds = [0, 1, 2].map((index) => line({ event: "round", index }));

@@ -12,6 +12,7 @@ export class LineReader {
   read(text) {
     const records = [];
     const head = text.slice(0, text.indexOf("\n") + 1);
+    if (!head) return records; // an empty value between two others: the lines that come again are not new
     if (head !== this.#head) this.#start(head);
     for (let end; (end = text.indexOf("\n", this.#offset)) !== -1; this.#offset = end + 1) {
       if (this.#at === this.#taken) {
