@@ -19,6 +19,7 @@ class Summary:
     """One entrant over all its trials.
 
     sides    a run each, all prompts together: plain ``generate``, this entrant, and our loop where it ran as well
+    runs     the number of the run of each of ``sides``
     rates    tokens a second after the first token, one figure a run
     same     trials that wrote the baseline's text, of ``compared`` that have a baseline
     """
@@ -26,6 +27,7 @@ class Summary:
     lane: str
     gamma: int | str | None
     sides: list[Sides]
+    runs: list[int]
     rates: list[float]
     same: int
     compared: int
@@ -33,7 +35,12 @@ class Summary:
     @property
     def gains(self) -> list[float]:
         """The speed-up over the baseline in each run."""
-        return [side.gain for side in self.sides if side.gain]
+        return list(self.gain_of_run.values())
+
+    @property
+    def gain_of_run(self) -> dict[int, float]:
+        """The speed-up by the run's number; a run without one is left out."""
+        return {run: gain for run, side in zip(self.runs, self.sides, strict=True) if (gain := side.gain)}
 
     @property
     def gain(self) -> float | None:
@@ -127,7 +134,7 @@ Cells = dict[tuple[int, str], Trial]  # by run and prompt
 
 
 def _summary(trials: list[Trial], base: Cells, loop: Cells) -> Summary:
-    sides, rates = [], []
+    sides, runs, rates = [], [], []
     for run in sorted({trial.run for trial in trials}):
         if rate := _pool(trial for trial in trials if trial.run == run).tokens_per_second:
             rates.append(rate)
@@ -135,10 +142,11 @@ def _summary(trials: list[Trial], base: Cells, loop: Cells) -> Summary:
         if both := [trial for trial in trials if trial.run == run and (run, trial.prompt) in base]:
             cells = [(run, trial.prompt) for trial in both]
             looped = _pool(loop[cell] for cell in cells) if all(cell in loop for cell in cells) else None
+            runs.append(run)
             sides.append(Sides(_pool(base[cell] for cell in cells), _pool(both), looped))
     compared = [(t, base[t.run, t.prompt]) for t in trials if (t.run, t.prompt) in base]
     same = sum(ours.token_ids == theirs.token_ids for ours, theirs in compared)
-    return Summary(trials[0].lane, trials[0].gamma, sides, rates, same, len(compared))
+    return Summary(trials[0].lane, trials[0].gamma, sides, runs, rates, same, len(compared))
 
 
 def _pool(trials: Iterable[Trial]) -> Metrics:

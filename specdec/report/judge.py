@@ -136,6 +136,14 @@ class Judgement:
         known = self.cost is not None and self.alpha is not None and _full(self) is not None
         return self.needed_alpha is not None if known else None
 
+    @property
+    def refutes_theory(self) -> bool:
+        """Whether speculation pays where the closed form says that it cannot, or loses where it says that it pays."""
+        if self.speculation is None or self.alpha is None or self.can_break_even is None:
+            return False
+        enough = self.needed_alpha is not None and self.alpha >= self.needed_alpha
+        return (self.speculation >= 1) != enough
+
 
 LOSING = {Kind.FASTER_BY_ENGINE, Kind.UNCLEAR_LOSES, Kind.SLOWER, Kind.SLOWER_UNSPLIT}
 

@@ -46,9 +46,9 @@ def overall(trials: Sequence[Trial], plan: Plan) -> Overall:
     if lengths > 1:
         subject = words.FASTEST.format(gamma=found.gamma, lengths=lengths)
     said = [words.NONE_PAYS] if found.kind in LOSING and lengths > 1 else []
-    said += [words.headline(found, subject, **counted), *rivals]
-    below = [measured.format(**counted), *words.notes(found), _alike(summaries, found), paragraph(found)]
-    return Overall(found, " ".join(said), list(filter(None, below)))
+    said += [words.headline(found, subject, **counted), _loop_faster(summaries), *rivals]
+    below = [measured.format(**counted), *words.notes(found), _alike(summaries), paragraph(found)]
+    return Overall(found, " ".join(filter(None, said)), list(filter(None, below)))
 
 
 def _percent(share: Share) -> str:
@@ -61,9 +61,17 @@ def _drafting(summaries: Sequence[Summary]) -> list[Summary]:
     return [s for s in summaries if s.lane == LOOP.lane and s.entrant != LOOP]
 
 
-def _alike(summaries: Sequence[Summary], found: Judgement) -> str:
+def _loop_faster(summaries: Sequence[Summary]) -> str:
+    """That our loop alone is faster than the draft length of the headline; else nothing."""
+    leader = fastest(summaries)
+    if leader is None or leader.entrant != LOOP or fastest(_drafting(summaries)) is None:
+        return ""
+    return words.LOOP_FASTER.format(times=words.times(leader.gains))
+
+
+def _alike(summaries: Sequence[Summary]) -> str:
     """The draft lengths, our loop as 0 among them, that the runs cannot tell from the fastest; else nothing."""
-    best = fastest(_drafting(summaries))
+    best = fastest(summaries)
     if best is None:
         return ""
     alike = []
@@ -89,10 +97,12 @@ def _rivals(summaries: Sequence[Summary], found: Judgement) -> list[str]:
     elif no_clear_difference(_against(rival, leader), (rival.gain or 0.0) / (leader.gain or 1.0)):
         kind = "alike"
     else:
-        kind = "faster" if found.kind in LOSING else "faster still"
+        first = found.kind in LOSING and leader.entrant != LOOP  # else something faster than plain is named before it
+        kind = "faster" if first else "faster still"
     return [words.RIVALS[kind].format(**fields)]
 
 
 def _against(one: Summary, other: Summary) -> list[float]:
-    """The ratio of two speeds in each run."""
-    return [ours / theirs for ours, theirs in zip(one.gains, other.gains, strict=False)]
+    """The ratio of two speeds in each run that has both."""
+    ours, theirs = one.gain_of_run, other.gain_of_run
+    return [ours[run] / theirs[run] for run in ours if run in theirs]

@@ -59,6 +59,8 @@ def verdict(
         runs = [{**runs[0], BASELINE.key: _up_to(runs[0][BASELINE.key], written)}]
     measured = [{key: metrics.measure(events) for key, events in run.items() if _counts(key, events)} for run in runs]
     sides = {at: both for at, lanes in enumerate(measured) if (both := _sides(lanes))}
+    # Runs without a speed-up count nowhere, so that all figures are of the same runs; where no run has one, all count.
+    sides = {at: both for at, both in sides.items() if both.gain} or sides
     compared = list(sides.values())
     if not compared:
         return _record(Judgement(Kind.NO_TOKEN), notes, bool(stopped))
@@ -71,7 +73,7 @@ def verdict(
     record = _record(found, notes, bool(stopped)) | {"runs": found.runs or len(runs), "shown": shown}
     record["same"] = written_ids(plain) == written_ids(speculative)
     record["figures"] = four_figures(compared, plain, speculative)
-    record["lanes"] = lane_rows(runs, measured)
+    record["lanes"] = lane_rows([runs[at] for at in sides], [measured[at] for at in sides])
     record["details"] = details(found, compared, speculative)
     record["time"] = time_words(lane, len(runs))
     record["why"] = of_race(found)

@@ -32,7 +32,8 @@ def paragraph(found: Judgement) -> str:
 
 
 def _terms(found: Judgement) -> list[str]:
-    said = [words.fill(words.WHY_TERMS, found, needs=words.fill(words.WHY_NEEDS[found.can_break_even], found))]
+    needs = words.WHY_REFUTED if found.refutes_theory else words.WHY_NEEDS
+    said = [words.fill(words.WHY_TERMS, found, needs=words.fill(needs[found.can_break_even], found))]
     gain = words.fill(words.WHY_GAIN, found)
     if found.predicted is None or found.speculation is None:
         said.append(f"{gain}.")
@@ -66,7 +67,7 @@ def figures(found: Judgement) -> list[Figure]:
         ("cost coefficient", words.number(found.c, 2), "Cost coefficient c"),
         ("verify growth", words.number(found.v, 2), "Verify growth v"),
         ("acceptance", alpha, "Acceptance rate \u03b1"),
-        ("break-even", needed, "Acceptance needed to break even"),
+        ("break-even", needed, "Acceptance needed to break even, by theory"),
         ("loop overhead", words.percent(found.overhead), "Outside drafting and checking"),
         ("predicted", words.times_or_none(found.predicted), "Predicted gain"),
         ("measured", words.times_or_none(found.speculation), "Speculation: gain over our loop at \u03b3 0"),

@@ -103,7 +103,8 @@ DOUBTS = {
 
 # A sweep or a benchmark, beside the judge's headline.
 NONE_PAYS = "No draft length pays here."
-FASTEST = "\u03b3 {gamma}, the fastest of {lengths} draft lengths,"
+FASTEST = "\u03b3 {gamma}, the fastest of {lengths} draft lengths above 0,"
+LOOP_FASTER = "Our loop without a draft (\u03b3 0) measured faster: {times}."
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs do not tell them apart."
 MEASURED = "{calls} calls on this machine."
 MEASURED_PARTLY = "{calls} of {planned} calls on this machine ({share})."
@@ -127,6 +128,13 @@ WHY_TERMS = (
     "and checking a round {v}; {alpha} of tested guesses are kept{needs}."
 )
 WHY_NEEDS = {True: " and {needed} are needed to break even", False: "; no share of them would break even", None: ""}
+# Where the measured gain refutes the closed form.
+_IF_THEORY = "; if guesses hit independently and the passes took all of the time, "
+WHY_REFUTED = {
+    True: _IF_THEORY + "{needed} would be needed to break even",
+    False: _IF_THEORY + "no share of them would break even",
+    None: "",
+}
 NONE_IS_ENOUGH = "none is enough"
 WHY_GAIN = "Speculation runs at {speculation}x our loop without a draft"
 WHY_THEORY = "theory predicts {predicted}x from these figures"

@@ -20,7 +20,7 @@ from specdec.measure.trials import trials
 from specdec.report import words
 from specdec.report.benchmark import EXPORTS, against_assisted, as_json
 from specdec.report.judge import Advice, Doubt, Kind, Reason, judge
-from specdec.report.overall import Overall, overall
+from specdec.report.overall import Overall, _against, overall
 from specdec.report.summary import cells
 from specdec.report.sweep import marked, prediction_error, sweep_rows, theory_note
 from specdec.report.why import figures, paragraph
@@ -146,7 +146,37 @@ def test_auto_that_wins_is_the_headline_and_its_figure() -> None:
     ran = [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), trial(0, "a", "speculative", 4, DRAFTED)]
     found = judged([*ran, trial(0, "a", "speculative", "auto", faster)])
     assert found.judgement.gamma == "auto" and found.factor == "2.8x"
-    assert found.headline.startswith("\u03b3 auto, the fastest of 2 draft lengths, is 2.8 times as fast")
+    assert found.headline.startswith("\u03b3 auto, the fastest of 2 draft lengths above 0, is 2.8 times as fast")
+
+
+def test_one_screen_has_one_fastest() -> None:
+    """Our loop is faster than all that drafts: the headline says so, and the table marks the loop."""
+    slower = {gamma: lane(100, 40, 0.1, 0.7, seconds, (60, 30, 70)) for gamma, seconds in ((2, 0.85), (4, 0.95))}
+    ran = [trial(0, "a", *BASELINE, lane(100, 100, 0.0, 0.0, 1.0)), trial(0, "a", *LOOP, lane(100, 100, 0.0, 0.6, 0.7))]
+    ran += [trial(0, "a", "speculative", gamma, figures) for gamma, figures in slower.items()]
+    found, table = judged(ran), sweep_rows(summarise(ran))
+    assert found.judgement.gamma == 2 and found.judgement.kind is Kind.FASTER_BY_ENGINE
+    assert "γ 2, the fastest of 2 draft lengths above 0," in found.headline
+    assert "(γ 0) measured faster: 1.43x" in found.headline
+    plan = Plan((PromptItem("a", "c", "a"),), tuple(t.entrant for t in ran), specdec.SamplingParams(64), 1)
+    assert table[marked(table, ran, plan)].gamma == 0
+    pays = judged([*ran[:2], trial(0, "a", "speculative", 2, lane(100, 40, 0.1, 0.4, 0.5, (60, 30, 70)))])
+    assert "measured faster" not in pays.headline
+    lookup = trial(0, "a", "prompt-lookup", 5, replace(DRAFTED, decode_seconds=0.4, tokens_per_second=250.0))
+    assert judged([*ran, lookup]).headline.endswith("Faster still: Prompt lookup, γ 5, 2.50x.")
+
+
+def test_speeds_are_compared_within_a_run() -> None:
+    """Two lengths at other speeds in every run; one of them has no speed in the first run."""
+
+    def runs_of(entrant: Entrant, *rates: float | None) -> list[Trial]:
+        at = [replace(DRAFTED, tokens_per_second=rate, decode_seconds=100 / (rate or 1e9)) for rate in rates]
+        return [trial(run, "a", *entrant, metrics) for run, metrics in enumerate(at)]
+
+    found = [*runs_of(BASELINE, 100, 100, 100, 100), *runs_of(Entrant("speculative", 4), 150, 200, 300, 400)]
+    found += runs_of(Entrant("speculative", 5), None, 180, 270, 360)
+    first, second = summarise(found)[1:]
+    assert _against(second, first) == pytest.approx([0.9, 0.9, 0.9])
 
 
 def test_what_the_runs_cannot_tell_apart_is_said() -> None:
@@ -160,7 +190,7 @@ def test_what_the_runs_cannot_tell_apart_is_said() -> None:
     found += [*runs_of("speculative", 3, 130, 140, 150), *runs_of("speculative", 4, 190, 215, 199)]
     found += [*runs_of("speculative", 5, 200, 210, 220), *runs_of("speculative", 6, 180, 190, 221)]
     found += [*runs_of("speculative", 7, 150, 211, 190), *runs_of("speculative", "auto", 201, 180, 180)]
-    assert judged(found).headline.startswith("γ 5, the fastest of 6 draft lengths, is 2.1 times as fast")
+    assert judged(found).headline.startswith("γ 5, the fastest of 6 draft lengths above 0, is 2.1 times as fast")
     assert "γ 4, 6–7 and auto may be as fast as γ 5: the runs do not tell them apart." in judged(found).notes
     alone = [t for t in found if t.gamma in (None, 3, 5)]
     assert "may be as fast" not in " ".join(judged(alone).notes)

@@ -10,6 +10,7 @@ import pytest
 
 from specdec.report import words
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
+from specdec.report.why import paragraph
 
 GOLDEN = Path(__file__).with_name("golden_sentences.txt")
 ONE = Judgement(
@@ -40,12 +41,24 @@ def sentences() -> Iterator[str]:
     for doubt in Doubt:
         yield f"[{doubt.name}]"
         yield from words.notes(replace(FIVE, kind=Kind.UNCLEAR_GAINS, doubts=(doubt,), stalled=2))
+    yield "[What is needed to break even]"
+    for speculation in (0.83, 1.07):
+        for change in ({}, {"alpha": 0.75}, {"needed_alpha": None, "cost": 6.2}, {"gamma": "auto"}):
+            yield paragraph(replace(ONE, speculation=speculation, **change))
     yield "[A stall in one run]"
     yield words.headline(replace(ONE, stalled=1))
 
 
 def test_every_sentence_is_as_it_was() -> None:
     assert "\n".join(sentences()) + "\n" == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("speculation", "alpha", "flat"), [
+    (0.83, 0.5, True), (1.07, 0.5, False), (1.07, 0.75, True), (0.83, 0.75, False),
+])  # fmt: skip
+def test_what_is_needed_is_no_fact_where_the_measured_gain_refutes_it(speculation, alpha, flat) -> None:
+    text = paragraph(replace(ONE, speculation=speculation, alpha=alpha))
+    assert ("are needed" in text, "if guesses hit independently" in text) == (flat, not flat)
 
 
 @pytest.mark.parametrize("table", [words.HEADLINES, words.REASONS, words.ADVICE, words.DOUBTS])

@@ -174,6 +174,17 @@ def test_the_row_of_a_lane_is_of_all_runs() -> None:
     assert row[4:6] == ["62\u00a0% (50\u00a0%\u201375\u00a0%)", "3.0 (2.0\u20134.0)"]
 
 
+def test_a_run_without_a_speed_up_counts_nowhere() -> None:
+    """Plain ends at its first token in one of three runs, and half its guesses are kept there: no figure holds them."""
+    runs = [{"generate": plain(), "speculative": speculative(kept=kept)} for kept in (3, 1, 3)]
+    runs[1]["generate"] = plain(text=TEXT[:1])
+    said, alone = verdict(runs), verdict([runs[0], runs[2]])
+    assert said["runs"] == 2 and said["shown"] == 0
+    assert [figure["value"] for figure in said["figures"]] == ["1.0 \u2192 2.0", "75\u00a0%", "4.0", "21 of 21"]
+    assert said["lanes"] == alone["lanes"] and said["details"] == alone["details"]
+    assert verdict([runs[1]])["kind"] == "too_few_tokens", "where no run has one, the figures are still shown"
+
+
 def test_a_race_stopped_in_a_later_run_keeps_those_that_ended() -> None:
     whole = {"generate": plain(), "speculative": speculative()}
     said = verdict([whole, {"generate": plain(1.2)[:5]}], "Stopped")
