@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec.cli.arguments import add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
-from specdec.errors import SpecdecError
+from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
-from specdec.lanes.table import DEFAULT_KEYS, key_of, row_of
+from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LANES, LOOP, entrants_of_race, key_of, row_of
 from specdec.models.pair import quiet
 from specdec.report.recording import Recorder
 from specdec.report.verdict import SPECULATIVE, verdict
@@ -36,6 +36,10 @@ def main(argv: Sequence[str]) -> None:
     leave_a_core()
     console = console_of(highlight=False, soft_wrap=True)
     try:
+        for needed in (BASELINE.key, SPECULATIVE):
+            if needed not in arguments.lanes:
+                raise InvalidInput(f"The verdict needs the lane {needed}; add it to --lanes.")
+        keys = list(entrants_of_race(arguments.lanes, arguments.gamma))
         pair = pair_of(arguments)
         params = SamplingParams(
             max_new_tokens=arguments.tokens,
@@ -44,25 +48,25 @@ def main(argv: Sequence[str]) -> None:
             top_p=arguments.top_p,
             seed=arguments.seed,
         )
-        batches = race(pair, arguments.prompt, gamma=arguments.gamma, params=params)
+        batches = race(pair, arguments.prompt, gamma=arguments.gamma, params=params, lanes=arguments.lanes)
         events = (event for batch in batches for event in batch)
         if arguments.json:
             recorder = Recorder(pair.tokenizer)
             for event in events:
                 sys.stdout.write(recorder.line(event))
         else:
-            _show(console, events, pair.tokenizer)
+            _show(console, events, pair.tokenizer, keys)
     except SpecdecError as error:
         raise SystemExit(f"specdec: {error}") from error
 
 
-def _show(console: Console, events: Iterator[Event], tokenizer: Any) -> None:
+def _show(console: Console, events: Iterator[Event], tokenizer: Any, keys: Sequence[str]) -> None:
     """The speculative lane's text as it comes, then the verdict on the race."""
     lanes: dict[str, list[Event]] = {}
     stream = TextStream(tokenizer)
     for event in events:
         if isinstance(event, Started):
-            key = key_of(event.lane, event.gamma, DEFAULT_KEYS)
+            key = key_of(event.lane, event.gamma, keys)
             lanes[key] = lane = []
             if key != SPECULATIVE:
                 console.print(f"Running {row_of(key).choice} ...", style="dim")
@@ -101,6 +105,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="specdec run", description=__doc__)
     parser.add_argument("prompt")
     parser.add_argument("--gamma", type=draft_length, default=5, help="draft length, 0-16 (default 5), or auto")
+    parser.add_argument(
+        "--lanes",
+        nargs="+",
+        choices=[lane.key for lane in LANES],
+        default=DEFAULT_KEYS,
+        help=f"{LOOP.key} is our loop without a draft; default: " + " ".join(DEFAULT_KEYS),
+    )
     parser.add_argument("--tokens", type=int, default=128, help="new tokens (default 128)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
     parser.add_argument("--top-k", type=int, default=0)

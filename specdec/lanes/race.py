@@ -53,13 +53,13 @@ def race(
                 for _ in driven(start(short, entrant, acceptance, accept_top_k), interval):
                     yield []  # so that the consumer can stop the race
                 for batch in driven(start(request, entrant, acceptance, accept_top_k), interval, max_seconds):
-                    yield [_named(event, entrant) for event in batch]
+                    yield [named(event, entrant) for event in batch]
 
     return run()
 
 
-def _named(event: Event, entrant: Entrant) -> Event:
-    """The draft alone runs as plain ``generate`` and prompt lookup as our loop; in a race they bear their own names."""
+def named(event: Event, entrant: Entrant) -> Event:
+    """The event under the entrant's own lane: the draft alone runs as plain ``generate``, prompt lookup as our loop."""
     return replace(event, lane=entrant.lane) if isinstance(event, Started) else event
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from specdec.engine.policy import Fixed, Policy, policy_of
 from specdec.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from specdec.engine.policy import Policy
     from specdec.engine.request import Request
     from specdec.events import Event
     from specdec.models.pair import Pair
@@ -31,7 +31,8 @@ class Entrant(NamedTuple):
         rows = [lane for lane in LANES if lane.name == self.lane]
         if not rows:
             raise InvalidInput(f"There is no lane {self.lane!r}; choose from {', '.join(lane.key for lane in LANES)}.")
-        return next((lane for lane in rows if lane.gamma is not None and lane.gamma == self.gamma), rows[0])
+        # False equals 0, but is no length: it goes on to the lane's own row, which refuses it.
+        return next((lane for lane in rows if type(self.gamma) is int and lane.gamma == self.gamma), rows[0])
 
     @property
     def key(self) -> str:
@@ -53,10 +54,13 @@ class Lane:
     label     its name on the page, in tables and at the end of its line
     choice    the same in a list to choose from
     start     ``start(request, gamma, acceptance, accept_top_k)`` gives the lane's events
-    lengths   which draft lengths it takes: "none", "fixed" (1 to 16) or "any" (0 to 16, "auto" and policies)
+    lengths   which draft lengths it takes: "none", "fixed" (1 to 16) or "any" (0 to 16, "auto" and policies; at 0 it is
+              our loop without a draft)
     gamma     the only draft length of this row; None for a row that takes the caller's
     refusal   why it cannot run with a pair, or None
-    colour, dash, sign   how it is drawn: a colour of the page, the dashes of its line, the mark at the line's end
+    colour    of its marks in finished charts, a colour of the page; a race tells lanes apart by dash and sign
+    dash      the dashes of its line in the chart of a race
+    sign      its mark, at its line's end and in finished charts; None is a circle
     race      part of a race unless somebody chooses otherwise
     bench     part of a benchmark unless somebody chooses otherwise; None where it cannot be part of one
     """
@@ -95,13 +99,15 @@ def row_of(key: str) -> Lane:
 
 
 def entrants_of_race(keys: Iterable[str], gamma: int | str | Policy) -> dict[str, Entrant]:
-    """The entrants of a race at ``gamma`` by key, each once: at gamma 0 the speculative lane is the loop itself."""
-    found: dict[str, Entrant] = {}
-    for key in keys:
-        entrant = row_of(key).entrant(gamma)
-        if entrant not in found.values():
-            found[key] = entrant
-    return found
+    """The entrants of a race at ``gamma`` by key.
+
+    At gamma 0 every lane that takes it is our loop without a draft. Only the first of them in the table runs. Raises
+    ``InvalidInput`` for what is no draft length.
+    """
+    at_zero = policy_of(gamma) == Fixed(0)
+    rows = {key: row_of(key) for key in keys}
+    loops = [row.key for row in LANES if row.key in rows and (row.gamma == 0 or (at_zero and row.lengths == "any"))]
+    return {key: row.entrant(gamma) for key, row in rows.items() if key not in loops[1:]}
 
 
 def key_of(lane: str, gamma: int | str, keys: Collection[str]) -> str:

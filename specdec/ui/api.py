@@ -5,24 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import gradio as gr
 
-from specdec.engine.decode import speculative
+from specdec.engine.request import make_request
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.events import Event, SamplingParams
+from specdec.events import SamplingParams
 from specdec.lanes.driver import driven
-from specdec.lanes.table import DEFAULT_KEYS
-from specdec.lanes.transformers_lanes import assisted, generate
+from specdec.lanes.race import named, start
+from specdec.lanes.table import DEFAULT_KEYS, LANES, Lane, row_of
 from specdec.report.recording import Recorder
 from specdec.ui.ask import GAMMA, NEW_TOKENS, Ask
 from specdec.ui.limits import Limits
 from specdec.ui.stream import check, stream
 from specdec.ui.work import Work
-
-_LANES: dict[str, Callable[..., Iterator[Event]]] = {"speculative": speculative, "assisted": assisted}
 
 
 def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
@@ -39,13 +37,13 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
         repetition_penalty: float = 1.0,
         seed: int | None = None,
         ignore_eos: bool = False,
-        lane: Literal["speculative", "generate", "assisted"] = "speculative",
+        lane: str = "speculative",
     ) -> Iterator[str]:
         """Decode a prompt and stream the recording: each output is one or more JSON lines, an event a line.
 
         Parameters:
             prompt: the text to continue
-            gamma: tokens the draft proposes a round, 0 to 16, or "auto"; not used by the lane generate
+            gamma: tokens the draft proposes a round, 0 to 16, or "auto"; not used by lanes that take none
             max_new_tokens: tokens to write at most
             temperature: 0 is greedy
             top_k: sample from the k most likely tokens; 0 is all
@@ -54,26 +52,22 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
             repetition_penalty: above 1 makes tokens that occurred before less likely
             seed: for sampling; none draws one, which the recording names
             ignore_eos: write on past the end of the text
-            lane: speculative, generate (transformers' plain generate) or assisted (its assisted generation)
+            lane: one of {lanes}
         """
         with _sentences(), work.machine() as pair:
             _require("prompt", prompt, str, "a text")
-            _require("lane", lane, str, "speculative, generate or assisted")
+            _require("lane", lane, str, "the name of a lane")
             _require("ignore_eos", ignore_eos, bool, "true or false")
             params = SamplingParams(
                 max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, ignore_eos=ignore_eos
             )
             check(pair, prompt, params, limits)
-            if lane == "generate":
-                events = generate(pair, prompt, params=params)
-            elif lane in _LANES:
-                events = _LANES[lane](pair, prompt, gamma=gamma, params=params)
-            else:
-                raise InvalidInput(f"There is no lane {lane!r}; choose speculative, generate or assisted.")
+            entrant = row_of(lane).entrant(gamma)
+            events = start(make_request(pair, prompt, params), entrant)
             recorder = Recorder(pair.tokenizer)
             for batch in driven(events, interval=0.08, max_seconds=limits.seconds):
                 if batch:
-                    yield "".join(map(recorder.line, batch))
+                    yield "".join(recorder.line(named(event, entrant)) for event in batch)
 
     def race(
         prompt: str,
@@ -94,8 +88,7 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
             temperature: 0 is greedy
             seed: for sampling; none draws one
             runs: how often to run each lane; figures are then medians with lowest and highest
-            further_lanes: beside generate and speculative: speculative:0 (our loop without a draft),
-                assisted, prompt-lookup, draft-alone
+            further_lanes: beside {default}: {further}
         """
         with _sentences(), work.machine() as pair:
             _require("prompt", prompt, str, "a text")
@@ -114,8 +107,18 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
                 raise gr.Error(record["message"], print_exception=False)
             yield record
 
+    lanes = {
+        "lanes": _named_lanes(LANES),
+        "default": " and ".join(DEFAULT_KEYS),
+        "further": _named_lanes([lane for lane in LANES if not lane.race]),
+    }
     for endpoint in (decode, race):
+        endpoint.__doc__ = (endpoint.__doc__ or "").format(**lanes)  # what a program is told of the endpoint
         gr.api(endpoint, **queue)
+
+
+def _named_lanes(lanes: Sequence[Lane]) -> str:
+    return ", ".join(f"{lane.key} ({lane.choice})" for lane in lanes)
 
 
 def _require(name: str, value: Any, kind: type, wanted: str) -> None:

@@ -19,7 +19,6 @@ from specdec.report.sweep import Row
 # Marks that keep 3:1 on white and on the dark page alike.
 BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#5aa9a3"
 COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # as the table of lanes names them
-SYMBOLS = ("circle", "square", "triangle-up", "diamond")
 
 
 def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
@@ -110,7 +109,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
             # Plotly reads markup in names; entities for quotes it would show as they stand.
             x=[escape(category, quote=False) for category, _ in found], y=middles,
             name=entrant.label, mode="markers", offsetgroup=key,
-            marker={"color": colour, "size": 11, "symbol": SYMBOLS[len(figure.data) % len(SYMBOLS)]},
+            marker={"color": colour, "size": 11, "symbol": entrant.row.sign or "circle"},
             error_y={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour} | bars,
         )  # fmt: skip
     figure.add_hline(y=1, line={"color": GREY, "width": 1})

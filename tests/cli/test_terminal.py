@@ -38,6 +38,19 @@ def test_json_lines_are_the_events_of_both_lanes() -> None:
     assert (lanes, ends) == (["generate", "speculative"], ["length", "length"])
 
 
+def test_our_loop_beside_them_splits_the_verdict() -> None:
+    """The engine's and speculation's share stand in the sentence once our loop runs, too."""
+    out = specdec_command(PROMPT, "--tokens", "12", "--lanes", "generate", "speculative", "speculative:0").stdout
+    assert "Running our loop without a draft" in out and "Identical text: 12 of 12" in out
+    assert "then both shares are known" not in out  # what a race without our loop says
+
+
+def test_a_verdict_needs_both_its_lanes() -> None:
+    ended = specdec_command(PROMPT, "--lanes", "generate", "speculative:0")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "needs the lane speculative;" in ended.stderr
+
+
 def test_bad_input_is_one_sentence() -> None:
     ended = specdec_command(PROMPT, "--gamma", "99")
     assert (ended.returncode, ended.stdout) == (1, "")

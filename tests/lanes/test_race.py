@@ -8,6 +8,7 @@ import pytest
 from fakes import byte_tokenizer, ids_of, noisy_copy, shared_tiny
 
 import specdec
+from specdec.engine.policy import Fixed
 from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP, Entrant, Lane, entrants_of, entrants_of_race
 
@@ -57,6 +58,15 @@ def test_at_gamma_0_the_loop_runs_once(pair) -> None:
     assert len(lanes_of(pair, lanes=KEYS[:3], gamma=0)) == 2
 
 
+@pytest.mark.parametrize("gamma", [0, Fixed(0)])
+def test_at_gamma_0_a_lane_under_another_name_is_left_out(pair, gamma) -> None:
+    """Prompt lookup at gamma 0 looks nothing up: it is the loop once more, unless it is the only one."""
+    assert list(entrants_of_race(KEYS, gamma)) == ["generate", "speculative", "assisted", "draft-alone"]
+    assert list(entrants_of_race(("prompt-lookup", LOOP.key, "speculative"), gamma)) == ["speculative"]
+    assert list(entrants_of_race(("generate", "prompt-lookup"), gamma)) == ["generate", "prompt-lookup"]
+    assert len(lanes_of(pair, lanes=(*DEFAULT_KEYS, "prompt-lookup"), gamma=gamma)) == 2
+
+
 def test_a_race_encodes_its_prompt_once(pair, monkeypatch) -> None:
     """However many lanes, warm-ups and repeats there are."""
     encoded, encode = [], specdec.Pair.encode
@@ -97,6 +107,8 @@ def test_lossy_acceptance_reaches_the_lanes_that_accept(pair) -> None:
         ({"lanes": ("generate", "generate")}, "each once"),
         ({"runs": 0}, "runs is 0"),
         ({"gamma": "auto", "lanes": ("assisted",)}, "fixed number"),
+        ({"gamma": False}, "gamma is False"),
+        ({"gamma": 0.0}, "gamma is 0.0"),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_does(pair, settings: dict, said: str) -> None:

@@ -3,7 +3,7 @@
 export const TABLE = [
   { key: "generate", name: "generate", gamma: null, label: "Plain" },
   { key: "speculative", name: "speculative", gamma: null, label: "Speculative" },
-  { key: "speculative:0", name: "speculative", gamma: 0, label: "specdec, \u03b3 0" },
+  { key: "speculative:0", name: "speculative", gamma: 0, label: "Our loop, \u03b3 0" },
 ];
 
 const PARAMS = {

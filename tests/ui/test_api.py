@@ -13,6 +13,7 @@ from gradio_client.exceptions import AppError
 from test_readme import ADDRESS, BLOCKS
 
 import specdec
+from specdec.lanes.table import LANES, Lane
 from specdec.report import recording
 
 PROMPT = "Once upon a time"
@@ -59,6 +60,25 @@ def test_decode_streams_the_recording(client: Client, lane: str) -> None:
     assert specdec.collect(events).token_ids == expected.token_ids
 
 
+def test_every_lane_of_the_table_decodes(client: Client, request: pytest.FixtureRequest) -> None:
+    """A row that is added is one more lane, and its events bear its name."""
+    from specdec.engine.decode import decode
+
+    toy = Lane("toy", "Toy lane", "a toy lane", lambda request, gamma, *acceptance: decode(request, 1))
+    request.addfinalizer(lambda: LANES.remove(toy))
+    LANES.append(toy)
+    started = [decoded(client, lane=lane.key, gamma=2, max_new_tokens=4)[0] for lane in LANES]
+    assert [event.lane for event in started] == [lane.name for lane in LANES]
+
+
+def test_a_program_is_told_of_every_lane(client: Client) -> None:
+    endpoints = client.view_api(return_format="dict")["named_endpoints"]
+    for name, parameter, lanes in (
+        ("/decode", "lane", LANES), ("/race", "further_lanes", [lane for lane in LANES if not lane.race])
+    ):  # fmt: skip
+        assert all(f"{lane.key} ({lane.choice})" in str(endpoints[name]) for lane in lanes), parameter
+
+
 def test_every_setting_of_decode_arrives(client: Client) -> None:
     settings = {
         "max_new_tokens": 6, "temperature": 0.7, "top_k": 9, "top_p": 0.8, "min_p": 0.01, "repetition_penalty": 1.2,
@@ -79,12 +99,13 @@ def test_race_returns_the_verdict(client: Client) -> None:
     ("name", "settings", "said"),
     [
         ("/decode", {"gamma": 40}, "gamma 40 is outside 0-16"),
+        ("/decode", {"gamma": False}, "gamma is False"),
         ("/decode", {"max_new_tokens": 5000}, "New tokens 5000 is above 2048"),
         ("/race", {"temperature": -1}, "temperature is -1"),
         ("/race", {"runs": 26}, "runs 26 is above 25"),
         ("/race", {"runs": "2"}, "runs is '2'"),
         ("/race", {"further_lanes": "speculative:0"}, "further_lanes is 'speculative:0'"),
-        ("/decode", {"lane": "nobody"}, "no lane 'nobody'"),
+        ("/decode", {"lane": "nobody"}, "no lane 'nobody'; choose from generate, "),
         ("/race", {"further_lanes": ["nobody"]}, "no lane 'nobody'"),
     ],
 )

@@ -10,6 +10,12 @@ const SHAPES = {
   diamond: "M5,0l5,5l-5,5l-5,-5z",
 };
 
+// The mark of a further lane; a circle where the table names none that can be drawn.
+export const signOf = (name) => {
+  const sign = laneOf(name)?.sign;
+  return Object.hasOwn(SHAPES, sign) ? sign : "circle";
+};
+
 // The next of 1, 2, 5, 10, 20 ... that is not below a value.
 const rounded = (value) => {
   const power = 10 ** Math.floor(Math.log10(value));
@@ -113,7 +119,7 @@ export class Chart {
     const sample = svg("svg", { width: 22, height: 10, viewBox: "-12 0 22 10", "aria-hidden": "true" });
     sample.append(
       svg("line", { x1: -12, x2: 5, y1: 5, y2: 5, stroke: "currentColor", "stroke-width": 1.5 }),
-      svg("path", { d: SHAPES[laneOf(name)?.sign], fill: "currentColor" }),
+      svg("path", { d: SHAPES[signOf(name)], fill: "currentColor" }),
     );
     this.others.append(el("li", "", "", [sample, el("span", "", lines.join(" \u00b7 "))]));
   }
@@ -200,14 +206,14 @@ export class Chart {
       return { type: "scatter", mode: "lines", hoverinfo: "skip", name, x, y, line: { shape: "hv", ...line } };
     });
     const ended = this.#names.filter(
-      (name) => laneOf(name)?.sign && this.#lanes.get(name).finished && this.#there(name),
+      (name) => !MAIN.includes(name) && this.#lanes.get(name).finished && this.#there(name),
     );
     const ends = ended.map((name) => this.#end(name));
     const signs = dots(
       ends.map(({ x }) => x),
       ends.map(({ y }) => y),
       {
-        symbol: ended.map((name) => laneOf(name)?.sign),
+        symbol: ended.map(signOf),
         size: 9,
         color: colour("plain"),
         line: { width: 1.5, color: colour("page") },

@@ -1,0 +1,14 @@
+// The marks at the lines' ends.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { signOf } from "../../specdec/ui/assets/chart.js";
+import { defineLanes } from "../../specdec/ui/assets/lanes.js";
+
+test("a lane without a sign, or with one that cannot be drawn, ends in a circle", () => {
+  defineLanes([
+    { key: "loop", sign: "square" },
+    { key: "toy", sign: null },
+    { key: "other", sign: "toString" },
+  ]);
+  assert.deepEqual(["loop", "toy", "other", "unknown"].map(signOf), ["square", "circle", "circle", "circle"]);
+});
