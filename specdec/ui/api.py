@@ -40,6 +40,7 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
         lane: str = "speculative",
     ) -> Iterator[str]:
         """Decode a prompt and stream the recording: each output is one or more JSON lines, an event a line.
+        Lanes: {lanes}.
 
         Parameters:
             prompt: the text to continue
@@ -52,7 +53,7 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
             repetition_penalty: above 1 makes tokens that occurred before less likely
             seed: for sampling; none draws one, which the recording names
             ignore_eos: write on past the end of the text
-            lane: one of {lanes}
+            lane: one of the lanes
         """
         with _sentences(), work.machine() as pair:
             _require("prompt", prompt, str, "a text")
@@ -79,7 +80,7 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
         further_lanes: list[str] | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Race plain generate against speculative decoding; the last output is the verdict: its sentence, its
-        figures and a row a lane.
+        figures and a row a lane. Further lanes: {further}.
 
         Parameters:
             prompt: the text to continue
@@ -88,7 +89,7 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
             temperature: 0 is greedy
             seed: for sampling; none draws one
             runs: how often to run each lane; figures are then medians with lowest and highest
-            further_lanes: beside {default}: {further}
+            further_lanes: those to run beside {default}
         """
         with _sentences(), work.machine() as pair:
             _require("prompt", prompt, str, "a text")

@@ -16,7 +16,7 @@ from judged import drafting, loop, plain, plan, trial
 from rich.console import Console
 
 from specdec.cli.run import _show
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LOOP, Entrant
 from specdec.measure.summary import summarise
 from specdec.report.benchmark import report
 from specdec.report.judge import LOSING, Kind
@@ -160,7 +160,8 @@ def named(kind: Kind | None) -> str | None:
 def require_printed(runs: list[dict], trials: list, asked, race: dict, many, tokenizer) -> None:
     """The programs print the very sentences."""
     if len(runs) == 1 and LOOP.key not in runs[0]:  # it races the two, once
-        said = printed(lambda console: _show(console, itertools.chain.from_iterable(runs[0].values()), tokenizer))
+        events = itertools.chain.from_iterable(runs[0].values())
+        said = printed(lambda console: _show(console, events, tokenizer, DEFAULT_KEYS))
         assert race["sentence"] in said and all(note in said for note in race["notes"])
     about = {"pair": runs[0][BASELINE.key][0].pair, "machine": {}, "versions": {}}
     said = printed(lambda console: report(console, about, asked, trials))
