@@ -60,7 +60,7 @@ class Lane:
     refusal   why it cannot run with a pair, or None
     colour    of its marks in finished charts, a colour of the page; a race tells lanes apart by dash and sign
     dash      the dashes of its line in the chart of a race
-    sign      its mark, at its line's end and in finished charts; None is a circle
+    sign      its mark, at its line's end and in finished charts; where it has none, a star there
     race      part of a race unless somebody chooses otherwise
     bench     part of a benchmark unless somebody chooses otherwise; None where it cannot be part of one
     """

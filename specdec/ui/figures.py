@@ -109,7 +109,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
             # Plotly reads markup in names; entities for quotes it would show as they stand.
             x=[escape(category, quote=False) for category, _ in found], y=middles,
             name=entrant.label, mode="markers", offsetgroup=key,
-            marker={"color": colour, "size": 11, "symbol": entrant.row.sign or "circle"},
+            marker={"color": colour, "size": 11, "symbol": entrant.row.sign or "star"},
             error_y={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour} | bars,
         )  # fmt: skip
     figure.add_hline(y=1, line={"color": GREY, "width": 1})
