@@ -114,7 +114,7 @@ def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
     runs = sorted({run for _, _, run in rates})
     entrants = {entrant for entrant, _, _ in rates}
     fixed = {entrant for entrant in entrants if entrant.lane == LOOP.lane and isinstance(entrant.gamma, int)}
-    auto = Entrant("speculative", "auto")
+    auto = Entrant(LOOP.lane, "auto")
     if auto not in entrants or not fixed or len(runs) < 2:
         return {}
 

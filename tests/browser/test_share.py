@@ -7,13 +7,12 @@ import contextlib
 import io
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 from conftest import ask, open_page, run, text, visit
+from shell import commands, options
 
 import specdec
 from specdec.measure.metrics import measure
@@ -304,28 +303,6 @@ def test_the_file_of_a_linked_run_is_read_by_the_package(page, browser, address,
         path = save(other, tmp_path / "linked.jsonl")
     events = list(recording.read(path.read_text().splitlines()))
     assert [event.lane for event in events if isinstance(event, specdec.Started)] == ["generate", "speculative"]
-
-
-def commands(lines: str, folder: Path) -> list[list[str]]:
-    """The arguments of each command as bash hands them over; in an empty folder, where it finds none of them."""
-    noted = """command_not_found_handle() { printf '%s\\0' "$#" "$@"; }\n"""
-    ran = subprocess.run(
-        [shutil.which("bash"), "-c", noted + lines],
-        env={"PATH": str(folder)},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert list(folder.iterdir()) == []
-    fields, found = iter(ran.stdout.split("\0")[:-1]), []
-    for count in fields:
-        found.append([next(fields) for _ in range(int(count))])
-    return found
-
-
-def options(command: list[str]) -> dict[str, str]:
-    return dict(zip(command, command[1:], strict=False))
 
 
 def test_five_blocks_of_code_fit_a_narrow_screen(browser, address):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from shell import commands, options
 
 import specdec
 from specdec.report.takehome import take_home
@@ -53,28 +52,6 @@ def codes_of(pair=None, settings=None, params=None, **asked) -> dict[str, str]:
     started |= {"params": STARTED["params"] | (params or {}), "pair": STARTED["pair"] | (pair or {})}
     record = {"settings": {"prompt": "Once upon a time", "chat": 0} | asked, "started": started}
     return take_home(json.dumps(record), expression_of)
-
-
-def commands(lines: str, folder: Path) -> list[list[str]]:
-    """The arguments of each command as bash hands them over; in an empty folder, where it finds none of them."""
-    noted = """command_not_found_handle() { printf '%s\\0' "$#" "$@"; }\n"""
-    ran = subprocess.run(
-        [shutil.which("bash"), "-c", noted + lines],
-        env={"PATH": str(folder)},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert list(folder.iterdir()) == []
-    fields, found = iter(ran.stdout.split("\0")[:-1]), []
-    for count in fields:
-        found.append([next(fields) for _ in range(int(count))])
-    return found
-
-
-def options(command: list[str]) -> dict[str, str]:
-    return dict(zip(command, command[1:], strict=False))
 
 
 def served(code: str, folder: Path) -> list[str]:
