@@ -20,7 +20,7 @@ from specdec.lanes.table import row_of
 from specdec.lanes.transformers_lanes import cannot_assist, run_generate
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.trials import INTERVAL
-from specdec.models.pair import Pair, quiet
+from specdec.models.pair import Pair, silence_libraries
 from specdec.report import words
 
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
-    quiet()
+    silence_libraries()
     leave_a_core()
     pair = pair_of(arguments)
     params = SamplingParams(arguments.tokens, ignore_eos=True)

@@ -18,7 +18,7 @@ from specdec.engine.request import machine
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.trials import INTERVAL
 from specdec.measure.whatif import Calibration, Costs, what_if
-from specdec.models.pair import quiet
+from specdec.models.pair import silence_libraries
 
 GAMMAS = range(9)
 FURTHER = [
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--prompts", type=int, default=20)
     arguments = parser.parse_args()
-    quiet()
+    silence_libraries()
     leave_a_core()
     pair = specdec.load_pair()
     params = specdec.SamplingParams(max_new_tokens=arguments.tokens, ignore_eos=True)

@@ -235,7 +235,7 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    from specdec.models.pair import quiet
+    from specdec.models.pair import silence_libraries
 
-    quiet()
+    silence_libraries()
     raise SystemExit(main(sys.argv[1:]))

@@ -18,7 +18,7 @@ from specdec.measure.bench import measure
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results_file import ResultsFile, measured_on
-from specdec.models.pair import Pair, quiet
+from specdec.models.pair import Pair, silence_libraries
 from specdec.report.benchmark import EXPORTS, as_json, report
 
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--results", type=Path, help="JSON lines to keep every call in, and to go on from")
     parser.add_argument("--export", type=Path, nargs="+", default=[], help="tables to write: .csv, .json or .md")
     arguments = parser.parse_args(argv)
-    quiet()
+    silence_libraries()
     leave_a_core()
     # Before the models: it gives each process of a launch its GPU. The slowest one may take days longer than the rest.
     PartialState(cpu=arguments.device == "cpu", timeout=timedelta(days=7))

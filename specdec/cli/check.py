@@ -11,7 +11,7 @@ from specdec.drafters.methods import forms, method_of
 from specdec.errors import IncompatiblePair, SpecdecError
 from specdec.models.check import check
 from specdec.models.loading import plan_pair
-from specdec.models.pair import quiet
+from specdec.models.pair import silence_libraries
 from specdec.models.presets import PRESETS
 
 SIGNS = {"good": "+", "note": "!", "bad": "x"}
@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     arguments = parser.parse_args(argv)
-    quiet()
+    silence_libraries()
     console = console_of(highlight=False)
     try:
         plan = plan_pair(arguments.target, method_of(arguments.draft), device=arguments.device, dtype=arguments.dtype)

@@ -15,7 +15,7 @@ from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
 from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LANES, LOOP, entrants_of_race, key_of, row_of
-from specdec.models.pair import quiet
+from specdec.models.pair import silence_libraries
 from specdec.report.recording import Recorder
 from specdec.report.verdict import SPECULATIVE, verdict
 from specdec.text import TextStream
@@ -32,7 +32,7 @@ STYLES = {
 
 def main(argv: Sequence[str]) -> None:
     arguments = _parser().parse_args(argv)
-    quiet()
+    silence_libraries()
     leave_a_core()
     console = console_of(highlight=False, soft_wrap=True)
     try:

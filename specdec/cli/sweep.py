@@ -18,7 +18,7 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.trials import trials
-from specdec.models.pair import quiet
+from specdec.models.pair import silence_libraries
 from specdec.report import words
 from specdec.report.overall import overall
 from specdec.report.sweep import table, theory_note
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--tokens", type=int, default=NEW_TOKENS)
     parser.add_argument("--temperature", type=float, default=0.0)
     arguments = parser.parse_args(argv)
-    quiet()
+    silence_libraries()
     leave_a_core()
     console = console_of(piped=120)
     found: list[Trial] = []

@@ -80,7 +80,7 @@ class DraftMethod(ABC):
     def describe(self) -> dict[str, Any]:
         """Plain values for events, recordings and code: ``kind``; ``text``, which ``parse`` reads; ``python``, the
         expression that builds it; ``depends_on_start``, whether a guess depends on where its draft began and not only
-        on the text in front of it; and whatever else tells two of a kind apart."""
+        on the text in front of it; and whatever else distinguishes two drafts of one kind."""
 
     @abstractmethod
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:

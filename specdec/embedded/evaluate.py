@@ -19,7 +19,7 @@ from specdec.embedded import corpus
 from specdec.embedded.train import CONTEXT, WINDOW, Windows
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.models.pair import quiet
+from specdec.models.pair import silence_libraries
 from specdec.report import words
 
 LOSS_WINDOWS = 96
@@ -86,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True)
     arguments = parser.parse_args()
-    quiet()
+    silence_libraries()
     pair = specdec.load_pair()
     documents, held_out = corpus.load(arguments.corpus)
     windows = Windows(held_out, pair.tokenizer, torch.device("cpu"))

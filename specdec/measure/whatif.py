@@ -160,9 +160,9 @@ def what_if(
 class Text:
     """A recorded text by position, 0 being the prefill's token, and what is known of guesses there.
 
-    futures[i]  how many guesses in a row from i on will stand, up to 16, each with its chance
-    sure[i]     the draft's confidence in its guess at i; None where unknown
-    behind[i]   and in what it drafted on behind one that did not stand
+    futures[i]    how many guesses in a row from i on will stand, up to 16, each with its chance
+    confidence[i] the draft's confidence in its guess at i; None where unknown
+    behind[i]     and in what it drafted on behind one that did not stand
     """
 
     def __init__(self, events: list[Event]) -> None:
@@ -180,16 +180,16 @@ class Text:
         ids: list[int] = []
         stands: dict[int, float] = {}
         self.behind: dict[int, list[float | None]] = {}
-        sure: dict[int, float | None] = {}
+        confidences: dict[int, float | None] = {}
         for event in rounds:
             at, draft = len(ids), event.draft or ()
             for place, (choice, confidence) in enumerate(event.missed, start=at - len(event.missed)):
-                sure[place] = confidence
+                confidences[place] = confidence
                 if params.greedy:  # sampling, it is not known how likely the draft found the text's token
                     stands[place] = float(choice == ids[place])
             tested = [token for token in draft if token.status != "discarded"]
             for place, token in enumerate(tested, start=at):
-                sure[place] = token.draft_confidence
+                confidences[place] = token.draft_confidence
                 if (chance := _chance(token, event, params.greedy)) is not None:
                     stands[place] = chance
             if len(tested) < len(draft):
@@ -199,7 +199,7 @@ class Text:
             raise InvalidInput(f"Guesses are known at {len(stands)} tokens of this lane; {LEAST} or more are needed.")
         self.end, self.longest = len(ids), params.max_new_tokens
         self.exact = params.greedy and any(isinstance(e, Finished) and e.finish_reason != "deadline" for e in events)
-        self.sure = [sure.get(place) for place in range(self.end)]
+        self.confidence = [confidences.get(place) for place in range(self.end)]
         mean = min(max(fmean(stands.values()), 0.01), 0.99)  # never certain
         self.futures = [list(_futures(stands, mean, place, self.end)) for place in range(self.end)]
 
@@ -276,19 +276,19 @@ def _walk(text: Text, costs: Costs, policy: Policy | str) -> Outcome:
 
 
 def _confident(text: Text, policy: ConfidenceStop) -> Callable[[int, int], float]:
-    """As long as the draft is sure: on the text, then behind a miss as recorded, then as discarded tokens were."""
-    discarded = [sure for row in text.behind.values() for sure in row if sure is not None]
-    seen = discarded or [sure for sure in text.sure if sure is not None]
-    unsure = fmean(sure < policy.least_confidence for sure in seen)
+    """Draft while the confidence suffices: that recorded on the text, then behind a miss, then of discarded tokens."""
+    discarded = [confidence for row in text.behind.values() for confidence in row if confidence is not None]
+    seen = discarded or [confidence for confidence in text.confidence if confidence is not None]
+    below = fmean(confidence < policy.least_confidence for confidence in seen)
 
     def length(start: int, hits: int) -> float:
         room, last = text.room(start, policy.gamma), min(start + hits, text.end - 1)
-        path = [*text.sure[start : last + 1], *text.behind.get(last, ())][:room]
-        for n, sure in enumerate(path, start=1):
-            if sure is not None and sure < policy.least_confidence:
+        path = [*text.confidence[start : last + 1], *text.behind.get(last, ())][:room]
+        for n, confidence in enumerate(path, start=1):
+            if confidence is not None and confidence < policy.least_confidence:
                 return n
         more = room - len(path)
-        return len(path) + ((1 - (1 - unsure) ** more) / unsure if unsure else more)
+        return len(path) + ((1 - (1 - below) ** more) / below if below else more)
 
     return length
 

@@ -142,8 +142,8 @@ class Pair:
         return ids
 
 
-def quiet() -> None:
-    """For programs, not for the library: no progress bars and no advice from transformers on the terminal."""
+def silence_libraries() -> None:
+    """Keep progress bars and advice of transformers off the terminal. For programs; the library never calls it."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     warnings.filterwarnings("ignore", message="MatMul8bitLt")  # bitsandbytes, at every layer of every pass

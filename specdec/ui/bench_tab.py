@@ -23,7 +23,7 @@ from specdec.models.pair import Pair
 from specdec.report.benchmark import EXPORTS, as_json
 from specdec.report.overall import overall
 from specdec.report.summary import COLUMNS, cells
-from specdec.ui import told
+from specdec.ui import fragments
 from specdec.ui.fields import integer
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.limits import Limits
@@ -99,9 +99,11 @@ class BenchTab:
     def _found(self, plan: Plan, found: Sequence[Trial], whole: bool, known: str) -> dict[Any, Any]:
         result = overall(found, plan)
         caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
-        table = told.table(COLUMNS, map(cells, rows(found)), caption, minor=MINOR)
+        table = fragments.table(COLUMNS, map(cells, rows(found)), caption, minor=MINOR)
         figure = benchmark_figure(found) if whole else None
-        return self._findings.show(told.verdict(result.headline, result.factor, [*result.notes, known]), table, figure)
+        return self._findings.show(
+            fragments.verdict(result.headline, result.factor, [*result.notes, known]), table, figure
+        )
 
     def _ending(self, folder: Path, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
         (folder / "benchmark.json").write_text(as_json(measured_on(pair), plan, found), encoding="utf-8")

@@ -25,7 +25,7 @@ from specdec.report import words
 from specdec.report.judge import Kind
 from specdec.report.overall import overall
 from specdec.report.sweep import COLUMNS, cells, marked, sweep_rows, theory_note
-from specdec.ui import told
+from specdec.ui import fragments
 from specdec.ui.ask import AskPanel
 from specdec.ui.code import code_answer
 from specdec.ui.fields import integer, number, number_field
@@ -74,7 +74,7 @@ class GammaTab:
                 apply_default_css=False,
             )
             self._record = Buttons("Record one run", "whatif")
-            self._outcomes = gr.HTML("", elem_id="sd-whatif-table", elem_classes="sd-told", apply_default_css=False)
+            self._outcomes = gr.HTML("", elem_id="sd-whatif-table", elem_classes="sd-fragment", apply_default_css=False)
 
     def wire(self, **queue: Any) -> None:
         asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
@@ -112,7 +112,7 @@ class GammaTab:
         """Verdict, chart and table; the chart only where a round of all lengths is complete, as it is costly."""
         rows, result = sweep_rows(summarise(found)), overall(found, plan)
         best = marked(rows, found, plan)
-        table = told.table(
+        table = fragments.table(
             COLUMNS,
             (cells(row, at == best) for at, row in enumerate(rows)),
             "Medians over the runs (lowest\u2013highest). Speed-up is over plain generate; gain, measured and "
@@ -121,7 +121,7 @@ class GammaTab:
             best,
             minor=COLUMNS[4:],
         )
-        verdict = told.verdict(result.headline, result.factor, [*result.notes, theory_note(found)])
+        verdict = fragments.verdict(result.headline, result.factor, [*result.notes, theory_note(found)])
         return self._findings.show(
             verdict, table, sweep_figure(rows, None if best is None else rows[best]) if whole else None
         )
@@ -150,11 +150,11 @@ class GammaTab:
         params = replace(params, max_new_tokens=min(max(RECORDED, params.max_new_tokens), self._limits.new_tokens))
         check(pair, item.message(pair.tokenizer), params, self._limits)
         lane = speculative(pair, item.message(pair.tokenizer), gamma=Calibration(), params=params)
-        yield {status: told.status(f"Recording {params.max_new_tokens} tokens.")}
+        yield {status: fragments.status(f"Recording {params.max_new_tokens} tokens.")}
         for batch in driven(lane, INTERVAL, self._limits.seconds):
             events += batch
             if stop.is_set():
-                yield {status: told.status("Stopped.")}
+                yield {status: fragments.status("Stopped.")}
                 return
         costs = Costs.of(events)
         yield {status: "", self._outcomes: outcome_table(item.name, what_if(events, costs), costs.assumed)}
@@ -185,4 +185,4 @@ def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None)
         f"Worked out from one recorded run on \u201c{prompt}\u201d, not measured: {exact}, times from the measured "
         f"passes. {assumed or ''} The oracle is the best that any choice of lengths could have done."
     )
-    return told.table(WHAT_IF, rows, caption, best, minor=("guesses",))
+    return fragments.table(WHAT_IF, rows, caption, best, minor=("guesses",))

@@ -13,7 +13,7 @@ from specdec.errors import InvalidInput
 from specdec.measure.losslessness import LEAST, Findings, Progress, self_test
 from specdec.models.pair import Pair
 from specdec.report.losslessness import COLUMNS, STOPPED, caption, headline, rows, sentence
-from specdec.ui import told
+from specdec.ui import fragments
 from specdec.ui.limits import Limits
 from specdec.ui.measuring import Buttons
 from specdec.ui.work import Work
@@ -32,7 +32,7 @@ class LosslessTab:
         self._work, self._limits = work, limits
         gr.HTML(f'<p class="sd-lede">{INTRODUCTION}</p>', apply_default_css=False)
         self._buttons = Buttons("Test it", "lossless")
-        self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", elem_classes="sd-told", apply_default_css=False)
+        self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", elem_classes="sd-fragment", apply_default_css=False)
 
     def wire(self, **queue: Any) -> None:
         self._buttons.wire(self._work.job(), self._test, [], {self._verdict: ""}, **queue)
@@ -43,7 +43,7 @@ class LosslessTab:
             if isinstance(step, Findings):
                 yield {status: "", self._verdict: _told(step)}
             elif stop.is_set():
-                yield {status: told.status(STOPPED)}
+                yield {status: fragments.status(STOPPED)}
                 return
             elif most is not None and time.monotonic() - began > 2 * most:
                 raise InvalidInput(
@@ -56,9 +56,9 @@ class LosslessTab:
 
 
 def _progress(step: Progress) -> str:
-    return told.status(f"{step.done} of {step.total} continuations drawn.", step.done / step.total)
+    return fragments.status(f"{step.done} of {step.total} continuations drawn.", step.done / step.total)
 
 
 def _told(found: Findings) -> str:
-    table = told.table(COLUMNS, rows(found), caption(found), minor=("cells", "acceptance"))
-    return told.verdict(headline(found), None, [sentence(found)]) + table
+    table = fragments.table(COLUMNS, rows(found), caption(found), minor=("cells", "acceptance"))
+    return fragments.verdict(headline(found), None, [sentence(found)]) + table

@@ -18,12 +18,12 @@ from specdec.measure.summary import comparable
 from specdec.models.pair import Pair
 from specdec.report.judge import Judgement
 from specdec.report.why import figures
-from specdec.ui import told
+from specdec.ui import fragments
 from specdec.ui.fields import number_field
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.limits import Limits
 from specdec.ui.stream import check
-from specdec.ui.work import Job
+from specdec.ui.work import INTERNAL, Job
 
 LOG = logging.getLogger(__name__)
 
@@ -53,41 +53,40 @@ class Buttons:
         ``cleared`` has the value of each before there is a result. An earlier result stays until ``run`` first tells
         of more than the status: a refusal loses nothing.
         """
-        quiet = {"show_progress": "hidden", "api_visibility": "private"}
 
         def begin(request: gr.Request) -> str:
-            return told.status(job.arm(request))
+            return fragments.status(job.arm(request))
 
         def turn(request: gr.Request, *values: Any) -> Iterator[Values]:
             fresh = False
             try:
                 with job.turn(request) as (pair, stop):
                     if stop.is_set():
-                        yield {self.status: told.status("Stopped before its turn. Nothing ran.")}
+                        yield {self.status: fragments.status("Stopped before its turn. Nothing ran.")}
                         return
-                    for told_now in run(pair, stop, *values):
-                        if not fresh and told_now.keys() - {self.status}:
-                            told_now, fresh = cleared | told_now, True
-                        yield told_now
+                    for shown in run(pair, stop, *values):
+                        if not fresh and shown.keys() - {self.status}:
+                            shown, fresh = cleared | shown, True
+                        yield shown
             except SpecdecError as error:
-                yield {self.status: told.error(str(error))}
+                yield {self.status: fragments.error(str(error))}
             except Exception:
                 LOG.exception("A measurement failed.")
-                yield {self.status: told.error("It failed; the log of the program says why.")}
+                yield {self.status: fragments.error("It failed; the log of the program says why.")}
 
         def refused(request: gr.Request) -> str:
             job.refused(request)
-            return told.status("Cancelled. Nothing ran.") if job.stopped(request) else told.error(REFUSED)
+            return fragments.status("Cancelled. Nothing ran.") if job.stopped(request) else fragments.error(REFUSED)
 
         script = f"() => {{ window.specdec.%s({json.dumps(self._name)}); }}"
-        asked = self.start.click(begin, outputs=self.status, js=script % "go", queue=False, **quiet)
-        ran = asked.then(turn, inputs, [self.status, *cleared], **queue, **quiet)
-        ran.then(None, js=script % "rest", **quiet)
-        ran.failure(refused, outputs=self.status, js=script % "rest", queue=False, **quiet)
+        asked = self.start.click(begin, outputs=self.status, js=script % "go", queue=False, **INTERNAL)
+        ran = asked.then(turn, inputs, [self.status, *cleared], **queue, **INTERNAL)
+        ran.then(None, js=script % "rest", **INTERNAL)
+        ran.failure(refused, outputs=self.status, js=script % "rest", queue=False, **INTERNAL)
         # Only what waits is withdrawn: what runs ends by its flag, and tells what it found until then.
         withdraw = f"(waits) => {{ if (waits) document.querySelector('#sd-{self._name}-withdraw').click(); }}"
-        self.halt.click(job.stop, outputs=self._waits, queue=False, **quiet).then(
-            None, self._waits, js=withdraw, **quiet
+        self.halt.click(job.stop, outputs=self._waits, queue=False, **INTERNAL).then(
+            None, self._waits, js=withdraw, **INTERNAL
         )
         self._withdraw.click(None, cancels=ran, api_visibility="private")
 
@@ -97,14 +96,14 @@ class Findings:
     behind it. All of them are hidden or empty until known; ``cleared`` has the values for that."""
 
     def __init__(self, name: str):
-        told_here = {"elem_classes": "sd-told", "apply_default_css": False}
-        self._verdict = gr.HTML("", elem_id=f"sd-{name}-verdict", **told_here)
+        look = {"elem_classes": "sd-fragment", "apply_default_css": False}
+        self._verdict = gr.HTML("", elem_id=f"sd-{name}-verdict", **look)
         self._plot = gr.Plot(None, show_label=False, visible=False, elem_id=f"sd-{name}-plot", elem_classes="sd-figure")
-        self._table = gr.HTML("", elem_id=f"sd-{name}-table", **told_here)
+        self._table = gr.HTML("", elem_id=f"sd-{name}-table", **look)
         settings = {"open": False, "visible": False, "elem_id": f"sd-{name}-why", "elem_classes": "sd-after"}
         with gr.Accordion("Why", **settings) as self._fold:
             self._steps = gr.Plot(None, show_label=False, elem_classes="sd-figure")
-            self._facts = gr.HTML("", **told_here)
+            self._facts = gr.HTML("", **look)
         self.cleared = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
         self.cleared |= {self._fold: gr.update(visible=False), self._steps: None, self._facts: ""}
 
@@ -116,7 +115,7 @@ class Findings:
     def explain(self, found: Judgement) -> Values:
         if not found.steps:
             return {}
-        values = {self._steps: waterfall_figure(found), self._facts: told.facts(figures(found))}
+        values = {self._steps: waterfall_figure(found), self._facts: fragments.facts(figures(found))}
         return values | {self._fold: gr.update(visible=True)}
 
 
@@ -147,7 +146,7 @@ def follow(
     reached; the last status says so.
     """
     began, total, first = time.monotonic(), len(plan) - len(found), len(found)
-    yield told.status("Warming up."), False
+    yield fragments.status("Warming up."), False
     for trial in steps:
         if trial is not None:
             found.append(trial)
@@ -157,11 +156,11 @@ def follow(
             why = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit" if late else "Stopped"
             counted = len(comparable(found))
             rest = f"; the verdict counts {counted}, of runs that every lane has" if counted < len(found) else ""
-            yield told.status(f"{why}: {len(found)} of {len(plan)} calls made{rest}."), True
+            yield fragments.status(f"{why}: {len(found)} of {len(plan)} calls made{rest}."), True
             return
         if trial is not None:
             done = len(found) - first
             left = (time.monotonic() - began) / done * (total - done)
             text = f"{len(found)} of {len(plan)} calls, about {left:.0f}\u00a0s left."
-            yield told.status(text, len(found) / len(plan)), len(found) % len(plan.entrants) == 0
+            yield fragments.status(text, len(found) / len(plan)), len(found) % len(plan.entrants) == 0
     yield "", True

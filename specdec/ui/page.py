@@ -15,7 +15,7 @@ from specdec.lanes.table import LANES
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.slot import Slot
 from specdec.report import words
-from specdec.ui import told
+from specdec.ui import fragments
 from specdec.ui.api import add_endpoints
 from specdec.ui.ask import REPEATS, Ask, AskPanel
 from specdec.ui.bench_tab import BenchTab
@@ -28,7 +28,7 @@ from specdec.ui.pairs import PairPanel
 from specdec.ui.serving import ROUTE, plotly_address
 from specdec.ui.startup import StartupRace
 from specdec.ui.stream import check, refusal, stream
-from specdec.ui.work import Work
+from specdec.ui.work import INTERNAL, Work
 
 # Everything the scripts need arrives as arguments; no text of a model or a person is ever part of them.
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
@@ -78,14 +78,14 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
 
     def restore(link: str) -> tuple[Any, ...]:
         values, problems = ask.restore(json.loads(link), slot.chat)
-        return *values, "".join(map(told.error, problems))
+        return *values, "".join(map(fragments.error, problems))
 
     with gr.Blocks(title="specdec", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
         with gr.Row(elem_id="sd-top"):
             header = gr.HTML(_header(slot.facts), elem_id="sd-header")
             # Filled by the live view. A Space stands in a frame: links must name the page around it.
             space = os.environ.get("SPACE_ID")
-            place = told.share_place(f"https://huggingface.co/spaces/{space}" if space else "")
+            place = fragments.share_place(f"https://huggingface.co/spaces/{space}" if space else "")
             gr.HTML(place, elem_id="sd-share", apply_default_css=False)
         panel = PairPanel(slot, limits, _header, startup)
         with gr.Tabs(elem_id="sd-tabs"):
@@ -129,44 +129,43 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         code = gr.Button("Code", elem_id="sd-code")  # the same, where a run is on show
 
         facing = [header, prompt, ask.chat]
-        quiet = {"show_progress": "hidden", "api_visibility": "private"}
         machine = {"concurrency_limit": 1, "concurrency_id": "machine"}  # a race and a load wait for each other
         shown = {"inputs": link, "js": "() => JSON.stringify(window.specdec.shown())"}
         refused = f"() => {{ window.specdec.end({json.dumps(REFUSED)}); }}"
         # Another visitor may have loaded another pair since the header was written.
-        renew: dict[str, Any] = {"outputs": [header, loaded], "queue": False} | quiet
+        renew: dict[str, Any] = {"outputs": [header, loaded], "queue": False} | INTERNAL
         renew["fn"] = lambda: (_header(slot.facts), words.pair_line(slot.facts))
-        hear = {"fn": None, "inputs": loaded, "js": _LOADED} | quiet
+        announce = {"fn": None, "inputs": loaded, "js": _LOADED} | INTERNAL
         asked = []
         for button, job, given in ((start, run_form, {"inputs": ask.inputs}), (again, run_shown, shown)):
             # The first step makes this visitor's stop flag before the race may have to queue.
-            ran = button.click(racing.arm, outputs=waiting, js=_BEGIN, queue=False, **quiet).then(
-                job, outputs=live, **given, **machine, **quiet
+            ran = button.click(racing.arm, outputs=waiting, js=_BEGIN, queue=False, **INTERNAL).then(
+                job, outputs=live, **given, **machine, **INTERNAL
             )
-            ran.then(js="() => { window.specdec.end(); }", **renew).then(**hear)
+            ran.then(js="() => { window.specdec.end(); }", **renew).then(**announce)
             asked.append(ran)
-            ran.failure(racing.refused, js=refused, queue=False, **quiet)
-        share.click(settings, ask.inputs, shared, queue=False, **quiet).then(
-            None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **quiet
+            ran.failure(racing.refused, js=refused, queue=False, **INTERNAL)
+        share.click(settings, ask.inputs, shared, queue=False, **INTERNAL).then(
+            None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **INTERNAL
         )
         of_run = "() => JSON.stringify(window.specdec.run())"
-        code.click(code_answer, on_show, codes, js=of_run, queue=False, **quiet).then(
-            None, codes, js="(answer) => { window.specdec.codes(JSON.parse(answer)); }", **quiet
+        code.click(code_answer, on_show, codes, js=of_run, queue=False, **INTERNAL).then(
+            None, codes, js="(answer) => { window.specdec.codes(JSON.parse(answer)); }", **INTERNAL
         )
-        halt.click(racing.stop, outputs=waits, js="() => { window.specdec.halt(); }", queue=False, **quiet).then(
-            None, waits, js="(waits) => { if (waits) window.specdec.withdraw(); }", **quiet
+        halt.click(racing.stop, outputs=waits, js="() => { window.specdec.halt(); }", queue=False, **INTERNAL).then(
+            None, waits, js="(waits) => { if (waits) window.specdec.withdraw(); }", **INTERNAL
         )
         withdraw.click(None, cancels=asked, api_visibility="private")
-        panel.look.click(panel.say, panel.inputs, panel.report, **quiet)
-        panel.load.click(panel.change, panel.inputs, [panel.report, start, *facing], **machine, **quiet).then(
+        panel.look.click(panel.say, panel.inputs, panel.report, **INTERNAL)
+        panel.load.click(panel.change, panel.inputs, [panel.report, start, *facing], **machine, **INTERNAL).then(
             **renew
-        ).then(**hear)
-        ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **quiet)
-        demo.load(**renew).then(**hear)
-        demo.load(panel.facing, outputs=facing, queue=False, **quiet).then(
-            restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **quiet
+        ).then(**announce)
+        ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **INTERNAL)
+        demo.load(**renew).then(**announce)
+        demo.load(panel.facing, outputs=facing, queue=False, **INTERNAL).then(
+            restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **INTERNAL
         )
-        demo.load(startup.lines, outputs=live, queue=False, **quiet)
+        demo.load(startup.lines, outputs=live, queue=False, **INTERNAL)
         demo.unload(work.leave)
         for tab in (gamma_tab, bench_tab, lossless_tab):
             tab.wire(**machine)
@@ -182,4 +181,4 @@ def _lane_rows() -> str:
 
 
 def _header(facts: dict[str, Any]) -> str:
-    return told.header(words.pair_line(facts))
+    return fragments.header(words.pair_line(facts))

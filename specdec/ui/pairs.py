@@ -20,9 +20,10 @@ from specdec.models.memory import gigabytes
 from specdec.models.presets import PRESETS, Preset
 from specdec.models.slot import Slot
 from specdec.report import words
-from specdec.ui import told
+from specdec.ui import fragments
 from specdec.ui.limits import Limits
 from specdec.ui.startup import StartupRace
+from specdec.ui.work import INTERNAL
 
 LOG = logging.getLogger(__name__)
 
@@ -58,7 +59,6 @@ class PairPanel:
             self.report = gr.HTML(_preset_line(PRESETS[0]), elem_id="sd-report", apply_default_css=False)
             if limits.public:
                 gr.HTML(_your_own(os.environ.get("SPACE_ID")), elem_id="sd-own", apply_default_css=False)
-        quiet = {"show_progress": "hidden", "api_visibility": "private"}
         self.preset.change(
             lambda preset, method: (
                 gr.update(visible=preset == OWN),
@@ -67,7 +67,7 @@ class PairPanel:
             ),
             [self.preset, self.method],
             [self.target, self.draft, self.report],
-            **quiet,
+            **INTERNAL,
         )
         self.method.change(
             lambda preset, method: gr.update(
@@ -77,7 +77,7 @@ class PairPanel:
             ),
             [self.preset, self.method],
             self.draft,
-            **quiet,
+            **INTERNAL,
         )
 
     @property
@@ -87,9 +87,9 @@ class PairPanel:
     def say(self, *choice: Any) -> str:
         """The check of a choice, as HTML."""
         try:
-            return told.findings(check(self._plan(*choice)))
+            return fragments.findings(check(self._plan(*choice)))
         except SpecdecError as error:
-            return told.error(str(error))
+            return fragments.error(str(error))
 
     def change(self, *choice: Any) -> Iterator[tuple[Any, ...]]:
         """Load a choice; yield (report, Run button, *facing) as it goes on. Run waits for it and says why."""
@@ -103,13 +103,17 @@ class PairPanel:
             with ThreadPoolExecutor(1) as pool:
                 work = pool.submit(lambda: self._slot.change(self._plan(*choice), progress))
                 while not wait([work], STEP).done:
-                    yield told.note(said[0]), gr.update(value="A pair is loading", interactive=False), *[gr.skip()] * 3
+                    yield (
+                        fragments.note(said[0]),
+                        gr.update(value="A pair is loading", interactive=False),
+                        *[gr.skip()] * 3,
+                    )
         finally:  # also where the visitor left meanwhile
             if self._slot.loaded:
                 self._startup.begin(self._slot.pair)
         ready = gr.update(value="Run race", interactive=True)
         try:
-            yield told.note(work.result()), ready, *self.facing()
+            yield fragments.note(work.result()), ready, *self.facing()
             return
         except SpecdecError as error:
             problem = str(error)
@@ -117,7 +121,7 @@ class PairPanel:
             LOG.exception("A pair could not be loaded.")
             problem = "The pair could not be loaded; the log of the program says why."
         still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
-        yield told.error(f"{problem}{still}"), ready, *[gr.skip()] * 3
+        yield fragments.error(f"{problem}{still}"), ready, *[gr.skip()] * 3
 
     def facing(self) -> tuple[str, Any, Any]:
         """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switch."""
@@ -166,8 +170,8 @@ def _preset_line(preset: Preset | None) -> str:
     where = "It needs no network." if preset.target is None else "It is fetched from the hub."
     terms = " Its terms must be accepted there first (HF_TOKEN)." if preset.licensed else ""
     size = f"{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32"
-    return told.note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}")
+    return fragments.note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}")
 
 
 def _your_own(space: str | None) -> str:
-    return told.your_own("pip install -r requirements.txt && python app.py --target TARGET --draft DRAFT", space)
+    return fragments.your_own("pip install -r requirements.txt && python app.py --target TARGET --draft DRAFT", space)

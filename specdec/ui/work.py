@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import gradio as gr
 
@@ -12,6 +13,8 @@ from specdec.models.pair import Pair
 from specdec.models.slot import Slot
 from specdec.ui.startup import StartupRace
 from specdec.ui.turns import Turns
+
+INTERNAL: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}  # a listener of the page alone
 
 
 class Work:

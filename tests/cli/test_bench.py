@@ -15,7 +15,7 @@ from specdec.measure import bench as measuring
 def alone(monkeypatch) -> None:
     """The settings that a program makes for its whole process are not made for the other tests."""
     monkeypatch.setattr(bench, "leave_a_core", lambda: None)
-    monkeypatch.setattr(bench, "quiet", lambda: None)
+    monkeypatch.setattr(bench, "silence_libraries", lambda: None)
 
 
 @pytest.fixture

@@ -1,0 +1,48 @@
+"""Findings as HTML: every text of a person, a file or a model stays text."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from specdec.ui import fragments
+
+BITE = "<img src=x onerror='bite()'>\"&{{ 7 * 7 }}{% raw %}"
+FINDING = SimpleNamespace(level=BITE, topic=BITE, sentence=BITE)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        fragments.verdict(BITE, BITE, [BITE, ""]),
+        fragments.status(BITE, 0.5),
+        fragments.error(BITE),
+        fragments.note(BITE),
+        fragments.table([BITE, "b"], [[BITE, BITE]], BITE, 0, {BITE}),
+        fragments.header(BITE),
+        fragments.share_place(BITE),
+        fragments.facts([{"label": BITE, "value": BITE, "definition": BITE}]),
+        fragments.findings([FINDING]),
+        fragments.your_own(BITE, BITE),
+    ],
+)
+def test_markup_stays_text(made: str) -> None:
+    assert "<img" not in made and "'bite" not in made and "&lt;img" in made
+    assert "{{ 7 * 7 }}" in made
+
+
+def test_a_table_marks_its_row_and_hides_what_a_phone_leaves_out() -> None:
+    made = fragments.table(["a", "b"], [["1", "2"], ["3", "4"]], "c", marked=1, minor={"b"})
+    assert '<tr class="marked"><th scope="row">3</th><td class="minor">4</td></tr>' in made
+    assert '<tr><th scope="row">1</th>' in made and '<th scope="col" class="minor">b</th>' in made
+    assert "Further columns" in made and "Further columns" not in fragments.table(["a"], [["1"]], "c")
+
+
+def test_nothing_to_say_is_nothing() -> None:
+    assert (
+        fragments.status("") == ""
+        and "<progress" not in fragments.status("a")
+        and 'value="0.250"' in fragments.status("a", 0.25)
+    )
+    assert "sd-factor" not in fragments.verdict("a")
