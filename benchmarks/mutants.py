@@ -1,25 +1,36 @@
 """Tests the tests: ``python -m benchmarks.mutants specdec/engine/verify.py -- tests/engine/test_verify.py``.
 
-Changes one comparison, sum, product, constant, condition or ``not`` of a module at a time, in a copy of the repository,
-and runs the tests that are named behind ``--`` on each changed copy; a failing test has caught the change. Prints a
-line for each change that no test caught, then how many were caught. A change that means the same as before cannot be
-caught; look at what survives.
+Changes one comparison, sum, product, constant, condition or ``not`` of a module at a time and runs the tests that are
+named behind ``--`` with each change; a failing test has caught the change. Prints a line for each change that no test
+caught, then how many were caught. A change that means the same as before cannot be caught; look at what survives.
+
+Each change runs in a forked process, so torch is read once; it replaces the module as it is imported, and no file is
+written. Tests that start programs of their own do not see it.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
+import importlib.util
+import multiprocessing
 import os
-import shutil
-import subprocess
+import signal
 import sys
-import tempfile
 from collections.abc import Iterator
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+import transformers  # noqa: F401  what is imported before the fork is not imported again
 
 ROOT = Path(__file__).parents[1]
+LIMIT = 600  # seconds; a change that makes the tests run for longer counts as caught
 OTHER = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -51,8 +62,8 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
         yield changed
 
 
-def mutants(source: str) -> Iterator[tuple[int, str, str]]:
-    """The line, what stands there changed, and the whole source changed, for each change; annotations stay."""
+def mutants(source: str) -> Iterator[tuple[str, str]]:
+    """The line with what stands there changed, and the whole source changed, for each change; annotations stay."""
     tree = ast.parse(source)
     annotations = {
         id(inner)
@@ -68,7 +79,7 @@ def mutants(source: str) -> Iterator[tuple[int, str, str]]:
                     continue
                 for changed in changes(node):
                     _put(parent, name, place, changed)
-                    yield node.lineno, ast.unparse(changed), ast.unparse(tree)
+                    yield f"{node.lineno}: {ast.unparse(changed)}", ast.unparse(tree)
                     _put(parent, name, place, node)
 
 
@@ -80,15 +91,37 @@ def _put(parent: ast.AST, name: str, place: int, node: ast.AST) -> None:
         setattr(parent, name, node)
 
 
-def caught(folder: Path, tests: list[str]) -> bool:
-    """Whether a test fails in this copy; one that runs for ten minutes counts as failing."""
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=600)
-    except subprocess.TimeoutExpired:
-        return True
-    return done.returncode != 0
+class Changed(MetaPathFinder, Loader):
+    """Imports one module from another source."""
+
+    def __init__(self, path: Path, source: str):
+        self.name = ".".join(path.with_suffix("").parts)
+        self.path, self.source = str(ROOT / path), source
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        return importlib.util.spec_from_loader(name, self, origin=self.path) if name == self.name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__file__ = self.path
+        exec(compile(self.source, self.path, "exec"), vars(module))
+
+
+def caught(task: tuple[Path, str, list[str]]) -> bool:
+    """Whether a test fails with this source in the module's place; runs in a process of its own."""
+    path, source, tests = task
+
+    def late(*_: object) -> None:
+        os._exit(1)
+
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1] != 0
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(LIMIT)
+    sys.meta_path.insert(0, Changed(path, source))
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        failed = pytest.main(["-n", "0", "-x", "-q", "-p", "no:cacheprovider", *tests])
+    os._exit(int(failed))
 
 
 def main() -> None:
@@ -97,20 +130,19 @@ def main() -> None:
     parser.add_argument("tests", nargs="+", help="tests to run, and options of pytest")
     parser.add_argument("--every", type=int, default=1, help="4 tries a quarter of the changes")
     arguments = parser.parse_args()
-    source = (ROOT / arguments.module).read_text(encoding="utf-8")
+    os.chdir(ROOT)
+    torch.set_num_threads(1)
+    source = arguments.module.read_text(encoding="utf-8")
+    if caught((arguments.module, source, arguments.tests)):
+        sys.exit("The tests fail before anything is changed.")
     found = list(mutants(source))[:: arguments.every]
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary, "copy")
-        left_out = shutil.ignore_patterns(".git", "node_modules", ".venv", "build", ".*_cache")
-        shutil.copytree(ROOT, folder, ignore=left_out)
-        if caught(folder, arguments.tests):
-            sys.exit("The tests fail before anything is changed.")
-        survived = 0
-        for line, text, changed in found:
-            (folder / arguments.module).write_text(changed, encoding="utf-8")
-            if not caught(folder, arguments.tests):
+    tasks = ((arguments.module, changed, arguments.tests) for _, changed in found)
+    survived = 0
+    with multiprocessing.get_context("fork").Pool() as pool:
+        for (line, _), was_caught in zip(found, pool.imap(caught, tasks), strict=True):
+            if not was_caught:
                 survived += 1
-                print(f"{arguments.module}:{line}: not caught: {text}", flush=True)
+                print(f"{arguments.module}:{line}: not caught", flush=True)
     print(f"{len(found) - survived} of {len(found)} changes were caught.")
 
 
