@@ -21,7 +21,7 @@ from specdec.ui import page as page_module
 from specdec.ui.ask import Ask
 from specdec.ui.limits import LOCAL
 from specdec.ui.stream import stream
-from tests.browser.conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run
+from tests.browser.conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run, unfold
 
 PROMPT = "Once upon a time, there was a little girl named Lily. She had a small dog that"
 TURNS, TOKENS, RUNS, LONG = 7, 128, 20, 2000
@@ -60,7 +60,7 @@ def main() -> None:
         page.set_default_timeout(600_000)
         open_page(page, address)
         ask(page, PROMPT, tokens=TOKENS)
-        page.click("#sd-more button")
+        unfold(page, "#sd-more")
         page.check("#sd-ignore input")
         headless, shown = [], []
         for _ in range(TURNS):

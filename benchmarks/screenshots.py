@@ -10,7 +10,9 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tests.browser.conftest import CHROMIUM, FLAGS, SKIP, WAIT, ask, launch, load_page_slot, open_page, run, visit
+from tests.browser.conftest import (
+    CHROMIUM, FLAGS, SKIP, WAIT, ask, launch, load_page_slot, open_page, run, unfold, visit,
+)  # fmt: skip
 
 WIDTHS = {1440: 900, 1280: 720, 390: 844}
 LONG = "class Stack:\n    def __init__(self):\n        self.items = []"
@@ -46,7 +48,7 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         save("share", full=False)
         link = page.locator('[aria-label="Link to this run"]').input_value()
         page.keyboard.press("Escape")
-        page.click("#sd-more button")
+        unfold(page, "#sd-more")
         for lane in ("assisted generation", "our loop", "prompt lookup", "draft alone"):
             page.check(f'#sd-lanes label:has-text("{lane}") input')
         ask(page, tokens=64, temperature=1)

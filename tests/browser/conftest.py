@@ -194,6 +194,12 @@ def ask(page, prompt: str | None = None, tokens: int | None = None, temperature:
             page.locator(f"#sd-{name} input[type=number]").blur()
 
 
+def unfold(page, selector: str) -> None:
+    """Open a fold and pause as a person does: some frames after its first opening Gradio sets its fields anew."""
+    page.click(f"{selector} button")
+    page.wait_for_timeout(300)
+
+
 def go_to(page, name: str) -> None:
     """Open a tab."""
     page.click(f'button[role=tab]:has-text("{name}")')

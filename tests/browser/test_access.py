@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import ask, open_page, run, visit
+from conftest import ask, open_page, run, unfold, visit
 
 from specdec.lanes.table import entrants_of
 from specdec.ui import gamma_tab
@@ -18,11 +18,11 @@ def test_nothing_serious(browser, address, theme: str, width: int, monkeypatch):
     monkeypatch.setattr(gamma_tab, "ENTRANTS", entrants_of(("generate", "speculative"), (0, 3, "auto")))
     with visit(browser, address, viewport={"width": width, "height": 900}, color_scheme=theme) as page:
         open_page(page, address, f"?__theme={theme}")
-        page.click("#sd-more button")
+        unfold(page, "#sd-more")
         page.check('#sd-lanes label:has-text("our loop") input')
         ask(page, tokens=24, temperature=1)
         run(page)
-        page.click("#sd-change button")
+        unfold(page, "#sd-change")
         page.check("#sd-misses")
         for summary in page.locator(".sd-result .sd-fold > summary").all():
             if summary.is_visible() and summary.locator("..").get_attribute("open") is None:

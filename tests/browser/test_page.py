@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from conftest import ask, open_page, run, text
+from conftest import ask, open_page, run, text, unfold
 
 from specdec.measure.prompts import EXAMPLES
 
@@ -116,7 +116,7 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
     assert text(page, ".sd-verdict") == verdict
     assert page.locator(".sd-live.stale").count() == 0
     ask(page, "Once upon a time", tokens=8)
-    page.click("#sd-more button")
+    unfold(page, "#sd-more")
     page.fill("#sd-more label:has-text('Top-p') input", "2")
     run(page)
     assert "top_p is 2" in text(page, ".sd-error")

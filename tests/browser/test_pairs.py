@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ask, launch, load_page_slot, open_page, run, visit
+from conftest import ask, launch, load_page_slot, open_page, run, unfold, visit
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fakes import byte_tokenizer, tiny  # noqa: E402
@@ -38,7 +38,7 @@ def shelf(tmp_path_factory) -> Path:
 
 def choose(page, target: Path | str, draft: Path | str) -> None:
     if not page.locator("#sd-preset").is_visible():
-        page.click("#sd-change button")
+        unfold(page, "#sd-change")
     pick(page, "Another pair")
     page.fill("#sd-target input", str(target))
     page.fill("#sd-draft input", str(draft))
@@ -130,7 +130,7 @@ def test_a_base_model_says_that_it_has_no_chat(page, shelf):
 @pytest.mark.parametrize("method", ["Prompt lookup", "Early exit"])
 def test_drafting_without_a_second_model(page, method: str):
     """The embedded target drafts for itself; greedy text stays the same."""
-    page.click("#sd-change button")
+    unfold(page, "#sd-change")
     pick(page, "embedded")
     page.click(f'#sd-method label:has-text("{method}")')
     page.click("#sd-load")

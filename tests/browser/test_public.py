@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from conftest import ask, go_to, launch, open_page, quick_self_test, run, text, visit
+from conftest import ask, go_to, launch, open_page, quick_self_test, run, text, unfold, visit
 
 from specdec.ui.limits import PUBLIC
 
@@ -23,7 +23,7 @@ def address(slot, short_start) -> Iterator[str]:
 
 
 def test_pairs_are_a_list_and_the_way_to_another_is_shown(page):
-    page.click("#sd-change button")
+    unfold(page, "#sd-change")
     page.click("#sd-preset input")
     assert "Another pair" not in page.locator("[role=option]").all_inner_texts()
     assert "python app.py --target" in text(page, "#sd-own")

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from conftest import ask, open_page, run, text, visit
+from conftest import ask, open_page, run, text, unfold, visit
 from shell import commands, options
 
 import specdec
@@ -66,7 +66,7 @@ def test_a_settings_link_restores_the_form_and_starts_nothing(page, browser, add
     """Prompt, draft length, lanes and the folded settings come back in a fresh profile; no race begins."""
     ask(page, "Zwölf <b>Katzen</b> & 50 % = ?#\n🙂", tokens=33, temperature=0.5)
     page.fill("#sd-gamma input[type=number]", "7")
-    page.click("#sd-more button")
+    unfold(page, "#sd-more")
     page.check('#sd-lanes label:has-text("prompt lookup") input')
     page.fill("#sd-more label:has-text('Seed') input", "11")
     page.fill("#sd-accept input", "3")
@@ -81,7 +81,7 @@ def test_a_settings_link_restores_the_form_and_starts_nothing(page, browser, add
         assert other.locator("#sd-prompt textarea").input_value() == "Zwölf <b>Katzen</b> & 50 % = ?#\n🙂"
         for name, value in (("gamma", "7"), ("tokens", "33"), ("temperature", "0.5")):
             assert other.locator(f"#sd-{name} input[type=number]").input_value() == value
-        other.click("#sd-more button")
+        unfold(other, "#sd-more")
         assert other.locator('#sd-lanes label:has-text("prompt lookup") input').is_checked()
         assert other.locator("#sd-more label:has-text('Seed') input").input_value() == "11"
         assert other.locator("#sd-accept input").input_value() == "3"
@@ -101,13 +101,13 @@ def test_bad_values_of_a_link_are_named(browser, address):
         for part in ("gamma '40'", "outside 0-16", "tokens '99999'", "temperature 'hot'", "nobody", "mood '<b>'"):
             assert any(part in sentence for sentence in said), part
         assert page.locator("#sd-gamma input[type=number]").input_value() == "5"
-        page.click("#sd-more button")
+        unfold(page, "#sd-more")
         assert page.locator("#sd-more label:has-text('Top-k (0') input").input_value() == "7"
         assert page.locator("#sd-prompt textarea").input_value() == "Hello"
 
 
 def test_settings_that_cannot_run_give_no_link(page):
-    page.click("#sd-more button")
+    unfold(page, "#sd-more")
     page.fill("#sd-more label:has-text('Seed') input", "soon")
     page.locator("#sd-more label:has-text('Seed') input").blur()
     page.click(".sd-shareButton")
@@ -158,7 +158,7 @@ def test_a_damaged_link_says_so_and_the_page_works(browser, address):
 
 def test_a_run_too_long_for_a_link_is_offered_as_a_file(page):
     ask(page, tokens=150, temperature=1)
-    page.click("#sd-more button")
+    unfold(page, "#sd-more")
     page.check("#sd-ignore input")
     run(page)
     share(page)
@@ -170,7 +170,7 @@ def test_a_run_too_long_for_a_link_is_offered_as_a_file(page):
 def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address, tmp_path):
     """Saved, read by the package and opened in another profile: the same events, text and figures, and marked."""
     ask(page, tokens=40, temperature=1)
-    page.click("#sd-more button")
+    unfold(page, "#sd-more")
     page.check('#sd-lanes label:has-text("our loop") input')
     run(page)
     page.click(".sd-shareButton")

@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from conftest import SKIP, ask, open_page, run, text, visit
+from conftest import SKIP, ask, open_page, run, text, unfold, visit
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
 
@@ -14,7 +14,7 @@ ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 51
 
 
 def choose_lanes(page, *names: str) -> None:
-    page.click("#sd-more button")
+    unfold(page, "#sd-more")
     for name in names:
         page.check(f'#sd-lanes label:has-text("{name}") input')
 
@@ -223,7 +223,7 @@ def test_a_figure_tells_its_definition(page):
 
 
 def test_lossy_acceptance_is_a_plain_warning(page):
-    page.click("#sd-more button")
+    unfold(page, "#sd-more")
     page.fill("#sd-accept input", "4")
     page.locator("#sd-accept input").blur()
     ask(page, tokens=16)
@@ -233,7 +233,7 @@ def test_lossy_acceptance_is_a_plain_warning(page):
 
 def test_a_refused_race_leaves_the_last_one_alive(page):
     """After a refusal the old result is not only on show: its rounds open and it replays."""
-    page.click("#sd-more button")
+    unfold(page, "#sd-more")
     page.fill("#sd-more label:has-text('Seed') input", "soon")
     page.click("#sd-run")
     page.wait_for_selector(".sd-live .sd-error:visible")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specdec.engine.verify import verify, verify_greedy
+from specdec.engine.verify import residual, verify, verify_greedy, verify_top_k
 
 
 def one_hot(*ids: int, width: int = 4) -> torch.Tensor:
@@ -41,6 +41,43 @@ def test_greedy_is_the_limit_of_sampling(draft, choices) -> None:
     sampled = verify(draft_ids, q, p, torch.Generator().manual_seed(0))
     greedy = verify_greedy(draft_ids, torch.tensor(choices))
     assert (int(sampled.accepted), int(sampled.token_id)) == (int(greedy.accepted), int(greedy.token_id))
+
+
+def test_a_token_that_the_target_likes_better_than_the_draft_is_certain() -> None:
+    """min(1, p/q): never above 1, and exactly 1 where p is above q."""
+    q, p = torch.tensor([[0.25, 0.75]]), torch.tensor([[0.75, 0.25], [0.5, 0.5]])
+    verdicts = [verify(torch.tensor([0]), q, p, torch.Generator().manual_seed(seed)) for seed in range(50)]
+    assert {(float(verdict.accept_prob), int(verdict.accepted)) for verdict in verdicts} == {(1.0, 1)}
+
+
+@pytest.mark.parametrize(("n", "expected"), [(0, [0.0, 0.25, 0.75]), (1, [0.5, 0.25, 0.25])])
+def test_the_residual_is_what_p_has_more_than_q(n: int, expected: list[float]) -> None:
+    """Normed: a recording shows its chances. Behind a draft that was kept whole it is p."""
+    q, p = torch.tensor([[0.8, 0.1, 0.1]]), torch.tensor([[0.4, 0.2, 0.4], [0.5, 0.25, 0.25]])
+    torch.testing.assert_close(residual(torch.tensor(n), q, p), torch.tensor([expected]))
+
+
+@pytest.mark.parametrize(
+    ("draft", "k", "passes"),
+    [
+        ([3, 3, 3], 1, [True, False, False]),
+        ([3, 3, 3], 2, [True, True, False]),
+        ([3, 3, 3], 9, [True, True, False]),  # more than there are tokens; a filter removed it from the third row
+        ([2, 3, 0], 2, [True, True, True]),
+        ([0, 3, 0], 2, [False, True, True]),
+    ],
+)
+def test_top_k_keeps_what_is_among_the_targets_best(draft: list[int], k: int, passes: list[bool]) -> None:
+    """Up to the first token that is not; behind it comes what the target chose there."""
+    gone = float("-inf")
+    processed = torch.tensor(
+        [[0.0, 1.0, 2.0, 3.0], [1.0, 0.0, 3.0, 2.0], [2.0, gone, gone, gone], [0.0, 0.0, 0.0, 1.0]]
+    )
+    verdict = verify_top_k(torch.tensor(draft), processed, torch.tensor([3, 2, 0, 1]), k)
+    assert verdict.accept_prob.tolist() == passes
+    kept = (passes + [False]).index(False)
+    assert (int(verdict.accepted), int(verdict.token_id)) == (kept, [3, 2, 0, 1][kept])
+    assert verdict.draw is verdict.residual is None
 
 
 def test_nothing_left_after_a_rejection() -> None:
