@@ -11,7 +11,17 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from tests.browser.conftest import (
-    CHROMIUM, FLAGS, SKIP, WAIT, ask, launch, load_page_slot, open_page, run, unfold, visit,
+    CHROMIUM,
+    FLAGS,
+    SKIP,
+    WAIT,
+    ask,
+    launch,
+    load_page_slot,
+    open_page,
+    run,
+    unfold,
+    visit,
 )  # fmt: skip
 
 WIDTHS = {1440: 900, 1280: 720, 390: 844}
