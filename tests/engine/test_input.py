@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 from fakes import byte_tokenizer, count_passes, ids_of, noisy_copy, prompt_of, shared_tiny, tiny, word_tokenizer
@@ -9,6 +11,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import MambaConfig, MambaForCausalLM, T5Config, T5ForConditionalGeneration
 
 import specdec
+from specdec.lanes.race import race
 
 LANES = ("generate", "assisted", "speculative")
 
@@ -271,3 +274,9 @@ def test_load_pair_from_folders(tmp_path) -> None:
     assert loaded.target.dtype == loaded.draft.model.dtype == torch.float32
     described = next(specdec.speculative(loaded, "Once upon", params=params)).pair
     assert str(tmp_path) not in str(described), "paths of a machine are private"
+
+
+def test_the_draft_length_is_5_where_none_is_given() -> None:
+    """In every lane that drafts, so that their figures belong together."""
+    for function in (specdec.speculative, specdec.assisted, race):
+        assert inspect.signature(function).parameters["gamma"].default == 5
