@@ -62,7 +62,8 @@ def test_the_residual_is_what_p_has_more_than_q(n: int, expected: list[float]) -
     [
         ([3, 3, 3], 1, [True, False, False]),
         ([3, 3, 3], 2, [True, True, False]),
-        ([3, 3, 3], 9, [True, True, False]),  # more than there are tokens; a filter removed it from the third row
+        ([4, 4, 4], 4, [False, False, False]),
+        ([4, 4, 4], 9, [True, True, False]),  # more than there are tokens; a filter removed it from the third row
         ([2, 3, 0], 2, [True, True, True]),
         ([0, 3, 0], 2, [False, True, True]),
     ],
@@ -71,7 +72,12 @@ def test_top_k_keeps_what_is_among_the_targets_best(draft: list[int], k: int, pa
     """Up to the first token that is not; behind it comes what the target chose there."""
     gone = float("-inf")
     processed = torch.tensor(
-        [[0.0, 1.0, 2.0, 3.0], [1.0, 0.0, 3.0, 2.0], [2.0, gone, gone, gone], [0.0, 0.0, 0.0, 1.0]]
+        [
+            [0.0, 1.0, 2.0, 3.0, -1.0],
+            [1.0, 0.0, 3.0, 2.0, -1.0],
+            [2.0, gone, gone, gone, gone],
+            [0.0, 0.0, 0.0, 1.0, 0.0],
+        ]
     )
     verdict = verify_top_k(torch.tensor(draft), processed, torch.tensor([3, 2, 0, 1]), k)
     assert verdict.accept_prob.tolist() == passes
