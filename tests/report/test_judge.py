@@ -91,6 +91,7 @@ def test_needed_acceptance_and_predicted_gain_agree() -> None:
         (drafting(4, (3,), 0.05, 9.0), None, Reason.CHECKING_OR_LOOP, Advice.SHORTER),
         (drafting(4, (0,), 0.2, 1.0), None, Reason.FEW_KEPT, Advice.CLOSER),
         (drafting("auto", (0,), 0.3, 1.0, made=2), 1.0, Reason.FEW_KEPT, Advice.CLOSER),
+        (drafting(1, (1, 0, 0), 0.1, 1.4), 1.0, Reason.FEW_KEPT, Advice.CLOSER),  # no draft is shorter
     ],
 )
 def test_the_reason_is_the_largest_loss(lane: list, alone: float | None, reason: Reason, advice: Advice) -> None:
@@ -112,6 +113,8 @@ def test_a_text_too_short_for_a_round_that_is_cut() -> None:
     found = judge([sides(plain(1.0, text=text), drafting(4, (4,), 0.1, 4.1, text=text))], 4)
     assert found.tokens == 5 and found.gain < 1
     assert (found.reason, found.advice) == (Reason.CUT, Advice.LONGER)
+    split = judge([sides(plain(1.0, text=text), drafting(4, (4,), 0.1, 4.1, text=text), loop(1.0, text=text))], 4)
+    assert split.split and (split.reason, split.advice) == (Reason.CUT, Advice.LONGER)
 
 
 def test_no_shorter_draft_is_advised_where_it_was_measured() -> None:
@@ -125,9 +128,33 @@ def test_lanes_that_guessed_nothing() -> None:
     assert judge(nothing, 0).kind is Kind.NO_GUESSES and judge(nothing, 0).speculation is None
 
 
+@pytest.mark.parametrize(
+    ("speculation", "alpha", "needed", "refutes"),
+    [
+        (1.2, 0.5, 0.6, True), (1.2, 0.6, 0.6, False), (1.2, 0.5, None, True), (1.0, 0.5, 0.6, True),
+        (0.8, 0.6, 0.6, True), (0.8, 0.5, 0.6, False), (0.8, 0.5, None, False), (None, 0.7, 0.6, False),
+    ],
+)  # fmt: skip
+def test_theory_is_refuted_where_it_and_the_clock_disagree(
+    speculation: float | None, alpha: float, needed: float | None, refutes: bool
+) -> None:
+    found = Judgement(Kind.FASTER, 4, speculation=speculation, alpha=alpha, needed_alpha=needed, guesses=4.0, cost=2.0)
+    assert found.refutes_theory == refutes
+    assert not replace(found, cost=None).refutes_theory
+
+
+def test_a_lane_whose_guesses_have_no_time_of_their_own() -> None:
+    """What a round costs is then not known, and neither is a needed share."""
+    (run,) = runs(1.5, 1.0)
+    untimed = replace(run.lane, draft_seconds=None)
+    found = judge([Sides(run.plain, untimed, run.loop)], 4)
+    assert (found.c, found.cost, found.needed_alpha, found.reason) == (None, None, None, Reason.UNKNOWN)
+
+
 def test_too_few_tokens() -> None:
     short = sides(plain(1.0, text=TEXT[:1]), drafting(4, (1,), 0.1, 1.0, text=TEXT[:1]))
     assert judge([short], 4) == Judgement(Kind.TOO_FEW_TOKENS, 4) == judge([], 4)
+    assert judge([], 4).runs == 0
 
 
 def test_a_lane_that_does_not_tell_its_guesses() -> None:
