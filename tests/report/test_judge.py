@@ -193,3 +193,7 @@ def test_other_doubts() -> None:
     assert judge([sides(plain(1.0), drafting(4, (3,), 0.05, 0.5), loop(1.0))], 4).doubts == (Doubt.CHECKING_SHRINKS,)
     close = [sides(plain(step), drafting(4, (3,), 0.05, 3.8)) for step in (1.02, 1.03)]
     assert judge(close, 4).kind is Kind.UNCLEAR_UNSPLIT and judge(close, 4).doubts == (Doubt.FEW_RUNS,)
+    large = [*runs(0.25, 0.9), *runs(0.235, 0.9)]  # 4.00x and 4.26x
+    assert Doubt.WIDE_SPREAD not in judge(large, 4).doubts
+    assert not judge(close[:1], 4).doubts, "one run has no spread to doubt"
+    assert not judge(close * 3, 4).doubts, "more runs of the same are enough"
