@@ -1,0 +1,303 @@
+"""One forward for plain decoder stacks, in as few operators as their arithmetic needs.
+
+A small pass through transformers is mostly Python: defaults are looked up in the config, a mask is built that is fit
+for any kind of attention, and every layer is a tree of modules. Here one function goes over a model's own weights. The
+query, key and value matrices of a layer are one matrix, and so are the two of a gated MLP. Rotary angles come from a
+table, and keys and values lie in one buffer a layer.
+
+``FAMILIES`` says where each family keeps its parts. A model is held against its own ``forward`` before its stack is
+used (``lean``), so a family that is described wrongly, or a config that this file does not know, is found out.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from specdec.passes.slots import Slots
+
+Matrix = tuple[torch.Tensor, torch.Tensor | None]  # weight (out, in) and bias (out,)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Where a family keeps the parts of its decoder and of a layer, as paths of attributes."""
+
+    decoder: str
+    embedding: str
+    layers: str
+    norm: str
+    attention: str
+    attention_norm: str
+    qkv: tuple[str, ...]  # one matrix, or three
+    out: str
+    mlp_norm: str
+    up: tuple[str, ...]  # of a gated MLP the gate first
+    down: str
+    activation: str
+    gated: bool = True
+    learned_positions: str | None = None  # a table that is added to the embedding, in place of rotary angles
+    heads_outside: bool = False  # rows of the one matrix by head and then q, k, v, not the other way round
+
+
+_LLAMA = Family(
+    decoder="model", embedding="embed_tokens", layers="layers", norm="norm",
+    attention="self_attn", attention_norm="input_layernorm", qkv=("q_proj", "k_proj", "v_proj"), out="o_proj",
+    mlp_norm="post_attention_layernorm", up=("mlp.gate_proj", "mlp.up_proj"), down="mlp.down_proj",
+    activation="mlp.act_fn",
+)  # fmt: skip
+FAMILIES = {
+    "LlamaForCausalLM": _LLAMA,
+    "MistralForCausalLM": _LLAMA,
+    "Qwen2ForCausalLM": _LLAMA,
+    "Qwen3ForCausalLM": _LLAMA,
+    "SmolLM3ForCausalLM": _LLAMA,
+    "Phi3ForCausalLM": replace(
+        _LLAMA, qkv=("qkv_proj",), up=("mlp.gate_up_proj",), activation="mlp.activation_fn"
+    ),
+    "GPT2LMHeadModel": Family(
+        decoder="transformer", embedding="wte", layers="h", norm="ln_f",
+        attention="attn", attention_norm="ln_1", qkv=("c_attn",), out="c_proj",
+        mlp_norm="ln_2", up=("mlp.c_fc",), down="mlp.c_proj", activation="mlp.act",
+        gated=False, learned_positions="wpe",
+    ),
+    "GPTNeoXForCausalLM": Family(
+        decoder="gpt_neox", embedding="embed_in", layers="layers", norm="final_layer_norm",
+        attention="attention", attention_norm="input_layernorm", qkv=("query_key_value",), out="dense",
+        mlp_norm="post_attention_layernorm", up=("mlp.dense_h_to_4h",), down="mlp.dense_4h_to_h",
+        activation="mlp.act", gated=False, heads_outside=True,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one layer computes with."""
+
+    attention_norm: Callable[[torch.Tensor], torch.Tensor]
+    qkv: Matrix
+    head_norms: tuple[Callable[[torch.Tensor], torch.Tensor], ...]  # of queries and keys, before the angles
+    turned: int  # how many leading numbers of a head are rotated by its position
+    window: int | None  # how many tokens a token sees, itself included
+    scale: float
+    out: Matrix
+    mlp_norm: Callable[[torch.Tensor], torch.Tensor]
+    up: Matrix
+    down: Matrix
+
+
+class Stack:
+    """A decoder's weights by layer and the pass over them. ``model`` is one of ``FAMILIES``."""
+
+    def __init__(self, model: PreTrainedModel):
+        config, family = model.config, FAMILIES[type(model).__name__]
+        decoder = getattr(model, family.decoder)
+        first = getattr(decoder, family.layers)[0]
+        attention = getattr(first, family.attention)
+        self.size: int = getattr(attention, "head_dim", None) or attention.head_size
+        self.heads: int = config.num_attention_heads
+        self.groups: int = getattr(config, "num_key_value_heads", None) or self.heads
+        self.embedding = getattr(decoder, family.embedding).weight
+        self.head = model.get_output_embeddings().weight
+        self.head_bias = model.get_output_embeddings().bias
+        self.positions = getattr(decoder, family.learned_positions).weight if family.learned_positions else None
+        self.rotary = None if family.learned_positions else decoder.rotary_emb
+        self.norm = _norm(getattr(decoder, family.norm))
+        self.activation = attrgetter(family.activation)(first)
+        self.gated, self.heads_outside = family.gated, family.heads_outside
+        self.parallel = bool(getattr(config, "use_parallel_residual", False))
+        count = config.num_hidden_layers
+        modules = getattr(decoder, family.layers)[:count]
+        turned = 0 if self.rotary is None else 2 * len(self.rotary.inv_freq)
+        self.layers = [_layer(module, family, turned) for module in modules]
+        self._places = [weight.data_ptr() for weight in model.parameters()]
+
+    def is_of(self, model: PreTrainedModel) -> bool:
+        """Whether the stack still reads the weights of ``model``: a move to another device or type replaces them."""
+        return self._places == [weight.data_ptr() for weight in model.parameters()]
+
+    def first(self, count: int) -> Stack:
+        """The first ``count`` layers with the same embedding, norm and head."""
+        early = copy.copy(self)
+        early.layers = self.layers[:count]
+        return early
+
+    def new_slots(self) -> Slots:
+        """Room for one call's keys and values."""
+        shape = (self.groups, 2, self.size) if self.heads_outside else (2, self.groups, self.size)
+        return Slots(len(self.layers), shape, self.embedding)
+
+    def forward(self, ids: torch.Tensor, slots: Slots, start: int, keep: int | None) -> torch.Tensor:
+        """Feed ``ids`` (n,) behind ``start`` tokens; logits (keep or n, V) of the last rows, in the weights' type."""
+        count = len(ids)
+        end = start + count
+        slots.reserve(end, self.rotary)
+        hidden = F.embedding(ids, self.embedding)
+        if self.positions is not None:
+            hidden = hidden + self.positions[start:end]
+        cos, sin = slots.angles[0][start:end], slots.angles[1][start:end]
+        masks: dict[int | None, tuple[int, torch.Tensor | None]] = {}
+        for layer, held in zip(self.layers, slots.held, strict=False):  # an early exit has fewer layers than slots
+            if layer.window not in masks:
+                masks[layer.window] = _mask(start, end, layer.window, hidden.device)
+            low, mask = masks[layer.window]
+            attended = self._attend(layer, layer.attention_norm(hidden), held, cos, sin, start, end, low, mask)
+            if self.parallel:
+                hidden = self._mlp(layer, layer.mlp_norm(hidden)) + attended + hidden
+            else:
+                hidden = hidden + attended
+                hidden = hidden + self._mlp(layer, layer.mlp_norm(hidden))
+        last = hidden if keep is None else hidden[-keep:]
+        return F.linear(self.norm(last), self.head, self.head_bias)
+
+    def _attend(
+        self, layer: Layer, x: torch.Tensor, held: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor,
+        start: int, end: int, low: int, mask: torch.Tensor | None,
+    ) -> torch.Tensor:  # fmt: skip
+        """Attention of rows ``x`` (n, H) over the slots from ``low`` on; writes their keys and values."""
+        count = end - start
+        qkv = F.linear(x, *layer.qkv)
+        if self.heads_outside:
+            states = qkv.view(count, self.heads, 3, self.size)
+            q, turning, kv = states[:, :, 0], states[:, :, :2], states[:, :, 1:]
+            cos, sin = cos[:, None, None], sin[:, None, None]
+        else:
+            states = qkv.view(count, self.heads + 2 * self.groups, self.size)
+            q, turning = states[:, : self.heads], states[:, : self.heads + self.groups]
+            kv = states[:, self.heads :].view(count, 2, self.groups, self.size)
+            cos, sin = cos[:, None], sin[:, None]
+        if layer.head_norms:
+            k = states[:, self.heads : self.heads + self.groups]
+            for part, norm in zip((q, k), layer.head_norms, strict=True):
+                part.copy_(norm(part))
+        if layer.turned:
+            turning = turning[..., : layer.turned]
+            torch.add(turning * cos, turning.roll(layer.turned // 2, -1) * sin, out=turning)
+        held[start:end].copy_(kv)
+        seen = held[low:end]
+        k, v = seen.unbind(2 if self.heads_outside else 1)
+        attended = F.scaled_dot_product_attention(
+            q.transpose(0, 1)[None], k.transpose(0, 1)[None], v.transpose(0, 1)[None],
+            attn_mask=mask, is_causal=mask is None and count > 1, scale=layer.scale,
+            enable_gqa=self.groups < self.heads,
+        )  # fmt: skip
+        return F.linear(attended[0].transpose(0, 1).reshape(count, -1), *layer.out)
+
+    def _mlp(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
+        up = F.linear(x, *layer.up)
+        if self.gated:
+            gate, up = up.chunk(2, -1)
+            return F.linear(self.activation(gate) * up, *layer.down)
+        return F.linear(self.activation(up), *layer.down)
+
+
+class StackPasses:
+    """Passes over a stack; see ``Passes``."""
+
+    def __init__(self, stack: Stack, slots: Slots | None = None):
+        self._stack = stack
+        self._slots = stack.new_slots() if slots is None else slots
+
+    def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
+        return self._stack.forward(ids, self._slots, start, keep)
+
+    def forget(self, count: int) -> None:
+        """What is dropped is written over by the next pass."""
+
+    def first_layers(self, early: PreTrainedModel, count: int) -> StackPasses:
+        return StackPasses(self._stack.first(count), self._slots)
+
+    def require_cache(self, length: int) -> None:
+        """Slots can always be rolled back."""
+
+
+def _mask(start: int, end: int, window: int | None, device: torch.device) -> tuple[int, torch.Tensor | None]:
+    """The first slot that is looked at and which of those from there on each row sees, (n, slots) or None for all.
+
+    Behind an empty cache None stands for causal: the kernel knows that by itself.
+    """
+    low = 0 if window is None else max(0, start - window + 1)
+    cut = window is not None and end - low > window  # some row does not see all that stands before it
+    if end - start == 1 or (start == 0 and not cut):
+        return low, None
+    mask = torch.ones(end - start, end - low, dtype=torch.bool, device=device).tril(start - low)
+    return low, mask.triu(start - low - window + 1) if cut and window is not None else mask
+
+
+def _layer(module: nn.Module, family: Family, turned: int) -> Layer:
+    attention = getattr(module, family.attention)
+    norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else ()
+    return Layer(
+        attention_norm=_norm(getattr(module, family.attention_norm)),
+        qkv=_joined([getattr(attention, name) for name in family.qkv]),
+        head_norms=tuple(map(_norm, norms)),
+        turned=turned if getattr(attention, "use_rope", True) else 0,
+        window=_window(attention),
+        scale=attention.scaling,
+        out=_matrix(getattr(attention, family.out)),
+        mlp_norm=_norm(getattr(module, family.mlp_norm)),
+        up=_joined([attrgetter(name)(module) for name in family.up]),
+        down=_matrix(attrgetter(family.down)(module)),
+    )
+
+
+def _window(attention: Any) -> int | None:
+    if hasattr(attention, "sliding_window"):
+        return attention.sliding_window
+    return getattr(attention.config, "sliding_window", None)
+
+
+def _norm(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The module's own arithmetic; in float32 the fused operator gives the same numbers."""
+    if isinstance(module, nn.LayerNorm):
+        return partial(
+            F.layer_norm, normalized_shape=module.normalized_shape, weight=module.weight, bias=module.bias,
+            eps=module.eps,
+        )  # fmt: skip
+    if module.weight.dtype == torch.float32:
+        return partial(
+            F.rms_norm, normalized_shape=module.weight.shape, weight=module.weight, eps=module.variance_epsilon
+        )
+    return partial(_rms_norm, weight=module.weight, eps=module.variance_epsilon)
+
+
+def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    wide = x.float()
+    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return weight * wide.to(x.dtype)
+
+
+def _matrix(module: nn.Module) -> Matrix:
+    weight = module.weight.t() if isinstance(module, Conv1D) else module.weight
+    return weight, module.bias
+
+
+def _joined(modules: Sequence[nn.Module]) -> Matrix:
+    """The matrices of ``modules`` as one. Their parameters become views of it, so that nothing is held twice."""
+    if len(modules) == 1:
+        return _matrix(modules[0])
+    weight = _side_by_side([module.weight for module in modules])
+    biases = [module.bias for module in modules]
+    return weight, None if biases[0] is None else _side_by_side(biases)
+
+
+def _side_by_side(parts: Sequence[nn.Parameter]) -> torch.Tensor:
+    first, rows = parts[0], sum(len(part) for part in parts)
+    places = [part.data_ptr() for part in parts]
+    ends = [part.data_ptr() + part.nbytes for part in parts]
+    if places[1:] == ends[:-1] and len({part.untyped_storage().data_ptr() for part in parts}) == 1:
+        return first.detach().as_strided((rows, *first.shape[1:]), first.stride())  # joined earlier
+    whole = torch.cat([part.detach() for part in parts])
+    for part, view in zip(parts, whole.split([len(part) for part in parts]), strict=True):
+        part.data = view
+    return whole
