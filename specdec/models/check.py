@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from transformers import DynamicCache
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from specdec.drafters.base import Finding
 from specdec.errors import LoadFailed
 from specdec.models.loading import PairPlan, Part, must_spread
 from specdec.models.memory import free_bytes, gigabytes
 from specdec.passes.facts import context_length
+from specdec.passes.lean import undescribed
 
 
 def check(plan: PairPlan) -> list[Finding]:
@@ -25,6 +27,7 @@ def check(plan: PairPlan) -> list[Finding]:
         *_context(plan.target),
         *_memory(plan),
         *_cache(plan),
+        *_passes(plan),
         *_chat(plan),
         *_extra_layers(plan),
     ]
@@ -74,6 +77,20 @@ def _kind(layer: Any) -> str:
     if "Sliding" in name:
         return "sliding windows"
     return "full attention" if name == "DynamicLayer" else "convolutions"
+
+
+def _passes(plan: PairPlan) -> Iterator[Finding]:
+    """Whether passes skip what transformers does around the weights; loading then compares the logits of both ways."""
+    reasons = [
+        undescribed(MODEL_FOR_CAUSAL_LM_MAPPING[type(part.config)].__name__, part.config)
+        or ("Its weights are packed." if part.bits else None)
+        for part in plan.parts
+    ]
+    if not any(reasons):
+        yield Finding("good", "Passes", "Over the weights of the stack, without the work of transformers around them.")
+    for part, reason in zip(plan.parts, reasons, strict=True):
+        if reason:
+            yield Finding("note", "Passes", f"{part.checkpoint.name}: through its own forward. {reason}")
 
 
 def _chat(plan: PairPlan) -> Iterator[Finding]:

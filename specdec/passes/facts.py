@@ -7,12 +7,18 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from specdec.passes.lean import stack_of
+
 # Under which names configurations keep how many tokens a text may have.
 CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "max_target_positions")
 
 
 def model_facts(model: PreTrainedModel) -> dict[str, Any]:
-    """Name, size, number type and revision of ``model``; ``bits`` is None where no weights are packed."""
+    """Name, size, number type and revision of ``model``; ``bits`` is None where no weights are packed.
+
+    ``own_forward`` says why passes go through the model's own ``forward``; None where they go over its stack.
+    """
+    stack = stack_of(model)
     config = model.config.get_text_config(decoder=True)
     return {
         "name": _short_name(model),
@@ -23,6 +29,7 @@ def model_facts(model: PreTrainedModel) -> dict[str, Any]:
         "local": Path(model.config._name_or_path or ".").exists(),
         "revision": getattr(model.config, "_commit_hash", None),
         "bits": _bits(model),
+        "own_forward": stack if isinstance(stack, str) else None,
     }
 
 

@@ -17,7 +17,6 @@ from torch.nn.modules.module import _has_any_global_hook
 from transformers import DynamicCache, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from specdec.passes.facts import context_length
 from specdec.passes.stacks import FAMILIES, Stack
 
 ROWS = (9, 1, 2, 6, 1)  # of the passes that are compared, one behind the other
@@ -40,10 +39,20 @@ def stack_of(model: PreTrainedModel) -> Stack | str:
     return found
 
 
+def undescribed(name: str, config: Any) -> str | None:
+    """Why models of the class ``name`` with this config have no stack, by these alone; None where they have."""
+    if name not in FAMILIES:
+        return f"{name} is not one of the described stacks."
+    rope_type = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if rope_type not in ROPE_TYPES:
+        return f"Its rotary angles ({rope_type}) change with the length of a text."
+    return None
+
+
 def _touched(model: PreTrainedModel) -> str | None:
     """What may change between two calls: cheap, as it is looked at before each of them."""
-    if type(model).__name__ not in FAMILIES:
-        return f"{type(model).__name__} is not one of the described stacks."
+    if reason := undescribed(type(model).__name__, model.config):
+        return reason
     if model.config._attn_implementation != "sdpa":
         return f"Its attention is {model.config._attn_implementation}, not sdpa."
     if _has_any_global_hook():
@@ -75,9 +84,6 @@ def _is_original(function: Any) -> bool:
 
 
 def _described(model: PreTrainedModel) -> Stack | str:
-    rope_type = (getattr(model.config, "rope_parameters", None) or {}).get("rope_type", "default")
-    if rope_type not in ROPE_TYPES:
-        return f"Its rotary angles ({rope_type}) change with the length of a text."
     weights = list(model.parameters())
     if model.dtype not in BOUNDS or len({(weight.dtype, weight.device) for weight in weights}) > 1:
         return "Its weights are of several number types, packed, or on several devices."
@@ -104,7 +110,7 @@ def _matrices(model: PreTrainedModel) -> list[nn.Module]:
 @torch.inference_mode()
 def _worst(model: PreTrainedModel, stack: Stack) -> float:
     """The largest difference between the logits of ``stack`` and of ``forward``, as a share of their range."""
-    total = min(sum(ROWS), context_length(model.config) or sum(ROWS))
+    total = sum(ROWS) if stack.positions is None else min(sum(ROWS), len(stack.positions))
     rng = torch.Generator().manual_seed(0)
     ids = torch.randint(len(stack.embedding), (total,), generator=rng).to(model.device)
     cache, slots = DynamicCache(config=model.config), stack.new_slots()

@@ -107,10 +107,9 @@ class Stack:
         self.size: int = getattr(attention, "head_dim", None) or attention.head_size
         self.heads: int = config.num_attention_heads
         self.groups: int = getattr(config, "num_key_value_heads", None) or self.heads
-        self.embedding = getattr(decoder, family.embedding).weight
-        self.head = model.get_output_embeddings().weight
-        self.head_bias = model.get_output_embeddings().bias
-        self.positions = getattr(decoder, family.learned_positions).weight if family.learned_positions else None
+        self.embedding, _ = _values(getattr(decoder, family.embedding))
+        self.head = _values(model.get_output_embeddings())
+        self.positions = _values(getattr(decoder, family.learned_positions))[0] if family.learned_positions else None
         self.rotary = None if family.learned_positions else decoder.rotary_emb
         self.norm = _norm(getattr(decoder, family.norm))
         self.activation = attrgetter(family.activation)(first)
@@ -158,7 +157,7 @@ class Stack:
                 hidden = hidden + attended
                 hidden = hidden + self._mlp(layer, layer.mlp_norm(hidden))
         last = hidden if keep is None else hidden[-keep:]
-        return F.linear(self.norm(last), self.head, self.head_bias)
+        return F.linear(self.norm(last), *self.head)
 
     def _attend(
         self, layer: Layer, x: torch.Tensor, held: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor,
@@ -259,16 +258,12 @@ def _window(attention: Any) -> int | None:
 
 def _norm(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     """The module's own arithmetic; in float32 the fused operator gives the same numbers."""
+    weight, bias = _values(module)
     if isinstance(module, nn.LayerNorm):
-        return partial(
-            F.layer_norm, normalized_shape=module.normalized_shape, weight=module.weight, bias=module.bias,
-            eps=module.eps,
-        )  # fmt: skip
-    if module.weight.dtype == torch.float32:
-        return partial(
-            F.rms_norm, normalized_shape=module.weight.shape, weight=module.weight, eps=module.variance_epsilon
-        )
-    return partial(_rms_norm, weight=module.weight, eps=module.variance_epsilon)
+        return partial(F.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias, eps=module.eps)
+    if weight.dtype == torch.float32:
+        return partial(F.rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon)
+    return partial(_rms_norm, weight=weight, eps=module.variance_epsilon)
 
 
 def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -278,11 +273,17 @@ def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor
 
 
 def _matrix(module: nn.Module) -> Matrix:
-    weight = module.weight.t() if isinstance(module, Conv1D) else module.weight
-    return weight, module.bias
+    weight, bias = _values(module)
+    return (weight.t() if isinstance(module, Conv1D) else weight), bias
 
 
-def _joined(modules: Sequence[nn.Module]) -> Matrix:
+def _values(module: Any) -> Matrix:
+    """Weight and bias as plain tensors of the same memory, as nothing here is trained."""
+    bias = getattr(module, "bias", None)
+    return module.weight.detach(), None if bias is None else bias.detach()
+
+
+def _joined(modules: Sequence[Any]) -> Matrix:
     """The matrices of ``modules`` as one. Their parameters become views of it, so that nothing is held twice."""
     if len(modules) == 1:
         return _matrix(modules[0])

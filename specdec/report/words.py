@@ -337,6 +337,18 @@ def pair_line(facts: dict[str, Any]) -> str:
     return " \u00b7 ".join(filter(None, parts))
 
 
+def passes(facts: dict[str, Any]) -> str:
+    """How the passes of each model of a pair run, and why where it is not over its stack."""
+    models = {"target": facts["target"], "draft": facts["draft"] or {}}
+    known = {role: model["own_forward"] for role, model in models.items() if "own_forward" in model}
+    if not any(known.values()):
+        return "over the weights of the stack, held against forward" if known else "not recorded"
+    return "; ".join(
+        f"{role}: {f'its own forward ({reason.removesuffix(chr(46))})' if reason else 'over the stack'}"
+        for role, reason in known.items()
+    )
+
+
 def machine(facts: dict[str, Any]) -> str:
     device = facts.get("device", "cpu")
     return device.upper() if device in {"cpu", "cuda"} else device
