@@ -205,6 +205,8 @@ class Stack:
             torch.add(turning * cos, turning.roll(layer.turned // 2, -1) * sin, out=turning)
         held[start:end].copy_(kv)
         seen = held[low:end]
+        if seen.nbytes <= 2 * READ_AHEAD and seen.device.type == "cpu":
+            seen.sum()  # as before a product: the kernel goes over them head by head
         k, v = seen.unbind(2 if self.heads_outside else 1)
         attended = F.scaled_dot_product_attention(
             q.transpose(0, 1)[None], k.transpose(0, 1)[None], v.transpose(0, 1)[None],
