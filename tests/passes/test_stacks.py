@@ -152,7 +152,9 @@ def test_no_weight_is_held_twice_and_the_model_is_as_it_was(tmp_path) -> None:
     storages = {part.untyped_storage().data_ptr(): part.untyped_storage().nbytes() for part in model.parameters()}
     assert sum(storages.values()) == sum(part.nbytes for part in model.parameters())
     for layer in stack.layers:
-        assert {layer.qkv.weight.untyped_storage().data_ptr(), layer.up.weight.untyped_storage().data_ptr()} <= set(storages)
+        assert {layer.qkv.weight.untyped_storage().data_ptr(), layer.up.weight.untyped_storage().data_ptr()} <= set(
+            storages
+        )
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in before.items())
     model.save_pretrained(tmp_path)
     again = AutoModelForCausalLM.from_pretrained(tmp_path)

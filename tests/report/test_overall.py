@@ -19,7 +19,7 @@ from specdec.measure.terms import Sides
 from specdec.measure.trials import trials
 from specdec.report import words
 from specdec.report.benchmark import EXPORTS, against_assisted, as_json
-from specdec.report.judge import Advice, Doubt, Kind, Reason, judge
+from specdec.report.judge import LOSING, Advice, Doubt, Kind, Reason, judge
 from specdec.report.overall import Overall, _against, overall
 from specdec.report.summary import cells
 from specdec.report.sweep import marked, prediction_error, sweep_rows, theory_note
@@ -321,7 +321,8 @@ def deepened(model, layers: int):
 def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str) -> None:
     """Measured, not made up: a random draft is refused for what it misses, a deep one for what it costs.
 
-    At these lengths both take over twice the time of plain decoding, which no noise of a machine makes up for.
+    At these lengths both take over twice the time of our loop without a draft, which no noise of a machine makes up
+    for. Against plain ``generate`` the lean passes may make up for it.
     """
     target = tiny("llama", 4, layers=6)
     draft = tiny("llama", 5, layers=1) if kind == "random draft" else deepened(target, layers=18)
@@ -332,7 +333,7 @@ def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str) -> None
     )
     found = list(filter(None, trials(pair, plan)))
     judgement = overall(found, plan).judgement
-    assert judgement.kind in (Kind.SLOWER, Kind.SLOWER_UNSPLIT)
+    assert judgement.kind in LOSING and judgement.speculation < 1
     assert judgement.reason is (Reason.FEW_KEPT if kind == "random draft" else Reason.GUESSES_COST)
 
 
