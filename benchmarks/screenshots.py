@@ -59,7 +59,7 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         link = page.locator('[aria-label="Link to this run"]').input_value()
         page.keyboard.press("Escape")
         unfold(page, "#sd-more")
-        for lane in ("assisted generation", "our loop", "prompt lookup", "draft alone"):
+        for lane in ("assisted generation", "prompt lookup", "draft alone"):
             page.check(f'#sd-lanes label:has-text("{lane}") input')
         ask(page, tokens=64, temperature=1)
         run(page)
@@ -68,7 +68,7 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         page.click("#sd-run")
         page.wait_for_selector(".sd-live .sd-error:visible")
         save("error", full=False)
-        for lane in ("assisted generation", "our loop", "prompt lookup", "draft alone"):
+        for lane in ("assisted generation", "prompt lookup", "draft alone"):
             page.uncheck(f'#sd-lanes label:has-text("{lane}") input')
         ask(page, LONG, tokens=1000, temperature=0)
         started = page.evaluate("window.specdec.lanesStarted")

@@ -13,7 +13,7 @@ import gradio as gr
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams, check_gamma
-from specdec.lanes.table import LANES, LOOP, Lane, entrants_of
+from specdec.lanes.table import LANES, Lane, entrants_of
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results_file import ResultsFile, measured_on
@@ -50,8 +50,7 @@ class BenchTab:
         with gr.Row(elem_classes="sd-form"):
             self._lanes = gr.CheckboxGroup(
                 [(lane.choice, lane.key) for lane in _choices()],
-                value=[LOOP.key],
-                label="Lanes beside plain and speculative",
+                label="Further lanes",
                 elem_id="sd-bench-lanes",
             )
             self._gammas = gr.Textbox("3 5 8", label="Draft lengths, or auto", max_lines=1, elem_id="sd-bench-gammas")
@@ -115,7 +114,7 @@ class BenchTab:
 
 
 def _choices() -> list[Lane]:
-    """The lanes that may run beside plain and speculative."""
+    """The lanes that run only where somebody asks for them."""
     return [lane for lane in LANES if not lane.race and lane.bench is not None]
 
 

@@ -34,14 +34,17 @@ from specdec.ui.work import INTERNAL, Work
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
 _MOUNT = """
 import(%s).then((live) =>
-  live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s));
+  live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s, %s));
 """
 _TAKE_HOME = f"""
 import({_ASSET % "takehome.js"}).then((home) => home.mount(element, props, watch));
 """
 _LOADED = f"(pair) => import({_ASSET % 'live.js'}).then(() => {{ window.specdec.loaded(pair); }})"
 _BEGIN = f"async () => {{ await (await import({_ASSET % 'live.js'})).ready; window.specdec.begin(); }}"
-_READ_LINK = f"async () => JSON.stringify(await (await import({_ASSET % 'link.js'})).settingsInAddress())"
+_READ_LINK = f"""async () => {{
+  await (await import({_ASSET % "live.js"})).ready; // the scripts have their tables
+  return JSON.stringify(await (await import({_ASSET % "link.js"})).settingsInAddress());
+}}"""
 
 
 def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
@@ -110,7 +113,8 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
                 live = gr.HTML(
                     "",
                     html_template="",
-                    js_on_load=_MOUNT % (_ASSET % "live.js", plotly_address(), _lane_rows()),
+                    js_on_load=_MOUNT
+                    % (_ASSET % "live.js", plotly_address(), _lane_rows(), json.dumps(words.DEFINITIONS)),
                     apply_default_css=False,
                     elem_id="sd-live",
                     elem_classes="sd-live",

@@ -20,6 +20,7 @@ from fakes import random_table, table_pair  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WAIT = 60_000  # milliseconds; a busy machine is no reason to fail
+PAUSE = 300  # milliseconds; some frames after its first opening Gradio sets the fields of a fold or a tab anew
 SKIP = '[aria-label="Skip to the end"]'
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -195,14 +196,15 @@ def ask(page, prompt: str | None = None, tokens: int | None = None, temperature:
 
 
 def unfold(page, selector: str) -> None:
-    """Open a fold and pause as a person does: some frames after its first opening Gradio sets its fields anew."""
+    """Open a fold and pause as a person does."""
     page.click(f"{selector} button")
-    page.wait_for_timeout(300)
+    page.wait_for_timeout(PAUSE)
 
 
 def go_to(page, name: str) -> None:
-    """Open a tab."""
+    """Open a tab and pause as a person does."""
     page.click(f'button[role=tab]:has-text("{name}")')
+    page.wait_for_timeout(PAUSE)
 
 
 def text(page, selector: str) -> str:

@@ -19,7 +19,7 @@ def test_nothing_serious(browser, address, theme: str, width: int, monkeypatch):
     with visit(browser, address, viewport={"width": width, "height": 900}, color_scheme=theme) as page:
         open_page(page, address, f"?__theme={theme}")
         unfold(page, "#sd-more")
-        page.check('#sd-lanes label:has-text("our loop") input')
+        page.check('#sd-lanes label:has-text("assisted generation") input')
         ask(page, tokens=24, temperature=1)
         run(page)
         unfold(page, "#sd-change")

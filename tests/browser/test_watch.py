@@ -28,8 +28,8 @@ def texts_of(page) -> list[str]:
 
 
 def test_further_lanes_race_and_are_told_apart(page):
-    """All four further lanes: each has its text, its line's name and its row; the draft alone writes its own text."""
-    choose_lanes(page, "assisted generation", "our loop", "prompt lookup", "draft alone")
+    """Our loop and three further lanes: each has a text, a name and a row; only the draft's text differs."""
+    choose_lanes(page, "assisted generation", "prompt lookup", "draft alone")
     ask(page, tokens=24)
     run(page)
     assert not page.locator(".sd-live .sd-error").is_visible()
@@ -44,7 +44,7 @@ def test_further_lanes_race_and_are_told_apart(page):
     assert len(rows) == 6 and all("x" in row for row in rows[1:])
     assert page.locator(".sd-plot.js-plotly-plot").first.evaluate("(node) => node.data.length") == 8  # ends and a dot
     signs = page.locator(".sd-plot.js-plotly-plot").first.evaluate("(node) => node.data[6].marker.symbol")
-    assert len(set(signs)) == 4, "each further lane ends in a sign of its own"
+    assert len(set(signs)) == 4, "each lane beside the two ends in a sign of its own"
     page.click('[aria-label="Replay from the start"]')
     labels = "document.querySelector('.sd-plot').layout.annotations.map((note) => note.text)"
     page.wait_for_function(f"{labels}.includes('Plain') && {labels}.includes('<b>Speculative</b>')")
@@ -87,7 +87,7 @@ def test_a_repeated_race_gives_a_median_and_a_spread(page):
     before = page.evaluate("window.specdec.lanesFinished")
     page.click("text=Repeat ×5")
     page.wait_for_function("window.specdec.verdicts === 3 && !window.specdec.running")
-    assert page.evaluate("window.specdec.lanesFinished") == before + 10
+    assert page.evaluate("window.specdec.lanesFinished") == before + 15
     assert page.locator(".sd-figures dd").last.inner_text() == "12 of 12"
     assert "Median of 5 runs on this machine" in text(page, ".sd-notes")
     page.click("summary:has-text('Details')")
@@ -197,14 +197,10 @@ def test_where_the_time_goes_is_drawn_when_it_is_opened(page):
 
 
 def test_why_tells_the_engine_from_speculation(page):
-    """The fold's title says what a round writes and costs; our loop at gamma 0 in the race brings terms and steps."""
+    """The fold's title says what a round writes and costs; our loop at gamma 0 brings terms and steps."""
     title = page.locator(".sd-why summary")
     assert re.fullmatch(r"Why: each round yields [\d.]+ tokens for the time of [\d.]+ plain tokens", title.inner_text())
     title.click()
-    assert "both shares are known" in text(page, ".sd-why")
-    choose_lanes(page, "our loop")
-    ask(page, tokens=48)
-    run(page)
     page.wait_for_selector(".sd-why .main-svg")
     assert "our loop without a draft" in text(page, ".sd-why p")
     assert "Cost coefficient c" in text(page, ".sd-why .sd-facts")
@@ -260,7 +256,7 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address):
             open_page(page, address)
         ask(one, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=2048)
         one.click("#sd-run")
-        one.wait_for_function("window.specdec.lanesStarted > 2")
+        one.wait_for_function("window.specdec.lanesStarted > 3")
         ask(other, tokens=8)
         other.click("#sd-run")
         other.wait_for_selector(".sd-status:has-text('1 ahead')")

@@ -30,17 +30,17 @@ def test_prints_the_text_of_generate_and_the_figures() -> None:
         assert words in out
 
 
-def test_json_lines_are_the_events_of_both_lanes() -> None:
+def test_json_lines_are_the_events_of_all_lanes() -> None:
     out = specdec_command(PROMPT, "--tokens", "12", "--json").stdout
     events = list(read(out.splitlines()))
     lanes = [event.lane for event in events if isinstance(event, specdec.Started)]
     ends = [event.finish_reason for event in events if isinstance(event, specdec.Finished)]
-    assert (lanes, ends) == (["generate", "speculative"], ["length", "length"])
+    assert (lanes, ends) == (["generate", "speculative", "speculative"], ["length"] * 3)
 
 
 def test_our_loop_beside_them_splits_the_verdict() -> None:
-    """The engine's and speculation's share stand in the sentence once our loop runs, too."""
-    out = specdec_command(PROMPT, "--tokens", "12", "--lanes", "generate", "speculative", "speculative:0").stdout
+    """The engine's and speculation's share stand in the sentence, as our loop runs too."""
+    out = specdec_command(PROMPT, "--tokens", "12").stdout
     assert "Running our loop without a draft" in out and "Identical text: 12 of 12" in out
     assert "then both shares are known" not in out  # what a race without our loop says
 

@@ -98,7 +98,7 @@ def test_a_new_method_is_on_the_command_line_and_in_a_race(toy, capsys) -> None:
             assert event.pair["draft"] == toy.describe()
         elif isinstance(event, specdec.Round):
             texts[-1] += event.committed_ids
-    assert len(texts) == 2 and texts[0] == texts[1]
+    assert len(texts) == 3 and texts[0] == texts[1] == texts[2]
     assert any(event.draft for event in events if isinstance(event, specdec.Round))
 
 

@@ -1,6 +1,7 @@
 // A whole run packed into a link and unpacked again; where the browser is needed, a stand-in takes its place.
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
+import { defineFigures } from "../../specdec/ui/assets/definitions.js";
 import { defineLanes } from "../../specdec/ui/assets/lanes.js";
 import { Race, kindsOf } from "../../specdec/ui/assets/race.js";
 import { TABLE, records } from "./recording.js";
@@ -47,6 +48,23 @@ test("a run comes back with its tokens, their kinds, times and settings", async 
     assert.equal(other.finished.finish_reason, one.finished.finish_reason);
   }
   assert.deepEqual(await settingsInAddress(), { prompt: "a" });
+});
+
+test("definitions travel by their names", async () => {
+  const meaning = "Guesses kept / guesses tested.";
+  defineFigures({ acceptance: meaning });
+  const all = records();
+  all.at(-1).figures = [
+    { value: "1", label: "a", definition: meaning },
+    { value: "2", label: "b", definition: "of no table" },
+    { value: "3", label: "c" },
+  ];
+  const address = await link.runLink(race(all));
+  const there = await visit(address);
+  assert.deepEqual((await there.runInAddress()).at(-1).figures, all.at(-1).figures);
+  defineFigures({});
+  const { figures } = (await (await visit(address)).runInAddress()).at(-1);
+  assert.equal(figures[0].definition, "acceptance", "so it stands in the link");
 });
 
 test("probabilities do not travel", async () => {

@@ -89,9 +89,11 @@ def test_every_setting_of_decode_arrives(client: Client) -> None:
 
 
 def test_race_returns_the_verdict(client: Client) -> None:
-    said = client.predict(PROMPT, max_new_tokens=12, runs=2, further_lanes=["speculative:0"], api_name="/race")
+    said = client.predict(PROMPT, max_new_tokens=12, runs=2, further_lanes=["assisted"], api_name="/race")
     assert said["runs"] == 2 and said["same"] and len(said["figures"]) == 4
-    assert [row[0] for row in said["lanes"]["rows"]] == ["Plain", "Speculative", "Our loop, \u03b3 0"]
+    assert [row[0] for row in said["lanes"]["rows"]] == [
+        "Plain", "Speculative", "Our loop, \u03b3 0", "transformers assisted",
+    ]  # fmt: skip
     json.dumps(said)
 
 
@@ -104,7 +106,7 @@ def test_race_returns_the_verdict(client: Client) -> None:
         ("/race", {"temperature": -1}, "temperature is -1"),
         ("/race", {"runs": 26}, "runs 26 is above 25"),
         ("/race", {"runs": "2"}, "runs is '2'"),
-        ("/race", {"further_lanes": "speculative:0"}, "further_lanes is 'speculative:0'"),
+        ("/race", {"further_lanes": "assisted"}, "further_lanes is 'assisted'"),
         ("/decode", {"lane": "nobody"}, "no lane 'nobody'; choose from generate, "),
         ("/race", {"further_lanes": ["nobody"]}, "no lane 'nobody'"),
     ],

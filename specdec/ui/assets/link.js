@@ -1,4 +1,5 @@
 // What rides in the address: settings as they are, or a whole run, packed. After "#", so that no server sees it.
+import { defined, shortened } from "./definitions.js";
 import { laneKeys, laneOf } from "./lanes.js";
 import { VERSION, checked } from "./race.js";
 
@@ -47,7 +48,7 @@ export function settingsLink(settings) {
 
 // The link to a run, or null where it would be too long.
 export async function runLink(race) {
-  const packed = toBase64(await deflate(JSON.stringify(pack(race))));
+  const packed = toBase64(await deflate(JSON.stringify(pack(race), rounded)));
   const link = `${page()}#run=${packed}`;
   return link.length > LONGEST ? null : link;
 }
@@ -99,10 +100,10 @@ function pack(race) {
   );
   return {
     v: VERSION,
-    b: { at, pair, settings, runs: race.verdict.runs },
+    b: { at: Math.round(at), pair, settings, runs: race.verdict.runs },
     k: bytes,
     l: packed,
-    d: { ...verdict, shown: 0 },
+    d: { ...withFigures(verdict, shortened), shown: 0 },
   };
 }
 
@@ -138,7 +139,20 @@ function unpack({ v, b, k, l, d }) {
     if (lane.f) records.push(lane.f);
     if (lane.e) records.push(lane.e);
   }
-  return [...records, d];
+  return [...records, withFigures(d, defined)];
+}
+
+// Digits that nobody sees are left out.
+function rounded(_, value) {
+  return Number.isFinite(value) && !Number.isInteger(value) ? Number(value.toPrecision(6)) : value;
+}
+
+// A verdict whose definitions are exchanged: they are the same in every run, and a third of a link.
+function withFigures(verdict, exchange) {
+  const exchanged = { ...verdict };
+  if (verdict.figures) exchanged.figures = exchange(verdict.figures);
+  if (verdict.why) exchanged.why = { ...verdict.why, figures: exchange(verdict.why.figures) };
+  return exchanged;
 }
 
 function unpackRound(round) {

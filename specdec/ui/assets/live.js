@@ -1,5 +1,6 @@
 // The live view: verdict, figures, chart, texts and what stands below them, drawn from one race after another.
 import { Chart } from "./chart.js";
+import { defineFigures } from "./definitions.js";
 import { button, el, fold, narrow, reducedMotion } from "./dom.js";
 import { LineReader } from "./lines.js";
 import { runInAddress } from "./link.js";
@@ -59,8 +60,9 @@ export const ready = new Promise((resolve) => {
   mounted = () => resolve(undefined);
 });
 
-export async function mount(element, props, watch, plotlyAddress, lanes) {
+export async function mount(element, props, watch, plotlyAddress, lanes, definitions) {
   defineLanes(lanes);
+  defineFigures(definitions);
   const view = new View(element, plotlyAddress);
   mounted(); // the buttons have what they need; a link that cannot be read must not hold them back
   const reader = new LineReader();
