@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
 
 import torch
-import torch.nn.functional as F
 
 from specdec.drafters.base import Proposal
 from specdec.engine.verify import Verdict
@@ -44,11 +43,7 @@ def observe(
     gamma, at, width = len(proposal.ids), verdict.accepted, min(TOP, logits.shape[-1])
     # Raw log-probabilities: the target's where it decided, then the draft's at its guesses.
     raw = torch.cat([_row(logits, at), *proposal.logits]).log_softmax(-1)
-    nats = (
-        F.nll_loss(raw[1:], proposal.guesses, reduction="none")
-        if proposal.logits
-        else cast(torch.Tensor, proposal.nats)
-    )
+    nats = -_of(raw[1:], proposal.guesses) if proposal.logits else cast(torch.Tensor, proposal.nats)
     # The rows to show where the target decided: p, q, the residual. Where all of the draft stood, the last two are of
     # no consequence and left out below, when the host knows.
     if p is None:
@@ -61,7 +56,8 @@ def observe(
         sampled = [raw[0].topk(2).values, _of(q, proposal.ids), _of(p[:gamma], proposal.ids)]
         sampled += [] if verdict.draw is None else [verdict.draw]
     top = torch.cat(shown).topk(width)
-    peaks = logits.amax(-1)  # NaN where a row holds one
+    # NaN or infinite where a row holds such a value: the largest is found already, unless a filter was between.
+    peaks = _of(logits, choices) if p is None else logits.amax(-1)
     n, highest, token_id, chosen, guesses, nats, accept_prob, tokens, values, *drawn = _to_host(
         at,
         peaks,
