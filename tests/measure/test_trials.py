@@ -339,7 +339,7 @@ def test_what_a_packed_set_may_unpack_to_is_bounded(tmp_path, monkeypatch) -> No
 @pytest.mark.parametrize(
     "content",
     [gzip.compress(b"{}" * 999)[:-9], b"\x1f\x8bnothing", b"\x1f\x8b", b"[" * 99999],
-    ids=["cut short", "not packed at all", "empty", "nested too deep"],  # packed bytes hold the time: no name for a test
+    ids=["cut short", "not packed at all", "empty", "nested too deep"],  # packed bytes hold the time
 )
 def test_a_file_that_cannot_be_read_is_named_without_its_folder(tmp_path, content: bytes) -> None:
     """An upload lies in a folder that its visitor has never seen."""
