@@ -80,14 +80,16 @@ def _kind(layer: Any) -> str:
 
 
 def _passes(plan: PairPlan) -> Iterator[Finding]:
-    """Whether passes skip what transformers does around the weights; loading then compares the logits of both ways."""
+    """Whether passes can use the lean forward; loading then compares its logits with those of the model's own."""
     reasons = [
         undescribed(MODEL_FOR_CAUSAL_LM_MAPPING[type(part.config)].__name__, part.config)
         or ("Its weights are packed." if part.bits else None)
         for part in plan.parts
     ]
     if not any(reasons):
-        yield Finding("good", "Passes", "Over the weights of the stack, without the work of transformers around them.")
+        yield Finding(
+            "good", "Passes", "Lean forward, if its logits agree with the model's own when the pair is loaded."
+        )
     for part, reason in zip(plan.parts, reasons, strict=True):
         if reason:
             yield Finding("note", "Passes", f"{part.checkpoint.name}: through its own forward. {reason}")

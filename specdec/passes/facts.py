@@ -16,7 +16,7 @@ CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "max_target_positions
 def model_facts(model: PreTrainedModel) -> dict[str, Any]:
     """Name, size, number type and revision of ``model``; ``bits`` is None where no weights are packed.
 
-    ``own_forward`` says why passes go through the model's own ``forward``; None where they go over its stack.
+    ``own_forward`` says why passes use the model's own ``forward``; None where they use the lean one.
     """
     stack = stack_of(model)
     config = model.config.get_text_config(decoder=True)

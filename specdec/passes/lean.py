@@ -1,62 +1,80 @@
-"""Whether a model's passes can go over its ``Stack``, and the reason where they cannot.
+"""Whether a model's passes can use its lean forward (``stacks``), and the reason where they cannot.
 
-A model must be as transformers made it: whoever patches, hooks, packs or compiles a part expects that part to run. It
-is then held against its own ``forward`` once, and is looked at again before each call.
+The model must be as transformers made it: a patch, a hook, a packed weight or a compiled part would not run. Its logits
+are then compared with those of its own ``forward`` once, and what may have changed is checked before each call.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 import transformers
-from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 from transformers import DynamicCache, PreTrainedModel
-from transformers.pytorch_utils import Conv1D
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from specdec.passes.stacks import FAMILIES, Stack
+from specdec.passes.stacks import FAMILIES, NotLean, Stack
 
-ROWS = (9, 1, 2, 6, 1)  # of the passes that are compared, one behind the other
+ROWS = (9, 1, 2, 6, 1)  # rows of each compared pass, in order
 # By how much logits may differ, as a share of their range. The half types round by more than that between a pass over
 # one row and a pass over several.
 BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 2**-5, torch.float16: 2**-8}
 ROPE_TYPES = {"default", "linear", "llama3", "yarn"}  # the others change their angles with the length of a text
 
-_FOLDERS = tuple(str(Path(package.__file__).parent) for package in (transformers, torch) if package.__file__)
-_found: WeakKeyDictionary[PreTrainedModel, Stack | str] = WeakKeyDictionary()
+_FOLDERS = tuple(f"{Path(package.__file__).parent}{os.sep}" for package in (transformers, torch) if package.__file__)
+_lock = threading.Lock()
+_stacks: WeakKeyDictionary[PreTrainedModel, tuple[Any, Stack | str]] = WeakKeyDictionary()
 
 
 def stack_of(model: PreTrainedModel) -> Stack | str:
-    """The stack of ``model``, or a sentence that says why its own ``forward`` runs instead."""
-    if reason := _touched(model):
-        return reason
-    found = _found.get(model)
-    if found is None or (isinstance(found, Stack) and not found.is_of(model)):
-        found = _found[model] = _described(model)
-    return found
+    """The stack of ``model``, or a sentence that says why its own ``forward`` runs instead.
+
+    A stack is built and compared once; a change of the model's modules, weights or config builds it again. After such a
+    change the old weights stay in memory until the next call of this function.
+    """
+    with _lock:
+        if reason := _changed_by_others(model):
+            _stacks.pop(model, None)
+            return reason
+        state = _state(model)
+        known, found = _stacks.get(model, (None, ""))
+        if known != state:
+            found = _build(model)
+            _stacks[model] = _state(model), found  # building joins weights, which moves them
+        return found
 
 
 def undescribed(name: str, config: Any) -> str | None:
-    """Why models of the class ``name`` with this config have no stack, by these alone; None where they have."""
+    """Why models of the class ``name`` with this config have no lean forward, by these alone; None where they have."""
     if name not in FAMILIES:
-        return f"{name} is not one of the described stacks."
+        return f"{name} has no lean forward."
     rope_type = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     if rope_type not in ROPE_TYPES:
         return f"Its rotary angles ({rope_type}) change with the length of a text."
+    if getattr(config, "attention_chunk_size", None):
+        return "Its config sets attention_chunk_size."
+    if getattr(config, "sliding_window", None) and not FAMILIES[name].windows:
+        return f"Its config sets a sliding window, which {name} does not have."
     return None
 
 
-def _touched(model: PreTrainedModel) -> str | None:
-    """What may change between two calls: cheap, as it is looked at before each of them."""
+def _changed_by_others(model: PreTrainedModel) -> str | None:
+    """What keeps a lean forward from standing for the model's own; looked at before each call."""
     if reason := undescribed(type(model).__name__, model.config):
         return reason
     if model.config._attn_implementation != "sdpa":
         return f"Its attention is {model.config._attn_implementation}, not sdpa."
+    if not _is_original(ALL_ATTENTION_FUNCTIONS["sdpa"]):
+        return "The attention function sdpa is replaced."
     if _has_any_global_hook():
-        return "A hook on all modules expects to see each of them."
+        return "A global module hook is registered."
+    if model.training:
+        return "It is in training mode."
     modules = list(model.modules())
     if any(module._compiled_call_impl is not None for module in modules):
         return "It is compiled."
@@ -64,9 +82,11 @@ def _touched(model: PreTrainedModel) -> str | None:
         return "It is spread over devices."
     if any(module._forward_hooks or module._forward_pre_hooks for module in modules):
         return "A module of it has a hook."
-    patched = any("forward" in vars(module) for module in modules)
-    if patched or not all(_is_original(forward) for forward in {type(module).forward for module in modules}):
-        return "A part of it is patched."
+    if any("forward" in vars(module) for module in modules):
+        return "The forward of one of its modules is replaced."
+    for kind in {type(module) for module in modules}:
+        if not _is_original(kind.forward):
+            return f"{kind.__name__}.forward is not that of transformers or torch."
     return None
 
 
@@ -83,48 +103,56 @@ def _is_original(function: Any) -> bool:
     return True
 
 
-def _described(model: PreTrainedModel) -> Stack | str:
+def _state(model: PreTrainedModel) -> Any:
+    """What a stack was built from: other modules, weights or settings make another one."""
+    config = model.config
+    names = ("num_hidden_layers", "sliding_window", "rope_parameters", "use_parallel_residual")
+    return (
+        [(id(module), type(module)) for module in model.modules()],
+        [(weight.data_ptr(), weight.dtype) for weight in model.parameters()],
+        str([getattr(config, name, None) for name in names]),
+    )
+
+
+def _build(model: PreTrainedModel) -> Stack | str:
     weights = list(model.parameters())
-    if model.dtype not in BOUNDS or len({(weight.dtype, weight.device) for weight in weights}) > 1:
-        return "Its weights are of several number types, packed, or on several devices."
-    if any(not isinstance(module, nn.Linear | Conv1D) for module in _matrices(model)):
-        return "Its matrices are not plain ones."
+    if any(type(weight.data) is not torch.Tensor or not weight.is_floating_point() for weight in weights):
+        return "Its weights are packed."
+    if any(weight.is_inference() for weight in weights):
+        return "Its weights were made in torch.inference_mode."
+    if len({weight.device for weight in weights}) > 1:
+        return "Its weights are on several devices."
     if model.device.type == "meta":
         return "Its weights are not loaded."
-    with torch.inference_mode(False), torch.no_grad():  # its parameters become views of what is made here
-        stack = Stack(model)
-    if (worst := _worst(model, stack)) > BOUNDS[model.dtype]:
+    if len({weight.dtype for weight in weights}) > 1 or model.dtype not in BOUNDS:
+        kinds = sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})
+        return f"Its weights are {' and '.join(kinds)}; a lean forward takes one of float32, bfloat16 and float16."
+    try:
+        with torch.inference_mode(False), torch.no_grad():  # its parameters become views of what is made here
+            stack = Stack(model)
+        worst = _largest_difference(model, stack)
+    except (NotLean, RuntimeError, AttributeError, NotImplementedError, TypeError) as error:
+        return f"Its lean forward could not be built ({str(error).splitlines()[0]})."
+    if not worst <= BOUNDS[model.dtype]:  # NaN is no agreement
         return f"Its logits would differ from those of its own forward by {worst:.0e} of their range."
     return stack
 
 
-def _matrices(model: PreTrainedModel) -> list[nn.Module]:
-    """All modules with a weight of two dimensions but the embeddings."""
-    return [
-        module
-        for module in model.modules()
-        if getattr(getattr(module, "weight", None), "ndim", 0) == 2 and not isinstance(module, nn.Embedding)
-    ]
-
-
 @torch.inference_mode()
-def _worst(model: PreTrainedModel, stack: Stack) -> float:
+def _largest_difference(model: PreTrainedModel, stack: Stack) -> float:
     """The largest difference between the logits of ``stack`` and of ``forward``, as a share of their range."""
     total = sum(ROWS) if stack.positions is None else min(sum(ROWS), len(stack.positions))
     rng = torch.Generator().manual_seed(0)
     ids = torch.randint(len(stack.embedding), (total,), generator=rng).to(model.device)
     cache, slots = DynamicCache(config=model.config), stack.new_slots()
-    start, worst = 0, 0.0
+    differences, start = [], 0
     for count in ROWS:
         fed = ids[start : start + count]
         if not len(fed):
             break
         positions = torch.arange(start, start + len(fed), device=ids.device)[None]
-        own = (
-            model(input_ids=fed[None], position_ids=positions, past_key_values=cache, use_cache=True).logits[0].float()
-        )
+        own = model(input_ids=fed[None], position_ids=positions, past_key_values=cache, use_cache=True).logits.float()
         ours = stack.forward(fed, slots, start, None).float()
-        difference = float((own - ours).abs().max() / (own.max() - own.min()))
-        worst = max(worst, difference) if difference == difference else float("inf")  # NaN is no agreement
+        differences.append((own[0] - ours).abs().max() / (own.max() - own.min()))
         start += len(fed)
-    return worst
+    return float(torch.stack(differences).max())

@@ -1,4 +1,4 @@
-"""Passes through a model's own ``forward``, for all models that have no ``Stack``."""
+"""Passes by a model's own ``forward``, for all models that have no lean one."""
 
 from __future__ import annotations
 

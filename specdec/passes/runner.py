@@ -15,7 +15,7 @@ from specdec.passes.stacks import StackPasses
 
 
 class Passes(Protocol):
-    """How a model's passes run, with their cache: over its stack, or through its own ``forward``."""
+    """A model's passes with their cache: by the lean forward, or by the model's own."""
 
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
         """Feed ``ids`` (n,) behind ``start`` cached tokens; logits (keep or n, V) of the last rows."""
@@ -78,7 +78,7 @@ class Runner:
 
 
 def passes_of(model: PreTrainedModel) -> Passes:
-    """Passes over the model's stack where it has one that agrees with its ``forward``, else through ``forward``."""
+    """Passes by the lean forward where the model has one whose logits agree, else by the model's own."""
     stack = stack_of(model)
     return OwnPasses(model) if isinstance(stack, str) else StackPasses(stack)
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-ROOM = 256  # tokens that fit behind the prompt at first
+ROOM = 256  # free slots after the prompt, at least
 
 
 class Slots:
-    """A slot a token and layer. A pass writes into it; what stands behind the end is forgotten. Full, it doubles.
+    """One slot for each token and layer. A pass overwrites what lies behind its start; a full buffer grows.
 
-    held    a tensor (room, ...) a layer, ``...`` being ``shape``: keys and values of one token
-    angles  cosines and sines (room, turned) by position; the sines of the first half with the sign of a rotation
+    held    a tensor (room, *shape) for each layer; ``shape`` holds the keys and values of one token
+    angles  cosines and sines (room, rotary dimensions) by position; the first half of the sines is negated
     """
 
     def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor):
@@ -25,7 +25,7 @@ class Slots:
         """Make room for ``end`` tokens; ``rotary`` is the model's module of rotary angles, if it has one."""
         if end <= self._room:
             return
-        self._room = max(2 * self._room, end + ROOM)
+        self._room = end + max(ROOM, end // 8)
         for place, old in enumerate(self.held):
             self.held[place] = old.new_empty((self._room, *old.shape[1:]))
             self.held[place][: len(old)] = old

@@ -1,12 +1,12 @@
-"""One forward for plain decoder stacks, in as few operators as their arithmetic needs.
+"""The lean forward: one function over the weights of a plain decoder stack, in few operators.
 
-A small pass through transformers is mostly Python: defaults are looked up in the config, a mask is built that is fit
-for any kind of attention, and every layer is a tree of modules. Here one function goes over a model's own weights. The
-query, key and value matrices of a layer are one matrix, and so are the two of a gated MLP. Rotary angles come from a
-table, and keys and values lie in one buffer a layer.
+A small pass through transformers is mostly Python: it looks defaults up in the config, builds a general attention mask
+and calls many modules in each layer. Here one function goes over the model's own weights. The query, key and value
+matrices of a layer are one matrix, and so are the two of a gated MLP. Rotary angles come from a table, and keys and
+values lie in one buffer for each layer.
 
-``FAMILIES`` says where each family keeps its parts. A model is held against its own ``forward`` before its stack is
-used (``lean``), so a family that is described wrongly, or a config that this file does not know, is found out.
+``FAMILIES`` says where each family keeps its parts. ``lean`` compares the logits with those of the model's own
+``forward`` before a stack is used, so a family that is described wrongly is detected.
 """
 
 from __future__ import annotations
@@ -26,16 +26,21 @@ from transformers.pytorch_utils import Conv1D
 
 from specdec.passes.slots import Slots
 
-READ_AHEAD = 1 << 20  # bytes; a matrix up to here stays in a core's own cache once it was read
+FEW = 64  # rows of a mask that is small enough for numbers
+READ_AHEAD = 1 << 20  # bytes; a matrix up to here fits in a core's L2 cache
+
+
+class NotLean(Exception):
+    """A part of the model is not what its family has there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Weight (out, in) and bias (out,). ``ahead`` is the weight's memory in order, where reading it first pays.
+    """Weight (out, in) and bias (out,). ``ahead`` is the weight as a flat view, None if it is large or not on a CPU.
 
-    On a CPU the product of a few rows with a small matrix waits for memory, as its kernel reads many rows of the
-    matrix at a time. A sum reads the same bytes in order, three times as fast, and the product then finds them in the
-    cache: 1.6 ms instead of 3.1 for all products of the embedded target, one row on one core.
+    The product of a few rows with a small matrix waits for memory, because its kernel reads many rows of the matrix at
+    a time. A sum reads the same bytes in order, three times as fast, and leaves them in the cache for the product. All
+    products of the embedded target for one row took 1.6 ms on one core with it, and 3.1 ms without.
     """
 
     weight: torch.Tensor
@@ -66,23 +71,26 @@ class Family:
     activation: str
     gated: bool = True
     learned_positions: str | None = None  # a table that is added to the embedding, in place of rotary angles
-    heads_outside: bool = False  # rows of the one matrix by head and then q, k, v, not the other way round
+    head_major: bool = False  # the rows of the one QKV matrix are ordered by head, then q, k, v
+    grouped: bool = False  # several query heads may share a key and value head
+    windows: bool = False  # layers may have a sliding window
 
 
 _LLAMA = Family(
     decoder="model", embedding="embed_tokens", layers="layers", norm="norm",
     attention="self_attn", attention_norm="input_layernorm", qkv=("q_proj", "k_proj", "v_proj"), out="o_proj",
     mlp_norm="post_attention_layernorm", up=("mlp.gate_proj", "mlp.up_proj"), down="mlp.down_proj",
-    activation="mlp.act_fn",
+    activation="mlp.act_fn", grouped=True,
 )  # fmt: skip
+_WINDOWED = replace(_LLAMA, windows=True)
 FAMILIES = {
     "LlamaForCausalLM": _LLAMA,
-    "MistralForCausalLM": _LLAMA,
-    "Qwen2ForCausalLM": _LLAMA,
-    "Qwen3ForCausalLM": _LLAMA,
-    "SmolLM3ForCausalLM": _LLAMA,
+    "MistralForCausalLM": _WINDOWED,
+    "Qwen2ForCausalLM": _WINDOWED,
+    "Qwen3ForCausalLM": _WINDOWED,
+    "SmolLM3ForCausalLM": _WINDOWED,
     "Phi3ForCausalLM": replace(
-        _LLAMA, qkv=("qkv_proj",), up=("mlp.gate_up_proj",), activation="mlp.activation_fn"
+        _WINDOWED, qkv=("qkv_proj",), up=("mlp.gate_up_proj",), activation="mlp.activation_fn"
     ),
     "GPT2LMHeadModel": Family(
         decoder="transformer", embedding="wte", layers="h", norm="ln_f",
@@ -94,7 +102,7 @@ FAMILIES = {
         decoder="gpt_neox", embedding="embed_in", layers="layers", norm="final_layer_norm",
         attention="attention", attention_norm="input_layernorm", qkv=("query_key_value",), out="dense",
         mlp_norm="post_attention_layernorm", up=("mlp.dense_h_to_4h",), down="mlp.dense_4h_to_h",
-        activation="mlp.act", gated=False, heads_outside=True,
+        activation="mlp.act", gated=False, head_major=True,
     ),
 }  # fmt: skip
 
@@ -106,17 +114,22 @@ class Layer:
     attention_norm: Callable[[torch.Tensor], torch.Tensor]
     qkv: Matrix
     head_norms: tuple[Callable[[torch.Tensor], torch.Tensor], ...]  # of queries and keys, before the angles
-    turned: int  # how many leading numbers of a head are rotated by its position
+    rotary_dim: int  # how many leading dimensions of a head are rotated by the position
     window: int | None  # how many tokens a token sees, itself included
     scale: float
     out: Matrix
     mlp_norm: Callable[[torch.Tensor], torch.Tensor]
     up: Matrix
+    activation: Callable[[torch.Tensor], torch.Tensor]
     down: Matrix
 
 
 class Stack:
-    """A decoder's weights by layer and the pass over them. ``model`` is one of ``FAMILIES``."""
+    """A decoder's weights by layer and the pass over them. ``model`` is one of ``FAMILIES``, in eval mode.
+
+    Parameters of the model that are joined become views of one tensor: training, ``state_dict`` and
+    ``save_pretrained`` work as before; a single parameter that is pickled brings the whole tensor along.
+    """
 
     def __init__(self, model: PreTrainedModel):
         config, family = model.config, FAMILIES[type(model).__name__]
@@ -125,7 +138,7 @@ class Stack:
         attention = getattr(first, family.attention)
         self.size: int = getattr(attention, "head_dim", None) or attention.head_size
         self.heads: int = config.num_attention_heads
-        self.groups: int = getattr(config, "num_key_value_heads", None) or self.heads
+        self.kv_heads: int = (getattr(config, "num_key_value_heads", None) if family.grouped else None) or self.heads
         self.embedding = getattr(decoder, family.embedding).weight.detach()
         self.head = _matrix(model.get_output_embeddings())
         self.positions = (
@@ -133,18 +146,12 @@ class Stack:
         )
         self.rotary = None if family.learned_positions else decoder.rotary_emb
         self.norm = _norm(getattr(decoder, family.norm))
-        self.activation = attrgetter(family.activation)(first)
-        self.gated, self.heads_outside = family.gated, family.heads_outside
+        self.gated, self.head_major = family.gated, family.head_major
         self.parallel = bool(getattr(config, "use_parallel_residual", False))
         count = config.num_hidden_layers
         modules = getattr(decoder, family.layers)[:count]
-        turned = 0 if self.rotary is None else 2 * len(self.rotary.inv_freq)
-        self.layers = [_layer(module, family, turned) for module in modules]
-        self._places = [weight.data_ptr() for weight in model.parameters()]
-
-    def is_of(self, model: PreTrainedModel) -> bool:
-        """Whether the stack still reads the weights of ``model``: a move to another device or type replaces them."""
-        return self._places == [weight.data_ptr() for weight in model.parameters()]
+        rotary_dim = 0 if self.rotary is None else 2 * len(self.rotary.inv_freq)
+        self.layers = [_layer(module, family, rotary_dim) for module in modules]
 
     def first(self, count: int) -> Stack:
         """The first ``count`` layers with the same embedding, norm and head."""
@@ -154,7 +161,7 @@ class Stack:
 
     def new_slots(self) -> Slots:
         """Room for one call's keys and values."""
-        shape = (self.groups, 2, self.size) if self.heads_outside else (2, self.groups, self.size)
+        shape = (self.kv_heads, 2, self.size) if self.head_major else (2, self.kv_heads, self.size)
         return Slots(len(self.layers), shape, self.embedding)
 
     def forward(self, ids: torch.Tensor, slots: Slots, start: int, keep: int | None) -> torch.Tensor:
@@ -164,7 +171,7 @@ class Stack:
         slots.reserve(end, self.rotary)
         hidden = F.embedding(ids, self.embedding)
         if self.positions is not None:
-            hidden = hidden + self.positions[start:end]
+            hidden = hidden + F.embedding(torch.arange(start, end, device=ids.device), self.positions)
         cos, sin = slots.angles[0][start:end], slots.angles[1][start:end]
         masks: dict[int | None, tuple[int, torch.Tensor | None]] = {}
         for layer, held in zip(self.layers, slots.held, strict=False):  # an early exit has fewer layers than slots
@@ -187,31 +194,31 @@ class Stack:
         """Attention of rows ``x`` (n, H) over the slots from ``low`` on; writes their keys and values."""
         count = end - start
         qkv = layer.qkv(x)
-        if self.heads_outside:
+        if self.head_major:
             states = qkv.view(count, self.heads, 3, self.size)
-            q, turning, kv = states[:, :, 0], states[:, :, :2], states[:, :, 1:]
+            q, rotated, kv = states[:, :, 0], states[:, :, :2], states[:, :, 1:]
             cos, sin = cos[:, None, None], sin[:, None, None]
         else:
-            states = qkv.view(count, self.heads + 2 * self.groups, self.size)
-            q, turning = states[:, : self.heads], states[:, : self.heads + self.groups]
-            kv = states[:, self.heads :].view(count, 2, self.groups, self.size)
+            states = qkv.view(count, self.heads + 2 * self.kv_heads, self.size)
+            q, rotated = states[:, : self.heads], states[:, : self.heads + self.kv_heads]
+            kv = states[:, self.heads :].view(count, 2, self.kv_heads, self.size)
             cos, sin = cos[:, None], sin[:, None]
         if layer.head_norms:
-            k = states[:, self.heads : self.heads + self.groups]
+            k = states[:, self.heads : self.heads + self.kv_heads]
             for part, norm in zip((q, k), layer.head_norms, strict=True):
                 part.copy_(norm(part))
-        if layer.turned:
-            turning = turning[..., : layer.turned]
-            torch.add(turning * cos, turning.roll(layer.turned // 2, -1) * sin, out=turning)
+        if layer.rotary_dim:
+            rotated = rotated[..., : layer.rotary_dim]
+            torch.add(rotated * cos, rotated.roll(layer.rotary_dim // 2, -1) * sin, out=rotated)
         held[start:end].copy_(kv)
         seen = held[low:end]
         if seen.nbytes <= 2 * READ_AHEAD and seen.device.type == "cpu":
-            seen.sum()  # as before a product: the kernel goes over them head by head
-        k, v = seen.unbind(2 if self.heads_outside else 1)
+            seen.sum()  # reads ahead as ``Matrix`` does: the kernel goes over them head by head
+        k, v = seen.unbind(2 if self.head_major else 1)
         attended = F.scaled_dot_product_attention(
             q.transpose(0, 1)[None], k.transpose(0, 1)[None], v.transpose(0, 1)[None],
             attn_mask=mask, is_causal=mask is None and count > 1, scale=layer.scale,
-            enable_gqa=self.groups < self.heads,
+            enable_gqa=self.kv_heads < self.heads,
         )  # fmt: skip
         return layer.out(attended[0].transpose(0, 1).reshape(count, -1))
 
@@ -219,12 +226,12 @@ class Stack:
         up = layer.up(x)
         if self.gated:
             gate, up = up.chunk(2, -1)
-            return layer.down(self.activation(gate) * up)
-        return layer.down(self.activation(up))
+            return layer.down(layer.activation(gate) * up)
+        return layer.down(layer.activation(up))
 
 
 class StackPasses:
-    """Passes over a stack; see ``Passes``."""
+    """Passes by the lean forward; see ``Passes``."""
 
     def __init__(self, stack: Stack, slots: Slots | None = None):
         self._stack = stack
@@ -234,7 +241,7 @@ class StackPasses:
         return self._stack.forward(ids, self._slots, start, keep)
 
     def forget(self, count: int) -> None:
-        """What is dropped is written over by the next pass."""
+        """Nothing to do: the next pass overwrites the slots."""
 
     def first_layers(self, early: PreTrainedModel, count: int) -> StackPasses:
         return StackPasses(self._stack.first(count), self._slots)
@@ -244,33 +251,37 @@ class StackPasses:
 
 
 def _mask(start: int, end: int, window: int | None, like: torch.Tensor) -> tuple[int, torch.Tensor | None]:
-    """The first slot that is looked at, and what is added to each row's scores from there on, (n, slots) or None.
+    """The first slot that any row sees, and the mask of each row from there on, (n, slots) or None.
 
-    Behind an empty cache None stands for causal: the kernel knows that by itself.
+    None means that a single row sees all slots, and with an empty cache that the mask is causal (``is_causal``).
     """
     low = 0 if window is None else max(0, start - window + 1)
     cut = window is not None and end - low > window  # some row does not see all that stands before it
     if end - start == 1 or (start == 0 and not cut):
         return low, None
-    # What is hidden is -inf, and the rest 0: from a mask of flags the kernel would make the same in every layer.
-    mask = like.new_full((end - start, end - low), float("-inf"))
-    hidden = mask.triu(start - low + 1)
-    return low, hidden + mask.tril(start - low - window) if cut and window is not None else hidden
+    seen = torch.ones(end - start, end - low, dtype=torch.bool, device=like.device).tril_(start - low)
+    if cut and window is not None:
+        seen.triu_(start - low - window + 1)
+    if end - start > FEW:
+        return low, seen
+    # The kernel turns flags into numbers in every layer; for few rows it is done once here.
+    return low, torch.where(seen, like.new_zeros(()), like.new_full((), float("-inf")))
 
 
-def _layer(module: nn.Module, family: Family, turned: int) -> Layer:
+def _layer(module: nn.Module, family: Family, rotary_dim: int) -> Layer:
     attention = getattr(module, family.attention)
     norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else ()
     return Layer(
         attention_norm=_norm(getattr(module, family.attention_norm)),
         qkv=_joined([getattr(attention, name) for name in family.qkv]),
         head_norms=tuple(map(_norm, norms)),
-        turned=turned if getattr(attention, "use_rope", True) else 0,
-        window=_window(attention),
+        rotary_dim=rotary_dim if getattr(attention, "use_rope", True) else 0,
+        window=_window(attention) if family.windows else None,
         scale=attention.scaling,
         out=_matrix(getattr(attention, family.out)),
         mlp_norm=_norm(getattr(module, family.mlp_norm)),
         up=_joined([attrgetter(name)(module) for name in family.up]),
+        activation=attrgetter(family.activation)(module),
         down=_matrix(attrgetter(family.down)(module)),
     )
 
@@ -296,8 +307,14 @@ def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor
 
 
 def _matrix(module: Any) -> Matrix:
+    _require_plain(module)
     weight = module.weight.detach()
     return _as_matrix(weight.t() if isinstance(module, Conv1D) else weight, module.bias)
+
+
+def _require_plain(module: Any) -> None:
+    if type(module) not in (nn.Linear, Conv1D):
+        raise NotLean(f"a {type(module).__name__} stands where a linear layer is expected")
 
 
 def _as_matrix(weight: torch.Tensor, bias: torch.Tensor | None) -> Matrix:
@@ -310,6 +327,8 @@ def _joined(modules: Sequence[Any]) -> Matrix:
     """The matrices of ``modules`` as one. Their parameters become views of it, so that nothing is held twice."""
     if len(modules) == 1:
         return _matrix(modules[0])
+    for module in modules:
+        _require_plain(module)
     biases = [module.bias for module in modules]
     bias = None if biases[0] is None else _side_by_side(biases)
     return _as_matrix(_side_by_side([module.weight for module in modules]), bias)

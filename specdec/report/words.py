@@ -338,14 +338,13 @@ def pair_line(facts: dict[str, Any]) -> str:
 
 
 def passes(facts: dict[str, Any]) -> str:
-    """How the passes of each model of a pair run, and why where it is not over its stack."""
+    """Which forward the passes of each model use, and why where it is not the lean one."""
     models = {"target": facts["target"], "draft": facts["draft"] or {}}
     known = {role: model["own_forward"] for role, model in models.items() if "own_forward" in model}
     if not any(known.values()):
-        return "over the weights of the stack, held against forward" if known else "not recorded"
-    return "; ".join(
-        f"{role}: {f'its own forward ({reason.removesuffix(chr(46))})' if reason else 'over the stack'}"
-        for role, reason in known.items()
+        return "lean forward, its logits compared with transformers' own at load" if known else "not recorded"
+    return " ".join(
+        f"{role}: {f'its own forward. {reason}' if reason else 'lean forward.'}" for role, reason in known.items()
     )
 
 

@@ -1,24 +1,31 @@
-"""Lean stacks: the logits are those of a model's own ``forward``, and where they could not be, ``forward`` runs."""
+"""The lean forward: its logits are those of a model's own ``forward``, and where they could not be, that one runs."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import functools
+import gc
+import re
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
 from accelerate import cpu_offload
 from fakes import byte_tokenizer, prompt_of, shared_tiny, tiny
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.utils.parametrizations import spectral_norm
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel, SmolLM3Config
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import specdec
 from specdec.drafters.early_exit import first_layers
 from specdec.passes import lean, stacks
-from specdec.passes.own import OwnPasses
 from specdec.passes.runner import Runner
 from specdec.passes.stacks import Stack, StackPasses
+from specdec.report import words
 
 CONTEXT = 2100
 LAST_BIT, CLOSE = 0.0, 1e-5  # of the range of the logits
@@ -191,11 +198,11 @@ def test_a_family_that_is_described_wrongly_is_found_out(monkeypatch: pytest.Mon
     assert ours.token_ids == specdec.collect(specdec.generate(pair, prompt_of(5), params=params)).token_ids
 
 
-def listened_to(model, monkeypatch) -> None:
+def hook(model, monkeypatch) -> None:
     model.register_forward_pre_hook(lambda *_: None)
 
 
-def listened_to_within(model, monkeypatch) -> None:
+def hook_within(model, monkeypatch) -> None:
     model.model.layers[1].self_attn.o_proj.register_forward_hook(lambda *_: None)
 
 
@@ -231,6 +238,19 @@ def called_by_another_name(model, monkeypatch) -> None:
     monkeypatch.setattr(type(model), "forward", functools.partialmethod(type(model).forward))
 
 
+def from_a_package_with_a_name_like_torch(model, monkeypatch) -> None:
+    folder = Path(torch.__file__).parent.with_name("torchao")
+    names: dict = {"torch": torch}
+    code = "class Other(torch.nn.Linear):\n    def forward(self, x): return 2 * super(Other, self).forward(x)"
+    exec(compile(code, str(folder / "linear.py"), "exec"), names)
+    model.model.layers[0].mlp.down_proj.__class__ = names["Other"]
+
+
+def other_attention(model, monkeypatch) -> None:
+    attention = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, "sdpa", lambda *args, **kwargs: attention(*args, **kwargs))
+
+
 def compiled_within(model, monkeypatch) -> None:
     model.model.compile()
 
@@ -239,33 +259,148 @@ def written_out(model, monkeypatch) -> None:
     model.set_attn_implementation("eager")
 
 
-class Scaled(torch.nn.Module):
-    """Stands for an adapter or a packed matrix: it has a weight, and another arithmetic."""
-
-    def __init__(self, inner: torch.nn.Linear):
-        super().__init__()
-        self.weight, self.bias = inner.weight, inner.bias
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return 2 * torch.nn.functional.linear(x, self.weight, self.bias)
+def in_training(model, monkeypatch) -> None:
+    model.train()
 
 
-def adapted(model, monkeypatch) -> None:
-    model.model.layers[0].mlp.down_proj = Scaled(model.model.layers[0].mlp.down_proj)
+def spread(model, monkeypatch) -> None:
+    cpu_offload(model)
+
+
+def normed_anew(model, monkeypatch) -> None:
+    spectral_norm(model.model.layers[0].mlp.down_proj)
+
+
+def of_two_types(model, monkeypatch) -> None:
+    model.lm_head.bfloat16()
+
+
+def doubled(model, monkeypatch) -> None:
+    model.double()
+
+
+def on_no_device(model, monkeypatch) -> None:
+    model.to("meta")
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "reason"),
     [
-        listened_to, listened_to_within, replaced, patched, patched_to_look_alike, patched_layers, patched_matrices,
-        called_by_another_name, compiled_within, written_out, adapted,
+        (hook, "hook"),
+        (hook_within, "hook"),
+        (replaced, "is replaced"),
+        (patched, "LlamaForCausalLM.forward"),
+        (patched_to_look_alike, "LlamaForCausalLM.forward"),
+        (patched_layers, "LlamaDecoderLayer.forward"),
+        (patched_matrices, "Linear.forward"),
+        (called_by_another_name, "LlamaForCausalLM.forward"),
+        (from_a_package_with_a_name_like_torch, "Other.forward"),
+        (other_attention, "sdpa is replaced"),
+        (compiled_within, "compiled"),
+        (written_out, "eager"),
+        (in_training, "training"),
+        (spread, "spread"),
+        (normed_anew, "ParametrizedLinear"),
+        (of_two_types, "bfloat16 and float32"),
+        (doubled, "float64"),
+        (on_no_device, "not loaded"),
     ],
-)  # fmt: skip
-def test_a_model_that_is_not_as_it_came_goes_through_its_forward(change, monkeypatch: pytest.MonkeyPatch) -> None:
+)
+def test_a_model_that_is_not_as_it_came_uses_its_own_forward(
+    change, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason names what was found, and the old stack with its weights is gone."""
     model = tiny("llama")
-    assert isinstance(Runner(model)._passes, StackPasses)
+    before = weakref.ref(lean.stack_of(model))
+    assert isinstance(before(), Stack)
     change(model, monkeypatch)
-    assert isinstance(Runner(model)._passes, OwnPasses)
+    assert reason in str(lean.stack_of(model))
+    gc.collect()
+    assert before() is None
+
+
+def test_a_reason_goes_when_its_cause_does() -> None:
+    model = tiny("llama")
+    model.lm_head.bfloat16()
+    assert "bfloat16" in str(lean.stack_of(model))
+    assert isinstance(lean.stack_of(model.float()), Stack)
+    assert isinstance(lean.stack_of(model.train()), str) and isinstance(lean.stack_of(model.eval()), Stack)
+
+
+def fewer_layers(model) -> None:
+    model.config.num_hidden_layers = 1
+
+
+def other_activation(model) -> None:
+    model.model.layers[1].mlp.act_fn = torch.nn.Tanh()
+
+
+def other_angles(model) -> None:
+    model.model.rotary_emb = tiny_with_base(5e5).model.rotary_emb
+
+
+def tiny_with_base(base: float) -> PreTrainedModel:
+    return with_config("llama", rope_parameters={"rope_type": "default", "rope_theta": base})
+
+
+@pytest.mark.parametrize("change", [fewer_layers, other_activation, other_angles])
+def test_a_change_of_the_model_is_seen_by_the_next_call(change) -> None:
+    model, ids = tiny("llama"), prompt_of(6)
+    Runner(model)
+    change(model)
+    with torch.inference_mode():
+        own = model(input_ids=ids[None]).logits[0]
+        torch.testing.assert_close(Runner(model).forward(ids), own)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: with_config("llama", sliding_window=24),
+        lambda: with_config("llama", attention_chunk_size=24),
+        lambda: with_config("gpt2", sliding_window=24),
+        lambda: with_config("gpt_neox", sliding_window=24),
+        lambda: with_config("mistral", sliding_window=None, attention_chunk_size=24),
+    ],
+)
+def test_settings_that_only_a_long_text_shows_are_left_to_forward(model) -> None:
+    """transformers' cache reads them, whether the family has windows or not; the comparison at load is too short."""
+    assert re.search("sliding window|attention_chunk_size", str(lean.stack_of(model())))
+
+
+def made_in_inference_mode() -> PreTrainedModel:
+    with torch.inference_mode():
+        return tiny("llama")
+
+
+def packed() -> PreTrainedModel:
+    return torch.ao.quantization.quantize_dynamic(tiny("llama"), {torch.nn.Linear}, dtype=torch.qint8)
+
+
+@pytest.mark.parametrize(
+    ("make", "lean_one"),
+    [
+        (made_in_inference_mode, False),
+        (packed, False),
+        (lambda: with_config("gpt_neox", num_key_value_heads=2), True),
+        (lambda: with_config("gpt2", num_key_value_heads=2), True),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_no_model_that_forward_takes_is_met_with_an_exception(make, lean_one: bool) -> None:
+    model, ids = make(), prompt_of(6)
+    assert isinstance(lean.stack_of(model), Stack) == lean_one
+    with torch.inference_mode():
+        torch.testing.assert_close(Runner(model).forward(ids), model(input_ids=ids[None]).logits[0])
+
+
+def test_threads_that_come_first_at_once_share_one_stack() -> None:
+    """Otherwise one of them would keep a copy of weights that the model no longer has."""
+    for _ in range(5):
+        model = tiny("llama", layers=4)
+        with ThreadPoolExecutor(4) as pool:
+            stacks = list(pool.map(lean.stack_of, [model] * 4))
+        assert len(set(map(id, stacks))) == 1 and isinstance(stacks[0], Stack)
 
 
 @pytest.mark.parametrize("listen", [register_module_forward_hook, register_module_forward_pre_hook])
@@ -290,15 +425,32 @@ def test_angles_that_change_with_the_length_are_left_to_forward(rope_type: str) 
     assert rope_type in lean.stack_of(with_config(family, rope_parameters=settings))
 
 
-def test_so_are_other_families_and_models_that_are_spread() -> None:
-    spread = cpu_offload(tiny("llama", layers=3))
-    for model in (tiny("gemma2"), tiny("mixtral"), spread, first_layers(spread, 2)):
-        assert isinstance(lean.stack_of(model), str)
+def test_other_families_have_none() -> None:
+    assert "Gemma2ForCausalLM" in str(lean.stack_of(tiny("gemma2")))
+    assert "MixtralForCausalLM" in str(lean.stack_of(tiny("mixtral")))
+    assert "spread" in str(lean.stack_of(first_layers(cpu_offload(tiny("llama", layers=3)), 2)))
 
 
-def test_an_early_exit_shares_the_slots_of_its_target() -> None:
-    """No layer holds a token twice: the draft writes into its target's slots."""
-    target = tiny("llama", layers=4)
-    runner = Runner(target)
-    early = runner.sharing(first_layers(target, 2))
-    assert early._passes._slots is runner._passes._slots and len(early._passes._stack.layers) == 2
+def test_an_early_exit_writes_into_the_slots_of_its_target() -> None:
+    """Its logits are those of the first layers' own forward, and the target goes on behind what it wrote."""
+    target, ids = tiny("llama", layers=4), prompt_of(9)
+    view, runner, alone = first_layers(target, 2), Runner(target), Runner(target)
+    early = runner.sharing(view)
+    with torch.inference_mode():
+        runner.forward(ids[:5])
+        early.follow(5)
+        own = view(input_ids=ids[None]).logits[0]
+        torch.testing.assert_close(early.forward(ids[5:9]), own[5:9])
+        early.crop_to(5)
+        alone.forward(ids[:5])
+        torch.testing.assert_close(runner.forward(ids[5:9]), alone.forward(ids[5:9]))
+    assert early._passes._slots is runner._passes._slots, "no layer holds a token twice"
+
+
+def test_which_forward_runs_is_said_with_its_reason() -> None:
+    """As Details say it: both models by the lean forward, or which of them is not, and why."""
+    lookup = specdec.PromptLookup()
+    assert words.passes(specdec.Pair(tiny("llama"), lookup).describe()).startswith("lean forward")
+    said = words.passes(specdec.Pair(tiny("llama"), tiny("gemma2")).describe())
+    assert "target: lean forward" in said and "draft: its own forward. Gemma2ForCausalLM" in said
+    assert words.passes({"target": {}, "draft": None}) == "not recorded"
