@@ -1,11 +1,11 @@
-"""Takes screenshots of every state of the page, light and dark, wide and phone; those in docs/ are cut from them.
+"""Takes screenshots of every state of the page, light and dark, wide and phone.
 
-``python -m benchmarks.screenshots FOLDER``
+``python -m benchmarks.screenshots FOLDER``; ``python -m benchmarks.screenshots docs --readme`` takes the README's four.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -13,6 +13,7 @@ from playwright.sync_api import sync_playwright
 from tests.browser.conftest import (
     CHROMIUM,
     FLAGS,
+    PAUSE,
     SKIP,
     WAIT,
     ask,
@@ -94,17 +95,65 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         save("link")
 
 
-def main(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def readme(browser, address: str, folder: Path) -> None:
+    """A race of five runs, one of its rounds, a sweep, and the race on a phone."""
+    with visit(browser, address, viewport={"width": 1440, "height": 1130}) as page:
+        open_page(page, address)
+        repeat(page)
+        page.evaluate("window.scrollTo(0, 0)")
+        page.screenshot(path=folder / "page-light.png")
+        page.locator(".sd-card").screenshot(path=folder / "round.png")
+        page.click('button[role=tab]:has-text("Best gamma")')
+        page.wait_for_timeout(PAUSE)
+        page.click("#sd-gamma-start")
+        page.wait_for_selector("#sd-gamma-why", state="visible", timeout=10 * WAIT)
+        page.wait_for_selector("#sd-gamma-plot .main-svg")
+        page.wait_for_timeout(500)
+        boxes = [page.locator(name).bounding_box() for name in ("#sd-gamma-verdict", "#sd-gamma-plot")]
+        top, bottom = boxes[0]["y"], boxes[1]["y"] + boxes[1]["height"]
+        scrolled = page.evaluate("window.scrollY")
+        clip = {"x": boxes[0]["x"] - 20, "y": top + scrolled, "width": boxes[0]["width"] + 40, "height": bottom - top}
+        page.screenshot(path=folder / "best-gamma.png", full_page=True, clip=clip)
+    phone = browser.new_context(
+        viewport={"width": 390, "height": 844}, device_scale_factor=2, color_scheme="dark"
+    ).new_page()
+    open_page(phone, address, "?__theme=dark")
+    repeat(phone)
+    phone.evaluate("document.querySelector('.sd-verdict').scrollIntoView()")
+    phone.wait_for_timeout(500)
+    phone.screenshot(path=folder / "phone.png")
+    phone.context.close()
+
+
+def repeat(page) -> None:
+    """Five runs of the race on show, to the end of their replay."""
+    run(page)
+    done = page.evaluate("window.specdec.verdicts")
+    page.click("text=Repeat \u00d75")
+    page.wait_for_function(f"window.specdec.verdicts > {done} && !window.specdec.running", timeout=10 * WAIT)
+    if page.locator(SKIP).is_visible():
+        page.click(SKIP)
+    page.wait_for_timeout(500)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--readme", action="store_true", help="only the pictures of the README")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     demo, address = launch(load_page_slot())
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        for theme in ("light", "dark"):
-            for width in WIDTHS:
-                shoot(browser, address, theme, width, folder)
+        if arguments.readme:
+            readme(browser, address, arguments.folder)
+        else:
+            for theme in ("light", "dark"):
+                for width in WIDTHS:
+                    shoot(browser, address, theme, width, arguments.folder)
         browser.close()
     demo.close()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()
