@@ -301,9 +301,9 @@ def _norm(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    wide = x.float()
-    scale = (wide * wide).mean(-1, keepdim=True).add_(eps).rsqrt_()
-    return (wide * scale).to(x.dtype).mul_(weight)
+    wide = x if x.dtype == torch.float32 else x.float()  # also where nothing is to be done, a call takes time
+    normed = wide * (wide * wide).mean(-1, keepdim=True).add_(eps).rsqrt_()
+    return (normed if x.dtype == torch.float32 else normed.to(x.dtype)).mul_(weight)
 
 
 def _matrix(module: Any) -> Matrix:
