@@ -1,4 +1,4 @@
-"""Keys and values of one call in one buffer a layer, and the rotary angles of its positions."""
+"""Keys and values of one call in one buffer a layer, and where the rows of a pass stand among them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 ROOM = 256  # free slots after the prompt, at least
+FEW = 64  # rows of a mask that is small enough for numbers
+READ_AHEAD = 1 << 20  # bytes; a matrix up to here fits in a core's L2 cache
 
 
 class Slots:
@@ -16,21 +18,84 @@ class Slots:
     angles  cosines and sines (room, rotary dimensions) by position; the first half of the sines is negated
     """
 
-    def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor):
+    def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor, rotary: Any):
         self.held = [like.new_empty((0, *shape)) for _ in range(layers)]
         self.angles: tuple[torch.Tensor, torch.Tensor] = (like.new_empty(0, 0), like.new_empty(0, 0))
+        self._rotary = rotary
         self._room = 0
 
-    def reserve(self, end: int, rotary: Any) -> None:
-        """Make room for ``end`` tokens; ``rotary`` is the model's module of rotary angles, if it has one."""
+    def span(self, start: int, count: int) -> Span:
+        """Where ``count`` rows behind ``start`` tokens stand."""
+        self._reserve(start + count)
+        return Span(start, start + count, self.angles, self.held[0])
+
+    def _reserve(self, end: int) -> None:
+        """Make room for ``end`` tokens."""
         if end <= self._room:
             return
         self._room = end + max(ROOM, end // 8)
         for place, old in enumerate(self.held):
             self.held[place] = old.new_empty((self._room, *old.shape[1:]))
             self.held[place][: len(old)] = old
-        if rotary is not None:
-            like = self.held[0]
-            cos, sin = rotary(like, torch.arange(self._room, device=like.device)[None])
-            half = sin.shape[-1] // 2
-            self.angles = cos[0], torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1)
+        if self._rotary is not None:
+            self.angles = angles(self._rotary, self._room, self.held[0])
+
+
+class Span:
+    """The rows of one pass, n of them behind ``start`` tokens: slices of the slots.
+
+    cos, sin  (n, rotary dimensions): the angles of the rows' positions
+    folds     whether the heads that share keys are folded into rows: see ``Stack``
+    """
+
+    def __init__(self, start: int, end: int, table: tuple[torch.Tensor, torch.Tensor], like: torch.Tensor):
+        self.cos, self.sin = table[0][start:end], table[1][start:end]
+        self.folds = like.device.type == "cuda" and end - start > 1 and start > 0
+        self._start, self._end, self._like = start, end, like
+        self._masks: dict[int | None, tuple[int, torch.Tensor | None]] = {}
+
+    @property
+    def positions(self) -> torch.Tensor:
+        """(n,)."""
+        return torch.arange(self._start, self._end, device=self._like.device)
+
+    def write(self, held: torch.Tensor, states: torch.Tensor) -> None:
+        """Put the rows' ``states`` (n, *shape) into a layer's slots."""
+        held[self._start : self._end].copy_(states)
+
+    def seen(self, held: torch.Tensor, window: int | None) -> tuple[torch.Tensor, torch.Tensor | None, bool]:
+        """The slots that the rows see (m, *shape), their mask (n, m) or None, and whether they are causal instead."""
+        if window not in self._masks:
+            self._masks[window] = _mask(self._start, self._end, window, self._like)
+        low, mask = self._masks[window]
+        seen = held[low : self._end]
+        if seen.nbytes <= 2 * READ_AHEAD and seen.device.type == "cpu":
+            seen.sum()  # reads ahead as ``Matrix`` does: the kernel goes over them head by head
+        return seen, mask, mask is None and self._end - self._start > 1
+
+
+def angles(rotary: Any, room: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines (room, rotary dimensions) of the positions from 0 on; half of the sines is negated."""
+    cos, sin = rotary(like, torch.arange(room, device=like.device)[None])
+    half = sin.shape[-1] // 2
+    return cos[0], torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1)
+
+
+def as_numbers(seen: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A mask of flags as what is added to the scores. The kernel would do it again in every layer."""
+    return torch.where(seen, like.new_zeros(()), like.new_full((), float("-inf")))
+
+
+def _mask(start: int, end: int, window: int | None, like: torch.Tensor) -> tuple[int, torch.Tensor | None]:
+    """The first slot that any row sees, and the mask of each row from there on, (n, slots) or None.
+
+    None means that a single row sees all slots, and with an empty cache that the mask is causal (``is_causal``).
+    """
+    low = 0 if window is None else max(0, start - window + 1)
+    cut = window is not None and end - low > window  # some row does not see all that stands before it
+    if end - start == 1 or (start == 0 and not cut):
+        return low, None
+    seen = torch.ones(end - start, end - low, dtype=torch.bool, device=like.device).tril_(start - low)
+    if cut and window is not None:
+        seen.triu_(start - low - window + 1)
+    return low, seen if end - start > FEW else as_numbers(seen, like)

@@ -24,10 +24,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from specdec.passes.slots import Slots
-
-FEW = 64  # rows of a mask that is small enough for numbers
-READ_AHEAD = 1 << 20  # bytes; a matrix up to here fits in a core's L2 cache
+from specdec.passes.slots import READ_AHEAD, Slots, Span
 
 
 class NotLean(Exception):
@@ -159,26 +156,23 @@ class Stack:
         early.layers = self.layers[:count]
         return early
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the keys and values of one token in one layer."""
+        return (self.kv_heads, 2, self.size) if self.head_major else (2, self.kv_heads, self.size)
+
     def new_slots(self) -> Slots:
         """Room for one call's keys and values."""
-        shape = (self.kv_heads, 2, self.size) if self.head_major else (2, self.kv_heads, self.size)
-        return Slots(len(self.layers), shape, self.embedding)
+        return Slots(len(self.layers), self.shape, self.embedding, self.rotary)
 
     def forward(self, ids: torch.Tensor, slots: Slots, start: int, keep: int | None) -> torch.Tensor:
         """Feed ``ids`` (n,) behind ``start`` tokens; logits (keep or n, V) of the last rows, in the weights' type."""
-        count = len(ids)
-        end = start + count
-        slots.reserve(end, self.rotary)
+        span = slots.span(start, len(ids))
         hidden = F.embedding(ids, self.embedding)
         if self.positions is not None:
-            hidden = hidden + F.embedding(torch.arange(start, end, device=ids.device), self.positions)
-        cos, sin = slots.angles[0][start:end], slots.angles[1][start:end]
-        masks: dict[int | None, tuple[int, torch.Tensor | None]] = {}
+            hidden = hidden + F.embedding(span.positions, self.positions)
         for layer, held in zip(self.layers, slots.held, strict=False):  # an early exit has fewer layers than slots
-            if layer.window not in masks:
-                masks[layer.window] = _mask(start, end, layer.window, hidden)
-            low, mask = masks[layer.window]
-            attended = self._attend(layer, layer.attention_norm(hidden), held, cos, sin, start, end, low, mask)
+            attended = self._attend(layer, layer.attention_norm(hidden), held, span)
             if self.parallel:
                 hidden = self._mlp(layer, layer.mlp_norm(hidden)) + attended + hidden
             else:
@@ -187,22 +181,19 @@ class Stack:
         last = hidden if keep is None else hidden[-keep:]
         return self.head(self.norm(last))
 
-    def _attend(
-        self, layer: Layer, x: torch.Tensor, held: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor,
-        start: int, end: int, low: int, mask: torch.Tensor | None,
-    ) -> torch.Tensor:  # fmt: skip
-        """Attention of rows ``x`` (n, H) over the slots from ``low`` on; writes their keys and values."""
-        count = end - start
+    def _attend(self, layer: Layer, x: torch.Tensor, held: torch.Tensor, span: Span) -> torch.Tensor:
+        """Attention of rows ``x`` (n, H) over the slots they see; writes their keys and values."""
+        count = len(x)
         qkv = layer.qkv(x)
         if self.head_major:
             states = qkv.view(count, self.heads, 3, self.size)
             q, rotated, kv = states[:, :, 0], states[:, :, :2], states[:, :, 1:]
-            cos, sin = cos[:, None, None], sin[:, None, None]
+            cos, sin = span.cos[:, None, None], span.sin[:, None, None]
         else:
             states = qkv.view(count, self.heads + 2 * self.kv_heads, self.size)
             q, rotated = states[:, : self.heads], states[:, : self.heads + self.kv_heads]
             kv = states[:, self.heads :].view(count, 2, self.kv_heads, self.size)
-            cos, sin = cos[:, None], sin[:, None]
+            cos, sin = span.cos[:, None], span.sin[:, None]
         if layer.head_norms:
             k = states[:, self.heads : self.heads + self.kv_heads]
             for part, norm in zip((q, k), layer.head_norms, strict=True):
@@ -210,17 +201,23 @@ class Stack:
         if layer.rotary_dim:
             rotated = rotated[..., : layer.rotary_dim]
             torch.add(rotated * cos, rotated.roll(layer.rotary_dim // 2, -1) * sin, out=rotated)
-        held[start:end].copy_(kv)
-        seen = held[low:end]
-        if seen.nbytes <= 2 * READ_AHEAD and seen.device.type == "cpu":
-            seen.sum()  # reads ahead as ``Matrix`` does: the kernel goes over them head by head
+        span.write(held, kv)
+        seen, mask, causal = span.seen(held, layer.window)
         k, v = seen.unbind(2 if self.head_major else 1)
+        q = q.transpose(0, 1)
+        groups = self.heads // self.kv_heads if span.folds else 1
+        if groups > 1:
+            # On a GPU no fast kernel takes both a mask and heads that share keys. So the heads that share them become
+            # more rows of one head.
+            q = q.reshape(self.kv_heads, groups * count, self.size)
+            mask = None if mask is None else mask.repeat(groups, 1)
         attended = F.scaled_dot_product_attention(
-            q.transpose(0, 1)[None], k.transpose(0, 1)[None], v.transpose(0, 1)[None],
-            attn_mask=mask, is_causal=mask is None and count > 1, scale=layer.scale,
-            enable_gqa=self.kv_heads < self.heads,
-        )  # fmt: skip
-        return layer.out(attended[0].transpose(0, 1).reshape(count, -1))
+            q[None], k.transpose(0, 1)[None], v.transpose(0, 1)[None],
+            attn_mask=mask, is_causal=causal, scale=layer.scale, enable_gqa=groups == 1 and self.kv_heads < self.heads,
+        )[0]  # fmt: skip
+        if groups > 1:
+            attended = attended.reshape(self.heads, count, self.size)
+        return layer.out(attended.transpose(0, 1).reshape(count, -1))
 
     def _mlp(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
         up = layer.up(x)
@@ -248,24 +245,6 @@ class StackPasses:
 
     def require_cache(self, length: int) -> None:
         """Slots can always be rolled back."""
-
-
-def _mask(start: int, end: int, window: int | None, like: torch.Tensor) -> tuple[int, torch.Tensor | None]:
-    """The first slot that any row sees, and the mask of each row from there on, (n, slots) or None.
-
-    None means that a single row sees all slots, and with an empty cache that the mask is causal (``is_causal``).
-    """
-    low = 0 if window is None else max(0, start - window + 1)
-    cut = window is not None and end - low > window  # some row does not see all that stands before it
-    if end - start == 1 or (start == 0 and not cut):
-        return low, None
-    seen = torch.ones(end - start, end - low, dtype=torch.bool, device=like.device).tril_(start - low)
-    if cut and window is not None:
-        seen.triu_(start - low - window + 1)
-    if end - start > FEW:
-        return low, seen
-    # The kernel turns flags into numbers in every layer; for few rows it is done once here.
-    return low, torch.where(seen, like.new_zeros(()), like.new_full((), float("-inf")))
 
 
 def _layer(module: nn.Module, family: Family, rotary_dim: int) -> Layer:
