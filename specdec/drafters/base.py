@@ -7,7 +7,7 @@ of one call. Adding a way to draft is one file with both of them and one row in 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
@@ -116,6 +116,11 @@ class DraftMethod(ABC):
         return self.models
 
     @property
+    def no_graphs(self) -> str | None:
+        """Why a pair with this draft cannot use the graph engine, in a sentence; None if it can."""
+        return None
+
+    @property
     def context_length(self) -> int | None:
         """How many of the target's tokens it can read; None where it sets no bound of its own."""
         return None
@@ -128,6 +133,10 @@ class Proposal(NamedTuple):
     target had added a token there before the draft could; ``logits`` are the raw ones of both, in parts as they came.
     A copied draft has none, nor has, in greedy, one made in another vocabulary. These say themselves how sure they
     were: ``nats`` are -log of their probability of each token.
+
+    A draft that was made without waiting for the device may be too long: only its first ``limit`` tokens count. The
+    first ``repeats`` of the m choices are known from earlier rounds. ``key`` says what the addresses and shapes of
+    these tensors depend on (see ``Engine.run``); None where they are made anew each time.
     """
 
     ids: torch.Tensor  # (g,)
@@ -135,12 +144,17 @@ class Proposal(NamedTuple):
     logits: tuple[torch.Tensor, ...]  # (g + m, V) together
     guesses: torch.Tensor  # (g + m,)
     nats: torch.Tensor | None = None  # (g,), where there are no ``logits``
+    limit: torch.Tensor | None = None  # ()
+    repeats: int = 0
+    key: Hashable | None = None
 
 
 def nothing(vocabulary: int, device: torch.device) -> Proposal:
     """A draft of no tokens."""
     ids = torch.empty(0, dtype=torch.long, device=device)
-    return Proposal(ids, torch.empty(0, vocabulary, device=device), (), ids, torch.empty(0, device=device))
+    return Proposal(
+        ids, torch.empty(0, vocabulary, device=device), (), ids, torch.empty(0, device=device), key="nothing"
+    )
 
 
 class Drafter(Protocol):

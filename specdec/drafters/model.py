@@ -18,7 +18,7 @@ from specdec.errors import InvalidInput
 from specdec.passes.context import Context
 from specdec.passes.facts import context_length, model_facts
 from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.passes.sampling import Sampler, chance_of, up_to_unsure
 
 
 @dataclass(frozen=True)
@@ -96,14 +96,18 @@ class DraftModel(DraftMethod):
         return () if isinstance(self.model, str) else (self.model,)
 
     @property
+    def no_graphs(self) -> str | None:
+        return "A draft with a tokenizer of its own hands its text over on the host." if self.own_tokenizer else None
+
+    @property
     def context_length(self) -> int | None:
         # In a vocabulary of its own it counts other tokens, and stops drafting where its context is full.
         return None if self.own_tokenizer else context_length(self._model.config)
 
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
         if self.translation is not None:
-            return TranslatedDraft(Runner(self._model), self.translation, vocabulary, sampler, context)
-        return ModelDraft(Runner(self._model), vocabulary, sampler, context)
+            return TranslatedDraft(target.beside(self._model), self.translation, vocabulary, sampler, context)
+        return ModelDraft(target.beside(self._model), vocabulary, sampler, context)
 
     @property
     def _model(self) -> PreTrainedModel:
@@ -157,44 +161,64 @@ class ModelDraft:
         self._rows = runner.model.get_input_embeddings().weight.shape[0]
         self._vocabulary = vocabulary
         self._sampler = sampler
-        self._missed: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._prefilled: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._told = 0  # for how many ids its choice is known; those it drafted itself are
         self._nothing = nothing(vocabulary, context.device)
 
     def prefill(self, context: Context) -> None:
         raw, processed = self._forward(context, context.length, keep=1)
-        self._missed = [(raw, processed.argmax(-1))]
+        if not self._runner.engine.captures:  # else the first draft's first pass reads the prompt's last token again
+            self._prefilled = [(raw, processed.argmax(-1))]
 
     def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
         if gamma == 0:
             return self._nothing
-        logits, q = [], []
+        cached, length = len(self._runner), context.length
+        # Behind a rest there is more to read than after any other round.
+        usual = length - cached <= 2 and not self._prefilled
+        key = (id(self._runner.model), gamma, least_confidence, self._sampler.key) if usual else None
+        proposal = self._runner.run(
+            key and ("draft", *key), lambda: self._draft(context, gamma, least_confidence), length + gamma - 1
+        )
+        repeats = max(0, self._told - cached - 1)
+        self._told = length + (0 if least_confidence else gamma)
+        return proposal._replace(key=key, repeats=repeats)
+
+    def _draft(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+        waits = self._runner.engine.captures or context.device.type != "cpu"
+        length = context.length
+        ids, logits, q = [], [], []
+        missed, self._prefilled = self._prefilled, []
         for i in range(gamma):
             # The first pass feeds everything committed since this cache was last fed: after a full acceptance that
             # is the last draft token too, which was proposed but never read. Later passes feed the token just drafted.
-            raw, processed = self._forward(context, context.length + i)
+            raw, processed = self._forward(context, length + i)
             if len(raw) > 1:
-                self._missed.append((raw[:-1], processed[:-1].argmax(-1)))
+                missed.append((raw[:-1], processed[:-1].argmax(-1)))
                 raw, processed = raw[-1:], processed[-1:]
             if self._sampler.greedy:
-                torch.argmax(processed, -1, out=context.place(i))
+                ids.append(processed.argmax(-1))
             else:
                 q.append(self._sampler.probabilities(processed))
-                context.place(i).copy_(self._sampler.draw(q[-1]))
+                ids.append(self._sampler.draw(q[-1]))
+            context.write(i, ids[-1])
             logits.append(raw)
-            # A look at the confidence is a wait for the device.
-            if least_confidence and raw.softmax(-1)[0, context.place(i)].item() < least_confidence:
+            if least_confidence and not waits and chance_of(raw, ids[-1]).item() < least_confidence:
                 break
-        ids = context.place(0, len(logits))
-        missed, self._missed = self._missed, []
+        limit = None
+        if least_confidence and waits:  # to look at each token is to wait for the device: the draft is cut afterwards
+            limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
         return Proposal(
-            ids,
-            torch.cat(q) if q else None,
-            (*logits, *(raw for raw, _ in missed)),
-            torch.cat([ids, *(choice for _, choice in missed)]) if missed else ids,
+            ids=torch.cat(ids),
+            q=torch.cat(q) if q else None,
+            logits=(*logits, *(raw for raw, _ in missed)),
+            guesses=torch.cat([*ids, *(choice for _, choice in missed)]),
+            limit=limit,
         )
 
     def crop_to(self, length: int) -> None:
-        self._runner.crop_to(length)
+        # A captured draft feeds two tokens at first in every round, as after a full acceptance.
+        self._runner.crop_to(length - self._runner.engine.captures)
 
     def take_seconds(self) -> float:
         return self._runner.take_seconds()

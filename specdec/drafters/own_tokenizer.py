@@ -7,6 +7,7 @@ rejection sampling stays exact over the target's full vocabulary.
 
 from __future__ import annotations
 
+import math
 from itertools import takewhile
 
 import torch
@@ -17,7 +18,7 @@ from specdec.events import MAX_GAMMA
 from specdec.passes.context import Context
 from specdec.passes.facts import context_length
 from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.passes.sampling import Sampler, chance_of, up_to_unsure
 
 
 class TranslatedDraft:
@@ -36,11 +37,15 @@ class TranslatedDraft:
         self._draft_ids, self._target_ids = shared.unbind(1)
         self._draft_id_of = torch.zeros(self._vocabulary, dtype=torch.long, device=context.device)
         self._draft_id_of[self._target_ids] = self._draft_ids
+        self._draft_id_on_host = dict(zip(self._target_ids.tolist(), self._draft_ids.tolist(), strict=True))
         self._bound = context_length(runner.model.config)
         self._nothing = nothing(self._vocabulary, context.device)
         self._ids = self._translation.prompt(context.tokens)  # the committed text in the draft's ids
         self._read = len(context.tokens)
-        self._drafted: torch.Tensor | None = None  # its own ids of the last draft
+        self._drafted: list[int] = []  # its own ids of the last draft, as far as they are known to count
+        self._drafted_from: int | None = None  # the length of the text at the last draft over the tokens in common
+        self._context = context
+        self._waits = context.device.type != "cpu"
 
     def prefill(self, context: Context) -> None:
         if self._ids and self._room() >= 0:
@@ -55,7 +60,14 @@ class TranslatedDraft:
         return draft(context, gamma, least_confidence)
 
     def crop_to(self, length: int) -> None:
-        """The cache holds other tokens than the target's; ``propose`` crops it to the text that was kept."""
+        """The cache holds other tokens than the target's; ``propose`` crops it to the text that was kept.
+
+        Ids that were drafted over the tokens in common are told here: those the target kept, by its own ids.
+        """
+        if self._drafted_from is not None:
+            kept = self._context.tokens[self._drafted_from : length]
+            self._drafted = [self._draft_id_on_host[token_id] for token_id in kept]
+            self._drafted_from = None
 
     def take_seconds(self) -> float:
         return self._runner.take_seconds()
@@ -71,15 +83,19 @@ class TranslatedDraft:
             feed = raw.argmax(-1)
             ids.append(feed)
             nats.append(-raw.log_softmax(-1).gather(1, feed[:, None])[0])
-            if least_confidence and nats[-1].neg().exp().item() < least_confidence:
+            if least_confidence and not self._waits and nats[-1].neg().exp().item() < least_confidence:
                 break
-        self._drafted = torch.cat(ids)
-        target_ids, target_nats = self._translation.proposal(self._drafted.tolist(), torch.cat(nats).tolist())
-        target_ids = list(takewhile(lambda token_id: token_id < self._vocabulary, target_ids))
+        # The text is encoded anew by a tokenizer, on the host: the one wait of a round beside that for its outcome.
+        drafted, sure = torch.stack([torch.cat(ids).double(), torch.cat(nats).double()]).tolist()
+        if least_confidence:
+            sure = sure[: 1 + next((i for i, nat in enumerate(sure) if math.exp(-nat) < least_confidence), len(sure))]
+        self._drafted = [int(token_id) for token_id in drafted[: len(sure)]]
+        target_ids, target_nats = self._translation.proposal(self._drafted, sure)
+        target_ids = list(takewhile(lambda token_id: token_id < self._vocabulary, target_ids[:gamma]))
         if not target_ids:
             return self._nothing
-        places = context.place(0, min(gamma, len(target_ids)))
-        places.copy_(torch.tensor(target_ids[:gamma]))
+        context.put(target_ids)
+        places = context.ids(context.length, context.length + len(target_ids))
         return Proposal(places, None, (), places, torch.tensor(target_nats[: len(places)], device=context.device))
 
     def _draft_shared(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
@@ -90,29 +106,32 @@ class TranslatedDraft:
             shared = raw.new_full((1, self._vocabulary), float("-inf"))
             shared[:, self._target_ids] = raw[:, self._draft_ids]
             q.append(self._sampler.probabilities(self._sampler.process(shared, context, context.length + i)))
-            context.place(i).copy_(self._sampler.draw(q[-1]))
-            feed = self._draft_id_of[context.place(i)]
+            ids.append(self._sampler.draw(q[-1]))
+            context.write(i, ids[-1])
+            feed = self._draft_id_of[ids[-1]]
             logits.append(shared)
-            ids.append(feed)
-            if least_confidence and shared.softmax(-1)[0, context.place(i)].item() < least_confidence:
+            if least_confidence and not self._waits and chance_of(shared, ids[-1]).item() < least_confidence:
                 break
-        self._drafted = torch.cat(ids)
-        places = context.place(0, len(ids))
-        return Proposal(places, torch.cat(q), tuple(logits), places)
+        self._drafted_from = context.length
+        limit = None
+        if least_confidence and self._waits:
+            limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
+        joined = torch.cat(ids)
+        return Proposal(joined, torch.cat(q), tuple(logits), joined, limit=limit)
 
     def _catch_up(self, tokens: list[int]) -> None:
         """Read what was committed since: keep the drafted ids whose text stands, write the rest in draft ids, and
         crop the cache to what is left. At least one id stays to be fed."""
         data = self._translation.target.join(tokens[self._read :])
         self._read = len(tokens)
-        for token_id in [] if self._drafted is None else self._drafted.tolist():
+        for token_id in self._drafted:
             text = self._translation.draft.bytes_of.get(token_id)
             if not text or not data.startswith(text):
                 break
             self._ids.append(token_id)
             data = data[len(text) :]
         kept = len(self._ids)
-        self._drafted = None
+        self._drafted = []
         self._ids += self._translation.draft.split(data)
         self._runner.crop_to(min(len(self._runner), kept, max(0, len(self._ids) - 1)))
 

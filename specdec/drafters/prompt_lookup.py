@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
-import torch.nn.functional as F
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, NoDraft, Planned, Proposal, after_kind
 from specdec.errors import InvalidInput
 from specdec.passes.context import Context
+from specdec.passes.engines import Engine
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
@@ -68,7 +68,7 @@ class PromptLookup(DraftMethod):
         yield Finding("good", "Cost", "Prompt lookup costs next to nothing; it pays where the text copies its prompt.")
 
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
-        return LookupDraft(self, vocabulary, sampler, context)
+        return LookupDraft(self, target.engine, vocabulary, sampler, context)
 
 
 class NgramIndex:
@@ -104,8 +104,9 @@ class LookupDraft(NoDraft):
     Its q is one-hot, so that rejection sampling stays exact.
     """
 
-    def __init__(self, lookup: PromptLookup, vocabulary: int, sampler: Sampler, context: Context):
+    def __init__(self, lookup: PromptLookup, engine: Engine, vocabulary: int, sampler: Sampler, context: Context):
         super().__init__(vocabulary, context)
+        self._engine = engine
         self._index = NgramIndex(lookup)
         self._vocabulary = vocabulary
         self._greedy = sampler.greedy
@@ -117,7 +118,13 @@ class LookupDraft(NoDraft):
         copied = self._index.continuation(context.tokens, gamma)
         if not copied:
             return self._nothing
-        ids = context.place(0, len(copied))
-        ids.copy_(torch.tensor(copied))
-        q = None if self._greedy else F.one_hot(ids, self._vocabulary).float()
-        return Proposal(ids, q, (), ids, torch.zeros(len(ids), device=ids.device))
+        context.put(copied)
+        key = "copied", len(copied), self._greedy
+        proposal = self._engine.run(key, lambda: self._proposal(context, len(copied)))
+        return proposal._replace(key=key)
+
+    def _proposal(self, context: Context, count: int) -> Proposal:
+        ids = context.ids(context.length, context.length + count)
+        tokens = torch.arange(self._vocabulary, device=ids.device)
+        q = None if self._greedy else (ids[:, None] == tokens).float()  # ``one_hot`` waits for the device
+        return Proposal(ids, q, (), ids, torch.zeros(count, device=ids.device))

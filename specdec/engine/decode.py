@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import torch
 
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
-from specdec.engine.observe import draft_tokens, observe
+from specdec.engine.observe import Decided, draft_tokens, gather, read
 from specdec.engine.policy import Policy
 from specdec.engine.request import Call, Request, make_request, prepare
 from specdec.engine.verify import Verdict, verify, verify_greedy, verify_top_k
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind, check_gamma
 from specdec.models.pair import Pair, Prompt
 from specdec.passes.clock import CallClock, Mark, between, mark
-from specdec.passes.context import Context
+from specdec.passes.engines import Engine
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
@@ -50,42 +50,44 @@ def decode(
 
 def _rounds(call: Call) -> Iterator[Event]:
     yield call.started
-    run, policy = _Run(call), call.policy.start()
-    inference = torch.inference_mode()
-    with inference:
-        event = run.prefill()
-    prefill_seconds = event.elapsed_seconds
-    while True:
-        policy.saw(event)
-        run.clock.pause()
-        yield event
-        run.clock.resume()
-        if run.reason is not None:
-            break
+    clock, policy, inference = CallClock(), call.policy.start(), torch.inference_mode()
+    with call.pair.new_engine(len(call.prompt_ids) + call.params.max_new_tokens) as engine:
+        run = _Run(call, engine, clock)
         with inference:
-            # 1. The draft proposes gamma tokens, but never so many that the target's own would pass the length.
-            gamma = min(check_gamma(policy.length()), call.params.max_new_tokens - len(run.new_ids) - 1)
-            began = mark(run.device)
-            proposal = run.drafter.propose(run.context, gamma, policy.least_confidence)
-            event = run.verify_and_commit(proposal, began)
+            event = run.prefill()
+        prefill_seconds = event.elapsed_seconds
+        while True:
+            policy.saw(event)
+            clock.pause()
+            yield event
+            clock.resume()
+            if run.reason is not None:
+                break
+            with inference:
+                # 1. The draft proposes gamma tokens, but never so many that the target's own would pass the length.
+                gamma = min(check_gamma(policy.length()), call.params.max_new_tokens - len(run.new_ids) - 1)
+                began = mark(run.device)
+                proposal = run.drafter.propose(run.context, gamma, policy.least_confidence)
+                event = run.verify_and_commit(proposal, began)
     yield Finished(run.reason, prefill_seconds, run.clock.elapsed())
 
 
 class _Run:
     """One call as it runs: its clock, its models, its tokens so far, and why it ended."""
 
-    def __init__(self, call: Call):
+    def __init__(self, call: Call, engine: Engine, clock: CallClock):
         pair, params = call.pair, call.params
-        self.call, self.clock, self.device = call, CallClock(), pair.device
-        self.sampler = Sampler(params, pair.device)
-        self.context = Context(call.prompt_ids, room=params.max_new_tokens)
-        self.target = Runner(pair.target)
+        self.call, self.engine, self.clock, self.device = call, engine, clock, pair.device
+        self.context = engine.context(call.prompt_ids, params.max_new_tokens)
+        self.sampler = Sampler(params, engine.rng(params.seed or 0))
+        self.target = Runner(pair.target, engine)
         if pair.draft is None or call.started.gamma == 0:
             self.drafter: Drafter = NoDraft(pair.vocabulary, self.context)
         else:
             self.drafter = pair.draft.start(self.target, pair.vocabulary, self.sampler, self.context)
         self.new_ids: list[int] = []
         self.index = 0
+        self._settings = self.sampler.key, call.started.acceptance, call.started.accept_top_k
         self.reason: FinishReason | None = None
 
     def prefill(self) -> Round:
@@ -105,14 +107,23 @@ class _Run:
         # 2. One target pass over what is not cached yet (the last committed token, or the prompt) and the gamma draft
         #    tokens: gamma + 1 rows, one to judge each draft token by and one to go on from if all of them stand.
         length = context.length + gamma
-        logits = target.forward(context.ids(len(target), length), keep=gamma + 1)
-        # 3. Accept a prefix of the draft; add the correction or the bonus token.
-        processed = sampler.process(logits, context, length)
-        choices = processed.argmax(-1)
-        p = None if sampler.greedy else sampler.probabilities(processed)
-        verdict = _accept(self.call, sampler, proposal, processed, choices, p)
+
+        def decide() -> Decided:
+            logits = target.forward(context.ids(len(target), length), keep=gamma + 1)
+            # 3. Accept a prefix of the draft; add the correction or the bonus token.
+            processed = sampler.process(logits, context, length)
+            choices = processed.argmax(-1)
+            p = None if sampler.greedy else sampler.probabilities(processed)
+            return Decided(_accept(self.call, sampler, proposal, processed, choices, p), logits, choices, p)
+
+        # A prompt is of its own length; behind it each round is like all others of its draft length.
+        key = (proposal.key, *self._settings) if proposal.key and len(target) == context.length - 1 else None
+        decided = target.run(key and ("decide", *key), decide, length)
         verified = mark(self.device)
-        seen = observe(proposal, verdict, logits, choices, p)
+        captures = self.engine.captures
+        gathered = self.engine.run(key and ("gather", *key), lambda: gather(proposal, decided, captures))
+        seen = read(gathered, proposal.repeats)
+        gamma = len(seen.draft_ids)
         # 4. Commit, cut at EOS, a stop string or the length; roll both caches back to all but the last token.
         block = [*seen.draft_ids[: seen.accepted], seen.token_id]
         kept, self.reason = self.call.cut(self.new_ids, block)
@@ -150,11 +161,11 @@ def _accept(
 ) -> Verdict:
     if (k := call.started.accept_top_k) is not None:
         drawn = choices if p is None else sampler.draw(p)
-        return verify_top_k(proposal.ids, processed, drawn, k)
+        return verify_top_k(proposal.ids, processed, drawn, k, proposal.limit)
     if p is None:
-        return verify_greedy(proposal.ids, choices)
+        return verify_greedy(proposal.ids, choices, proposal.limit)
     assert proposal.q is not None  # it is None in greedy decoding only
-    return verify(proposal.ids, proposal.q, p, sampler.rng)
+    return verify(proposal.ids, proposal.q, p, sampler.rng, proposal.limit)
 
 
 def _kind(accepted: int, gamma: int) -> TokenKind:

@@ -33,73 +33,105 @@ class Observed(NamedTuple):
     missed: tuple[tuple[int, float], ...]
 
 
-def observe(
-    proposal: Proposal, verdict: Verdict, logits: torch.Tensor, choices: torch.Tensor, p: torch.Tensor | None
-) -> Observed:
-    """Gather a round's figures; this is where the host waits for the device.
+class Decided(NamedTuple):
+    """What the target's pass over g draft tokens led to, on the device."""
 
-    logits (g + 1, V): the target's raw ones. choices (g + 1,): its most likely tokens. p (g + 1, V): None in greedy.
+    verdict: Verdict
+    logits: torch.Tensor  # (g + 1, V): the target's raw ones
+    choices: torch.Tensor  # (g + 1,): its most likely tokens
+    p: torch.Tensor | None  # (g + 1, V); None in greedy
+
+
+class Gathered(NamedTuple):
+    """What the host is to know of a round, on the device: parts by name, and all of them in one row of float32 (in
+    which ids up to 16 million stay exact) where the host has to wait for them."""
+
+    parts: dict[str, torch.Tensor]
+    joined: torch.Tensor | None
+
+
+def gather(proposal: Proposal, decided: Decided, captures: bool) -> Gathered:
+    """A round's figures.
+
+    On a CPU reading is free, and rows are chosen by what is read; not so where the engine ``captures``, as the same
+    operators must run in every round.
     """
+    verdict, logits, choices, p = decided
+    waits = captures or logits.device.type != "cpu"
     gamma, at, width = len(proposal.ids), verdict.accepted, min(TOP, logits.shape[-1])
     # Raw log-probabilities: the target's where it decided, then the draft's at its guesses.
-    raw = torch.cat([_row(logits, at), *proposal.logits]).log_softmax(-1)
+    raw = torch.cat([_row(logits, at, waits), *proposal.logits]).log_softmax(-1)
     nats = -_of(raw[1:], proposal.guesses) if proposal.logits else cast(torch.Tensor, proposal.nats)
     # The rows to show where the target decided: p, q, the residual. Where all of the draft stood, the last two are of
     # no consequence and left out below, when the host knows.
     if p is None:
-        shown = [raw[:1], _row(raw[1:], at)] if proposal.logits else [raw]
-        sampled = []
+        shown = [raw[:1], _row(raw[1:], at, waits)] if proposal.logits else [raw]
+        sampled = {}
     else:
         q = cast(torch.Tensor, proposal.q)  # None in greedy decoding only
-        shown = [_row(p, at), _row(q, at)] if gamma else [_row(p, at)]
-        shown += [] if verdict.residual is None else [verdict.residual]
-        sampled = [raw[0].topk(2).values, _of(q, proposal.ids), _of(p[:gamma], proposal.ids)]
-        sampled += [] if verdict.draw is None else [verdict.draw]
+        shown = [_row(p, at, waits), _row(q, at, waits)] if gamma else [_row(p, at, waits)]
+        sampled = {"best": raw[0].topk(2).values, "q": _of(q, proposal.ids), "p": _of(p[:gamma], proposal.ids)}
+        if verdict.residual is not None:
+            shown.append(verdict.residual)
+        if verdict.draw is not None:
+            sampled["draw"] = verdict.draw
     top = torch.cat(shown).topk(width)
-    # NaN or infinite where a row holds such a value: the largest is found already, unless a filter was between.
-    peaks = _of(logits, choices) if p is None else logits.amax(-1)
-    n, highest, token_id, chosen, guesses, nats, accept_prob, tokens, values, *drawn = _to_host(
-        at,
-        peaks,
-        verdict.token_id,
-        choices,
-        proposal.guesses,
-        nats,
-        verdict.accept_prob,
-        top.indices,
-        top.values,
-        *sampled,
-    )
-    _require_numbers("target", highest)
+    parts = {
+        "accepted": at,
+        # NaN or infinite where a row holds such a value: the largest is found already, unless a filter was between.
+        "peaks": _of(logits, choices) if p is None else logits.amax(-1),
+        "token_id": verdict.token_id,
+        "choices": choices,
+        "guesses": proposal.guesses,
+        "nats": nats,
+        "accept_prob": verdict.accept_prob,
+        "tokens": top.indices,
+        "values": top.values,
+        **sampled,
+        **({} if proposal.limit is None else {"limit": proposal.limit}),
+    }
+    return Gathered(parts, torch.cat([part.flatten().float() for part in parts.values()]) if waits else None)
+
+
+def read(gathered: Gathered, repeats: int = 0) -> Observed:
+    """A round's figures on the host; this is where it waits for the device. ``repeats``: see ``Proposal``."""
+    seen = _to_host(gathered)
+    n, drafted, values = seen["accepted"], len(seen["accept_prob"]), seen["values"]
+    gamma = seen.get("limit", drafted)
+    _require_numbers("target", seen["peaks"])
+    nats = seen["nats"]
     _require_numbers("draft", (nat for nat in nats if nat != math.inf))  # a token of probability 0 is none of these
     confidence = [math.exp(-value) for value in nats]
-    if p is None:
+    guesses = seen["guesses"]
+    greedy = "best" not in seen
+    if greedy:
         best = values[0]
         values = [[math.exp(value) for value in row] for row in values]
         # One-hot: the draft was certain of its token, and the target of its own choice.
-        draft_prob, draw = [1.0] * gamma, []
-        target_prob = [float(guess == choice) for guess, choice in zip(guesses[:gamma], chosen, strict=False)]
+        draft_prob = [1.0] * gamma
+        target_prob = [float(guess == choice) for guess, choice in zip(guesses[:gamma], seen["choices"], strict=False)]
     else:
-        best, draft_prob, target_prob, *draw = drawn
-    tables = [_table(*table) for table in zip(tokens, values, strict=True)]
+        best, draft_prob, target_prob = seen["best"], seen["q"], seen["p"]
+    tables = [_table(*table) for table in zip(seen["tokens"], values, strict=True)]
     stands = n == gamma  # the whole draft: no guess and no residual at the target's token
+    told = slice(drafted + repeats, None)
     return Observed(
         accepted=n,
-        token_id=token_id,
+        token_id=seen["token_id"],
         draft_ids=guesses[:gamma],
         draft_prob=draft_prob,
         target_prob=target_prob,
-        accept_prob=[float(value) for value in accept_prob],
-        draw=draw[0] if draw else None,
-        choices=chosen,
+        accept_prob=[float(value) for value in seen["accept_prob"]],
+        draw=seen.get("draw"),
+        choices=seen["choices"],
         confidence=confidence[:gamma],
         margin=best[0] - best[1] if best[1] > -math.inf else None,  # a model may rule out all tokens but one
         decision=Decision(
             p=tables[0],
-            q=None if stands or (p is None and not proposal.logits) else tables[1],
-            residual=None if stands or verdict.residual is None else tables[2],
+            q=None if stands or len(tables) < 2 else tables[1],
+            residual=None if stands or len(tables) < 3 else tables[2],
         ),
-        missed=tuple(zip(guesses[gamma:], confidence[gamma:], strict=True)),
+        missed=tuple(zip(guesses[told], confidence[told], strict=True)),
     )
 
 
@@ -138,13 +170,13 @@ def _require_numbers(whose: str, values: Iterable[float]) -> None:
         raise NotNumbers(whose)
 
 
-def _row(rows: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+def _row(rows: torch.Tensor, at: torch.Tensor, waits: bool) -> torch.Tensor:
     """The row at the decision, (1, V); the last one where a draft has none, as all of it stood."""
     last = len(rows) - 1
-    if rows.device.type == "cpu":  # nothing to wait for, and a view copies nothing
-        n = min(int(at), last)
-        return rows[n : n + 1]
-    return rows.index_select(0, at.clamp(max=last))
+    if waits:
+        return rows.index_select(0, at.clamp(max=last))
+    n = min(int(at), last)  # a view copies nothing
+    return rows[n : n + 1]
 
 
 def _of(rows: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
@@ -152,13 +184,16 @@ def _of(rows: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     return rows.gather(1, ids[:, None])[:, 0]
 
 
-def _to_host(*parts: torch.Tensor) -> list[Any]:
-    """Every part as numbers in lists, in one transfer. Joined as float32, in which ids up to 16 million stay exact."""
-    if parts[0].device.type != "cpu":
-        joined = torch.cat([part.flatten() for part in parts]).cpu()
-        pieces = joined.split([part.numel() for part in parts])
-        parts = tuple(piece.view(part.shape).to(part.dtype) for piece, part in zip(pieces, parts, strict=True))
-    return [part.tolist() for part in parts]
+def _to_host(gathered: Gathered) -> dict[str, Any]:
+    """Every part as a number or as lists of numbers, in one transfer."""
+    parts, joined = gathered
+    if joined is None:
+        return {name: part.tolist() for name, part in parts.items()}
+    host = torch.empty(joined.shape, pin_memory=joined.device.type == "cuda")
+    host.copy_(joined)
+    pieces = host.split([part.numel() for part in parts.values()])
+    named = zip(parts.items(), pieces, strict=True)
+    return {name: piece.view(part.shape).to(part.dtype).tolist() for (name, part), piece in named}
 
 
 def _table(tokens: list[int], values: list[float]) -> tuple[tuple[int, float], ...]:

@@ -25,18 +25,26 @@ class Verdict(NamedTuple):
     residual: torch.Tensor | None  # (1, V): what ``token_id`` was drawn from
 
 
-def verify(draft_ids: torch.Tensor, q: torch.Tensor, p: torch.Tensor, rng: torch.Generator) -> Verdict:
+def verify(
+    draft_ids: torch.Tensor,
+    q: torch.Tensor,
+    p: torch.Tensor,
+    rng: torch.Generator,
+    limit: torch.Tensor | None = None,
+) -> Verdict:
     """Keep the draft tokens that stand and draw the next one, so that the output is distributed as ``p``.
 
     draft_ids (g,), q (g, V): the distributions the draft tokens were drawn from. p (g + 1, V): the target's at
-    each draft token, and one more behind the last.
+    each draft token, and one more behind the last. limit (): how many of the draft tokens count, None for all; the
+    others are as if they had not been drafted.
     """
     gamma = len(draft_ids)
     p_at_draft = p[:gamma].gather(1, draft_ids[:, None]).squeeze(1)
     q_at_draft = q.gather(1, draft_ids[:, None]).squeeze(1)
     accept_prob = (p_at_draft / q_at_draft).clamp(max=1.0)
     u = chance.uniform(gamma, rng, like=p)
-    n = _leading(u < accept_prob)
+    n = _leading(_within(limit, u < accept_prob))
+    q = q if limit is None else q * (_numbers(gamma, limit) < limit)[:, None]
     rest = residual(n, q, p)
     next_token = chance.draw(rest, rng)[0]
     return Verdict(n, next_token, accept_prob, u, rest)
@@ -56,28 +64,39 @@ def residual(n: torch.Tensor, q: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
     return torch.where(total > 0, rest / total, p_next)
 
 
-def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor) -> Verdict:
+def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor, limit: torch.Tensor | None = None) -> Verdict:
     """``verify`` at temperature 0, where p and q are one-hot: a draft token stands if the target chose it too.
 
-    draft_ids (g,), choices (g + 1,): the target's most likely token at each position.
+    draft_ids (g,), choices (g + 1,): the target's most likely token at each position. limit (): as in ``verify``.
     """
     if not len(draft_ids):  # plain decoding, where every microsecond beside the pass is overhead
         return Verdict(draft_ids.new_zeros(()), choices[0], draft_ids, None, None)
     match = draft_ids == choices[:-1]
-    n = _leading(match)
+    n = _leading(_within(limit, match))
     return Verdict(n, choices.take(n), match, None, None)
 
 
-def verify_top_k(draft_ids: torch.Tensor, processed: torch.Tensor, choices: torch.Tensor, k: int) -> Verdict:
+def verify_top_k(
+    draft_ids: torch.Tensor, processed: torch.Tensor, choices: torch.Tensor, k: int, limit: torch.Tensor | None = None
+) -> Verdict:
     """Not lossless: a draft token stands if it is among the target's ``k`` best. Faster, and another text.
 
     processed (g + 1, V): the target's processed logits; what a filter removed (-inf) never passes. choices (g + 1,):
-    what the target would add at each position, drawn from p or its most likely token.
+    what the target would add at each position, drawn from p or its most likely token. limit (): as in ``verify``.
     """
     best = processed[:-1].topk(min(k, processed.shape[-1]))
     passes = ((best.indices == draft_ids[:, None]) & (best.values > float("-inf"))).any(-1)
-    n = _leading(passes)
+    n = _leading(_within(limit, passes))
     return Verdict(n, choices.take(n), passes, None, None)
+
+
+def _within(limit: torch.Tensor | None, flags: torch.Tensor) -> torch.Tensor:
+    """``flags`` (g,) with those behind ``limit`` taken away."""
+    return flags if limit is None else flags & (_numbers(len(flags), limit) < limit)
+
+
+def _numbers(count: int, like: torch.Tensor) -> torch.Tensor:
+    return torch.arange(count, device=like.device)
 
 
 def _leading(flags: torch.Tensor) -> torch.Tensor:

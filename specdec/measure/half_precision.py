@@ -56,7 +56,7 @@ def float32_check(pair: Pair, run: Run) -> Float32Check | None:
     with torch.inference_mode():
         model = copy.deepcopy(pair.target).to(torch.float32)
         logits = model(input_ids=context.ids(0, context.length)[None], use_cache=False).logits[0, -1:].float()
-        processed = Sampler(started.params, pair.device).process(logits, context, context.length)
+        processed = Sampler(started.params, torch.Generator()).process(logits, context, context.length)
         values, best = processed[0].topk(2)
     chosen = int(best[0])
     texts: dict[Literal["plain", "speculative"], list[int]] = {"plain": theirs, "speculative": ours}

@@ -15,9 +15,12 @@ from specdec.drafters.base import DraftMethod
 from specdec.drafters.model import DraftModel
 from specdec.errors import InvalidInput
 from specdec.models.compatibility import refuse_unsuitable, require_model
+from specdec.passes.engines import EagerEngine, Engine
 from specdec.passes.facts import context_length, model_facts
+from specdec.passes.graphs import graph_engine, no_graphs
 from specdec.passes.runner import device_of
 
+ENGINES = ("auto", "eager", "graph")
 Prompt = str | list[dict[str, str]] | torch.Tensor
 
 
@@ -28,7 +31,8 @@ class Pair:
     ``draft`` may be given as a model, ``PromptLookup()``, ``EarlyExit(layers)`` or None: then only gamma 0 runs. A
     model is wrapped, so that ``pair.draft`` is a ``DraftMethod`` or None. ``draft_tokenizer`` belongs to a draft that
     is given as a model; where it differs from the target's, the draft works in its own vocabulary. ``tokenizer`` may be
-    None: then prompts are ids.
+    None: then prompts are ids. ``engine`` is "eager" (each pass by itself), "graph" (steps over fixed buffers, captured
+    as CUDA graphs on a GPU) or "auto": graph on a GPU, where the models allow it.
     """
 
     target: PreTrainedModel
@@ -36,8 +40,11 @@ class Pair:
     tokenizer: Any = None
     draft_tokenizer: InitVar[Any] = None
     name: str | None = None
+    engine: str = "auto"
 
     def __post_init__(self, draft_tokenizer: Any) -> None:
+        if self.engine not in ENGINES:
+            raise InvalidInput(f"engine is {self.engine!r}; use {', '.join(map(repr, ENGINES))}.")
         require_model("target", self.target)
         draft: Any = self.draft
         if not (draft is None or isinstance(draft, DraftMethod)):
@@ -79,6 +86,20 @@ class Pair:
         """The target, and with ``drafting`` the models that its draft brings."""
         return [self.target, *(self.draft.models if drafting and self.draft else ())]
 
+    def new_engine(self, tokens: int) -> Engine:
+        """The engine of one call of up to ``tokens`` tokens."""
+        return EagerEngine() if self._why_eager() else graph_engine(self.target, tokens)
+
+    def _why_eager(self) -> str | None:
+        """Why passes run one by one, in a sentence; None where the graph engine runs them."""
+        if self.engine == "eager":
+            return "It was asked for."
+        if self.engine == "auto" and self.device.type != "cuda":
+            return "Passes run one by one on a CPU."
+        if self.draft is not None and (reason := self.draft.no_graphs):
+            return reason
+        return no_graphs(self.models(drafting=True))
+
     def encode(self, prompt: Prompt) -> torch.Tensor:
         """Prompt ids, (1, n), n of at least 1. Chat messages go through the tokenizer's own template."""
         if isinstance(prompt, torch.Tensor):
@@ -114,10 +135,12 @@ class Pair:
 
     def describe(self) -> dict[str, Any]:
         """What the pair is, as plain values; ``draft`` is what its method says of itself."""
+        why_eager = self._why_eager()
         return {
             "name": self.name,
             "context": self.context_length(),
             "device": str(self.device),
+            "engine": {"name": "eager" if why_eager else "graph", "reason": why_eager},
             "compiled": self.target._compiled_call_impl is not None,
             "target": model_facts(self.target),
             "draft": self.draft.describe() if self.draft else None,

@@ -28,10 +28,19 @@ class Context:
         """Ids ``start`` to ``end``, (end - start,): a view."""
         return self._ids[start:end]
 
-    def place(self, offset: int, count: int = 1) -> torch.Tensor:
-        """The places (count,) of draft tokens, ``offset`` behind the committed ids: a view to write them into."""
+    def seen(self, end: int) -> torch.Tensor:
+        """The ids before ``end``, each at least once, (m,)."""
+        return self._ids[:end]
+
+    def write(self, offset: int, ids: torch.Tensor) -> None:
+        """Put draft tokens ``ids`` (n,) behind the committed ids and ``offset`` more."""
         start = self.length + offset
-        return self._ids[start : start + count]
+        self._ids[start : start + len(ids)].copy_(ids)
+
+    def put(self, ids: Sequence[int]) -> None:
+        """Put draft tokens that the host knows behind the committed ids, without waiting for the device."""
+        known = torch.tensor(ids, pin_memory=self.device.type == "cuda")
+        self._ids[self.length : self.length + len(ids)].copy_(known, non_blocking=True)
 
     def commit(self, block: Sequence[int]) -> None:
         """Keep ``block`` for good. All but the last are accepted draft tokens, which stand in the buffer already."""

@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Hashable
+from typing import TypeVar
 
 import torch
 from transformers import PreTrainedModel
 
 from specdec.errors import IncompatiblePair
 from specdec.passes.clock import Mark, between, mark
-from specdec.passes.lean import stack_of
-from specdec.passes.own import OwnPasses
-from specdec.passes.stacks import StackPasses
+from specdec.passes.engines import EagerEngine, Engine, Passes
 
-
-class Passes(Protocol):
-    """A model's passes with their cache: by the lean forward, or by the model's own."""
-
-    def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
-        """Feed ``ids`` (n,) behind ``start`` cached tokens; logits (keep or n, V) of the last rows."""
-
-    def forget(self, count: int) -> None:
-        """Drop the last ``count`` tokens. Called each round, also with 0."""
-
-    def first_layers(self, early: PreTrainedModel, count: int) -> Passes:
-        """The passes of ``early``, which are the first ``count`` layers, in the same cache."""
-
-    def require_cache(self, length: int) -> None:
-        """After a first pass over ``length`` tokens: refuse a cache that cannot be rolled back."""
+T = TypeVar("T")
 
 
 class Runner:
     """Runs one model for one call. The cache belongs to the call; the model is shared and only read."""
 
-    def __init__(self, model: PreTrainedModel, passes: Passes | None = None):
+    def __init__(self, model: PreTrainedModel, engine: Engine | None = None, passes: Passes | None = None):
         self.model = model
         self.device = device_of(model)
-        self._passes = passes or passes_of(model)
+        self.engine = engine or EagerEngine()
+        self._passes = passes or self.engine.passes(model)
         self._length = 0
         self._marks: list[tuple[Mark, Mark]] = []
+        self._in_step = False
 
     def __len__(self) -> int:
         """How many tokens are cached. Counted here: cache classes disagree on what they report."""
@@ -46,21 +33,46 @@ class Runner:
 
     def forward(self, ids: torch.Tensor, keep: int | None = None) -> torch.Tensor:
         """Feed ``ids`` (n,) behind the cached tokens; return raw float32 logits (keep or n, V) of the last rows."""
-        start = mark(self.device)
+        start = None if self._in_step else mark(self.device)
         logits = self._passes.logits(ids.to(self.device), self._length, keep).float()
-        self._marks.append((start, mark(self.device)))
+        if start is not None:
+            self._marks.append((start, mark(self.device)))
         self._length += len(ids)
         return logits
+
+    def run(self, key: Hashable | None, step: Callable[[], T], length: int) -> T:
+        """What ``step`` gives, whose passes of this model leave ``length`` tokens in the cache.
+
+        An engine that captures replays it without this code: then its time is taken as a whole, which counts the
+        choice of tokens among the passes.
+        """
+        if not self.engine.captures:
+            return step()
+        cached, self._in_step = self._length, True
+
+        def from_here() -> T:
+            self._length = cached  # a capture that fails has gone through the step in vain
+            return step()
+
+        start = mark(self.device)
+        found = self.engine.run(key, from_here)
+        self._marks.append((start, mark(self.device)))
+        self._length, self._in_step = length, False
+        return found
 
     def crop_to(self, length: int) -> None:
         """Keep the first ``length`` tokens. Called each round, also when nothing is cut: see ``new_cache``."""
         self._passes.forget(max(0, self._length - length))
         self._length = min(self._length, length)
 
+    def beside(self, model: PreTrainedModel) -> Runner:
+        """A runner of another model in the same call."""
+        return Runner(model, self.engine)
+
     def sharing(self, early: PreTrainedModel) -> Runner:
         """A runner of this model's first layers that shares their part of the cache; see ``follow``."""
         count = early.config.get_text_config(decoder=True).num_hidden_layers
-        return Runner(early, self._passes.first_layers(early, count))
+        return Runner(early, self.engine, self._passes.first_layers(early, count))
 
     def follow(self, length: int) -> None:
         """Take note that whoever shares this cache has left ``length`` tokens in it."""
@@ -75,12 +87,6 @@ class Runner:
         seconds = sum(between(start, end) for start, end in self._marks)
         self._marks.clear()
         return seconds
-
-
-def passes_of(model: PreTrainedModel) -> Passes:
-    """Passes by the lean forward where the model has one whose logits agree, else by the model's own."""
-    stack = stack_of(model)
-    return OwnPasses(model) if isinstance(stack, str) else StackPasses(stack)
 
 
 def device_of(model: PreTrainedModel) -> torch.device:

@@ -24,9 +24,10 @@ from specdec.passes.context import Context
 class Sampler:
     """Applies one call's ``SamplingParams`` to rows of logits and draws from them with the call's one generator."""
 
-    def __init__(self, params: SamplingParams, device: torch.device):
+    def __init__(self, params: SamplingParams, rng: torch.Generator):
         self.greedy = params.greedy
-        self.rng = torch.Generator(device).manual_seed(params.seed or 0)
+        self.key = (params.temperature, params.top_k, params.top_p, params.min_p, params.repetition_penalty)
+        self.rng = rng
         self._penalty = None
         if params.repetition_penalty != 1.0:
             self._penalty = RepetitionPenaltyLogitsProcessor(float(params.repetition_penalty))
@@ -48,8 +49,9 @@ class Sampler:
         penalty must not know the draft tokens behind its own position.
         """
         if self._penalty is not None:
-            ids, ends = context.ids(0, end)[None], range(end - len(logits) + 1, end + 1)
-            logits = torch.cat([self._penalty(ids[:, :n], logits[i : i + 1].clone()) for i, n in enumerate(ends)])
+            ends = range(end - len(logits) + 1, end + 1)
+            rows = [self._penalty(context.seen(n)[None], logits[i : i + 1].clone()) for i, n in enumerate(ends)]
+            logits = torch.cat(rows)
         for warper in self._warpers:  # transformers' own list of them reads each one's signature at every call
             logits = warper(None, logits)
         return logits
@@ -61,3 +63,14 @@ class Sampler:
     def draw(self, probabilities: torch.Tensor) -> torch.Tensor:
         """One token id a row, (n,)."""
         return chance.draw(probabilities, self.rng)
+
+
+def chance_of(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """The probability of ``ids`` (n,) by raw logits (n, V), (n,)."""
+    return logits.softmax(-1).gather(1, ids[:, None])[:, 0]
+
+
+def up_to_unsure(chances: torch.Tensor, least: float) -> torch.Tensor:
+    """How many there are up to the first of ``chances`` (n,) below ``least``, itself included, ()."""
+    unsure = chances < least
+    return (unsure.cumsum(0) - unsure.long() == 0).sum()

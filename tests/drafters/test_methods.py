@@ -68,8 +68,8 @@ class EchoDraft(NoDraft):
         self._back, self._vocabulary, self._greedy = back, vocabulary, greedy
 
     def propose(self, context, gamma, least_confidence) -> Proposal:
-        ids = context.place(0, gamma)
-        ids.copy_(torch.tensor((context.tokens[-self._back :] * gamma)[:gamma], dtype=torch.long))
+        ids = torch.tensor((context.tokens[-self._back :] * gamma)[:gamma], dtype=torch.long)
+        context.write(0, ids)
         q = None if self._greedy else F.one_hot(ids, self._vocabulary).float()
         return Proposal(ids, q, (), ids, torch.zeros(gamma))
 
@@ -199,7 +199,7 @@ def test_the_facts_of_a_pair_are_plain_values() -> None:
     facts = [specdec.Pair(target, draft, byte_tokenizer()).describe() for draft in drafts]
     assert json.loads(json.dumps(facts)) == facts
     model = {"name", "layers", "parameters", "dtype", "rows", "local", "revision", "bits", "own_forward"}
-    assert all(set(f) == {"name", "context", "device", "compiled", "target", "draft"} for f in facts)
+    assert all(set(f) == {"name", "context", "device", "engine", "compiled", "target", "draft"} for f in facts)
     assert all(set(f["target"]) == model for f in facts)
     every = {"kind", "text", "python", "depends_on_start"}
     own = [model | {"own_tokenizer"}, {"max_ngram", "min_ngram"}, {"layers"}]

@@ -44,4 +44,4 @@ def test_each_row_is_processed_as_generate_processes_it(model: GPT2LMHeadModel, 
     )  # fmt: skip
     theirs = model._get_logits_processor(config, device="cpu")
     expected = torch.cat([theirs(ids[None, : 5 + row], logits[row : row + 1].clone()) for row in range(3)])
-    assert torch.equal(Sampler(params, torch.device("cpu")).process(logits, context, 7), expected)
+    assert torch.equal(Sampler(params, rng).process(logits, context, 7), expected)

@@ -1,0 +1,79 @@
+"""What runs a call's passes: each by itself, or (``graphs``) in captured graphs over buffers at fixed addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Protocol, Self, TypeVar
+
+import torch
+from transformers import PreTrainedModel
+
+from specdec.passes.context import Context
+from specdec.passes.lean import stack_of
+from specdec.passes.own import OwnPasses
+from specdec.passes.stacks import StackPasses
+
+T = TypeVar("T")
+
+
+class Passes(Protocol):
+    """A model's passes with their cache: by the lean forward, or by the model's own."""
+
+    def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
+        """Feed ``ids`` (n,) behind ``start`` cached tokens; logits (keep or n, V) of the last rows."""
+
+    def forget(self, count: int) -> None:
+        """Drop the last ``count`` tokens. Called each round, also with 0."""
+
+    def first_layers(self, early: PreTrainedModel, count: int) -> Passes:
+        """The passes of ``early``, which are the first ``count`` layers, in the same cache."""
+
+    def require_cache(self, length: int) -> None:
+        """After a first pass over ``length`` tokens: refuse a cache that cannot be rolled back."""
+
+
+class Engine(Protocol):
+    """What one call works with on the device. As a context manager it takes its buffers back at the end."""
+
+    captures: bool  # whether steps of one key must do the same at the same addresses, whatever the text is
+
+    def context(self, prompt_ids: torch.Tensor, room: int) -> Context:
+        """The call's ids: the prompt (n,), and room for ``room`` new tokens."""
+
+    def rng(self, seed: int) -> torch.Generator:
+        """The call's one source of chance."""
+
+    def passes(self, model: PreTrainedModel) -> Passes:
+        """Passes of ``model`` over an empty cache."""
+
+    def run(self, key: Hashable | None, step: Callable[[], T]) -> T:
+        """What ``step`` gives. Steps with one key run the same operators; a step with None is one of its kind."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None: ...
+
+
+class EagerEngine:
+    """Runs every step as it comes, over tensors that are made for the call."""
+
+    captures = False
+
+    def context(self, prompt_ids: torch.Tensor, room: int) -> Context:
+        self._device = prompt_ids.device
+        return Context(prompt_ids, room)
+
+    def rng(self, seed: int) -> torch.Generator:
+        return torch.Generator(self._device).manual_seed(seed)
+
+    def passes(self, model: PreTrainedModel) -> Passes:
+        """By the lean forward where the model has one whose logits agree, else by the model's own."""
+        stack = stack_of(model)
+        return OwnPasses(model) if isinstance(stack, str) else StackPasses(stack)
+
+    def run(self, key: Hashable | None, step: Callable[[], T]) -> T:
+        return step()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None: ...

@@ -1,0 +1,199 @@
+"""The graph engine: the steps of a round over buffers at fixed addresses, captured as CUDA graphs on a GPU.
+
+A small pass on a GPU waits for its kernels to be launched one by one. A captured graph launches all of them at once:
+the draft's steps with their choices are one graph, the target's pass with the decision another, and gathering what a
+round tells a third. A step is captured when its key comes for the second time; the first time warms it up. On a CPU the
+same steps run without a capture.
+
+NOT RUN ON A GPU SO FAR. What is proven without one: the steps write the tokens of the eager engine, and a stand-in for
+the capture, which repeats the recorded operators on the recorded tensors, shows that a replay needs nothing else. On a
+GPU a capture that fails, or logits that differ at the check, leaves the eager engine in place, with the reason.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, Self, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from transformers import PreTrainedModel
+
+from specdec.passes.context import Context
+from specdec.passes.lean import BOUNDS, stack_of
+from specdec.passes.stacks import Stack, StackPasses
+from specdec.passes.static import Place, StaticContext, StaticSlots, bound_of
+
+MOST_GRAPHS = 128  # of one engine; a call that begins with more starts over
+CHECKED = (9, 2, 2, 2, 6, 6, 6)  # rows of the compared passes: each kind as it comes, captured, and replayed
+
+T = TypeVar("T")
+_lock = threading.Lock()
+_free: WeakKeyDictionary[PreTrainedModel, list[GraphEngine]] = WeakKeyDictionary()
+_reasons: WeakKeyDictionary[PreTrainedModel, tuple[Stack, str | None]] = WeakKeyDictionary()
+
+
+class Capture(Protocol):
+    """Records a step: what the step gives, which every replay writes anew, and what replays it."""
+
+    def __call__(self, step: Callable[[], T], rng: torch.Generator) -> tuple[T, Callable[[], None]]: ...
+
+
+class CudaCapture:
+    """Captures steps as CUDA graphs that share one pool of memory."""
+
+    def __init__(self) -> None:
+        self._pool: Any = torch.cuda.graph_pool_handle()
+
+    def __call__(self, step: Callable[[], T], rng: torch.Generator) -> tuple[T, Callable[[], None]]:
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(rng)
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            found = step()
+        return found, graph.replay
+
+
+def capture_for(device: torch.device) -> Capture | None:
+    """What captures steps on ``device``; None where they run as they are."""
+    return CudaCapture() if device.type == "cuda" else None
+
+
+class GraphEngine:
+    """Buffers for calls of up to ``room`` tokens, one call at a time, with the graphs that were captured over them."""
+
+    captures = True
+
+    def __init__(self, model: PreTrainedModel, room: int):
+        device = model.device
+        self.room = room
+        self._place = Place(device, room)
+        self._ids = torch.zeros(room, dtype=torch.long, device=device)
+        self._rng = torch.Generator(device)
+        self._slots: dict[Stack, StaticSlots] = {}
+        self._capture = capture_for(device)
+        self._seen: set[Hashable] = set()
+        self._graphs: dict[Hashable, tuple[Any, Callable[[], None]]] = {}
+        self.failure: str | None = None
+        self._model: PreTrainedModel | None = None
+
+    def context(self, prompt_ids: torch.Tensor, room: int) -> Context:
+        return StaticContext(prompt_ids, self._ids, self._place)
+
+    def rng(self, seed: int) -> torch.Generator:
+        return self._rng.manual_seed(seed)
+
+    def passes(self, model: PreTrainedModel) -> StackPasses:
+        stack = stack_of(model)
+        assert isinstance(stack, Stack)  # else there is a reason for the eager engine
+        if stack not in self._slots:
+            self._slots[stack] = StaticSlots(len(stack.layers), stack.shape, stack.embedding, stack.rotary, self._place)
+        return StackPasses(stack, self._slots[stack])
+
+    def run(self, key: Hashable | None, step: Callable[[], T]) -> T:
+        if key is None or self._capture is None or self.failure is not None:
+            return step()
+        key = (self._place.bound, key)
+        if key not in self._graphs:
+            if key not in self._seen:
+                self._seen.add(key)
+                return step()
+            try:
+                self._graphs[key] = self._capture(step, self._rng)
+            except RuntimeError as error:
+                self.failure = f"A CUDA graph could not be captured ({str(error).splitlines()[0]})."
+                return step()
+        found, replay = self._graphs[key]
+        replay()
+        return found
+
+    def checked_step(self, passes: StackPasses, ids: torch.Tensor, start: int, end: int) -> Callable[[], torch.Tensor]:
+        """A pass over ``ids`` from ``start`` to ``end``, as the steps of a round are made."""
+        self._ids[:end].copy_(ids[:end])
+        self._place.set(start)
+        return lambda: passes.logits(self._ids.index_select(0, self._place.rows(start, end)), start, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        """Keep the buffers for the next call. After an error they may hold NaN, which a mask does not hide."""
+        model, self._model = self._model, None
+        if model is None or kind not in (None, GeneratorExit):
+            return
+        with _lock:
+            if self.failure is not None:
+                _reasons[model] = _reasons[model][0], self.failure
+            elif all(self.room >= other.room for other in _free.get(model, [])):
+                _free[model] = [self]
+
+    def lent(self, model: PreTrainedModel) -> Self:
+        """Itself, for a call of ``model``."""
+        if len(self._graphs) > MOST_GRAPHS:
+            self._graphs.clear()
+            self._seen.clear()
+        self._model = model
+        return self
+
+
+def graph_engine(model: PreTrainedModel, tokens: int) -> GraphEngine:
+    """An engine for a call of ``model`` of up to ``tokens`` tokens; the one that the last call left, if it is large
+    enough."""
+    stack = stack_of(model)
+    with _lock:
+        found = _free.pop(model, [])
+    for engine in found:
+        if engine.room >= tokens and stack in engine._slots:
+            return engine.lent(model)
+    return GraphEngine(model, bound_of(tokens)).lent(model)
+
+
+def no_graphs(models: Sequence[PreTrainedModel]) -> str | None:
+    """Why passes of ``models`` cannot go through the graph engine, in a sentence; None if they can.
+
+    Each model is compared once: the logits of its steps, captured where the device captures, with those of the eager
+    engine.
+    """
+    if len({model.device for model in models}) > 1:
+        return "Target and draft are on different devices."
+    for model in models:
+        stack = stack_of(model)
+        if isinstance(stack, str):
+            return f"{type(model).__name__} has no lean forward here."
+        with _lock:
+            known = _reasons.get(model)
+        if known is None or known[0] is not stack:
+            known = stack, _difference(model, stack)
+            with _lock:
+                _reasons[model] = known
+        if known[1] is not None:
+            return known[1]
+    return None
+
+
+@torch.inference_mode()
+def _difference(model: PreTrainedModel, stack: Stack) -> str | None:
+    """What the graph engine does otherwise than the eager one, in a sentence; None if nothing."""
+    total = sum(CHECKED) if stack.positions is None else min(sum(CHECKED), len(stack.positions))
+    ids = torch.randint(len(stack.embedding), (total,), generator=torch.Generator().manual_seed(0)).to(model.device)
+    worst, slots, start = torch.zeros((), device=model.device), stack.new_slots(), 0
+    try:
+        with torch.inference_mode(False):
+            engine = GraphEngine(model, bound_of(total))
+            passes = engine.passes(model)
+        for count in CHECKED:
+            end = min(start + count, total)
+            if end == start:
+                break
+            theirs = stack.forward(ids[start:end], slots, start, None).float()
+            ours = engine.run(end - start, engine.checked_step(passes, ids, start, end)).float()
+            worst = torch.maximum(worst, (ours - theirs).abs().max() / (theirs.max() - theirs.min()))
+            start = end
+        largest = float(worst)
+    except RuntimeError as error:
+        return f"A step of the graph engine fails ({str(error).splitlines()[0]})."
+    if engine.failure is not None:
+        return engine.failure
+    if not largest <= BOUNDS[model.dtype]:  # NaN is no agreement
+        return f"Logits of the graph engine would differ by {largest:.0e} of their range."
+    return None

@@ -1,0 +1,126 @@
+"""Slots and ids at fixed addresses: what a captured graph reads and writes when it is replayed.
+
+A CUDA graph repeats the very kernels of its capture, on the same addresses. So the number of committed tokens must be
+a value on the device, not a slice in Python: positions are that value plus an offset, keys and values are written by
+index, and every pass looks at all slots up to a bound, with a mask that hides those behind each row. The same code runs
+on a CPU without a capture, where it can be compared with the other slots.
+
+Not run on a GPU so far: see ``graphs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from specdec.events import MAX_GAMMA
+from specdec.passes.context import Context
+from specdec.passes.slots import Slots, Span, angles, as_numbers
+
+SMALLEST = 256  # slots; the bound doubles from here, so that a long text needs few captures
+WIDEST = 32  # rows of a pass by index; the prompt is longer and goes by slices, which no graph repeats
+
+
+def bound_of(tokens: int) -> int:
+    """The smallest bound that holds ``tokens`` tokens."""
+    bound = SMALLEST
+    while bound < tokens:
+        bound *= 2
+    return bound
+
+
+class Place:
+    """How many tokens are committed, on the host and on the device, and how many slots a pass looks at."""
+
+    def __init__(self, device: torch.device, room: int):
+        self.length = 0
+        self.at = torch.zeros((), dtype=torch.long, device=device)
+        self.numbers = torch.arange(room, device=device)
+        self.bound = SMALLEST
+
+    def set(self, length: int) -> None:
+        """Note that ``length`` tokens are committed."""
+        self.length = length
+        self.at.fill_(length)
+        self.bound = min(bound_of(length + MAX_GAMMA), len(self.numbers))
+
+    def rows(self, start: int, end: int) -> torch.Tensor:
+        """The positions from ``start`` to ``end``, (end - start,), by their distance from the committed length."""
+        return self.numbers[: end - start] + (self.at + (start - self.length))
+
+
+class StaticSlots(Slots):
+    """``Slots`` of a fixed number. They start as zeros: NaN in a slot would survive a mask."""
+
+    def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor, rotary: Any, place: Place):
+        room = len(place.numbers)
+        self.held = [like.new_zeros((room, *shape)) for _ in range(layers)]
+        self.angles = (like.new_empty(0, 0), like.new_empty(0, 0)) if rotary is None else angles(rotary, room, like)
+        self._place = place
+
+    def span(self, start: int, count: int) -> Span:
+        if count > WIDEST:
+            return Span(start, start + count, self.angles, self.held[0])
+        return StaticSpan(self._place, start, start + count, self.angles, self.held[0])
+
+
+class StaticSpan(Span):
+    """The rows of one pass by index, over all slots up to the bound."""
+
+    def __init__(
+        self, place: Place, start: int, end: int, table: tuple[torch.Tensor, torch.Tensor], like: torch.Tensor
+    ):
+        self._place, self._like, self._rows = place, like, place.rows(start, end)
+        self.folds = True
+        if table[0].numel():
+            self.cos, self.sin = (values.index_select(0, self._rows) for values in table)
+        else:
+            self.cos, self.sin = table
+        self._flags: dict[int | None, torch.Tensor] = {}
+
+    @property
+    def positions(self) -> torch.Tensor:
+        return self._rows
+
+    def write(self, held: torch.Tensor, states: torch.Tensor) -> None:
+        held.index_copy_(0, self._rows, states)
+
+    def seen(self, held: torch.Tensor, window: int | None) -> tuple[torch.Tensor, torch.Tensor | None, bool]:
+        if window not in self._flags:
+            slots, rows = self._place.numbers[: self._place.bound], self._rows[:, None]
+            seen = slots <= rows
+            if window is not None:
+                seen = seen & (slots > rows - window)
+            self._flags[window] = as_numbers(seen, self._like)
+        return held[: self._place.bound], self._flags[window], False
+
+
+class StaticContext(Context):
+    """A ``Context`` over a buffer that outlives the call. Ids are read and written by index."""
+
+    def __init__(self, prompt_ids: torch.Tensor, buffer: torch.Tensor, place: Place):
+        self.tokens = prompt_ids.tolist()
+        self.device = buffer.device
+        self._ids, self._place = buffer, place
+        buffer[: len(prompt_ids)].copy_(prompt_ids)
+        place.set(self.length)
+
+    def ids(self, start: int, end: int) -> torch.Tensor:
+        if end - start > WIDEST:
+            return self._ids[start:end]
+        return self._ids.index_select(0, self._place.rows(start, end))
+
+    def seen(self, end: int) -> torch.Tensor:
+        slots = self._place.numbers[: self._place.bound]
+        before = slots < self._place.at + (end - self._place.length)
+        return torch.where(before, self._ids[: self._place.bound], self._ids[0])
+
+    def write(self, offset: int, ids: torch.Tensor) -> None:
+        start = self.length + offset
+        self._ids.index_copy_(0, self._place.rows(start, start + len(ids)), ids)
+
+    def commit(self, block: Sequence[int]) -> None:
+        super().commit(block)
+        self._place.set(self.length)

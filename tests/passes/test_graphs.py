@@ -1,0 +1,334 @@
+"""The graph engine: it writes what the eager engine writes, replays need fixed buffers alone, and nothing waits."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pytest
+import torch
+from enumeration import distance, distribution
+from fakes import byte_tokenizer, noisy_copy, prompt_of, shared_tiny, shuffled_tokenizer, tiny
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import specdec
+from specdec.passes import chance, graphs, lean
+from specdec.passes.graphs import GraphEngine
+from specdec.passes.stacks import Stack
+
+FAMILIES = ("llama", "qwen3", "mistral", "gpt2", "gpt_neox", "phi3")
+MODES: dict[str, dict[str, Any]] = {
+    "greedy": {"gamma": 4},
+    "sampling": {"gamma": 4, "params": {"temperature": 1.0, "seed": 5}},
+    "filters and a penalty": {
+        "gamma": 3,
+        "params": {"temperature": 0.8, "top_k": 40, "top_p": 0.9, "repetition_penalty": 1.2, "seed": 6},
+    },
+    "no draft": {"gamma": 0},
+    "top-k acceptance": {"gamma": 4, "acceptance": "top-k", "accept_top_k": 3},
+    "early exit": {"gamma": 3, "draft": specdec.EarlyExit(1)},
+    "early exit, sampling": {"gamma": 3, "draft": specdec.EarlyExit(1), "params": {"temperature": 1.0, "seed": 7}},
+    "prompt lookup": {"gamma": 4, "draft": specdec.PromptLookup()},
+    "prompt lookup, sampling": {"gamma": 4, "draft": specdec.PromptLookup(), "params": {"temperature": 0.3, "seed": 8}},
+    "confidence stop": {"gamma": specdec.ConfidenceStop(6, 0.5)},
+}
+
+
+class Changing:
+    """A policy that rests for some rounds, so that the draft has much to read when it goes on."""
+
+    def start(self):
+        self._lengths = iter([3, 3, 0, 0, 0, 0, 2, 3, 0, 1, 0, 0, 3] * 20)
+        return self
+
+    least_confidence = None
+
+    def length(self) -> int:
+        return next(self._lengths)
+
+    def saw(self, event) -> None: ...
+
+
+def pair_of(family: str = "llama", draft: Any = None, engine: str = "graph") -> specdec.Pair:
+    target = shared_tiny(family, 1, layers=3)
+    return specdec.Pair(target, draft or noisy_copy(target, 2), byte_tokenizer(), engine=engine)
+
+
+def rounds_of(pair: specdec.Pair, prompt: torch.Tensor, mode: dict[str, Any], tokens: int = 40) -> list[specdec.Round]:
+    settings = dict(mode)
+    settings.pop("draft", None)
+    params = specdec.SamplingParams(max_new_tokens=tokens, ignore_eos=True, **settings.pop("params", {}))
+    return [e for e in specdec.speculative(pair, prompt, params=params, **settings) if isinstance(e, specdec.Round)]
+
+
+def told(rounds: list[specdec.Round]) -> list[tuple]:
+    """What rounds say, times and what rounding touches left out."""
+    return [
+        (r.committed_ids, r.token_kind, [(t.token_id, t.status) for t in r.draft or ()], [i for i, _ in r.missed])
+        for r in rounds
+    ]
+
+
+# --- a stand-in for the capture --------------------------------------------------------------------------------------
+
+
+class Recorded(TorchDispatchMode):
+    """The operators of a step with the very tensors they took and gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Callable, tuple, dict, Any]] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.calls.append((func, args, kwargs or {}, out))
+        return out
+
+
+def tensors(*values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.numel()]
+
+
+def storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+class StandIn:
+    """Captures as CUDA does, on a CPU: a replay repeats the recorded operators on the recorded tensors, no Python in
+    between. ``unknown`` are the inputs of steps that neither were made in them nor lie in a fixed buffer."""
+
+    def __init__(self, known: list[torch.Tensor]):
+        self.known = known
+        self.replays = 0
+        self.unknown: list[str] = []
+
+    def __call__(self, step, rng):
+        state = rng.get_state()
+        with Recorded() as recorded:
+            found = step()
+        rng.set_state(state)  # a capture draws nothing
+        fixed = {storage(tensor) for tensor in self.known}
+        for func, args, kwargs, out in recorded.calls:
+            if func is torch.ops.aten.lift_fresh.default:  # a number in the code
+                fixed |= {storage(tensor) for tensor in tensors(args)}
+            self.unknown += [str(func) for tensor in tensors(args, kwargs) if storage(tensor) not in fixed]
+            fixed |= {storage(tensor) for tensor in tensors(out)}
+        self.known += tensors(found)  # the graph keeps what it gave; a later step may read it
+
+        def replay() -> None:
+            self.replays += 1
+            for func, args, kwargs, out in recorded.calls:
+                for old, new in zip(tensors(out), tensors(func(*args, **kwargs)), strict=True):
+                    if storage(old) != storage(new):
+                        old.copy_(new)
+
+        return found, replay
+
+
+@pytest.fixture
+def captured(monkeypatch) -> None:
+    """Engines whose steps are captured by the stand-in."""
+    for name in ("_free", "_reasons"):  # engines of other tests
+        monkeypatch.setattr(graphs, name, WeakKeyDictionary())
+    begin = GraphEngine.__init__
+
+    def with_stand_in(self, model, room):
+        begin(self, model, room)
+        self._capture = StandIn([self._ids, self._place.at, self._place.numbers])
+
+    passes = GraphEngine.passes
+
+    def known_passes(self, model):
+        found = passes(self, model)
+        slots = self._slots[lean.stack_of(model)]
+        self._capture.known += [*slots.held, *slots.angles, *model.parameters(), *model.buffers()]
+        return found
+
+    monkeypatch.setattr(GraphEngine, "__init__", with_stand_in)
+    monkeypatch.setattr(GraphEngine, "passes", known_passes)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_replays_write_what_the_eager_engine_writes(mode: str, captured) -> None:
+    """Three calls in a row over one engine, with texts of their own: nothing of an earlier call is left in a graph."""
+    settings = MODES[mode]
+    graph = pair_of(draft=settings.get("draft"))
+    eager = dataclasses.replace(graph, engine="eager")
+    assert graph.describe()["engine"] == {"name": "graph", "reason": None}
+    for seed, length in enumerate((5, 9, 3)):
+        prompt = prompt_of(length, seed=seed)
+        ours = told(rounds_of(graph, prompt, settings))
+        if mode == "confidence stop":  # the eager draft ends early, and its last guess is told again as missed
+            ours, theirs = ([r[:3] for r in found] for found in (ours, told(rounds_of(eager, prompt, settings))))
+        else:
+            theirs = told(rounds_of(eager, prompt, settings))
+        assert ours == theirs
+    ((engine,),) = graphs._free.values()
+    assert engine._capture.replays > 20 and not engine._capture.unknown, engine._capture.unknown
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_family_and_a_text_that_outgrows_its_bound(family: str, captured, monkeypatch) -> None:
+    """Graphs of one bound are not replayed behind it."""
+    monkeypatch.setattr("specdec.passes.static.SMALLEST", 32)
+    graph = pair_of(family)
+    eager = dataclasses.replace(graph, engine="eager")
+    prompt = prompt_of(6)
+    assert told(rounds_of(graph, prompt, MODES["greedy"], 90)) == told(rounds_of(eager, prompt, MODES["greedy"], 90))
+    ((engine,),) = graphs._free.values()
+    assert {bound for bound, _ in engine._graphs} == {32, 64, 128}
+    assert engine._capture.replays > 20 and not engine._capture.unknown
+
+
+def test_a_rest_and_a_change_of_length_between_replays(captured) -> None:
+    graph = pair_of()
+    eager = dataclasses.replace(graph, engine="eager")
+    prompt = prompt_of(6)
+    assert told(rounds_of(graph, prompt, {"gamma": Changing()}, 80)) == told(
+        rounds_of(eager, prompt, {"gamma": Changing()}, 80)
+    )
+
+
+def test_the_stand_in_catches_a_step_that_reads_what_moves(captured, monkeypatch) -> None:
+    """A slice at a place that only Python knows is not where a replay should read."""
+    monkeypatch.setattr("specdec.passes.static.StaticContext.ids", lambda self, start, end: self._ids[start:end])
+    graph = pair_of()
+    eager = dataclasses.replace(graph, engine="eager")
+    prompt = prompt_of(6)
+    assert told(rounds_of(graph, prompt, MODES["greedy"])) != told(rounds_of(eager, prompt, MODES["greedy"]))
+
+
+# --- without a capture ------------------------------------------------------------------------------------------------
+
+
+def test_sampled_text_has_the_distribution_of_the_eager_engine() -> None:
+    """Exactly: every outcome of every draw, both ways, up to the rounding of two attention kernels."""
+    target = tiny("llama", 3, vocab_size=4)
+    pairs = [specdec.Pair(target, noisy_copy(target, 4, 0.3), engine=engine) for engine in ("graph", "eager")]
+    params = specdec.SamplingParams(max_new_tokens=3, temperature=1.3, ignore_eos=True)
+    prompt = prompt_of(3, vocab_size=4)
+
+    def text(pair: specdec.Pair) -> tuple[int, ...]:
+        return tuple(specdec.collect(specdec.speculative(pair, prompt, gamma=2, params=params)).token_ids)
+
+    (ours, paths), (theirs, _) = (distribution(lambda pair=pair: text(pair)) for pair in pairs)
+    assert paths > len(ours) == 4**3
+    assert distance(ours, theirs) < 1e-5
+
+
+class Operators(TorchDispatchMode):
+    """The operators of a step with the shapes of what they took."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, list[tuple[int, ...]]]] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.calls.append((str(func), [tuple(t.shape) for t in tensors(args, kwargs)]))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_steps_of_one_key_run_the_same_operators(mode: str, monkeypatch) -> None:
+    traces: dict[Any, list] = {}
+    counts: dict[Any, int] = {}
+    run = GraphEngine.run
+
+    def traced(self, key, step):
+        with Operators() as seen:
+            found = run(self, key, step)
+        if key is not None:
+            key = self._place.bound, key
+            assert traces.setdefault(key, seen.calls) == seen.calls
+            counts[key] = counts.get(key, 0) + 1
+        return found
+
+    monkeypatch.setattr(GraphEngine, "run", traced)
+    rounds_of(pair_of(draft=MODES[mode].get("draft")), prompt_of(6), MODES[mode])
+    assert max(counts.values()) > 5
+
+
+class Reads(TorchDispatchMode):
+    """Counts how often the host reads from the device "meta", and gives it zeros."""
+
+    def __init__(self, monkeypatch) -> None:
+        super().__init__()
+        self.count = 0
+        for name, value in (("tolist", lambda t: torch.zeros(t.shape, dtype=t.dtype).tolist()), ("item", lambda t: 0)):
+            monkeypatch.setattr(torch.Tensor, name, self._counting(name, value))
+
+    def _counting(self, name: str, zeros: Callable) -> Callable:
+        original = getattr(torch.Tensor, name)
+
+        def read(tensor):
+            if tensor.device.type != "meta":
+                return original(tensor)
+            self.count += 1
+            return zeros(tensor)
+
+        return read
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        if name == "copy_" and args[1].device.type == "meta" and args[0].device.type == "cpu":
+            self.count += 1
+            return args[0].zero_()
+        return func(*args, **(kwargs or {}))  # what else would read a value fails there
+
+
+def on_meta(model):
+    """The same shape without values. A read of one fails; only ``Reads`` answers."""
+    return copy.deepcopy(model).to("meta")
+
+
+@pytest.fixture
+def reads(monkeypatch) -> Reads:
+    """Models on "meta" run as they are, and draws there need no generator."""
+    monkeypatch.setattr(lean, "_build", lambda model: Stack(model))
+    monkeypatch.setattr(graphs, "_difference", lambda model, stack: None)
+    monkeypatch.setattr(torch, "Generator", lambda device=None, make=torch.Generator: make())
+    monkeypatch.setattr(chance, "draw", lambda p, rng: (p / torch.empty_like(p).exponential_()).argmax(-1))
+    monkeypatch.setattr(chance, "uniform", lambda count, rng, like: torch.rand_like(like[:count, 0]))
+    for module in ("specdec.passes.runner", "specdec.models.pair"):
+        monkeypatch.setattr(f"{module}.device_of", lambda model: model.device)
+    return Reads(monkeypatch)
+
+
+def reads_by_round(reads: Reads, pair: specdec.Pair, mode: dict[str, Any]) -> set[int]:
+    """How often the host read in each round behind the first."""
+    settings = dict(mode)
+    settings.pop("draft", None)
+    params = specdec.SamplingParams(max_new_tokens=12, ignore_eos=True, **settings.pop("params", {}))
+    counts = []
+    prompt = torch.zeros(6, dtype=torch.long)  # what the host will read, so that prompt lookup finds it again
+    with reads:
+        for event in specdec.speculative(pair, prompt, params=params, **settings):
+            if isinstance(event, specdec.Round):
+                counts.append(reads.count)
+    assert len(counts) > 4
+    return {after - before for before, after in zip(counts, counts[1:], strict=False)}
+
+
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("mode", [*MODES, "auto"])
+def test_the_host_reads_once_a_round(engine: str, mode: str, reads) -> None:
+    """On a device whose values cannot be had, whichever way the draft is made."""
+    settings = MODES.get(mode, {"gamma": "auto"})
+    target, draft = on_meta(shared_tiny("llama", 1, layers=3)), settings.get("draft") or on_meta(shared_tiny("llama"))
+    pair = specdec.Pair(target, draft, byte_tokenizer(), engine=engine)
+    assert pair.describe()["engine"]["name"] == engine
+    assert reads_by_round(reads, pair, settings) == {1}
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("sampling", 1), ("greedy", 2), ("confidence stop", 2)])
+def test_another_tokenizer_needs_the_host_where_its_text_is_encoded_anew(mode: str, expected: int, reads) -> None:
+    """In greedy its ids are read before the target's pass, because a tokenizer runs on the host."""
+    target, draft = (on_meta(shared_tiny("llama", 1, layers=layers)) for layers in (3, 2))
+    other, _ = shuffled_tokenizer(byte_tokenizer(), 20)
+    pair = specdec.Pair(target, draft, byte_tokenizer(), other, engine="graph")
+    assert pair.describe()["engine"]["name"] == "eager" and "tokenizer" in pair.describe()["engine"]["reason"]
+    assert max(reads_by_round(reads, pair, MODES[mode])) == expected
