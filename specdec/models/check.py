@@ -57,7 +57,7 @@ def _context(target: Part) -> Iterator[Finding]:
 
 
 def _memory(plan: PairPlan) -> Iterator[Finding]:
-    sentence = f"{gigabytes(plan.bytes)} for the weights; {gigabytes(free_bytes(plan.device))} free on {plan.device}."
+    sentence = f"{plan.needs} needed; {gigabytes(free_bytes(plan.device))} free on {plan.device}."
     try:
         spread = must_spread(plan)
     except LoadFailed as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
@@ -42,6 +43,14 @@ def require_model(role: str, model: Any, or_else: str = "") -> None:
         raise IncompatiblePair(f"The config of {name} says return_dict=False; set it to True.")
     if model.get_output_embeddings().weight.shape[0] < 2:
         raise IncompatiblePair(f"{name} has a vocabulary of one token, so it has nothing to choose; use another model.")
+
+
+def refuse_untimed(device: torch.device) -> None:
+    """Refuse a device whose seconds would be wrong: its passes run on while the clock is read already."""
+    if device.type not in ("cpu", "cuda", "meta"):  # weights that are offloaded are on "meta"
+        raise IncompatiblePair(
+            f"Times on a device of type {device.type!r} cannot be measured yet; use device 'cpu', or a CUDA GPU."
+        )
 
 
 def refuse_unsuitable(config: Any, model_class: type[PreTrainedModel] | None = None) -> None:

@@ -14,8 +14,8 @@ from specdec.drafters.base import DraftMethod, Loaded
 from specdec.drafters.model import DraftModel
 from specdec.errors import InvalidInput, LoadFailed
 from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed, open_checkpoint
-from specdec.models.compatibility import refuse_unsuitable
-from specdec.models.memory import free_bytes, gigabytes
+from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
+from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes, gigabytes, row_bytes
 from specdec.models.pair import Pair
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
@@ -60,8 +60,41 @@ class PairPlan:
         return self.target, *self.draft_parts
 
     @property
-    def bytes(self) -> float:
+    def weights(self) -> float:
+        """Bytes of the weights: what a loaded pair holds between two calls."""
         return sum(part.bytes for part in self.parts)
+
+    @property
+    def cache(self) -> float:
+        """Bytes of all models' keys and values in one call of ``PLANNED_TOKENS``."""
+        return sum(cache_bytes(part.config, part.dtype) for part in self.parts)
+
+    @property
+    def rows(self) -> float:
+        """Bytes of the logits and probabilities of a longest round."""
+        return sum(row_bytes(part.config) for part in self.parts)
+
+    @property
+    def workspace(self) -> float:
+        """Bytes for CUDA's libraries on each GPU; none on a CPU."""
+        return WORKSPACE if self.device.type == "cuda" else 0
+
+    @property
+    def bytes(self) -> float:
+        """Memory that the pair needs to be loaded and to decode one call. A plan, not a measurement."""
+        return self.weights + self.cache + self.rows + self.workspace
+
+    @property
+    def needs(self) -> str:
+        """``bytes`` and what they are for, as the middle of a sentence."""
+        dtypes = dict.fromkeys(str(part.dtype).removeprefix("torch.") for part in self.parts)
+        packed = f" with {self.target.bits} bits for the target's" if self.target.bits else ""
+        libraries = f", {gigabytes(self.workspace)} for CUDA's libraries" if self.workspace else ""
+        return (
+            f"{gigabytes(self.bytes)} ({gigabytes(self.weights)} for weights in {' and '.join(dtypes)}{packed}, "
+            f"{gigabytes(self.cache)} for keys and values of up to {PLANNED_TOKENS:,} tokens, "
+            f"{gigabytes(self.rows)} for logits{libraries})"
+        )
 
 
 def plan_pair(
@@ -83,6 +116,8 @@ def plan_pair(
             raise InvalidInput(f"A draft ({named}) was given without a target; give both, or neither.")
         target, name = str(EMBEDDED / "target"), "embedded"
         draft = draft or EMBEDDED / "draft"
+        # Small enough for float32 everywhere, so that its texts are the same on every machine but for near-ties.
+        dtype, draft_dtype = ("float32" if kind == "auto" else kind for kind in (dtype, draft_dtype))
     method = DraftModel(str(draft)) if isinstance(draft, (str, Path)) else draft
     where = _device(device)
     if bits is not None:
@@ -117,8 +152,9 @@ def load_pair(
 ) -> Pair:
     """Load a target and a draft by hub id or folder; without arguments the embedded pair, which needs no network.
 
-    ``device`` "auto" is the GPU if there is one. ``dtype`` "auto" is bfloat16 on a GPU and float32 on a CPU; else a
-    name such as "float16". ``bits`` 8 or 4 loads the target's weights in so many bits (bitsandbytes).
+    ``device`` "auto" is the CUDA GPU if there is one, else the CPU. ``dtype`` "auto" is bfloat16 on a GPU that
+    computes in it (compute capability 8.0 or more), float16 on an older one, and float32 on a CPU and for the embedded
+    pair; else a name such as "float16". ``bits`` 8 or 4 loads the target's weights in so many bits (bitsandbytes).
     A target that does not fit one GPU is spread over all of them and the CPU's memory. ``compile`` compiles the
     passes as they first come (torch.compile), which takes minutes. Weights are read from safetensors only and no code
     from a repository is run; HF_TOKEN opens licensed and private models. ``progress`` hears of downloads.
@@ -149,10 +185,10 @@ def load(plan: PairPlan, *, compile: bool = False, progress: Progress | None = N
     for part in plan.parts:
         part.checkpoint.fetch(progress)
     # The draft first: what it leaves of a GPU is what a target that must be spread may take there.
-    drafts = [Loaded(_read(part, plan.device, False), part.tokenizer) for part in plan.draft_parts]
+    drafts = [Loaded(_read(part, plan.device), part.tokenizer) for part in plan.draft_parts]
     draft = plan.draft.loaded(drafts) if plan.draft is not None and drafts else plan.draft
     pair = Pair(
-        target=_read(plan.target, plan.device, spread),
+        target=_read(plan.target, plan.device, _room_for_weights(plan) if spread else None),
         draft=draft,
         tokenizer=plan.target.tokenizer,
         name=plan.name,
@@ -169,7 +205,7 @@ def load(plan: PairPlan, *, compile: bool = False, progress: Progress | None = N
 def must_spread(plan: PairPlan, regained: float = 0.0) -> bool:
     """Whether the target does not fit the device and goes over several; refuses what fits nowhere.
 
-    ``regained``: bytes that will be free by then besides those that are.
+    ``regained``: bytes that will be free by then besides those that are. Needed are the weights, and memory for a call.
     """
     free = free_bytes(plan.device) + regained
     if plan.bytes <= free:
@@ -177,22 +213,39 @@ def must_spread(plan: PairPlan, regained: float = 0.0) -> bool:
     there = f"{gigabytes(free)} of {plan.device} memory"
     if plan.device.type == "cuda":
         cpu = torch.device("cpu")
-        gpus = sum(torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())) + regained
+        gpus = sum(map(free_bytes, _gpus())) + regained
         if plan.bytes <= gpus + free_bytes(cpu):
             return True
         there = f"{gigabytes(gpus)} on GPUs and {gigabytes(free_bytes(cpu))} of main memory"
     raise LoadFailed(
-        f"{plan.target.checkpoint.name!r} and its draft need {gigabytes(plan.bytes)} for their weights, and "
-        f"{there} are free. Choose a smaller pair, fewer bytes a number, or a larger machine."
+        f"{plan.target.checkpoint.name!r} and its draft need {plan.needs}, and {there} are free. "
+        "Choose a smaller pair, fewer bytes a number, or a larger machine."
     )
 
 
-def _read(part: Part, device: torch.device, spread: bool) -> PreTrainedModel:
+def _gpus() -> list[torch.device]:
+    return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+
+
+def _room_for_weights(plan: PairPlan) -> dict[int | str, int]:
+    """Bytes of the target's weights that each device may hold, so that a call has its memory beside them.
+
+    Any GPU may have to hold all keys, values and logits: how the layers will be spread is not known here.
+    """
+    for_calls = plan.cache + plan.rows + plan.workspace
+    room: dict[int | str, int] = {gpu.index: max(0, int(free_bytes(gpu) - for_calls)) for gpu in _gpus()}
+    return room | {"cpu": free_bytes(torch.device("cpu"))}
+
+
+def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = None) -> PreTrainedModel:
+    """The model on ``device``, or spread over the devices of ``room``."""
     options: dict[str, Any] = {"dtype": part.dtype, "use_safetensors": True, "trust_remote_code": False}
     if part.bits is not None:
         options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=part.bits == 8, load_in_4bit=part.bits == 4)
-    if spread or part.bits is not None:
-        options["device_map"] = "auto" if spread else {"": device}
+    if room is not None:
+        options |= {"device_map": "auto", "max_memory": room}
+    elif part.bits is not None:
+        options["device_map"] = {"": device}
     name = part.checkpoint.name
     with as_load_failed(name, "weights"):
         try:
@@ -238,6 +291,7 @@ def _device(device: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
+        refuse_untimed(chosen)
         torch.empty(0, device=chosen)
         if chosen.type == "meta":
             raise RuntimeError("the meta device holds no values")
@@ -247,8 +301,11 @@ def _device(device: str) -> torch.device:
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name == "auto":  # half precision on a CPU is slower and less exact
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    if name == "auto":
+        if device.type != "cuda":  # half precision on a CPU is slower and less exact
+            return torch.float32
+        # torch.cuda.is_bf16_supported() says yes on older GPUs too, which emulate bfloat16 and take longer.
+        return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float16
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if name not in dtypes:
         raise InvalidInput(f"dtype is {name!r}; use 'auto', 'float32', 'bfloat16' or 'float16'.")

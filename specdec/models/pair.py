@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.model import DraftModel
 from specdec.errors import InvalidInput
-from specdec.models.compatibility import refuse_unsuitable, require_model
+from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
 from specdec.passes.engines import EagerEngine, Engine
 from specdec.passes.facts import context_length, model_facts
 from specdec.passes.graphs import graph_engine, no_graphs
@@ -52,6 +52,7 @@ class Pair:
             draft = DraftModel(draft, draft_tokenizer)
         for model in (self.target, *(draft.models if draft else ())):
             refuse_unsuitable(model.config, type(model))
+            refuse_untimed(model.device)
             model.eval()
         if draft is not None:
             draft.refuse(self.target.config)

@@ -44,7 +44,7 @@ class Slot:
         fails: then the error of the new one is raised, and ``pair`` works as before.
         """
         # Refuses what would not fit even then, or cannot be compiled, before it is fetched.
-        spread = must_spread(plan, regained=self._plan.bytes)
+        spread = must_spread(plan, regained=self._plan.weights)
         if self._compile:
             require_compiler(plan.device, spread)
         for part in plan.parts:
