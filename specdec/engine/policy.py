@@ -82,6 +82,28 @@ class AutoGamma:
         return Chooser()
 
 
+class EveryLength:
+    """Each length once, 0 and then ``most`` (at least 2) down to 1: a warm-up's.
+
+    Behind the round that drafts nothing, a draft model reads two tokens in its next pass, as it does after a full
+    acceptance, and one in the pass after that. So it meets both, whatever is accepted.
+    """
+
+    least_confidence = None
+
+    def __init__(self, most: int):
+        self.lengths = [0, *range(max(2, most), 0, -1)]
+
+    def start(self) -> EveryLength:
+        self._left = iter(self.lengths)
+        return self
+
+    def length(self) -> int:
+        return next(self._left)
+
+    def saw(self, event: Round) -> None: ...
+
+
 def policy_of(gamma: int | str | Policy) -> Policy:
     """The policy that ``gamma`` names: a length from 0 to 16, "auto", or itself."""
     if gamma == "auto":

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
-from specdec.engine.policy import Policy
+from specdec.engine.policy import EveryLength, Fixed, Policy, policy_of
 from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput
-from specdec.events import Event, SamplingParams, Started
+from specdec.events import Event, Round, SamplingParams, Started
 from specdec.lanes.driver import Batches, driven
 from specdec.lanes.table import DEFAULT_KEYS, Entrant, entrants_of_race
 from specdec.models.pair import Pair, Prompt
 
-WARM_UP_TOKENS = 8
+WARM_UP_TOKENS = 8  # of a lane that our loop does not draft in
+WARM_UP_GAMMA = 8  # longest draft of a warm-up where a policy chooses the lengths, which seldom go beyond
 
 
 def race(
@@ -32,7 +35,7 @@ def race(
     """Yield the events of all ``lanes`` in batches, one lane after another; each ``Started`` names its lane.
 
     ``lanes`` are keys of ``LANES``. With several ``runs`` each lane runs once a run and the order rotates, so that no
-    lane always has the first place. Each lane is warmed up by a few tokens first. The prompt is encoded and checked
+    lane always has the first place. Each lane is warmed up first (``warm_up``). The prompt is encoded and checked
     once, and all lanes share its seed. ``interval`` is the least time between two batches and ``max_seconds`` the
     deadline of each lane. Arguments are checked at once.
     """
@@ -42,7 +45,6 @@ def race(
         raise InvalidInput(f"runs is {runs!r}; give a whole number, 1 or more.")
     entrants = list(entrants_of_race(lanes, gamma).values())
     request = make_request(pair, prompt, params)
-    short = request.with_params(max_new_tokens=min(WARM_UP_TOKENS, params.max_new_tokens))
     for entrant in entrants:
         start(request, entrant, acceptance, accept_top_k)  # checks it; nothing runs before the first event is asked for
 
@@ -50,7 +52,7 @@ def race(
         for index in range(runs):
             first = index % len(entrants)
             for entrant in (*entrants[first:], *entrants[:first]):
-                for _ in driven(start(short, entrant, acceptance, accept_top_k), interval):
+                for _ in driven(warm_up(request, entrant, acceptance, accept_top_k), interval):
                     yield []  # so that the consumer can stop the race
                 for batch in driven(start(request, entrant, acceptance, accept_top_k), interval, max_seconds):
                     yield [named(event, entrant) for event in batch]
@@ -68,3 +70,33 @@ def start(
 ) -> Iterator[Event]:
     """The events of one entrant. Raises as its lane does for what it cannot run."""
     return entrant.row.start(request, entrant.gamma, acceptance, accept_top_k)
+
+
+def warm_up(
+    request: Request, entrant: Entrant, acceptance: str = "lossless", accept_top_k: int | None = None
+) -> Iterator[Event]:
+    """The events of a short call, to be made before a measured one of the same entrant.
+
+    A GPU chooses its kernels by the number of rows, and loads them when it first uses them. So where our loop drafts,
+    the call has a target pass over each number of rows from 1 to gamma + 1, and draft passes over one token and over
+    two: behind the prompt, gamma + 1 target passes and gamma * (gamma + 1) / 2 of the draft. Neither EOS nor a stop
+    string ends it. It is shorter where ``max_new_tokens`` is reached, and prompt lookup drafts what it finds.
+    """
+    gamma = entrant.gamma if entrant.row.lengths == "any" else None
+    policy = Fixed(0) if gamma is None else policy_of(gamma)
+    if policy == Fixed(0):
+        short = request.with_params(max_new_tokens=min(WARM_UP_TOKENS, request.params.max_new_tokens))
+        return start(short, entrant, acceptance, accept_top_k)
+    endless = replace(request.with_params(ignore_eos=True), stop_criteria=None)
+    every = EveryLength(policy.gamma if isinstance(policy, Fixed) else WARM_UP_GAMMA)
+    lane = start(endless, Entrant(entrant.lane, every), acceptance, accept_top_k)
+    return _rounds_of(lane, len(every.lengths))
+
+
+def _rounds_of(lane: Any, count: int) -> Iterator[Event]:
+    """The events of ``lane`` up to its first ``count`` rounds behind the prefill; then it is closed."""
+    with closing(lane):
+        for event in lane:
+            yield event
+            if isinstance(event, Round) and event.index == count:
+                return

@@ -11,13 +11,12 @@ from specdec.engine.request import Request, make_request
 from specdec.errors import SpecdecError
 from specdec.events import Event
 from specdec.lanes.driver import driven
-from specdec.lanes.race import start
+from specdec.lanes.race import start, warm_up
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.measure.result import collect
 from specdec.models.pair import Pair
 
 INTERVAL = 0.08  # seconds between two looks at a lane, as on the page: the consumer must not wake at every event
-WARM_UP_TOKENS = 16
 
 
 def trials(
@@ -25,8 +24,8 @@ def trials(
 ) -> Generator[Trial | None, None, None]:
     """Run what is not ``done`` of a plan; yield each call as it ends, and None in between, so that one may stop.
 
-    ``prompts`` are the names of those to run, None for all. Every entrant is warmed up by a few tokens first. What
-    the engine refuses, it refuses before anything runs.
+    ``prompts`` are the names of those to run, None for all. Every entrant is warmed up first. What the engine
+    refuses, it refuses before anything runs.
     """
     steps = [
         (run, item, entrant)
@@ -53,8 +52,7 @@ def trials(
 
     def run_steps() -> Generator[Trial | None, None, None]:
         for entrant in plan.entrants if steps else ():
-            short = requests[steps[0][1].name].with_params(max_new_tokens=WARM_UP_TOKENS)
-            for _ in driven(start(short, entrant), INTERVAL):
+            for _ in driven(warm_up(requests[steps[0][1].name], entrant), INTERVAL):
                 yield None
         for run, item, entrant in steps:
             request = requests[item.name].with_params(seed=(first_seed + run) % 2**63)

@@ -1,0 +1,98 @@
+"""The call before a measured one: what a GPU would otherwise meet for the first time in the measured call."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import byte_tokenizer, count_passes, noisy_copy, prompt_of, rounds_of, tiny
+
+import specdec
+from specdec.engine.request import make_request
+from specdec.lanes.race import WARM_UP_GAMMA, WARM_UP_TOKENS, race, warm_up
+from specdec.lanes.table import LOOP, Entrant
+from specdec.measure.plan import Plan
+from specdec.measure.prompts import PromptItem
+from specdec.measure.trials import trials
+
+PROMPT = 4  # tokens
+LONG = specdec.SamplingParams(max_new_tokens=200)
+
+
+def new_pair(scale: float = 0.02, eos: int | list[int] | None = None) -> specdec.Pair:
+    target = tiny("llama", 1, context=512, eos=eos)
+    return specdec.Pair(target, noisy_copy(target, 1, scale), byte_tokenizer())
+
+
+def rows_of(pair: specdec.Pair, entrant: Entrant, params: specdec.SamplingParams = LONG, **asked):
+    """How many tokens each pass of the target and of the draft was fed."""
+    with count_passes(pair.target) as target, count_passes(pair.draft.model) as draft:
+        events = list(warm_up(make_request(pair, prompt_of(PROMPT), params), entrant, **asked))
+    assert rounds_of(events)
+    return target, draft
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.02, 0.5])
+@pytest.mark.parametrize("gamma", [1, 2, 7])
+def test_every_number_of_rows_is_met(gamma: int, scale: float) -> None:
+    """Whether all guesses stand, some, or hardly any, and each number once."""
+    target, draft = rows_of(new_pair(scale), Entrant("speculative", gamma))
+    longest = max(2, gamma)
+    assert target == [PROMPT, 1, *range(longest + 1, 1, -1)]
+    assert draft[0] == PROMPT and set(draft[1:]) == {1, 2}
+    assert len(draft) == 1 + longest * (longest + 1) // 2
+
+
+@pytest.mark.parametrize(
+    "changes", [{"temperature": 1.0, "top_k": 20, "seed": 3}, {"repetition_penalty": 1.2}, {"stop": ("e", "a", " ")}]
+)
+def test_no_setting_and_no_end_of_text_cuts_it_short(changes: dict) -> None:
+    pair = new_pair(eos=list(range(2, 300, 2)))
+    target, _ = rows_of(pair, Entrant("speculative", 3), specdec.SamplingParams(max_new_tokens=64, **changes))
+    assert target == [PROMPT, 1, 4, 3, 2]
+
+
+def test_lossy_acceptance_is_warmed_up_as_it_runs() -> None:
+    pair = new_pair(0.5)
+    target, _ = rows_of(pair, Entrant("speculative", 3), acceptance="top-k", accept_top_k=5)
+    assert target == [PROMPT, 1, 4, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("gamma", "most"), [("auto", WARM_UP_GAMMA), (specdec.ConfidenceStop(4, least_confidence=1e-9), 4)]
+)
+def test_a_policy_meets_its_lengths_up_to_a_bound(gamma, most: int) -> None:
+    target, _ = rows_of(new_pair(), Entrant("speculative", gamma))
+    assert target == [PROMPT, 1, *range(most + 1, 1, -1)]
+
+
+@pytest.mark.parametrize("entrant", [LOOP, Entrant("generate")])
+def test_a_lane_without_a_draft_writes_a_few_tokens(entrant: Entrant) -> None:
+    target, draft = rows_of(new_pair(), entrant)
+    assert target == [PROMPT, *[1] * (WARM_UP_TOKENS - 1)] and not draft
+
+
+def test_it_is_no_longer_than_the_call_that_it_is_for() -> None:
+    target, _ = rows_of(new_pair(0.0), Entrant("speculative", 8), specdec.SamplingParams(max_new_tokens=6))
+    assert target == [PROMPT, 1, 4]
+
+
+def first_passes(pair: specdec.Pair, run) -> list[int]:
+    with count_passes(pair.target) as fed:
+        for _ in run():
+            pass
+    return fed
+
+
+def test_a_race_and_a_benchmark_make_it_before_they_measure() -> None:
+    pair, params = new_pair(), specdec.SamplingParams(max_new_tokens=32)
+    length = len(pair.encode("Once upon a time")[0])
+    expected = [length, 1, 4, 3, 2, length]
+
+    def a_race():
+        return race(pair, "Once upon a time", gamma=3, params=params, lanes=("speculative",))
+
+    def a_benchmark():
+        plan = Plan((PromptItem("a", "a", "Once upon a time"),), (Entrant("speculative", 3),), params, 1)
+        return trials(pair, plan)
+
+    for run in (a_race, a_benchmark):
+        assert first_passes(pair, run)[: len(expected)] == expected
