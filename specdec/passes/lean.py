@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 import transformers
+from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 from transformers import DynamicCache, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -38,10 +39,10 @@ def stack_of(model: PreTrainedModel) -> Stack | str:
     change the old weights stay in memory until the next call of this function.
     """
     with _lock:
-        if reason := _changed_by_others(model):
-            _stacks.pop(model, None)
-            return reason
         state = _state(model)
+        if isinstance(state, str):
+            _stacks.pop(model, None)
+            return state
         known, found = _stacks.get(model, (None, ""))
         if known != state:
             found = _build(model)
@@ -63,8 +64,8 @@ def undescribed(name: str, config: Any) -> str | None:
     return None
 
 
-def _changed_by_others(model: PreTrainedModel) -> str | None:
-    """What keeps a lean forward from standing for the model's own; looked at before each call."""
+def _unsuitable(model: PreTrainedModel) -> str | None:
+    """What keeps the whole model from having a lean forward; ``_state`` looks at its modules."""
     if reason := undescribed(type(model).__name__, model.config):
         return reason
     if model.config._attn_implementation != "sdpa":
@@ -75,18 +76,6 @@ def _changed_by_others(model: PreTrainedModel) -> str | None:
         return "A global module hook is registered."
     if model.training:
         return "It is in training mode."
-    modules = list(model.modules())
-    if any(module._compiled_call_impl is not None for module in modules):
-        return "It is compiled."
-    if any(hasattr(module, "_hf_hook") for module in modules):
-        return "It is spread over devices."
-    if any(module._forward_hooks or module._forward_pre_hooks for module in modules):
-        return "A module of it has a hook."
-    if any("forward" in vars(module) for module in modules):
-        return "The forward of one of its modules is replaced."
-    for kind in {type(module) for module in modules}:
-        if not _is_original(kind.forward):
-            return f"{kind.__name__}.forward is not that of transformers or torch."
     return None
 
 
@@ -103,15 +92,39 @@ def _is_original(function: Any) -> bool:
     return True
 
 
-def _state(model: PreTrainedModel) -> Any:
-    """What a stack was built from: other modules, weights or settings make another one."""
-    config = model.config
+def _state(model: PreTrainedModel) -> tuple[Any, ...] | str:
+    """What a stack is built from: other modules, weights or settings make another one. Or why there can be none.
+
+    Looked at before each call, so in one walk and without ``modules()`` and ``parameters()``, which are three times as
+    slow.
+    """
+    if reason := _unsuitable(model):
+        return reason
+    modules: list[nn.Module] = [model]
+    seen, kinds = {id(model)}, {type(model)}
+    weights = []
+    for module in modules:  # it grows meanwhile
+        known = vars(module)
+        if known.get("_compiled_call_impl") is not None:
+            return "It is compiled."
+        if "_hf_hook" in known:
+            return "It is spread over devices."
+        if known["_forward_hooks"] or known["_forward_pre_hooks"]:
+            return "A module of it has a hook."
+        if "forward" in known:
+            return "The forward of one of its modules is replaced."
+        weights += [(weight.data_ptr(), weight.dtype) for weight in known["_parameters"].values() if weight is not None]
+        for child in known["_modules"].values():
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                kinds.add(type(child))
+                modules.append(child)
+    for kind in kinds:
+        if not _is_original(kind.forward):
+            return f"{kind.__name__}.forward is not that of transformers or torch."
     names = ("num_hidden_layers", "sliding_window", "rope_parameters", "use_parallel_residual")
-    return (
-        [(id(module), type(module)) for module in model.modules()],
-        [(weight.data_ptr(), weight.dtype) for weight in model.parameters()],
-        str([getattr(config, name, None) for name in names]),
-    )
+    settings = str([getattr(model.config, name, None) for name in names])
+    return [(id(module), type(module)) for module in modules], weights, settings
 
 
 def _build(model: PreTrainedModel) -> Stack | str:
