@@ -101,29 +101,56 @@ def differences(model: PreTrainedModel, rows: tuple[int, ...]) -> list[float]:
     return found
 
 
+def differences_at(model: PreTrainedModel, contexts: tuple[int, ...], counts: tuple[int, ...]) -> list[float]:
+    """By how much logits differ, as a share of their range, in a pass of each of ``counts`` rows behind each context.
+
+    The stack rolls back between two passes; ``forward`` goes on from a copy of its cache.
+    """
+    ids, cache, runner = prompt_of(contexts[-1] + max(counts)), DynamicCache(config=model.config), Runner(model)
+    assert isinstance(runner._passes, StackPasses), lean.stack_of(model)
+    found, read = [], 0
+    with torch.inference_mode():
+        for context in contexts:
+            if context > read:
+                model(input_ids=ids[None, read:context], past_key_values=cache, logits_to_keep=1)
+                runner.forward(ids[read:context], 1)
+                read = context
+            for count in counts:
+                fed = ids[context : context + count]
+                own = model(input_ids=fed[None], past_key_values=copy.deepcopy(cache)).logits[0].float()
+                found.append(float((own - runner.forward(fed)).abs().max() / (own.max() - own.min())))
+                runner.crop_to(context)
+    return found
+
+
+CONTEXTS, COUNTS = (0, 1, 2, 16, 100, 500, 2000), (1, 2, 3, 6, 9, 17)
+
+
+def test_every_family_is_compared() -> None:
+    assert {type(make()).__name__ for make in MODELS.values()} == set(stacks.FAMILIES)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_forward_to_the_last_bit(name: str) -> None:
-    """1 to 17 rows behind 1 to 2,000 tokens."""
-    rows = (1, 1, 2, 5, *range(1, 18), 60, 1, 6, 800, 1, 3, 17, 900, *range(1, 18, 4))
-    assert max(differences(MODELS[name](), rows)) == LAST_BIT
+    assert max(differences_at(MODELS[name](), CONTEXTS, COUNTS)) == LAST_BIT
 
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_so_they_are_behind_a_window_but_for_rounding(name: str) -> None:
     """transformers hands its kernel fewer keys there, so sums are rounded elsewhere."""
+    assert max(differences_at(WINDOWS[name](), CONTEXTS, COUNTS)) <= CLOSE
     assert max(differences(WINDOWS[name](), (3, 1, 2, 5, *range(1, 18), 60, 1, 6, 300, 1, 17))) <= CLOSE
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2", "gpt_neox"])
-def test_half_precision_differs_by_no_more_than_forward_from_itself(family: str) -> None:
-    """``forward`` rounds differently over one row and over several; the stack stays within that."""
-    model = with_config(family).bfloat16()
-    ids = prompt_of(40)
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "mistral", "smollm3", "phi3", "gpt2", "gpt_neox"])
+def test_half_precision_differs_by_no_more_than_forward_from_itself(name: str) -> None:
+    """``forward`` rounds differently over several rows at once and one by one; the stack stays within that."""
+    model, ids = MODELS[name]().bfloat16(), prompt_of(40)
     with torch.inference_mode():
         whole, cache = model(input_ids=ids[None]).logits[0], DynamicCache(config=model.config)
         rows = [model(input_ids=ids[None, i : i + 1], past_key_values=cache).logits[0] for i in range(40)]
     spread = float((whole - torch.cat(rows)).abs().max() / (whole.max() - whole.min()))
-    assert 0 < spread and max(differences(model, (9, 1, 2, 6, 1, 17, 1))) <= spread
+    assert 0 < spread and max(differences_at(model, (0, 16, 100, 500), COUNTS)) <= spread
 
 
 def test_a_rollback_leaves_nothing_behind() -> None:
