@@ -8,6 +8,7 @@ import pytest
 import torch
 from fakes import (
     byte_tokenizer,
+    chain,
     generated,
     ids_of,
     isolated_rng,
@@ -22,6 +23,7 @@ from fakes import (
     tiny,
     word_tokenizer,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GenerationConfig, LlamaForSequenceClassification, LlamaModel, Phi3Config, Phi3ForCausalLM
 
 import specdec
@@ -114,6 +116,44 @@ def test_a_draft_that_says_no_numbers_is_refused(temperature: float) -> None:
     pair = specdec.Pair(tiny("llama", 6), broken(tiny("llama", 6), math.nan))
     with pytest.raises(specdec.SpecdecError, match="draft's logits hold NaN or infinity"):
         written(pair, temperature=temperature, seed=1)
+
+
+class Operators(TorchDispatchMode):
+    """The names of the operators that ran."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("draft", ["model", "prompt lookup", "early exit"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": 0.0}, {"temperature": 0.7}, {"temperature": 1.0, "top_k": 3},
+        {"temperature": 1.0, "top_p": 0.9}, {"temperature": 1.0, "min_p": 0.1},
+        {"temperature": 1.0, "repetition_penalty": 1.3},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("accept", [{}, {"acceptance": "top-k", "accept_top_k": 2}])
+def test_broken_numbers_reach_no_operator_that_asserts(draft: str, settings: dict, accept: dict) -> None:
+    """A failed assertion on a GPU ends all work of the process. Here NaN comes in the middle of a text, to a draft too.
+
+    Indices made of it are within their bounds, or this would be an IndexError; and nothing draws by ``multinomial``.
+    """
+    table = chain([1, 2, 3, 4, 5, 0])
+    table[4] = math.nan
+    target = table_model(table / 2, table / 2)
+    methods = {"model": table_model(table), "prompt lookup": specdec.PromptLookup(), "early exit": specdec.EarlyExit(1)}
+    params = specdec.SamplingParams(max_new_tokens=40, seed=1, **settings)
+    prompt = torch.tensor([0, 1, 2, 3, 4, 5, 0, 1, 2])
+    with Operators() as seen, pytest.raises(specdec.SpecdecError, match="NaN or infinity"):
+        list(specdec.speculative(specdec.Pair(target, methods[draft]), prompt, gamma=4, params=params, **accept))
+    assert "argmax" in seen.names and "multinomial" not in seen.names
 
 
 def test_transformers_lanes_refuse_them_too_where_they_notice() -> None:

@@ -1,0 +1,138 @@
+"""Measures whether a late token costs what an early one does: ``python -m benchmarks.flat_cost``.
+
+One greedy text of 1,024 tokens by the embedded pair, by our loop without a draft and by speculative decoding. A round
+is timed by its stamps. Speculative rounds of the full draft count only, because how many guesses are kept changes with
+the text. Prints for each lane, medians over runs in turns:
+
+1. seconds of a round at tokens 100-200 and 900-1,000, and the first over the second: the speed kept;
+2. by how much attention alone grows between the two places: ``scaled_dot_product_attention`` over keys and values of
+   the models' shapes, all passes of a round; and the speed kept where that growth is allowed for, but no more than
+   plain passes grow by. It should be 0.9 or more;
+3. the same with the growth of a plain pass of the models (logits of a round's rows, nothing around them).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from itertools import chain
+from statistics import median
+
+import torch
+import torch.nn.functional as F
+from transformers import PreTrainedModel
+
+import specdec
+from specdec.cli.arguments import leave_a_core
+from specdec.engine.request import make_request
+from specdec.events import Round, SamplingParams
+from specdec.lanes.driver import driven
+from specdec.lanes.race import start, warm_up
+from specdec.lanes.table import LOOP, Entrant
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.models.pair import Pair, silence_libraries
+from specdec.passes.runner import Runner
+
+GAMMA = 5
+PLACES = ((100, 200), (900, 1000))  # new tokens
+TOKENS = 1024  # so that no draft is cut at the end
+REPEATS = 60  # of a timed pass
+
+
+def rounds_at(pair: Pair, prompt: str, entrant: Entrant) -> list[float]:
+    """Median seconds of a full round at each of the places, in one call."""
+    request = make_request(pair, prompt, SamplingParams(TOKENS, ignore_eos=True))
+    written, before, found = 0, 0.0, [[] for _ in PLACES]
+    for event in chain.from_iterable(driven(start(request, entrant))):
+        if not isinstance(event, Round):
+            continue
+        for seconds, (first, last) in zip(found, PLACES, strict=True):
+            if first <= written and written + len(event.committed_ids) <= last and len(event.draft) == entrant.gamma:
+                seconds.append(event.elapsed_seconds - before)
+        written, before = written + len(event.committed_ids), event.elapsed_seconds
+    return [median(seconds) for seconds in found]
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Median seconds of ``work``."""
+    found = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - began)
+    return median(found)
+
+
+def attention_seconds(model: PreTrainedModel, length: int, rows: int) -> float:
+    """Seconds of the attention of all layers, of ``rows`` tokens over ``length`` cached ones, and nothing else."""
+    config = model.config
+    heads, size = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    # In the order of the lean forward's slots, and a tensor for each layer, so that they come from memory as there.
+    held = [torch.randn(length + rows, 2, heads, size) for _ in range(config.num_hidden_layers)]
+    q = torch.randn(1, heads, rows, size)
+    mask = torch.zeros(rows, length + rows) if rows > 1 else None
+
+    def work() -> None:
+        for layer in held:
+            k, v = layer.unbind(1)
+            F.scaled_dot_product_attention(q, k.transpose(0, 1)[None], v.transpose(0, 1)[None], attn_mask=mask)
+
+    return seconds_of(work)
+
+
+def pass_seconds(model: PreTrainedModel, length: int, rows: int) -> float:
+    """Seconds of a pass of ``rows`` tokens behind ``length``, rolled back each time."""
+    ids, runner = torch.arange(2, 2 + length + rows) % model.config.vocab_size, Runner(model)
+    runner.forward(ids[:length], 1)
+
+    def work() -> None:
+        runner.forward(ids[length:])
+        runner.crop_to(length)
+        runner.take_seconds()
+
+    return seconds_of(work)
+
+
+@torch.inference_mode()
+def growth(pair: Pair, prompt: int, entrant: Entrant, cost: Callable[[PreTrainedModel, int, int], float]) -> float:
+    """By how many seconds ``cost`` of a round's passes grows between the middles of the two places."""
+    early, late = (prompt + sum(place) // 2 for place in PLACES)
+    gamma = entrant.gamma
+    seconds = cost(pair.target, late, gamma + 1) - cost(pair.target, early, gamma + 1)
+    if gamma:
+        seconds += gamma * (cost(pair.draft.model, late, 1) - cost(pair.draft.model, early, 1))
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--runs", type=int, default=5)
+    arguments = parser.parse_args()
+    silence_libraries()
+    leave_a_core()
+    pair, prompt = specdec.load_pair(), read_prompts(EXAMPLES)[0].prompt
+    entrants = (LOOP, Entrant("speculative", GAMMA))
+    length = len(pair.encode(prompt)[0])
+    rounds: dict[Entrant, list[list[float]]] = {entrant: [] for entrant in entrants}
+    grown: dict[Entrant, list[list[float]]] = {entrant: [] for entrant in entrants}
+    for entrant in entrants:
+        list(driven(warm_up(make_request(pair, prompt, SamplingParams(TOKENS)), entrant)))
+    for _ in range(arguments.runs):
+        for entrant in entrants:
+            rounds[entrant].append(rounds_at(pair, prompt, entrant))
+            grown[entrant].append([growth(pair, length, entrant, cost) for cost in (attention_seconds, pass_seconds)])
+    for entrant in entrants:
+        early, late = map(median, zip(*rounds[entrant], strict=True))
+        attention, passes = (max(0.0, median(found)) for found in zip(*grown[entrant], strict=True))
+        kept = (early + min(attention, passes)) / late
+        print(
+            f"{entrant.label}: a round takes {1e3 * early:.2f} ms at tokens 100-200 and {1e3 * late:.2f} ms at tokens "
+            f"900-1,000: {early / late:.2f} of the speed is kept. Attention alone grows by {1e3 * attention:.2f} ms; "
+            f"with that allowed for, {kept:.2f} (0.9 or more: {'yes' if kept >= 0.9 else 'NO'}). Plain passes grow by "
+            f"{1e3 * passes:.2f} ms; with that, {(early + passes) / late:.2f}."
+        )
+
+
+if __name__ == "__main__":
+    main()
