@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ def assisted(
 
 def generate_lane(request: Request) -> Iterator[Event]:
     """``generate`` for a prompt that is encoded and checked already, as in a race."""
-    return PushedLane(_transformers_lane(prepare("generate", request), {}))
+    return transformers_lane(prepare("generate", request))
 
 
 def assisted_lane(request: Request, gamma: int | str | Policy) -> Iterator[Event]:
@@ -57,7 +57,7 @@ def assisted_lane(request: Request, gamma: int | str | Policy) -> Iterator[Event
         raise IncompatiblePair(reason)
     draft = request.pair.draft
     assert isinstance(draft, DraftModel)  # else there is a reason
-    return PushedLane(_transformers_lane(call, {"assistant_model": draft.model}))
+    return transformers_lane(call, assistant_model=draft.model)
 
 
 def draft_alone_lane(request: Request) -> Iterator[Event]:
@@ -145,8 +145,8 @@ class _Streamer(BaseStreamer):
         )
 
 
-def _transformers_lane(call: Call, extra: dict[str, Any]) -> Callable[[Emit], None]:
-    """A function that runs ``generate`` for ``call`` and emits its events."""
+def transformers_lane(call: Call, **extra: Any) -> PushedLane:
+    """The events of ``generate`` for ``call``. ``extra`` are arguments of ``generate``, as in ``run_generate``."""
 
     def run(emit: Emit) -> None:
         emit(call.started)
@@ -161,11 +161,14 @@ def _transformers_lane(call: Call, extra: dict[str, Any]) -> Callable[[Emit], No
             raise NotNumbers("model") from error
         emit(Finished(streamer.reason, streamer.prefill_seconds, streamer.elapsed_seconds))
 
-    return run
+    return PushedLane(run)
 
 
 def run_generate(call: Call, **extra: Any) -> torch.Tensor:
-    """transformers' ``generate`` for ``call``, all its settings explicit; the ids (1, n), prompt included."""
+    """transformers' ``generate`` for ``call``, all its settings explicit; the ids (1, n), prompt included.
+
+    ``extra`` are further arguments of ``generate``; they replace settings of the same name.
+    """
     ids = call.prompt_ids[None]
     if draft := extra.get("assistant_model"):
         gamma = call.started.gamma
@@ -173,7 +176,7 @@ def run_generate(call: Call, **extra: Any) -> torch.Tensor:
         extra["assistant_model"] = _with_fixed_gamma(draft, gamma)
     with _own_random_state(call):
         target = _with_config(call.pair.target, GenerationConfig())
-        return target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **_settings(call), **extra)
+        return target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **(_settings(call) | extra))
 
 
 def _settings(call: Call) -> dict[str, Any]:

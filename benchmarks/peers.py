@@ -1,0 +1,258 @@
+"""Measures our lanes beside transformers' own ways to write the same text: ``python -m benchmarks.peers``.
+
+All run in one process and in turns, greedy, on the example prompts. Before, each writes every text once, so that
+whatever it compiles is compiled outside the measured runs; the time of that is told by itself. A lane that fails with
+this pair or on this machine is listed with the reason. Prints its section of docs/performance.md and writes it there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from transformers import CompileConfig
+
+from benchmarks.document import PERFORMANCE, with_section
+from specdec.cli.arguments import add_pair_arguments, leave_a_core, pair_of
+from specdec.drafters.model import DraftModel
+from specdec.drafters.prompt_lookup import PromptLookup
+from specdec.engine.request import Request, make_request, prepare
+from specdec.errors import SpecdecError
+from specdec.events import Event, SamplingParams
+from specdec.lanes.driver import driven
+from specdec.lanes.race import start
+from specdec.lanes.table import BASELINE, LANES, Entrant, Lane, row_of
+from specdec.lanes.transformers_lanes import cannot_assist, transformers_lane
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
+from specdec.measure.result import collect
+from specdec.measure.results_file import measured_on
+from specdec.measure.summary import Summary, find, summarise
+from specdec.measure.trials import INTERVAL, trials
+from specdec.models.pair import Pair, silence_libraries
+from specdec.report import words
+
+COMPILED = ("generate-static-compiled", "assisted-draft-compiled")
+KEYS = (
+    *("generate", "generate-static", COMPILED[0], "assisted", COMPILED[1], "transformers-prompt-lookup"),
+    *("speculative:0", "speculative", "prompt-lookup"),
+)
+
+DEFINITIONS = """\
+- **tokens/s**: the tokens behind each text's first event, by their seconds; all prompts of a run together.
+- **over plain `generate`**, **over assisted**: these tokens/s by those of transformers' plain `generate`, and of its
+  assisted generation at the same γ, in the same run.
+- **tokens a pass**: tokens that a pass of the target yields.
+- **same text**: how many texts are those of plain `generate`, token for token.
+- **compiling took**: how much longer the first calls took than the same calls in the median run. Each lane wrote every
+  text once before the measured runs. The compiler's cache was empty.
+- **static cache**: keys and values lie in buffers of {room} tokens from the start (`cache_implementation="static"`,
+  `max_cache_len={room}`).
+- **static cache, compiled**: `generate` itself compiles its passes over one token (torch.compile, default
+  `CompileConfig`). transformers does so on a GPU; elsewhere it must be told to (`_compile_all_devices`). The pass over
+  the prompt is not compiled.
+- **draft compiled**: `draft.compile(dynamic=True)`. transformers itself compiles nothing of assisted generation, which
+  refuses static caches.
+- **transformers' prompt lookup**: `prompt_lookup_num_tokens={gamma}`, `max_matching_ngram_size=2`.
+"""
+
+
+def peers(pair: Pair, room: int) -> list[Lane]:
+    """transformers' other ways to write the same text, as rows of the table of lanes.
+
+    ``room``: tokens of every static cache, prompt and text together. With one room for all prompts one compiled pass
+    serves them all.
+    """
+    static = {"cache_implementation": "static", "max_cache_len": room}
+    # With a static cache, generate compiles its passes over one token: on a GPU by itself, elsewhere if it is told so.
+    anywhere = CompileConfig()
+    anywhere._compile_all_devices = True
+    # It compiles no pass of assisted generation, which refuses static caches. There the draft is compiled by hand.
+    draft = copy.copy(pair.draft.model) if isinstance(pair.draft, DraftModel) else None
+    if draft is not None:
+        draft.compile(dynamic=True, recompile_limit=64, isolate_recompiles=True)  # beyond a limit nothing is compiled
+
+    def static_eager(request: Request, *_: Any) -> Iterator[Event]:
+        return transformers_lane(prepare("generate", request), **static, disable_compile=True)
+
+    def static_compiled(request: Request, *_: Any) -> Iterator[Event]:
+        call = prepare("generate", request)
+        return transformers_lane(call, **static, disable_compile=False, compile_config=anywhere)
+
+    def draft_compiled(request: Request, gamma: Any, *_: Any) -> Iterator[Event]:
+        return transformers_lane(prepare("assisted", request, gamma), assistant_model=draft)
+
+    def prompt_lookup(request: Request, gamma: Any, *_: Any) -> Iterator[Event]:
+        call = prepare("assisted", request.drafting_with(PromptLookup()), gamma)
+        return transformers_lane(call, prompt_lookup_num_tokens=gamma, max_matching_ngram_size=2)
+
+    def row(name: str, label: str, begin: Any, **facts: Any) -> Lane:
+        return Lane(name, label, label, begin, bench=None, **facts)
+
+    fixed: dict[str, Any] = {"lengths": "fixed"}
+    return [
+        row("generate-static", "transformers' generate, static cache", static_eager, lengths="none"),
+        row(COMPILED[0], "transformers' generate, static cache, compiled", static_compiled, lengths="none"),
+        row(COMPILED[1], "transformers' assisted, draft compiled", draft_compiled, refusal=cannot_assist, **fixed),
+        row("transformers-prompt-lookup", "transformers' prompt lookup", prompt_lookup, **fixed),
+    ]
+
+
+@contextlib.contextmanager
+def on_the_table(further: Sequence[Lane]) -> Iterator[None]:
+    """The table of lanes has ``further`` rows within this block. The page, which is another program, never has them."""
+    LANES.extend(further)
+    try:
+        yield
+    finally:
+        LANES[:] = [row for row in LANES if row not in further]
+
+
+def first_calls(
+    pair: Pair, entrants: Sequence[Entrant], requests: Sequence[Request]
+) -> tuple[dict[Entrant, float], dict[Entrant, str]]:
+    """Let each entrant write every text once. Seconds of those that could, and the reason of those that could not."""
+    took: dict[Entrant, float] = {}
+    failed: dict[Entrant, str] = {}
+    for entrant in entrants:
+        reason = entrant.row.refusal(pair)
+        try:
+            if reason is None:
+                calls = [collect(chain.from_iterable(driven(start(r, entrant), INTERVAL))).metrics for r in requests]
+                took[entrant] = sum(call.prefill_seconds + call.decode_seconds for call in calls)
+        except SpecdecError as error:
+            reason = str(error)
+        except Exception as error:  # whatever a compiler or another library raises belongs into the table
+            reason = f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), 'no reason given')}"
+        if reason is not None:
+            failed[entrant] = reason
+    return took, failed
+
+
+def compiling(took: Mapping[Entrant, float], found: Sequence[Trial]) -> dict[Entrant, float]:
+    """Seconds by which the first calls of those that compile took longer than the same calls in the median run."""
+    extra = {}
+    for entrant, first in took.items():
+        runs: dict[int, float] = {}
+        for trial in found:
+            if trial.entrant == entrant:
+                seconds = trial.metrics.prefill_seconds + trial.metrics.decode_seconds
+                runs[trial.run] = runs.get(trial.run, 0.0) + seconds
+        if entrant.lane in COMPILED:
+            extra[entrant] = max(0.0, first - median(runs.values()))
+    return extra
+
+
+def section(
+    about: Mapping[str, Any],
+    command: str,
+    plan: Plan,
+    gamma: int,
+    room: int,
+    found: Sequence[Trial],
+    compiled: Mapping[Entrant, float],
+    failed: Mapping[Entrant, str],
+) -> str:
+    """The section of the document: the table, what it was measured on and how, and what its words mean."""
+    machine, versions = about["machine"], about["versions"]
+    plain, beside = summarise(found), summarise(found, Entrant("assisted", gamma))
+    lines = [
+        "## Beside transformers' own ways",
+        "",
+        f"Pair: {words.pair_line(about['pair'])}. Machine: {machine['cpu']}, {machine['cores']} cores, of which the "
+        f"passes use {machine['threads']}{', ' + machine['gpu'] if 'gpu' in machine else ''}. Versions: "
+        + ", ".join(f"{name} {number}" for name, number in versions.items())
+        + ".",
+        "",
+        f"{len(plan.prompts)} prompts, {plan.params.max_new_tokens} greedy tokens each, no early end, γ {gamma}; "
+        f"{plan.runs} run{'s' * (plan.runs != 1)} in one process, in turns of rotating order; medians over the runs "
+        "with (lowest–highest).",
+        "",
+        "```bash",
+        command,
+        "```",
+        "",
+        "| Lane | γ | tokens/s | over plain `generate` | over assisted | tokens a pass | same text | compiling took |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        *(_line(entrant, plain, beside, compiled) for entrant in plan.entrants),
+        "",
+        *(f"Not measured: {_name(entrant)}. {reason}\n" for entrant, reason in failed.items()),
+        DEFINITIONS.format(room=room, gamma=gamma),
+    ]
+    return "\n".join(lines)
+
+
+def _line(entrant: Entrant, plain: list[Summary], beside: list[Summary], compiled: Mapping[Entrant, float]) -> str:
+    ours, theirs = find(plain, entrant), find(beside, entrant)
+    assert ours is not None and theirs is not None  # every entrant of the plan has run
+    cells = [
+        _name(entrant),
+        "" if entrant.gamma is None else str(entrant.gamma),
+        words.spread(ours.rates, words.rate),
+        "1" if entrant == BASELINE else words.times(ours.gains),
+        "1" if entrant.lane == "assisted" else words.times(theirs.gains),
+        words.number(ours.middle("mean_acceptance_length"), 2),
+        f"{ours.same} of {ours.compared}",
+        f"{compiled[entrant]:.0f} s" if entrant in compiled else "",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _name(entrant: Entrant) -> str:
+    choice = entrant.row.choice
+    return choice if choice.startswith(("our ", "transformers'")) else f"our {choice}"
+
+
+def measured(
+    pair: Pair, items: Sequence[PromptItem], params: SamplingParams, gamma: int, runs: int, command: str
+) -> str:
+    """Run everything and return the section."""
+    requests = [make_request(pair, item.message(pair.tokenizer), params) for item in items]
+    room = max(len(request.prompt_ids) for request in requests) + params.max_new_tokens
+    with on_the_table(peers(pair, room)):
+        every = [row_of(key).entrant(gamma) for key in KEYS]
+        took, failed = first_calls(pair, every, requests)
+        if BASELINE in failed:
+            raise SystemExit(f"Plain generate is what all others are compared with, and it failed: {failed[BASELINE]}")
+        plan = Plan(tuple(items), tuple(took), params, runs)
+        found = list(filter(None, trials(pair, plan)))
+        about = measured_on(pair)
+        return section(about, command, plan, gamma, room, found, compiling(took, found), failed)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    argv = sys.argv[1:] if argv is None else argv
+    parser = argparse.ArgumentParser(prog="benchmarks.peers", description=__doc__.split("\n\n")[0])
+    add_pair_arguments(parser)
+    parser.add_argument("--gamma", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--document", type=Path, default=PERFORMANCE, help="the document that holds the section")
+    arguments = parser.parse_args(argv)
+    path = arguments.document
+    if not path.is_file():
+        parser.error(f"there is no document {path}; create it, or name another")
+    with_section(path.read_text(encoding="utf-8"), "peers", "")  # a lost mark is told now and not after the measurement
+    silence_libraries()
+    leave_a_core()
+    command = shlex.join(["python", "-m", "benchmarks.peers", *argv])
+    params = SamplingParams(arguments.tokens, ignore_eos=True)
+    with tempfile.TemporaryDirectory() as folder:  # what was compiled before would hide what compiling takes
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        text = measured(pair_of(arguments), read_prompts(EXAMPLES), params, arguments.gamma, arguments.runs, command)
+    print(text)
+    path.write_text(with_section(path.read_text(encoding="utf-8"), "peers", text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

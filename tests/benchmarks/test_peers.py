@@ -1,0 +1,136 @@
+"""The lanes that ``benchmarks.peers`` adds are what they are called, and it writes only its section of the document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import pytest
+import torch
+from transformers import DynamicCache, StaticCache
+
+import specdec
+from benchmarks import peers
+from benchmarks.document import marks, with_section
+from specdec.engine.request import Request, make_request
+from specdec.lanes.race import start
+from specdec.lanes.table import LANES, row_of
+from tests.fakes import byte_tokenizer, noisy_copy, tiny
+
+PARAMS = specdec.SamplingParams(32, ignore_eos=True)
+
+
+@pytest.fixture
+def compiled(monkeypatch) -> list:
+    """A list that grows by an entry a call of what ``torch.compile`` was called for. Nothing is compiled."""
+    calls: list = []
+
+    def counting(function, **options):
+        return lambda *args, **kwargs: calls.append(options) or function(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "compile", counting)
+    return calls
+
+
+def pair_of(draft=None) -> specdec.Pair:
+    target = tiny("llama", 3, context=512)
+    return specdec.Pair(target, draft or noisy_copy(target, 1), byte_tokenizer())
+
+
+def ids_of(request: Request, key: str) -> list[int]:
+    return specdec.collect(chain.from_iterable(specdec.driven(start(request, row_of(key).entrant(3))))).token_ids
+
+
+@pytest.mark.parametrize(
+    ("key", "cache", "compiles", "drafts"),
+    [
+        ("generate-static", StaticCache, False, False),
+        ("generate-static-compiled", StaticCache, True, False),
+        ("assisted-draft-compiled", DynamicCache, True, True),
+        ("transformers-prompt-lookup", DynamicCache, False, True),
+    ],
+)
+def test_each_peer_is_what_it_is_called(key, cache, compiles, drafts, compiled) -> None:
+    pair = pair_of()
+    request = make_request(pair, torch.tensor([5, 6, 7, 5, 6, 7, 5, 6, 7]), PARAMS)
+    passes = []
+    with peers.on_the_table(peers.peers(pair, room=64)):
+        plain = ids_of(request, "generate")
+        pair.target.register_forward_pre_hook(
+            lambda module, args, given: passes.append((given["past_key_values"], given["input_ids"].shape[1])),
+            with_kwargs=True,
+        )
+        assert ids_of(request, key) == plain
+    assert {type(used) for used, _ in passes} == {cache}
+    assert bool(compiled) == compiles and any(width > 1 for _, width in passes[1:]) == drafts
+    if cache is StaticCache:
+        assert {used.layers[0].max_cache_len for used, _ in passes} == {64}
+
+
+@pytest.fixture
+def program(monkeypatch, tmp_path, compiled) -> Iterator:
+    """Run the benchmark with a tiny pair; returns the document that it leaves."""
+    monkeypatch.setattr(peers, "leave_a_core", lambda: None)
+    monkeypatch.setattr(peers, "silence_libraries", lambda: None)
+    items = peers.read_prompts(peers.EXAMPLES)[:2]
+    monkeypatch.setattr(peers, "read_prompts", lambda path: items)
+    document = tmp_path / "performance.md"
+    document.write_text("# Performance\n\nWritten by hand.\n")
+
+    def run(pair: specdec.Pair) -> str:
+        monkeypatch.setattr(peers, "pair_of", lambda arguments: pair)
+        peers.main(["--tokens", "32", "--runs", "1", "--gamma", "3", "--document", str(document)])
+        return document.read_text()
+
+    return run
+
+
+def test_every_lane_stands_in_the_document_with_how_many_texts_are_equal(program) -> None:
+    before = list(LANES)
+    written = program(pair_of())
+    assert written.startswith("# Performance\n\nWritten by hand.\n")
+    with peers.on_the_table(peers.peers(pair_of(), 1)):
+        labels = {key: peers._name(row_of(key).entrant(3)) for key in peers.KEYS}
+    lines = {
+        key: next(line for line in written.splitlines() if line.startswith(f"| {labels[key]} |")) for key in labels
+    }
+    assert all("| 2 of 2 |" in line for line in lines.values())
+    assert {key for key, line in lines.items() if line.endswith(" s |")} == set(peers.COMPILED)
+    assert "Not measured" not in written and "--gamma 3" in written
+    assert before == LANES, "the rows are the benchmark's own"
+
+
+def test_a_lane_that_cannot_run_is_listed_with_the_reason(program, monkeypatch) -> None:
+    whole = peers.transformers_lane
+
+    def without_compiler(call, **extra):
+        if "compile_config" in extra:
+            raise RuntimeError("no working compiler\nand more lines")
+        return whole(call, **extra)
+
+    monkeypatch.setattr(peers, "transformers_lane", without_compiler)
+    written = program(pair_of(specdec.PromptLookup()))
+    missing = [line for line in written.splitlines() if line.startswith("Not measured: ")]
+    assert len(missing) == 3  # and both that need a draft model
+    assert any("static cache, compiled" in line and "no working compiler" in line for line in missing)
+    assert sum("assisted" in line and "draft model" in line for line in missing) == 2
+    assert "and more lines" not in written and "our speculative decoding" in written
+
+
+def test_without_its_marks_the_end_of_the_document_is_the_sections() -> None:
+    begin, end = marks("peers")
+    document = with_section("# Title\n\nBy hand.\n", "peers", "one")
+    assert document == f"# Title\n\nBy hand.\n\n{begin}\none\n{end}\n"
+    assert with_section(f"{document}\nBehind.\n", "peers", "two\n") == document.replace("one", "two") + "\nBehind.\n"
+
+
+def test_sections_of_other_commands_stay() -> None:
+    document = with_section(with_section("# Title\n", "peers", "one"), "other", "two")
+    assert with_section(document, "peers", "three") == document.replace("one", "three")
+
+
+def test_a_lost_mark_is_refused_before_anything_is_measured(program, tmp_path) -> None:
+    begin, _ = marks("peers")
+    (tmp_path / "performance.md").write_text(f"# Performance\n{begin}\nold\n")
+    with pytest.raises(SystemExit, match="/peers"):
+        program(None)
