@@ -7,6 +7,7 @@ from itertools import chain
 
 import pytest
 import torch
+from fakes import byte_tokenizer, noisy_copy, tiny
 from transformers import DynamicCache, StaticCache
 
 import specdec
@@ -15,7 +16,6 @@ from benchmarks.document import marks, with_section
 from specdec.engine.request import Request, make_request
 from specdec.lanes.race import start
 from specdec.lanes.table import LANES, row_of
-from tests.fakes import byte_tokenizer, noisy_copy, tiny
 
 PARAMS = specdec.SamplingParams(32, ignore_eos=True)
 
@@ -134,3 +134,9 @@ def test_a_lost_mark_is_refused_before_anything_is_measured(program, tmp_path) -
     (tmp_path / "performance.md").write_text(f"# Performance\n{begin}\nold\n")
     with pytest.raises(SystemExit, match="/peers"):
         program(None)
+
+
+def test_compiling_every_lane_is_refused(program, tmp_path, capsys) -> None:
+    with pytest.raises(SystemExit):
+        peers.main(["--compile", "--document", str(tmp_path / "performance.md")])
+    assert "--compile" in capsys.readouterr().err
