@@ -197,7 +197,7 @@ class ModelDraft:
                 missed.append((raw[:-1], processed[:-1].argmax(-1)))
                 raw, processed = raw[-1:], processed[-1:]
             if self._sampler.greedy:
-                ids.append(processed.argmax(-1))
+                ids.append(self._choose(processed, context, i))
             else:
                 q.append(self._sampler.probabilities(processed))
                 ids.append(self._sampler.draw(q[-1]))
@@ -215,6 +215,10 @@ class ModelDraft:
             guesses=torch.cat([*ids, *(choice for _, choice in missed)]),
             limit=limit,
         )
+
+    def _choose(self, processed: torch.Tensor, context: Context, offset: int) -> torch.Tensor:
+        """In greedy: the guess (1,) that follows from ``processed`` (1, V), ``offset`` behind the committed ids."""
+        return processed.argmax(-1)
 
     def crop_to(self, length: int) -> None:
         # A captured draft feeds two tokens at first in every round, as after a full acceptance.

@@ -16,6 +16,7 @@ from transformers import GenerationConfig, PreTrainedModel, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
 from specdec.drafters.model import DraftModel
+from specdec.drafters.synthetic import SyntheticDraft
 from specdec.engine.policy import Policy
 from specdec.engine.request import NEUTRAL, Call, Request, make_request, prepare
 from specdec.errors import IncompatiblePair, InvalidInput, NotNumbers
@@ -83,6 +84,8 @@ def cannot_assist(pair: Pair) -> str | None:
     """Why transformers' assisted generation does not take this pair, and what to do; None if it does."""
     if not isinstance(pair.draft, DraftModel):
         return "transformers' assisted generation needs a draft model; leave this lane out."
+    if isinstance(pair.draft, SyntheticDraft):
+        return "transformers' assisted generation cannot be told what to guess; leave this lane out for a shape."
     if pair.draft.own_tokenizer:
         return "Target and draft have different tokenizers; leave the lane of assisted generation out."
     models = pair.models(drafting=True)

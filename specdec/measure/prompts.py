@@ -30,8 +30,12 @@ class PromptItem:
     prompt: str
     chat: bool = False
 
-    def message(self, tokenizer: Any) -> str | list[dict[str, str]]:
-        """The prompt as the engine takes it."""
+    def message(self, tokenizer: Any) -> Any:
+        """The prompt as the engine takes it; for a pair without a tokenizer the bytes of its text as ids, (n,)."""
+        if tokenizer is None:
+            import torch  # reports load this module without it
+
+            return torch.tensor(list(self.prompt.encode()))
         templated = self.chat and getattr(tokenizer, "chat_template", None)
         return [{"role": "user", "content": self.prompt}] if templated else self.prompt
 

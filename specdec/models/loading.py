@@ -119,7 +119,7 @@ def plan_pair(
         # Small enough for float32 everywhere, so that its texts are the same on every machine but for near-ties.
         dtype, draft_dtype = ("float32" if kind == "auto" else kind for kind in (dtype, draft_dtype))
     method = DraftModel(str(draft)) if isinstance(draft, (str, Path)) else draft
-    where = _device(device)
+    where = device_named(device)
     if bits is not None:
         _require_bits(bits)
 
@@ -127,7 +127,9 @@ def plan_pair(
         checkpoint = open_checkpoint(str(source), revision)
         config = checkpoint.config()
         refuse_unsuitable(config)
-        return Part(checkpoint, config, checkpoint.tokenizer(), checkpoint.parameters(), _dtype(dtype, where), bits)
+        return Part(
+            checkpoint, config, checkpoint.tokenizer(), checkpoint.parameters(), dtype_named(dtype, where), bits
+        )
 
     planned = part(target, revision, dtype, bits)
     if method is not None:
@@ -286,7 +288,8 @@ def require_compiler(device: torch.device, spread: bool) -> None:
         ) from error
 
 
-def _device(device: str) -> torch.device:
+def device_named(device: str) -> torch.device:
+    """The device of this name; "auto" is the GPU if there is one. Raises ``LoadFailed`` for one that cannot be used."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -300,7 +303,8 @@ def _device(device: str) -> torch.device:
     return chosen
 
 
-def _dtype(name: str, device: torch.device) -> torch.dtype:
+def dtype_named(name: str, device: torch.device) -> torch.dtype:
+    """The number type of this name; "auto" depends on the device. Raises ``InvalidInput`` for an unknown name."""
     if name == "auto":
         if device.type != "cuda":  # half precision on a CPU is slower and less exact
             return torch.float32

@@ -1,8 +1,9 @@
-"""Pairs that are known to go together, with what they need and what they are good for."""
+"""Pairs that are known to go together, with what they need and what they are good for, and their models' shapes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +65,80 @@ PRESETS = (
         135e6, "a small GPU or a strong CPU; chat",
     ),
 )  # fmt: skip
+
+
+def _qwen(**sizes: Any) -> dict[str, Any]:
+    rope = {"rope_type": "default", "rope_theta": 1e6}
+    return {"rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "rope_parameters": rope, **sizes}
+
+
+# The configs of the presets' models without their weights, and of a pair that was made for tests on a CPU: the fields
+# in which each differs from the defaults of its class. ``specdec bench --shape`` builds them with random weights.
+SHAPES: dict[str, dict[str, Any]] = {
+    "distilgpt2": {"model_type": "gpt2", "n_layer": 6},
+    "gpt2": {"model_type": "gpt2"},
+    "gpt2-medium": {"model_type": "gpt2", "n_embd": 1024, "n_layer": 24, "n_head": 16},
+    "gpt2-large": {"model_type": "gpt2", "n_embd": 1280, "n_layer": 36, "n_head": 20},
+    "gpt2-xl": {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25},
+    "pythia-70m": {
+        "model_type": "gpt_neox", "hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6,
+        "num_attention_heads": 8, "vocab_size": 50304,
+    },
+    "pythia-160m": {
+        "model_type": "gpt_neox", "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+        "num_attention_heads": 12, "vocab_size": 50304,
+    },
+    "pythia-1.4b": {
+        "model_type": "gpt_neox", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24,
+        "num_attention_heads": 16, "vocab_size": 50304,
+    },
+    "pythia-12b": {
+        "model_type": "gpt_neox", "hidden_size": 5120, "intermediate_size": 20480, "num_hidden_layers": 36,
+        "num_attention_heads": 40, "vocab_size": 50688,
+    },
+    "qwen2.5-7b": _qwen(
+        model_type="qwen2", hidden_size=3584, intermediate_size=18944, num_hidden_layers=28, num_attention_heads=28,
+        num_key_value_heads=4, vocab_size=152064, max_position_embeddings=131072,
+    ),
+    "qwen2.5-0.5b": _qwen(
+        model_type="qwen2", hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
+        num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True,
+    ),
+    "qwen3-4b": _qwen(
+        model_type="qwen3", hidden_size=2560, intermediate_size=9728, num_hidden_layers=36, num_attention_heads=32,
+        num_key_value_heads=8, head_dim=128, vocab_size=151936, max_position_embeddings=40960,
+        tie_word_embeddings=True,
+    ),
+    "qwen3-0.6b": _qwen(
+        model_type="qwen3", hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16,
+        num_key_value_heads=8, head_dim=128, vocab_size=151936, max_position_embeddings=40960,
+        tie_word_embeddings=True,
+    ),
+    "llama-2-13b": {
+        "model_type": "llama", "hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 40,
+        "num_attention_heads": 40, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+    },
+    "tinyllama-1.1b": {
+        "model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22,
+        "num_attention_heads": 32, "num_key_value_heads": 4, "rms_norm_eps": 1e-5,
+    },
+    "smollm2-1.7b": {
+        "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24,
+        "num_attention_heads": 32, "vocab_size": 49152, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 130000.0}, "tie_word_embeddings": True,
+    },
+    "smollm2-135m": {
+        "model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+        "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152, "max_position_embeddings": 8192,
+        "rms_norm_eps": 1e-5, "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
+        "tie_word_embeddings": True,
+    },
+    "llama-500m": {
+        "model_type": "llama", "hidden_size": 1536, "intermediate_size": 4096, "num_hidden_layers": 16,
+        "num_attention_heads": 24, "num_key_value_heads": 8,
+    },
+    "llama-50m": {
+        "model_type": "llama", "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 6,
+        "num_attention_heads": 8, "num_key_value_heads": 4,
+    },
+}  # fmt: skip

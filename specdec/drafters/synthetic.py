@@ -1,0 +1,79 @@
+"""Drafting whose agreement with the target is set, so that models with random weights can be measured.
+
+The draft model runs its true passes. What it proposes is replaced: the target's own next token where a draw says that
+the two agree, else another one. All that is shown of such a draft is labelled synthetic.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+
+from specdec.drafters.base import Drafter
+from specdec.drafters.model import DraftModel, ModelDraft
+from specdec.errors import InvalidInput
+from specdec.passes.context import Context
+from specdec.passes.runner import Runner
+from specdec.passes.sampling import Sampler
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SyntheticDraft(DraftModel):
+    """A draft model whose guesses are the target's next tokens with probability ``agreement``. Greedy text only.
+
+    ``continuations`` holds the target's greedy text behind each prompt, both as ids; a call of another prompt is
+    refused. A person cannot choose this method by its name: ``measure.shapes`` makes it.
+    """
+
+    kind: ClassVar[str] = "synthetic"
+
+    agreement: float = 0.8
+    continuations: Mapping[Ids, Ids] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.agreement <= 1:
+            raise InvalidInput(f"agreement is {self.agreement!r}; give a number from 0 to 1.")
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"agreement": self.agreement}
+
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+        if not sampler.greedy:
+            raise InvalidInput("A synthetic draft follows greedy text; use temperature 0.")
+        known = self.continuations.get(tuple(context.tokens))
+        if known is None:
+            raise InvalidInput("No greedy text of the target was recorded for this prompt; record it first.")
+        guesses = given_guesses(context.tokens, known, self.agreement, vocabulary, sampler.rng.initial_seed())
+        return AgreeingDraft(guesses.to(context.device), Runner(self._model), vocabulary, sampler, context)
+
+
+def given_guesses(prompt: list[int], continuation: Ids, agreement: float, vocabulary: int, seed: int) -> torch.Tensor:
+    """The guess at each place of a text, (n,), prompt included: what stands there, or another of ``vocabulary`` ids.
+
+    A round begins behind the last tested place, so each place is tested at most once in a call, and the guesses that
+    are tested agree independently of each other. The draws depend on the seed and the prompt, not on the draft length.
+    """
+    text = torch.tensor([*prompt, *continuation])
+    rng = torch.Generator().manual_seed((seed + zlib.crc32(str(prompt).encode())) % 2**63)
+    agrees = torch.rand(len(text), generator=rng, dtype=torch.float64) < agreement
+    others = (text + torch.randint(1, vocabulary, text.shape, generator=rng)) % vocabulary
+    return torch.where(agrees, text, others)
+
+
+class AgreeingDraft(ModelDraft):
+    """``ModelDraft`` with its passes and its choice; then the choice is replaced by the given guess of that place."""
+
+    def __init__(self, guesses: torch.Tensor, *arguments: Any):
+        super().__init__(*arguments)
+        self._guesses = guesses
+
+    def _choose(self, processed: torch.Tensor, context: Context, offset: int) -> None:
+        super()._choose(processed, context, offset)  # its time is part of what a guess costs
+        at = context.length + offset
+        context.place(offset).copy_(self._guesses[at : at + 1])

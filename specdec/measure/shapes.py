@@ -1,0 +1,37 @@
+"""A pair of shapes made ready to measure: the target's greedy text behind each prompt, which its draft then follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+
+from accelerate import PartialState
+from rich.progress import track
+
+from specdec.drafters.synthetic import SyntheticDraft
+from specdec.engine.decode import decode
+from specdec.engine.request import make_request
+from specdec.errors import InvalidInput
+from specdec.events import SamplingParams
+from specdec.lanes.driver import driven
+from specdec.measure.prompts import PromptItem
+from specdec.measure.result import collect
+from specdec.models.pair import Pair
+
+
+def recorded(pair: Pair, items: Sequence[PromptItem], params: SamplingParams) -> Pair:
+    """``pair``, whose draft is a ``SyntheticDraft``, with the text that our loop at gamma 0 writes behind ``items``.
+
+    Raises ``InvalidInput`` where the tokens are not picked greedily, and as the lane does for what it cannot run.
+    """
+    draft = pair.draft
+    assert isinstance(draft, SyntheticDraft)
+    if not params.greedy:
+        raise InvalidInput(f"temperature is {params.temperature}; a shape is measured with greedy text, temperature 0.")
+    found = {}
+    for item in track(items, "Recording", transient=True, disable=not PartialState().is_main_process):
+        request = make_request(pair, item.message(pair.tokenizer), params)
+        written = collect(chain.from_iterable(driven(decode(request, 0)))).token_ids
+        found[tuple(request.prompt_ids.tolist())] = tuple(written)
+    return replace(pair, draft=replace(draft, continuations=found), draft_tokenizer=None)
