@@ -1,0 +1,185 @@
+"""The least time that a token could take on this machine, and how much of that limit a lane reaches.
+
+Two rates are measured here, and the limit is computed from them. For one pass of a model over r rows:
+
+bytes       what the pass must read: the matrices of all layers and the output head once, the embeddings of r rows,
+            and the keys and values of the tokens that are seen. Norms, a thousandth of that, are left out.
+operations  2 x parameters of these matrices x r, and in each layer 4 x query heads x head size for each token that
+            a row sees
+seconds     the larger of bytes / read bandwidth and operations / rate of matrix products
+
+A token of plain decoding takes a target pass over one row. In speculative decoding a round takes gamma draft passes
+over one row and a target pass over gamma + 1 rows, and writes the measured tokens a pass.
+
+Weights that fit a processor's cache are read faster than memory allows. So the bandwidth is measured over a buffer as
+large as the weights of the very model (1 GiB for larger ones): the limit of a small model is that of the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.utils.benchmark import Timer
+
+from specdec.drafters.early_exit import EarlyExit
+from specdec.lanes.table import BASELINE, LOOP
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.summary import summarise
+from specdec.models.memory import free_bytes
+from specdec.models.pair import Pair
+from specdec.passes.lean import stack_of
+from specdec.passes.stacks import Stack
+
+LARGEST = 1 << 30  # bytes of a buffer to read; larger ones are read no slower
+SIDE = {"cpu": 1024, "cuda": 8192}  # rows and columns of the matrices that are multiplied
+SECONDS = 0.2  # of each measurement, at least
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one pass must do."""
+
+    bytes: float
+    operations: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What the machine can do for one model, measured: bytes read a second, operations of matrix products a second."""
+
+    bandwidth: float
+    operations: float
+
+    def seconds(self, work: Work) -> float:
+        """The least time of a pass."""
+        return max(work.bytes / self.bandwidth, work.operations / self.operations)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The limit of a pair. ``draft`` is None where drafting needs no pass."""
+
+    target: Stack
+    target_rates: Rates
+    draft: Stack | None
+    draft_rates: Rates | None
+
+    def plain(self, cached: float) -> float:
+        """The least seconds a token of plain decoding behind ``cached`` tokens."""
+        return self.target_rates.seconds(work_of(self.target, 1, cached))
+
+    def speculative(self, gamma: int, tokens: float, cached: float) -> float:
+        """The least seconds a token where each round drafts ``gamma`` tokens and writes ``tokens``."""
+        seconds = self.target_rates.seconds(work_of(self.target, gamma + 1, cached))
+        if self.draft and self.draft_rates:
+            seconds += gamma * self.draft_rates.seconds(work_of(self.draft, 1, cached))
+        return seconds / tokens
+
+
+def weight_bytes(stack: Stack) -> int:
+    """Bytes of the matrices that every pass reads whole."""
+    return sum(weight.nbytes for weight in _matrices(stack))
+
+
+def work_of(stack: Stack, rows: int, cached: float) -> Work:
+    """What a pass over ``rows`` behind ``cached`` tokens must do."""
+    itemsize, tables = stack.embedding.itemsize, 1 if stack.positions is None else 2
+    read = weight_bytes(stack) + tables * rows * stack.embedding.shape[1] * itemsize
+    operations = 2.0 * rows * sum(weight.numel() for weight in _matrices(stack) if weight.dim() > 1)
+    for layer in stack.layers:
+        window = layer.window or float("inf")
+        read += min(cached + rows, window + rows - 1) * 2 * stack.kv_heads * stack.size * itemsize
+        seen = sum(min(cached + row, window) for row in range(1, rows + 1))
+        operations += 4 * stack.heads * stack.size * seen
+    return Work(read, operations)
+
+
+def limit_of(pair: Pair) -> Limit | str:
+    """Measure the rates for both models of a pair; a sentence where what its passes must do is not known."""
+    target, draft = stack_of(pair.target), _draft_stack(pair)
+    for role, stack in (("target", target), ("draft", draft)):
+        if isinstance(stack, str):
+            return f"What a pass of the {role} must do is not known. {stack}"
+    assert isinstance(target, Stack) and not isinstance(draft, str)
+    return Limit(target, rates_for(target), draft, rates_for(draft) if draft else None)
+
+
+def _draft_stack(pair: Pair) -> Stack | str | None:
+    draft = pair.draft
+    if isinstance(draft, EarlyExit):
+        stack = stack_of(pair.target)
+        return stack if isinstance(stack, str) else stack.first(draft.layers)
+    if draft is None or not draft.models:
+        return None
+    if getattr(draft, "own_tokenizer", False):
+        return "It has a tokenizer of its own, so how many passes a round takes is not fixed."
+    return stack_of(draft.models[0])
+
+
+def rates_for(stack: Stack) -> Rates:
+    """Measure what this machine can do for one model, in its number type and with the threads in use."""
+    device, dtype = stack.embedding.device, stack.embedding.dtype
+    size = min(weight_bytes(stack), LARGEST, free_bytes(device) // 2)
+    buffer = torch.ones(max(1, size // 4096), 1024, device=device)  # float32; bytes are read alike in any type
+    row, side = torch.ones(1, 1024, device=device), SIDE.get(device.type, SIDE["cpu"])
+    left, right = (torch.ones(side, side, device=device, dtype=dtype) for _ in range(2))
+    with torch.inference_mode():
+        # In memory a sum reads fastest, in a cache often a product.
+        read = min(_fastest(buffer.sum), _fastest(lambda: F.linear(row, buffer)))
+        product = _fastest(lambda: left @ right)
+    return Rates(buffer.nbytes / read, 2 * side**3 / product)
+
+
+def _fastest(call: Callable[[], Any]) -> float:
+    """Seconds of the fastest call; on a GPU the device is waited for."""
+    timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
+    return min(timer.blocked_autorange(min_run_time=SECONDS).times)
+
+
+def limit_record(limit: Limit | str, pair: Pair, plan: Plan, trials: Sequence[Trial]) -> dict[str, Any]:
+    """The limit and the share of it that was reached, as plain values for reports.
+
+    ``measured``: for each model the bytes of its weights and the two rates. ``rows``: for plain ``generate``, our loop
+    and each fixed draft length the least seconds a token, those measured (the median over the runs), and least /
+    measured, which is 1 at the limit. ``cached_tokens`` are the prompt and half of the new tokens, as a mean over the
+    prompts. Without a limit ``reason`` says why.
+    """
+    if isinstance(limit, str):
+        return {"reason": limit}
+    lengths = [pair.encode(item.message(pair.tokenizer)).shape[1] for item in plan.prompts]
+    cached = sum(lengths) / len(lengths) + plan.params.max_new_tokens / 2
+    rows = []
+    for found in summarise(trials):
+        seconds = found.middle("seconds_per_token")
+        tokens = found.middle("mean_acceptance_length")
+        if found.entrant in (BASELINE, LOOP):
+            least = limit.plain(cached)
+        elif found.lane == LOOP.lane and isinstance(found.gamma, int) and tokens:
+            least = limit.speculative(found.gamma, tokens, cached)
+        else:
+            continue
+        if seconds:
+            share = least / seconds
+            row = {"lane": found.lane, "gamma": found.gamma, "computed_least_seconds_per_token": least}
+            rows.append(row | {"measured_seconds_per_token": seconds, "share_of_limit": share})
+    models = {"target": (limit.target, limit.target_rates), "draft": (limit.draft, limit.draft_rates)}
+    measured = {
+        role: {
+            "weight_bytes": weight_bytes(stack),
+            "read_bytes_per_second": rates.bandwidth,
+            "operations_per_second": rates.operations,
+        }
+        for role, (stack, rates) in models.items()
+        if stack and rates
+    }
+    return {"measured": measured, "cached_tokens": cached, "rows": rows}
+
+
+def _matrices(stack: Stack) -> list[torch.Tensor]:
+    """The weights and biases of the matrices of all layers and of the output head."""
+    layers = (part for layer in stack.layers for part in (layer.qkv, layer.out, layer.up, layer.down))
+    return [tensor for part in (*layers, stack.head) for tensor in (part.weight, part.bias) if tensor is not None]

@@ -1,0 +1,146 @@
+"""The limit: what a pass must read and compute, counted another way, and the time that follows from given rates."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+import specdec
+from specdec.lanes.table import entrants_of
+from specdec.measure import limit as limits
+from specdec.measure.limit import Limit, Rates, Work, limit_of, limit_record, rates_for, weight_bytes, work_of
+from specdec.measure.plan import Plan
+from specdec.measure.prompts import PromptItem
+from specdec.measure.trials import trials
+from specdec.passes.lean import stack_of
+
+
+def counted_operations(stack, cached: int) -> int:
+    """Operations of a pass over one row, as torch counts them while it runs."""
+    slots = stack.new_slots()
+    with torch.inference_mode():
+        stack.forward(torch.arange(cached), slots, 0, 1)
+        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # the fused one is not counted
+            stack.forward(torch.arange(1), slots, cached, None)
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox", "qwen3", "mistral"])
+def test_operations_are_those_that_run(family: str) -> None:
+    """Also with windows (mistral's are of 8 tokens), grouped queries and a head that is the embedding (gpt2)."""
+    stack = stack_of(shared_tiny(family))
+    assert work_of(stack, 1, 20).operations == counted_operations(stack, 20)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_bytes_of_a_pass(family: str) -> None:
+    """All parameters but norms and embeddings, the head also where it is the embedding, the embeddings of the rows,
+    and keys and values."""
+    model = shared_tiny(family, layers=2)
+    width, vocabulary = 48, 320
+    tables = {"llama": 1, "gpt2": 2}[family]  # of embeddings: tokens, and positions where they are learned
+    norms = {"llama": 5 * width, "gpt2": 5 * 2 * width}[family]
+    embeddings = vocabulary * width + (128 * width if family == "gpt2" else 0)
+    head = vocabulary * width if family == "gpt2" else 0  # llama's is a matrix of its own
+    matrices = model.num_parameters() - norms - embeddings + head
+    token = 2 * 2 * {"llama": 24, "gpt2": 48}[family]  # keys and values of two layers; llama's 4 heads share 2
+    stack = stack_of(model)
+    assert weight_bytes(stack) == 4 * matrices
+    for rows, cached in ((1, 0), (1, 50), (6, 50)):
+        assert work_of(stack, rows, cached).bytes == 4 * (matrices + tables * rows * width + (cached + rows) * token)
+
+
+def test_more_rows_compute_more_and_read_hardly_more() -> None:
+    stack = stack_of(shared_tiny("llama"))
+    one, six = work_of(stack, 1, 50), work_of(stack, 6, 50)
+    assert six.operations > 6 * one.operations and six.bytes < 1.1 * one.bytes
+    windowed = stack_of(shared_tiny("mistral"))
+    assert work_of(windowed, 1, 100) == work_of(windowed, 1, 50), "what left the window is not read"
+
+
+def test_a_pass_takes_the_larger_of_its_two_times() -> None:
+    rates = Rates(bandwidth=10, operations=100)
+    assert rates.seconds(Work(20, 100)) == 2 and rates.seconds(Work(20, 500)) == 5
+
+
+def test_the_limit_of_a_round() -> None:
+    """Gamma draft passes and one target pass, shared by the tokens that the round writes."""
+    target, draft = stack_of(shared_tiny("llama", layers=3)), stack_of(shared_tiny("llama", 1, layers=1))
+    found = Limit(target, Rates(1e6, math.inf), draft, Rates(2e6, math.inf))
+    expected = (work_of(target, 5, 30).bytes / 1e6 + 4 * work_of(draft, 1, 30).bytes / 2e6) / 2.5
+    assert found.speculative(4, 2.5, 30) == pytest.approx(expected)
+    assert found.plain(30) == pytest.approx(work_of(target, 1, 30).bytes / 1e6)
+    free = Limit(target, Rates(1e6, math.inf), None, None)
+    assert free.speculative(4, 2.5, 30) == pytest.approx(work_of(target, 5, 30).bytes / 1e6 / 2.5)
+
+
+def test_rates_are_measured_over_a_buffer_as_large_as_the_weights(monkeypatch) -> None:
+    """Weights that fit a cache are not compared with the bandwidth of memory."""
+    monkeypatch.setattr(limits, "SECONDS", 0.001)
+    monkeypatch.setitem(limits.SIDE, "cpu", 32)
+    sizes, ones = [], torch.ones
+
+    def noted(*shape, **options):
+        made = ones(*shape, **options)
+        sizes.append(made.nbytes)
+        return made
+
+    monkeypatch.setattr(torch, "ones", noted)
+    stack = stack_of(shared_tiny("llama", layers=3))
+    found = rates_for(stack)
+    assert max(sizes) == pytest.approx(weight_bytes(stack), abs=4096)
+    assert 0 < found.bandwidth < math.inf and 0 < found.operations < math.inf
+
+
+@pytest.fixture
+def known_rates(monkeypatch) -> None:
+    monkeypatch.setattr(limits, "rates_for", lambda stack: Rates(1e9, 1e9))
+
+
+def test_no_limit_without_a_lean_forward(known_rates) -> None:
+    """A model with experts, a draft of an unknown family, and a model whose passes are hooked: the reason is given."""
+    target = shared_tiny("llama", layers=3)
+    assert "target" in limit_of(specdec.Pair(target=tiny("mixtral")))
+    assert "draft" in limit_of(specdec.Pair(target=target, draft=shared_tiny("bloom")))
+    hooked = tiny("llama")
+    hooked.register_forward_hook(lambda *arguments: None)
+    found = limit_of(specdec.Pair(target=hooked))
+    assert "hook" in found
+    assert limit_record(found, None, None, []) == {"reason": found}
+
+
+@pytest.mark.parametrize("draft", [specdec.PromptLookup(), specdec.EarlyExit(1), None])
+def test_ways_to_draft_without_a_model_of_their_own(draft, known_rates) -> None:
+    target = shared_tiny("llama", layers=3)
+    found = limit_of(specdec.Pair(target=target, draft=draft))
+    assert isinstance(found, Limit)
+    if isinstance(draft, specdec.EarlyExit):
+        assert weight_bytes(found.draft) < weight_bytes(found.target)
+    else:
+        assert found.draft is None
+
+
+def test_the_record_of_a_benchmark(known_rates) -> None:
+    target = shared_tiny("llama", layers=3)
+    pair = specdec.Pair(target=target, draft=noisy_copy(target, scale=0.006), tokenizer=byte_tokenizer())
+    params = specdec.SamplingParams(max_new_tokens=32, seed=0, ignore_eos=True)
+    entrants = entrants_of(("generate", "speculative", "assisted"), (0, 3, "auto"))
+    plan = Plan((PromptItem("one", "a", "Once upon a time"),), entrants, params, 1)
+    found = limit_of(pair)
+    record = limit_record(found, pair, plan, list(filter(None, trials(pair, plan))))
+    assert [(row["lane"], row["gamma"]) for row in record["rows"]] == [
+        ("generate", None), ("speculative", 0), ("speculative", 3),
+    ]  # fmt: skip
+    cached = pair.encode("Once upon a time").shape[1] + 16
+    assert record["cached_tokens"] == cached
+    for row in record["rows"][:2]:
+        assert row["computed_least_seconds_per_token"] == pytest.approx(found.plain(cached))
+    for row in record["rows"]:
+        least, seconds = row["computed_least_seconds_per_token"], row["measured_seconds_per_token"]
+        assert row["share_of_limit"] == pytest.approx(least / seconds)
+    assert record["measured"]["target"]["read_bytes_per_second"] == 1e9
