@@ -13,18 +13,27 @@ from accelerate import PartialState
 from specdec.cli.arguments import add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
-from specdec.lanes.table import BASELINE, LANES, LOOP, entrants_of
+from specdec.lanes.table import BASELINE, LANES, LOOP, entrants_of, row_of
 from specdec.measure.bench import measure
+from specdec.measure.limit import limit_of, limit_record
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results_file import ResultsFile, measured_on
+from specdec.measure.shapes import recorded
 from specdec.models.pair import Pair, silence_libraries
+from specdec.models.presets import SHAPES
+from specdec.models.shapes import shape_pair
+from specdec.report import words
 from specdec.report.benchmark import EXPORTS, as_json, report
 
 
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="specdec bench", description=__doc__)
     add_pair_arguments(parser)
+    parser.add_argument("--shape", metavar="TARGET:DRAFT", help=f"two of {', '.join(SHAPES)}, with random weights")
+    parser.add_argument(
+        "--agreement", type=float, help="of a shape: how often the draft guesses the target's next token (default 0.8)"
+    )
     parser.add_argument(
         "--prompts", type=Path, default=EXAMPLES, help="JSON lines: ours, Spec-Bench, MT-bench, HumanEval"
     )
@@ -50,15 +59,20 @@ def main(argv: Sequence[str]) -> None:
     if missing := [path for path in arguments.export if not path.parent.is_dir()]:
         parser.error(f"the folder of {missing[0]} does not exist")
     console = console_of(piped=132)
-    pair = plan = None
+    pair = plan = limit = None
     try:
-        pair = pair_of(arguments)
-        lanes = arguments.lanes or [lane.key for lane in LANES if lane.bench and not lane.refusal(pair)]
+        pair = _pair_of(arguments)
+        refusals = {lane.key: lane.refusal(pair) for lane in LANES if lane.bench}
+        lanes = arguments.lanes or [key for key, refusal in refusals.items() if not refusal]
         if BASELINE.key not in lanes:
             raise InvalidInput("The lane generate is what all others are compared with; add it to --lanes.")
         params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
         items = tuple(read_prompts(arguments.prompts))
         plan = Plan(items, entrants_of(lanes, arguments.gammas), params, arguments.runs)
+        if arguments.shape:
+            pair = recorded(pair, items, params)
+        if PartialState().is_main_process:
+            limit = limit_of(pair)
         found = measure(pair, plan, arguments.results)
     except SpecdecError as error:
         raise SystemExit(f"specdec: {error}") from error
@@ -66,13 +80,26 @@ def main(argv: Sequence[str]) -> None:
         if PartialState().is_main_process:
             sys.stderr.write(f"{_kept(arguments.results, pair, plan)}\n")
         raise SystemExit(130) from None
-    if not PartialState().is_main_process:
+    if limit is None:  # not the main process
         return
-    about = measured_on(pair)
-    report(console, about, plan, found)
+    about, record = measured_on(pair), limit_record(limit, pair, plan, found)
+    missing = [] if arguments.lanes else [(row_of(key).choice, refusal) for key, refusal in refusals.items() if refusal]
+    report(console, about, plan, found, record, [words.LEFT_OUT.format(lane=lane, reason=why) for lane, why in missing])
     for path in arguments.export:
-        text = as_json(about, plan, found) if path.suffix == ".json" else EXPORTS[path.suffix](found)
+        text = as_json(about, plan, found, record) if path.suffix == ".json" else EXPORTS[path.suffix](about, found)
         path.write_text(text, encoding="utf-8")
+
+
+def _pair_of(arguments: argparse.Namespace) -> Pair:
+    """The pair that was named, or that of a shape."""
+    if not arguments.shape:
+        if arguments.agreement is not None:
+            raise InvalidInput("--agreement belongs to --shape, which is not given; add it, or leave both out.")
+        return pair_of(arguments)
+    if arguments.target or arguments.draft or arguments.bits or arguments.compile:
+        raise InvalidInput("--shape names both models; leave --target, --draft, --bits and --compile out.")
+    agreement = 0.8 if arguments.agreement is None else arguments.agreement
+    return shape_pair(arguments.shape, agreement, arguments.device, arguments.dtype)
 
 
 def _kept(results: Path | None, pair: Pair | None, plan: Plan | None) -> str:

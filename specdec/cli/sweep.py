@@ -14,12 +14,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from specdec.cli.arguments import add_pair_arguments, console_of, leave_a_core, pair_of
 from specdec.errors import SpecdecError
 from specdec.events import SamplingParams
+from specdec.measure.limit import limit_of, limit_record
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.trials import trials
 from specdec.models.pair import silence_libraries
 from specdec.report import words
+from specdec.report.limit import show_limit
 from specdec.report.overall import overall
 from specdec.report.sweep import table, theory_note
 
@@ -44,7 +46,7 @@ def main(argv: Sequence[str]) -> None:
         pair = pair_of(arguments)
         params = SamplingParams(arguments.tokens, arguments.temperature, seed=0, ignore_eos=True)
         plan = Plan(tuple(items or read_prompts(arguments.prompts)), ENTRANTS, params, arguments.runs)
-        steps = trials(pair, plan)
+        steps, limit = trials(pair, plan), limit_of(pair)
         bar = Progress(TextColumn("Measuring"), BarColumn(), TimeRemainingColumn())
         task = bar.add_task("", total=len(plan))
         with Live(bar, console=console, transient=True) as live, contextlib.suppress(KeyboardInterrupt):
@@ -59,3 +61,5 @@ def main(argv: Sequence[str]) -> None:
     console.print(table(found, plan))
     result = overall(found, plan)
     console.print(" ".join(filter(None, [result.headline, *result.notes, theory_note(found)])))
+    if found:
+        show_limit(console, limit_record(limit, pair, plan, found))

@@ -18,13 +18,18 @@ from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import auto_share, find, rows, summarise
 from specdec.report import words
+from specdec.report.limit import show_limit
 from specdec.report.overall import overall
 from specdec.report.summary import COLUMNS, cells
+from specdec.report.sweep import sweep_rows
+
+About = dict[str, Any]  # what was measured on what: pair, machine and versions, as plain values
 
 
-def table(trials: Sequence[Trial]) -> Table:
+def table(about: About, trials: Sequence[Trial]) -> Table:
     """The figures of every category and entrant."""
-    out = Table(title="Decode speed after the first token; medians over the runs (lowest\u2013highest)")
+    title = "Decode speed after the first token; medians over the runs (lowest\u2013highest)"
+    out = Table(title=" \u00b7 ".join(filter(None, [title, words.synthetic(about["pair"])])))
     for place, column in enumerate(COLUMNS):
         out.add_column(column, justify="left" if place < 2 else "right")
     for row in rows(trials):
@@ -32,29 +37,63 @@ def table(trials: Sequence[Trial]) -> Table:
     return out
 
 
-def markdown(trials: Sequence[Trial]) -> str:
-    """The same as a Markdown table."""
+def markdown(about: About, trials: Sequence[Trial]) -> str:
+    """The same as a Markdown table; above it stands whether it is synthetic."""
     lines = [COLUMNS, ["---"] * 2 + ["---:"] * (len(COLUMNS) - 2), *map(cells, rows(trials))]
-    return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines) + "\n"
+    label = words.synthetic(about["pair"])
+    head = f"{label.capitalize()}\n\n" if label else ""
+    return head + "".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |\n" for line in lines)
 
 
-def as_csv(trials: Sequence[Trial]) -> str:
+def as_csv(about: About, trials: Sequence[Trial]) -> str:
     """The rows as plain numbers: seconds, factors and shares, not percent."""
-    found, out = rows(trials), io.StringIO()
+    found, out = labelled_rows(about, trials), io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(found[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(found)
     return out.getvalue()
 
 
-def as_json(about: dict[str, Any], plan: Plan, trials: Sequence[Trial]) -> str:
-    """Everything: what was measured on what (``about``: pair, machine and versions), the rows, and every trial."""
+def as_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None = None) -> str:
+    """Everything: ``about``, the rows, the closed form beside the measurement, every trial, and the limit of this
+    machine (``measure.limit``) where it was computed."""
     asked = {"params": asdict(plan.params), "runs": plan.runs}
-    found = {"rows": rows(trials), "trials": [asdict(trial) for trial in trials]}
-    return json.dumps(about | asked | found, indent=1) + "\n"
+    found = {"rows": labelled_rows(about, trials), "closed_form": closed_form(trials), "limit": limit}
+    return json.dumps(about | asked | found | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
 
 
 EXPORTS = {".csv": as_csv, ".md": markdown}
+
+
+def labelled_rows(about: About, trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    """The rows, each with its label where it is synthetic, else None."""
+    return [row | {"synthetic": words.synthetic(about["pair"]) or None} for row in rows(trials)]
+
+
+def closed_form(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    """For each draft length the gain over our loop without a draft: by the closed form of the measured alpha, c and v,
+    and as it was measured. Empty where the loop did not run."""
+    found = [row.judgement for row in sweep_rows(summarise(trials))]
+    return [
+        {"gamma": j.gamma, "alpha": j.alpha, "c": j.c, "v": j.v, "predicted": j.predicted, "measured": j.speculation}
+        for j in found
+        if j.predicted and j.speculation
+    ]
+
+
+def closed_form_table(about: About, trials: Sequence[Trial]) -> Table | None:
+    """The same as a person reads it; None where there is nothing to compare."""
+    found = closed_form(trials)
+    title = "Gain over our loop without a draft, by the closed form and measured"
+    out = Table(title=" \u00b7 ".join(filter(None, [title, words.synthetic(about["pair"])])))
+    for column in ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted"):
+        out.add_column(column, justify="right")
+    for row in found:
+        factors = [words.times_or_none(row[name]) for name in ("predicted", "measured")]
+        share = words.number(row["measured"] / row["predicted"], 2)
+        terms = [words.number(row[name], 2) for name in ("c", "v")]
+        out.add_row(str(row["gamma"]), words.percent(row["alpha"]), *terms, *factors, share)
+    return out if found else None
 
 
 def repetition(trials: Iterable[Trial]) -> str:
@@ -76,12 +115,18 @@ def against_assisted(trials: Sequence[Trial]) -> str:
     )
 
 
-def report(console: Console, about: dict[str, Any], plan: Plan, trials: Sequence[Trial]) -> None:
-    """Everything there is to say in a terminal."""
+def report(
+    console: Console, about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any], left_out: Sequence[str]
+) -> None:
+    """Everything there is to say in a terminal. ``left_out``: a sentence for each lane that the pair cannot run."""
+    label = words.synthetic(about["pair"])
     console.print(f"Pair: {words.pair_line(about['pair'])}\nMachine: {about['machine']} {about['versions']}")
     console.print(f"{len(plan.prompts)} prompts, {plan.params.max_new_tokens} tokens each, {plan.runs} runs.")
-    console.print(table(trials))
-    console.print(repetition(trials))
+    for sentence in left_out:
+        console.print(sentence)
+    console.print(table(about, trials))
+    if not label:  # random weights write no text
+        console.print(repetition(trials))
     summaries = summarise(trials)
     if shares := auto_share(trials):
         each = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
@@ -89,9 +134,12 @@ def report(console: Console, about: dict[str, Any], plan: Plan, trials: Sequence
             f"\u03b3 auto against the best fixed \u03b3: {median(shares.values()):.2f} in the median ({each})."
         )
     found = overall(trials, plan)
-    console.print(" ".join([found.headline, *found.notes]))
+    console.print(" ".join(filter(None, [label and f"{label.capitalize()}.", found.headline, *found.notes])))
     outside = [(s.gamma, s.middle("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
     told = ", ".join(f"\u03b3 {gamma} {words.percent(share, 1)}" for gamma, share in outside if share is not None)
     console.print(f"Time outside the models' passes: {told or 'nothing was drafted'}.")
     if rivals := against_assisted(trials):
         console.print(f"Against assisted generation at the same \u03b3: {rivals}.")
+    if (compared := closed_form_table(about, trials)) is not None:
+        console.print(compared)
+    show_limit(console, limit, label)

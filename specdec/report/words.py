@@ -117,6 +117,17 @@ RIVALS = {
     "alike": "{Rival} may be as fast: {times}.",
 }
 
+# What a pair of shapes is labelled with wherever it is shown.
+SYNTHETIC = "synthetic: random weights, agreement set to {agreement:g}"
+LEFT_OUT = "Not measured: {lane}. {reason}"
+
+# The limit of a machine, after a benchmark or a sweep.
+RATES = (
+    "{Role}: {size} MB of weights. Measured: a buffer of that size is read at {bandwidth} GB/s, square matrices are "
+    "multiplied at {operations} billion operations/s."
+)
+NO_LIMIT = "No limit is computed. {reason}"
+
 # Why, in a race and after a sweep.
 WHY_TITLE = "Why: each round yields {tokens} tokens for the time of {round_cost} plain tokens"
 WHY_UNSPLIT = (
@@ -333,8 +344,14 @@ def pair_line(facts: dict[str, Any]) -> str:
     bits = f"{target['bits']} bits" if target["bits"] else ""
     compiled = "compiled" if facts["compiled"] else ""
     name = f"{facts['name']}, " if named else ""
-    parts = [name + models, machine(facts), target["dtype"], bits, compiled]
+    parts = [name + models, machine(facts), target["dtype"], bits, compiled, synthetic(facts)]
     return " \u00b7 ".join(filter(None, parts))
+
+
+def synthetic(facts: dict[str, Any]) -> str:
+    """The label of a pair whose draft agrees as often as somebody set; empty for all others."""
+    agreement = (facts["draft"] or {}).get("agreement")
+    return "" if agreement is None else SYNTHETIC.format(agreement=agreement)
 
 
 def passes(facts: dict[str, Any]) -> str:
@@ -354,7 +371,7 @@ def machine(facts: dict[str, Any]) -> str:
 
 
 def _drafting(draft: dict[str, Any], named: bool) -> str:
-    return _model(draft, named, "draft") if draft["kind"] == "model" else draft["text"]
+    return _model(draft, named, "draft") if draft["kind"] in ("model", "synthetic") else draft["text"]
 
 
 def _model(facts: dict[str, Any], named: bool, role: str) -> str:

@@ -105,9 +105,10 @@ class BenchTab:
         )
 
     def _ending(self, folder: Path, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
-        (folder / "benchmark.json").write_text(as_json(measured_on(pair), plan, found), encoding="utf-8")
+        about = measured_on(pair)
+        (folder / "benchmark.json").write_text(as_json(about, plan, found), encoding="utf-8")
         for suffix, export in EXPORTS.items():
-            (folder / f"benchmark{suffix}").write_text(export(found), encoding="utf-8")
+            (folder / f"benchmark{suffix}").write_text(export(about, found), encoding="utf-8")
         ResultsFile(folder / "benchmark.results.jsonl", pair, plan).merge(found)
         leads = {self._files: gr.update(value=sorted(map(str, folder.iterdir())), visible=True)}
         return leads | self._findings.explain(overall(found, plan).judgement)

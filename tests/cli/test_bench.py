@@ -8,7 +8,10 @@ from itertools import islice
 import pytest
 
 from specdec.cli import bench
+from specdec.closed_forms import expected_speedup
 from specdec.measure import bench as measuring
+from specdec.measure import limit
+from specdec.models.presets import SHAPES
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +81,71 @@ def test_ctrl_c_while_models_load(tmp_path, capsys, monkeypatch) -> None:
     with pytest.raises(SystemExit) as ended:
         bench.main(command(tmp_path))
     assert ended.value.code == 130 and "before anything was measured" in capsys.readouterr().err
+
+
+# --- shapes with random weights --------------------------------------------------------------------------------------
+
+SHAPE = {"model_type": "llama", "hidden_size": 96, "intermediate_size": 96, "num_attention_heads": 4, "vocab_size": 300}
+
+
+@pytest.fixture
+def shape(monkeypatch, tmp_path) -> list[str]:
+    monkeypatch.setitem(SHAPES, "tiny", SHAPE | {"num_hidden_layers": 3})
+    monkeypatch.setitem(SHAPES, "tinier", SHAPE | {"num_hidden_layers": 1})
+    monkeypatch.setattr(limit, "SECONDS", 0.001)
+    (tmp_path / "set.jsonl").write_text(json.dumps({"name": "one", "prompt": "Once upon a time"}) + "\n")
+    options = ["--tokens", "64", "--runs", "1", "--gammas", "4", "--prompts", str(tmp_path / "set.jsonl")]
+    return ["--shape", "tiny:tinier", "--device", "cpu", *options]
+
+
+def test_a_shape_is_labelled_synthetic_wherever_it_is_shown(shape, tmp_path, capsys) -> None:
+    files = {suffix: tmp_path / f"out.{suffix}" for suffix in ("json", "csv", "md")}
+    results = tmp_path / "results.jsonl"
+    bench.main([*shape, "--agreement", "0.9", "--results", str(results), "--export", *map(str, files.values())])
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("synthetic: random weights, agreement set to 0.9") >= 4, "the pair's line and every table's title"
+    assert "Synthetic: random weights, agreement set to 0.9. " in said, "the verdict"
+    assert "transformers' assisted generation cannot be told" in said
+    assert "predicted" in said and "least ms a token (computed)" in said
+    found = json.loads(files["json"].read_text())
+    assert all("synthetic" in row["synthetic"] for row in found["rows"])
+    assert found["pair"]["draft"]["kind"] == "synthetic" and found["pair"]["draft"]["agreement"] == 0.9
+    assert {row["lane"] for row in found["rows"]} == {"generate", "speculative"}
+    assert all(row["same_text"] == row["compared"] for row in found["rows"])
+    (form,) = found["closed_form"]
+    assert form["predicted"] == pytest.approx(expected_speedup(form["alpha"], 4, form["c"], form["v"]))
+    assert len(found["limit"]["rows"]) == 3
+    lines = files["csv"].read_text().splitlines()
+    assert lines[0].endswith(",synthetic") and all("synthetic" in line for line in lines)
+    assert "synthetic" in files["md"].read_text().splitlines()[0].lower()
+    assert '"agreement":0.9' in results.read_text().splitlines()[0]
+    with pytest.raises(SystemExit, match="another measurement"):
+        bench.main([*shape, "--agreement", "0.5", "--results", str(results)])
+
+
+def test_a_measured_pair_is_not_labelled(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(limit, "SECONDS", 0.001)
+    out = tmp_path / "out.json"
+    bench.main([*command(tmp_path), "--export", str(out)])
+    assert "synthetic" not in capsys.readouterr().out.lower()
+    assert all(row["synthetic"] is None for row in json.loads(out.read_text())["rows"])
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--target", "gpt2"], "names both models"),
+        (["--draft", "prompt-lookup"], "names both models"),
+        (["--temperature", "1"], "temperature 0"),
+        (["--agreement", "2"], "from 0 to 1"),
+        (["--lanes", "generate", "assisted"], "cannot be told"),
+    ],
+)
+def test_what_does_not_go_with_a_shape(shape, more: list[str], said: str) -> None:
+    with pytest.raises(SystemExit, match=said):
+        bench.main([*shape, *more])
+
+
+def test_an_agreement_needs_a_shape(tmp_path) -> None:
+    with pytest.raises(SystemExit, match="--shape"):
+        bench.main([*command(tmp_path), "--agreement", "0.8"])

@@ -1,0 +1,43 @@
+"""The limit of a machine as a person reads it; ``specdec.measure.limit`` makes the record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from specdec.lanes.table import Entrant
+from specdec.report import words
+
+COLUMNS = ("Lane", "\u03b3", "least ms a token (computed)", "ms a token (measured)", "share of the limit")
+
+
+def show_limit(console: Console, record: dict[str, Any], label: str = "") -> None:
+    """The measured rates, then for each lane the computed limit and the share of it that was reached.
+    ``label``: what stands beside the title of a synthetic measurement."""
+    if "reason" in record:
+        console.print(words.NO_LIMIT.format(reason=record["reason"]))
+        return
+    title = "The least time that a token could take on this machine"
+    out = Table(title=" \u00b7 ".join(filter(None, [title, label])))
+    for place, column in enumerate(COLUMNS):
+        out.add_column(column, justify="right" if place else "left")
+    for row in record["rows"]:
+        times = (row["computed_least_seconds_per_token"], row["measured_seconds_per_token"])
+        out.add_row(
+            Entrant(row["lane"], row["gamma"]).row.label,
+            "" if row["gamma"] is None else str(row["gamma"]),
+            *(f"{1000 * seconds:.3g}" for seconds in times),
+            words.percent(row["share_of_limit"]),
+        )
+    console.print(out)
+    for role, rates in record["measured"].items():
+        console.print(
+            words.RATES.format(
+                Role=role.capitalize(),
+                size=words.number(rates["weight_bytes"] / 1e6),
+                bandwidth=words.number(rates["read_bytes_per_second"] / 1e9),
+                operations=words.number(rates["operations_per_second"] / 1e9),
+            )
+        )
