@@ -83,8 +83,12 @@ def main(argv: Sequence[str]) -> None:
     if limit is None:  # not the main process
         return
     about, record = measured_on(pair), limit_record(limit, pair, plan, found)
-    missing = [] if arguments.lanes else [(row_of(key).choice, refusal) for key, refusal in refusals.items() if refusal]
-    report(console, about, plan, found, record, [words.LEFT_OUT.format(lane=lane, reason=why) for lane, why in missing])
+    left_out = [
+        words.LEFT_OUT.format(lane=row_of(key).choice, reason=refusal)
+        for key, refusal in refusals.items()
+        if refusal and not arguments.lanes
+    ]
+    report(console, about, plan, found, record, left_out)
     for path in arguments.export:
         text = as_json(about, plan, found, record) if path.suffix == ".json" else EXPORTS[path.suffix](about, found)
         path.write_text(text, encoding="utf-8")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ from specdec.passes.lean import stack_of
 from specdec.passes.stacks import Stack
 
 LARGEST = 1 << 30  # bytes of a buffer to read; larger ones are read no slower
-SIDE = {"cpu": 1024, "cuda": 8192}  # rows and columns of the matrices that are multiplied
+SIDE = {"cpu": 1024, "cuda": 8192}  # rows and columns of the matrix that rows are multiplied with
 SECONDS = 0.2  # of each measurement, at least
 
 
@@ -125,13 +126,27 @@ def rates_for(stack: Stack) -> Rates:
     device, dtype = stack.embedding.device, stack.embedding.dtype
     size = min(weight_bytes(stack), LARGEST, free_bytes(device) // 2)
     buffer = torch.ones(max(1, size // 4096), 1024, device=device)  # float32; bytes are read alike in any type
-    row, side = torch.ones(1, 1024, device=device), SIDE.get(device.type, SIDE["cpu"])
-    left, right = (torch.ones(side, side, device=device, dtype=dtype) for _ in range(2))
+    row = torch.ones(1, 1024, device=device)
     with torch.inference_mode():
         # In memory a sum reads fastest, in a cache often a product.
         read = min(_fastest(buffer.sum), _fastest(lambda: F.linear(row, buffer)))
-        product = _fastest(lambda: left @ right)
-    return Rates(buffer.nbytes / read, 2 * side**3 / product)
+    return Rates(buffer.nbytes / read, _product_rate(device, dtype, torch.get_num_threads()))
+
+
+@cache
+def _product_rate(device: torch.device, dtype: torch.dtype, threads: int) -> float:
+    """Operations a second of the fastest product of a few and of many rows with a square matrix.
+
+    Many rows are fastest as a rule. But a CPU without units for bfloat16 has better kernels for few of them.
+    """
+    side = SIDE.get(device.type, SIDE["cpu"])
+    matrix = torch.ones(side, side, device=device, dtype=dtype)
+    rates = []
+    with torch.inference_mode():
+        for count in (1, 8, side // 4):
+            rows = torch.ones(count, side, device=device, dtype=dtype)
+            rates.append(2 * count * side**2 / _fastest(partial(F.linear, rows, matrix)))
+    return max(rates)
 
 
 def _fastest(call: Callable[[], Any]) -> float:

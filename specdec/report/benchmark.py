@@ -29,7 +29,7 @@ About = dict[str, Any]  # what was measured on what: pair, machine and versions,
 def table(about: About, trials: Sequence[Trial]) -> Table:
     """The figures of every category and entrant."""
     title = "Decode speed after the first token; medians over the runs (lowest\u2013highest)"
-    out = Table(title=" \u00b7 ".join(filter(None, [title, words.synthetic(about["pair"])])))
+    out = Table(title=words.titled(title, words.synthetic(about["pair"])))
     for place, column in enumerate(COLUMNS):
         out.add_column(column, justify="left" if place < 2 else "right")
     for row in rows(trials):
@@ -85,7 +85,7 @@ def closed_form_table(about: About, trials: Sequence[Trial]) -> Table | None:
     """The same as a person reads it; None where there is nothing to compare."""
     found = closed_form(trials)
     title = "Gain over our loop without a draft, by the closed form and measured"
-    out = Table(title=" \u00b7 ".join(filter(None, [title, words.synthetic(about["pair"])])))
+    out = Table(title=words.titled(title, words.synthetic(about["pair"])))
     for column in ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted"):
         out.add_column(column, justify="right")
     for row in found:

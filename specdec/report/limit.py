@@ -20,7 +20,7 @@ def show_limit(console: Console, record: dict[str, Any], label: str = "") -> Non
         console.print(words.NO_LIMIT.format(reason=record["reason"]))
         return
     title = "The least time that a token could take on this machine"
-    out = Table(title=" \u00b7 ".join(filter(None, [title, label])))
+    out = Table(title=words.titled(title, label))
     for place, column in enumerate(COLUMNS):
         out.add_column(column, justify="right" if place else "left")
     for row in record["rows"]:

@@ -123,7 +123,7 @@ LEFT_OUT = "Not measured: {lane}. {reason}"
 
 # The limit of a machine, after a benchmark or a sweep.
 RATES = (
-    "{Role}: {size} MB of weights. Measured: a buffer of that size is read at {bandwidth} GB/s, square matrices are "
+    "{Role}: {size} MB of weights. Measured: a buffer of that size is read at {bandwidth} GB/s, matrices are "
     "multiplied at {operations} billion operations/s."
 )
 NO_LIMIT = "No limit is computed. {reason}"
@@ -352,6 +352,11 @@ def synthetic(facts: dict[str, Any]) -> str:
     """The label of a pair whose draft agrees as often as somebody set; empty for all others."""
     agreement = (facts["draft"] or {}).get("agreement")
     return "" if agreement is None else SYNTHETIC.format(agreement=agreement)
+
+
+def titled(title: str, label: str) -> str:
+    """A table's title, with the label of a synthetic measurement."""
+    return f"{title} \u00b7 {label}" if label else title
 
 
 def passes(facts: dict[str, Any]) -> str:

@@ -83,6 +83,7 @@ def test_rates_are_measured_over_a_buffer_as_large_as_the_weights(monkeypatch) -
     """Weights that fit a cache are not compared with the bandwidth of memory."""
     monkeypatch.setattr(limits, "SECONDS", 0.001)
     monkeypatch.setitem(limits.SIDE, "cpu", 32)
+    limits._product_rate.cache_clear()
     sizes, ones = [], torch.ones
 
     def noted(*shape, **options):
@@ -94,6 +95,7 @@ def test_rates_are_measured_over_a_buffer_as_large_as_the_weights(monkeypatch) -
     stack = stack_of(shared_tiny("llama", layers=3))
     found = rates_for(stack)
     assert max(sizes) == pytest.approx(weight_bytes(stack), abs=4096)
+    limits._product_rate.cache_clear()
     assert 0 < found.bandwidth < math.inf and 0 < found.operations < math.inf
 
 

@@ -65,6 +65,19 @@ def test_a_shape_decodes_as_any_pair(shape: str, dtype: str) -> None:
         assert found.metrics.alpha == 1 and len(found.token_ids) == 100
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_next_token_leads_by_far(tied: bool, monkeypatch) -> None:
+    """With weights of the usual size the lead is small, and rounding in bfloat16 can turn it over."""
+    wide = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 8, "tie_word_embeddings": tied}
+    monkeypatch.setitem(presets.SHAPES, "wide", TINY["llama"] | wide)
+    target = shape_pair("wide:wide", 0.8, "cpu", "bfloat16").target
+    with torch.inference_mode():
+        logits = target(torch.arange(1, 40)[None]).logits[0].float()
+    best = logits.topk(2).values
+    share = (best[:, 0] - best[:, 1]) / (best[:, 0] - logits.amin(-1))
+    assert float(share.min()) > 0.2
+
+
 def test_a_shape_is_the_same_every_time_and_holds_a_shared_matrix_once() -> None:
     one, again = (shape_pair("tiny-llama:tiny-llama-draft", 0.8, "cpu") for _ in range(2))
     for model, other in zip(one.models(True), again.models(True), strict=True):
