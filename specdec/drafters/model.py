@@ -176,7 +176,8 @@ class ModelDraft:
         cached, length = len(self._runner), context.length
         # Behind a rest there is more to read than after any other round.
         usual = length - cached <= 2 and not self._prefilled
-        key = (id(self._runner.model), gamma, least_confidence, self._sampler.key) if usual else None
+        kind = type(self).__name__, id(self._runner.model)
+        key = (kind, gamma, least_confidence, self._sampler.key) if usual else None
         proposal = self._runner.run(
             key and ("draft", *key), lambda: self._draft(context, gamma, least_confidence), length + gamma - 1
         )
@@ -221,6 +222,7 @@ class ModelDraft:
         return processed.argmax(-1)
 
     def crop_to(self, length: int) -> None:
+        self._told = min(self._told, length + 1)  # what it guessed behind a wrong guess belongs to another text
         # A captured draft feeds two tokens at first in every round, as after a full acceptance.
         self._runner.crop_to(length - self._runner.engine.captures)
 

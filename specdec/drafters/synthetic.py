@@ -50,7 +50,7 @@ class SyntheticDraft(DraftModel):
         if known is None:
             raise InvalidInput("No greedy text of the target was recorded for this prompt; record it first.")
         guesses = given_guesses(context.tokens, known, self.agreement, vocabulary, sampler.rng.initial_seed())
-        return AgreeingDraft(guesses.to(context.device), Runner(self._model), vocabulary, sampler, context)
+        return AgreeingDraft(context.keep(guesses), target.beside(self._model), vocabulary, sampler, context)
 
 
 def given_guesses(prompt: list[int], continuation: Ids, agreement: float, vocabulary: int, seed: int) -> torch.Tensor:
@@ -73,7 +73,7 @@ class AgreeingDraft(ModelDraft):
         super().__init__(*arguments)
         self._guesses = guesses
 
-    def _choose(self, processed: torch.Tensor, context: Context, offset: int) -> None:
+    def _choose(self, processed: torch.Tensor, context: Context, offset: int) -> torch.Tensor:
         super()._choose(processed, context, offset)  # its time is part of what a guess costs
         at = context.length + offset
-        context.place(offset).copy_(self._guesses[at : at + 1])
+        return context.part(self._guesses, at, at + 1)

@@ -25,8 +25,16 @@ class Context:
         return len(self.tokens)
 
     def ids(self, start: int, end: int) -> torch.Tensor:
-        """Ids ``start`` to ``end``, (end - start,): a view."""
-        return self._ids[start:end]
+        """Ids ``start`` to ``end``, (end - start,)."""
+        return self.part(self._ids, start, end)
+
+    def keep(self, values: torch.Tensor) -> torch.Tensor:
+        """``values`` (n,), one for each place of the text, where ``part`` finds them. A call may keep one such row."""
+        return values.to(self.device)
+
+    def part(self, row: torch.Tensor, start: int, end: int) -> torch.Tensor:
+        """Places ``start`` to ``end`` of a kept row, (end - start,)."""
+        return row[start:end]
 
     def seen(self, end: int) -> torch.Tensor:
         """The ids before ``end``, each at least once, (m,)."""

@@ -68,7 +68,7 @@ class GraphEngine:
         device = model.device
         self.room = room
         self._place = Place(device, room)
-        self._ids = torch.zeros(room, dtype=torch.long, device=device)
+        self._rows = torch.zeros(2, room, dtype=torch.long, device=device)
         self._rng = torch.Generator(device)
         self._slots: dict[Stack, StaticSlots] = {}
         self._capture = capture_for(device)
@@ -78,7 +78,7 @@ class GraphEngine:
         self._model: PreTrainedModel | None = None
 
     def context(self, prompt_ids: torch.Tensor, room: int) -> Context:
-        return StaticContext(prompt_ids, self._ids, self._place)
+        return StaticContext(prompt_ids, self._rows, self._place)
 
     def rng(self, seed: int) -> torch.Generator:
         return self._rng.manual_seed(seed)
@@ -109,9 +109,9 @@ class GraphEngine:
 
     def checked_step(self, passes: StackPasses, ids: torch.Tensor, start: int, end: int) -> Callable[[], torch.Tensor]:
         """A pass over ``ids`` from ``start`` to ``end``, as the steps of a round are made."""
-        self._ids[:end].copy_(ids[:end])
+        self._rows[0, :end].copy_(ids[:end])
         self._place.set(start)
-        return lambda: passes.logits(self._ids.index_select(0, self._place.rows(start, end)), start, None)
+        return lambda: passes.logits(self._rows[0].index_select(0, self._place.rows(start, end)), start, None)
 
     def __enter__(self) -> Self:
         return self

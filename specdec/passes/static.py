@@ -98,19 +98,24 @@ class StaticSpan(Span):
 
 
 class StaticContext(Context):
-    """A ``Context`` over a buffer that outlives the call. Ids are read and written by index."""
+    """A ``Context`` over buffers that outlive the call. Ids are read and written by index."""
 
-    def __init__(self, prompt_ids: torch.Tensor, buffer: torch.Tensor, place: Place):
+    def __init__(self, prompt_ids: torch.Tensor, buffers: torch.Tensor, place: Place):
+        """``buffers`` (2, room): for the ids, and for a row that is kept beside them."""
         self.tokens = prompt_ids.tolist()
-        self.device = buffer.device
-        self._ids, self._place = buffer, place
-        buffer[: len(prompt_ids)].copy_(prompt_ids)
+        self.device = buffers.device
+        (self._ids, self._kept), self._place = buffers, place
+        self._ids[: len(prompt_ids)].copy_(prompt_ids)
         place.set(self.length)
 
-    def ids(self, start: int, end: int) -> torch.Tensor:
+    def keep(self, values: torch.Tensor) -> torch.Tensor:
+        self._kept[: len(values)].copy_(values)
+        return self._kept
+
+    def part(self, row: torch.Tensor, start: int, end: int) -> torch.Tensor:
         if end - start > WIDEST:
-            return self._ids[start:end]
-        return self._ids.index_select(0, self._place.rows(start, end))
+            return row[start:end]
+        return row.index_select(0, self._place.rows(start, end))
 
     def seen(self, end: int) -> torch.Tensor:
         slots = self._place.numbers[: self._place.bound]

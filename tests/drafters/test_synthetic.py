@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from fakes import count_passes, noisy_copy, prompt_of, rounds_of, shared_tiny, tiny
@@ -49,6 +51,15 @@ def test_all_or_no_guesses_are_kept(agreement: float, alpha: float) -> None:
     """The draft would choose otherwise by itself: its weights have nothing to do with the target's."""
     for item in ITEMS:
         assert specdec.collect(ran(pair_of(agreement), 4, item=item)).metrics.alpha == alpha
+
+
+def test_the_graph_engine_is_given_the_same_guesses() -> None:
+    pair = pair_of(0.7)
+    graph = dataclasses.replace(pair, engine="graph")
+    assert graph.describe()["engine"]["name"] == "graph"
+    for item in ITEMS:
+        statuses = [[t.status for t in draft_tokens(ran(each, 4, item=item))] for each in (pair, graph)]
+        assert statuses[0] == statuses[1] and "rejected" in statuses[0]
 
 
 def test_the_text_is_the_targets_at_any_agreement_and_length() -> None:

@@ -138,7 +138,7 @@ def captured(monkeypatch) -> None:
 
     def with_stand_in(self, model, room):
         begin(self, model, room)
-        self._capture = StandIn([self._ids, self._place.at, self._place.numbers])
+        self._capture = StandIn([self._rows, self._place.at, self._place.numbers])
 
     passes = GraphEngine.passes
 
@@ -187,10 +187,8 @@ def test_each_family_and_a_text_that_outgrows_its_bound(family: str, captured, m
 def test_a_rest_and_a_change_of_length_between_replays(captured) -> None:
     graph = pair_of()
     eager = dataclasses.replace(graph, engine="eager")
-    prompt = prompt_of(6)
-    assert told(rounds_of(graph, prompt, {"gamma": Changing()}, 80)) == told(
-        rounds_of(eager, prompt, {"gamma": Changing()}, 80)
-    )
+    ours, theirs = (rounds_of(pair, prompt_of(6), {"gamma": Changing()}, 80) for pair in (graph, eager))
+    assert told(ours) == told(theirs) and max(len(r.missed) for r in ours) > 3
 
 
 def test_the_stand_in_catches_a_step_that_reads_what_moves(captured, monkeypatch) -> None:
