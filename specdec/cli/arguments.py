@@ -11,7 +11,7 @@ from rich.console import Console
 from specdec.drafters.methods import forms, method_of
 from specdec.engine.policy import gamma_of
 from specdec.models.loading import PairPlan, load, plan_pair
-from specdec.models.pair import Pair
+from specdec.models.pair import ENGINES, Pair
 
 
 def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,13 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16; for both models")
     parser.add_argument(
         "--bits", type=int, choices=(8, 4), help="the target's weights in so many bits (needs bitsandbytes)"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="eager: each pass by itself; graph: over fixed buffers, captured as CUDA graphs on a GPU; auto: graph on "
+        "a GPU (not run on one so far)",
     )
     parser.add_argument("--compile", action="store_true", help="compile the passes (torch.compile): minutes at first")
 
@@ -59,6 +66,7 @@ def plan_of(arguments: argparse.Namespace) -> PairPlan:
         dtype=arguments.dtype,
         draft_dtype=arguments.dtype,
         bits=arguments.bits,
+        engine=arguments.engine,
     )
 
 

@@ -103,7 +103,7 @@ def _pair_of(arguments: argparse.Namespace) -> Pair:
     if arguments.target or arguments.draft or arguments.bits or arguments.compile:
         raise InvalidInput("--shape names both models; leave --target, --draft, --bits and --compile out.")
     agreement = 0.8 if arguments.agreement is None else arguments.agreement
-    return shape_pair(arguments.shape, agreement, arguments.device, arguments.dtype)
+    return shape_pair(arguments.shape, agreement, arguments.device, arguments.dtype, arguments.engine)
 
 
 def _kept(results: Path | None, pair: Pair | None, plan: Plan | None) -> str:

@@ -16,7 +16,7 @@ from specdec.errors import InvalidInput, LoadFailed
 from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed, open_checkpoint
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes, gigabytes, row_bytes
-from specdec.models.pair import Pair
+from specdec.models.pair import Pair, require_engine
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # how configs count them
@@ -54,6 +54,7 @@ class PairPlan:
     draft_parts: tuple[Part, ...]  # the models that the draft's method needs
     device: torch.device
     name: str | None
+    engine: str = "auto"
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -107,6 +108,7 @@ def plan_pair(
     revision: str | None = None,
     draft_revision: str | None = None,
     bits: int | None = None,
+    engine: str = "auto",
 ) -> PairPlan:
     """Read configurations, tokenizers and the headers of the weights; the arguments are those of ``load_pair``."""
     name = None
@@ -136,7 +138,8 @@ def plan_pair(
         method.refuse(planned.config)
     sources = () if method is None else method.parts()
     draft_parts = tuple(part(source, draft_revision, draft_dtype) for source in sources)
-    return PairPlan(planned, method, draft_parts, where, name)
+    require_engine(engine)
+    return PairPlan(planned, method, draft_parts, where, name, engine)
 
 
 def load_pair(
@@ -149,6 +152,7 @@ def load_pair(
     revision: str | None = None,
     draft_revision: str | None = None,
     bits: int | None = None,
+    engine: str = "auto",
     compile: bool = False,
     progress: Progress | None = None,
 ) -> Pair:
@@ -158,8 +162,9 @@ def load_pair(
     computes in it (compute capability 8.0 or more), float16 on an older one, and float32 on a CPU and for the embedded
     pair; else a name such as "float16". ``bits`` 8 or 4 loads the target's weights in so many bits (bitsandbytes).
     A target that does not fit one GPU is spread over all of them and the CPU's memory. ``compile`` compiles the
-    passes as they first come (torch.compile), which takes minutes. Weights are read from safetensors only and no code
-    from a repository is run; HF_TOKEN opens licensed and private models. ``progress`` hears of downloads.
+    passes as they first come (torch.compile), which takes minutes. ``engine`` is that of ``Pair``. Weights are
+    read from safetensors only and no code from a repository is run; HF_TOKEN opens licensed and private models.
+    ``progress`` hears of downloads.
 
     Raises ``LoadFailed`` or ``IncompatiblePair``, wherever possible before weights are fetched or read.
     """
@@ -173,6 +178,7 @@ def load_pair(
             revision=revision,
             draft_revision=draft_revision,
             bits=bits,
+            engine=engine,
         ),
         compile=compile,
         progress=progress,
@@ -194,6 +200,7 @@ def load(plan: PairPlan, *, compile: bool = False, progress: Progress | None = N
         draft=draft,
         tokenizer=plan.target.tokenizer,
         name=plan.name,
+        engine=plan.engine,
     )
     if compile:
         torch.compiler.reset()  # a pair that was here before counts towards torch's limits

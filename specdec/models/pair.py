@@ -43,8 +43,7 @@ class Pair:
     engine: str = "auto"
 
     def __post_init__(self, draft_tokenizer: Any) -> None:
-        if self.engine not in ENGINES:
-            raise InvalidInput(f"engine is {self.engine!r}; use {', '.join(map(repr, ENGINES))}.")
+        require_engine(self.engine)
         require_model("target", self.target)
         draft: Any = self.draft
         if not (draft is None or isinstance(draft, DraftMethod)):
@@ -164,6 +163,12 @@ class Pair:
             wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
             raise InvalidInput(f"The prompt holds id {wrong}; the target knows ids 0-{rows - 1}.")
         return ids
+
+
+def require_engine(name: str) -> None:
+    """Refuse what names no engine."""
+    if name not in ENGINES:
+        raise InvalidInput(f"engine is {name!r}; use {', '.join(map(repr, ENGINES))}.")
 
 
 def silence_libraries() -> None:

@@ -19,11 +19,11 @@ from specdec.models.presets import SHAPES
 SPREAD = 0.002  # of random weights; a tenth of the usual, see ``_fill``
 
 
-def shape_pair(shape: str, agreement: float, device: str = "auto", dtype: str = "auto") -> Pair:
+def shape_pair(shape: str, agreement: float, device: str = "auto", dtype: str = "auto", engine: str = "auto") -> Pair:
     """The pair that ``shape`` names, "qwen2.5-7b:qwen2.5-0.5b", with random weights and a ``SyntheticDraft``.
 
-    ``device`` and ``dtype`` are those of ``load_pair``. Raises ``InvalidInput`` for a shape that is not known and
-    ``LoadFailed`` for one that does not fit the memory; no weight is made before.
+    ``device``, ``dtype`` and ``engine`` are those of ``load_pair``. Raises ``InvalidInput`` for a shape that is not
+    known and ``LoadFailed`` for one that does not fit the memory; no weight is made before.
     """
     where = device_named(device)
     numbers = dtype_named(dtype, where)
@@ -35,7 +35,7 @@ def shape_pair(shape: str, agreement: float, device: str = "auto", dtype: str = 
             "are free. Choose a smaller shape, fewer bytes a number, or a larger machine."
         )
     target, draft = (_fill(model, where, seed) for seed, model in enumerate(models))
-    return Pair(target, SyntheticDraft(draft, agreement=agreement))
+    return Pair(target, SyntheticDraft(draft, agreement=agreement), engine=engine)
 
 
 def _names(shape: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -43,6 +44,7 @@ class Slot:
         Beside the old pair where both fit. Otherwise the old one is freed first, and loaded again if the new one
         fails: then the error of the new one is raised, and ``pair`` works as before.
         """
+        plan = replace(plan, engine=self._plan.engine)
         # Refuses what would not fit even then, or cannot be compiled, before it is fetched.
         spread = must_spread(plan, regained=self._plan.weights)
         if self._compile:

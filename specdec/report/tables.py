@@ -97,6 +97,7 @@ def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event
         "Seed": "none: greedy draws nothing" if started.params.greedy else str(started.params.seed),
         "Pair": words.pair_line(started.pair),
         "Passes": words.passes(started.pair),
+        "Engine": words.engine(started.pair),
         "Machine": ", ".join(f"{name} {value}" for name, value in started.machine.items()),
         "Versions": ", ".join(f"{name} {value}" for name, value in started.versions.items()),
         "Ignored generation_config fields": ", ".join(f"{name} {value}" for name, value in started.neutralised.items())

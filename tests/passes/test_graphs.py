@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,6 +21,8 @@ import specdec
 from specdec.passes import chance, graphs, lean
 from specdec.passes.graphs import GraphEngine
 from specdec.passes.stacks import Stack
+from specdec.passes.static import StaticSpan
+from specdec.report import words
 
 FAMILIES = ("llama", "qwen3", "mistral", "gpt2", "gpt_neox", "phi3")
 MODES: dict[str, dict[str, Any]] = {
@@ -330,3 +334,70 @@ def test_another_tokenizer_needs_the_host_where_its_text_is_encoded_anew(mode: s
     pair = specdec.Pair(target, draft, byte_tokenizer(), other, engine="graph")
     assert pair.describe()["engine"]["name"] == "eager" and "tokenizer" in pair.describe()["engine"]["reason"]
     assert max(reads_by_round(reads, pair, MODES[mode])) == expected
+
+
+def test_the_engine_is_chosen_and_told(capsys) -> None:
+    """By ``auto`` eager on a CPU, with the reason; ``graph`` where it is asked for and possible."""
+    pairs = {name: specdec.load_pair(engine=name) for name in ("auto", "eager", "graph")}
+    names = {name: pair.describe()["engine"]["name"] for name, pair in pairs.items()}
+    assert names == {"auto": "eager", "eager": "eager", "graph": "graph"}
+    assert "CPU" in words.engine(pairs["auto"].describe()) and "not captured" in words.engine(pairs["graph"].describe())
+    own = specdec.Pair(tiny("gemma2"), specdec.PromptLookup(), engine="graph").describe()["engine"]
+    assert own["name"] == "eager" and "lean forward" in own["reason"]
+    with pytest.raises(specdec.InvalidInput, match="fast"):
+        specdec.load_pair(engine="fast")
+
+
+def test_a_failed_capture_leaves_the_text_and_says_so_afterwards(monkeypatch) -> None:
+    """The call in which it fails goes on without a capture, the next one with the eager engine."""
+
+    def refuse(step, rng):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    for name in ("_free", "_reasons"):
+        monkeypatch.setattr(graphs, name, WeakKeyDictionary())
+    pair = pair_of()
+    assert pair.describe()["engine"]["name"] == "graph"
+    monkeypatch.setattr(graphs, "capture_for", lambda device: refuse)
+    eager = dataclasses.replace(pair, engine="eager")
+    assert told(rounds_of(pair, prompt_of(6), MODES["sampling"])) == told(
+        rounds_of(eager, prompt_of(6), MODES["sampling"])
+    )
+    found = pair.describe()["engine"]
+    assert found["name"] == "eager" and "not permitted" in found["reason"] and "more" not in found["reason"]
+
+
+def test_logits_that_differ_at_the_check_leave_the_eager_engine(monkeypatch) -> None:
+    monkeypatch.setattr(graphs, "_reasons", WeakKeyDictionary())
+    write = StaticSpan.write
+    monkeypatch.setattr(StaticSpan, "write", lambda self, held, states: write(self, held, states * 1.01))
+    assert "differ" in pair_of().describe()["engine"]["reason"]
+
+
+def test_an_error_does_not_leave_its_buffers_to_the_next_call(monkeypatch) -> None:
+    """NaN in a slot would survive its mask."""
+    monkeypatch.setattr(graphs, "_free", WeakKeyDictionary())
+    pair = pair_of()
+    rounds_of(pair, prompt_of(6), MODES["greedy"])
+    ((kept,),) = graphs._free.values()
+    forward = Stack.forward
+    monkeypatch.setattr(Stack, "forward", lambda self, *rest: forward(self, *rest) * math.nan)
+    with pytest.raises(specdec.SpecdecError):
+        rounds_of(pair, prompt_of(6), MODES["greedy"])
+    monkeypatch.setattr(Stack, "forward", forward)
+    rounds_of(pair, prompt_of(6), MODES["greedy"])
+    ((after,),) = graphs._free.values()
+    assert after is not kept
+
+
+def test_two_calls_at_once_have_buffers_of_their_own() -> None:
+    pair = pair_of()
+    params = specdec.SamplingParams(max_new_tokens=30, ignore_eos=True)
+    prompts = prompt_of(5), prompt_of(7, seed=9)
+    alone = [specdec.collect(specdec.speculative(pair, prompt, params=params)).token_ids for prompt in prompts]
+    calls = [specdec.speculative(pair, prompt, params=params) for prompt in prompts]
+    events = [[], []]
+    for both in zip_longest(*calls):
+        for found, event in zip(events, both, strict=True):
+            found += [event] if event is not None else []
+    assert [specdec.collect(found).token_ids for found in events] == alone
