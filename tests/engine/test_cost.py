@@ -8,11 +8,13 @@ import pytest
 import torch
 from fakes import byte_tokenizer, noisy_copy, prompt_of, shared_tiny
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import specdec
 from specdec.passes.runner import Runner
 from specdec.passes.stacks import Stack
 
+MOST_MADE = {0.0: 398, 1.0: 433}  # tensors of a round with four guesses, by temperature
 VIEWS = {
     "alias", "as_strided", "detach", "expand", "select", "slice", "split", "squeeze", "t", "transpose", "unbind",
     "unsqueeze", "view", "_unsafe_view", "permute", "chunk", "narrow",
@@ -20,17 +22,25 @@ VIEWS = {
 
 
 class Operators(TorchDispatchMode):
-    """Counts the operators that compute something."""
+    """Counts the operators that compute something, and the tensors they make."""
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
+        self.made = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.overloadpacket.__name__
         if name not in VIEWS:
             self.counts[name] += 1
-        return func(*args, **(kwargs or {}))
+        found = func(*args, **(kwargs or {}))
+        taken = {tensor.untyped_storage().data_ptr() for tensor in tensors(args, kwargs)}
+        self.made += len({tensor.untyped_storage().data_ptr() for tensor in tensors(found)} - taken)
+        return found
+
+
+def tensors(*values: object) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.numel()]
 
 
 def operators(layers: int, count: int, own: bool = False) -> Counter[str]:
@@ -81,3 +91,24 @@ def test_every_round_runs_the_same_operators(monkeypatch: pytest.MonkeyPatch) ->
     assert len(passes) == len(rounds) + drafted + 1  # the draft reads the prompt in a pass of its own
     for rows in {count for count, _ in passes[2:]}:
         assert len({operators for count, operators in passes[2:] if count == rows}) == 1, rows
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_late_round_makes_as_many_tensors_as_an_early_one(temperature: float) -> None:
+    """Rounds of one kind: as many guesses, and as many tokens that the draft had not read."""
+    target = shared_tiny("llama", 1, layers=3)
+    pair = specdec.Pair(target, noisy_copy(target, 1), byte_tokenizer())
+    params = specdec.SamplingParams(max_new_tokens=100, temperature=temperature, seed=1, ignore_eos=True)
+    events, kinds = specdec.speculative(pair, prompt_of(5), gamma=4, params=params), {}
+    while True:
+        with Operators() as seen:
+            event = next(events)
+        if isinstance(event, specdec.Finished):
+            break
+        if isinstance(event, specdec.Round) and event.index > 1:
+            kinds.setdefault((len(event.draft), len(event.missed)), []).append((seen.made, seen.counts.total()))
+    assert max(len(rounds) for rounds in kinds.values()) > 5
+    for rounds in kinds.values():
+        assert len(set(rounds)) == 1
+    # Five passes of 3 layers, the decision, and what the event tells.
+    assert max(made for made, _ in kinds[4, 0]) <= MOST_MADE[temperature]
