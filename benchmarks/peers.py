@@ -238,8 +238,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--document", type=Path, default=PERFORMANCE, help="the document that holds the section")
     arguments = parser.parse_args(argv)
-    if arguments.compile:
-        parser.error("--compile compiles every lane; here each lane says by itself what of it is compiled")
     path = arguments.document
     if not path.is_file():
         parser.error(f"there is no document {path}; create it, or name another")

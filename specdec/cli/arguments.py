@@ -30,7 +30,6 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
         help="eager: each pass by itself; graph: over fixed buffers, captured as CUDA graphs on a GPU; auto: graph on "
         "a GPU (not run on one so far)",
     )
-    parser.add_argument("--compile", action="store_true", help="compile the passes (torch.compile): minutes at first")
 
 
 def draft_length(text: str) -> int | str:
@@ -72,4 +71,4 @@ def plan_of(arguments: argparse.Namespace) -> PairPlan:
 
 def pair_of(arguments: argparse.Namespace) -> Pair:
     """The pair that was named. Raises as ``load_pair`` does."""
-    return load(plan_of(arguments), compile=arguments.compile)
+    return load(plan_of(arguments))

@@ -100,8 +100,8 @@ def _pair_of(arguments: argparse.Namespace) -> Pair:
         if arguments.agreement is not None:
             raise InvalidInput("--agreement belongs to --shape, which is not given; add it, or leave both out.")
         return pair_of(arguments)
-    if arguments.target or arguments.draft or arguments.bits or arguments.compile:
-        raise InvalidInput("--shape names both models; leave --target, --draft, --bits and --compile out.")
+    if arguments.target or arguments.draft or arguments.bits:
+        raise InvalidInput("--shape names both models; leave --target, --draft and --bits out.")
     agreement = 0.8 if arguments.agreement is None else arguments.agreement
     return shape_pair(arguments.shape, agreement, arguments.device, arguments.dtype, arguments.engine)
 

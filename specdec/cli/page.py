@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> None:
     logging.basicConfig(level=logging.WARNING)
     leave_a_core()
     try:
-        slot = Slot(plan_of(args), compile=args.compile)
+        slot = Slot(plan_of(args))
     except SpecdecError as error:
         sys.exit(str(error))
     demo = build(slot, PUBLIC if os.environ.get("SPACE_ID") else LOCAL)

@@ -111,11 +111,6 @@ class DraftMethod(ABC):
         return ()
 
     @property
-    def runs(self) -> tuple[PreTrainedModel, ...]:
-        """What its passes run through, and so what compiling must reach."""
-        return self.models
-
-    @property
     def no_graphs(self) -> str | None:
         """Why a pair with this draft cannot use the graph engine, in a sentence; None if it can."""
         return None

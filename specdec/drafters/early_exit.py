@@ -71,13 +71,9 @@ class EarlyExit(DraftMethod):
     def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
         return replace(self, view=first_layers(target, self.layers))
 
-    @property
-    def runs(self) -> tuple[PreTrainedModel, ...]:
-        return () if self.view is None else (self.view,)
-
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
-        (view,) = self.runs
-        return EarlyExitDraft(target.sharing(view), vocabulary, sampler, context)
+        assert self.view is not None  # a pair has filled it in
+        return EarlyExitDraft(target.sharing(self.view), vocabulary, sampler, context)
 
 
 def refuse_exit(config: Any, count: int) -> None:

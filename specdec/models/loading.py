@@ -20,7 +20,6 @@ from specdec.models.pair import Pair, require_engine
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # how configs count them
-COMPILED_PASSES = 64  # kinds of pass of one model; all lanes together make about ten
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +152,6 @@ def load_pair(
     draft_revision: str | None = None,
     bits: int | None = None,
     engine: str = "auto",
-    compile: bool = False,
     progress: Progress | None = None,
 ) -> Pair:
     """Load a target and a draft by hub id or folder; without arguments the embedded pair, which needs no network.
@@ -161,10 +159,9 @@ def load_pair(
     ``device`` "auto" is the CUDA GPU if there is one, else the CPU. ``dtype`` "auto" is bfloat16 on a GPU that
     computes in it (compute capability 8.0 or more), float16 on an older one, and float32 on a CPU and for the embedded
     pair; else a name such as "float16". ``bits`` 8 or 4 loads the target's weights in so many bits (bitsandbytes).
-    A target that does not fit one GPU is spread over all of them and the CPU's memory. ``compile`` compiles the
-    passes as they first come (torch.compile), which takes minutes. ``engine`` is that of ``Pair``. Weights are
-    read from safetensors only and no code from a repository is run; HF_TOKEN opens licensed and private models.
-    ``progress`` hears of downloads.
+    A target that does not fit one GPU is spread over all of them and the CPU's memory. ``engine`` is that of
+    ``Pair``. Weights are read from safetensors only and no code from a repository is run; HF_TOKEN opens licensed and
+    private models. ``progress`` hears of downloads.
 
     Raises ``LoadFailed`` or ``IncompatiblePair``, wherever possible before weights are fetched or read.
     """
@@ -180,35 +177,25 @@ def load_pair(
             bits=bits,
             engine=engine,
         ),
-        compile=compile,
         progress=progress,
     )
 
 
-def load(plan: PairPlan, *, compile: bool = False, progress: Progress | None = None) -> Pair:
+def load(plan: PairPlan, *, progress: Progress | None = None) -> Pair:
     """Fetch and read the weights of a plan; memory is looked at first."""
     spread = must_spread(plan)
-    if compile:
-        require_compiler(plan.device, spread)
     for part in plan.parts:
         part.checkpoint.fetch(progress)
     # The draft first: what it leaves of a GPU is what a target that must be spread may take there.
     drafts = [Loaded(_read(part, plan.device), part.tokenizer) for part in plan.draft_parts]
     draft = plan.draft.loaded(drafts) if plan.draft is not None and drafts else plan.draft
-    pair = Pair(
+    return Pair(
         target=_read(plan.target, plan.device, _room_for_weights(plan) if spread else None),
         draft=draft,
         tokenizer=plan.target.tokenizer,
         name=plan.name,
         engine=plan.engine,
     )
-    if compile:
-        torch.compiler.reset()  # a pair that was here before counts towards torch's limits
-        # Each lane feeds its passes in a way of its own, and each is compiled anew. Past the limit, by default 8 for
-        # all models together, torch goes on uncompiled, and whichever lane came last would look slow.
-        for model in (pair.target, *(pair.draft.runs if pair.draft is not None else ())):
-            model.compile(dynamic=True, recompile_limit=COMPILED_PASSES, isolate_recompiles=True)
-    return pair
 
 
 def must_spread(plan: PairPlan, regained: float = 0.0) -> bool:
@@ -279,20 +266,6 @@ def _require_bits(bits: int) -> None:
         raise InvalidInput(f"bits is {bits!r}; use 8 or 4, or leave it out.")
     if importlib.util.find_spec("bitsandbytes") is None:
         raise LoadFailed(f"Weights of {bits} bits need the package bitsandbytes. Install it, or leave the bits out.")
-
-
-def require_compiler(device: torch.device, spread: bool) -> None:
-    """Compile something small: torch looks for a compiler only when a first pass is on its way."""
-    if spread:  # each of accelerate's hooks cuts the graph, and torch soon goes on without compiling
-        raise LoadFailed("A target that is spread over several devices cannot be compiled. Load it uncompiled.")
-    try:
-        torch.compile(torch.sin)(torch.zeros(2, device=device))
-    except RuntimeError as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise LoadFailed(
-            f"torch.compile does not work here ({reason}). It needs a C++ compiler such as g++, and Triton on a GPU; "
-            "install them, or load the pair uncompiled."
-        ) from error
 
 
 def device_named(device: str) -> torch.device:

@@ -11,7 +11,7 @@ import torch
 
 from specdec.errors import LoadFailed, SpecdecError
 from specdec.models.checkpoint import Progress
-from specdec.models.loading import PairPlan, load, must_spread, require_compiler
+from specdec.models.loading import PairPlan, load, must_spread
 from specdec.models.memory import free_bytes, gigabytes
 from specdec.models.pair import Pair
 
@@ -23,10 +23,9 @@ class Slot:
     read while another pair is on its way.
     """
 
-    def __init__(self, plan: PairPlan, compile: bool = False):
-        self._compile = compile
+    def __init__(self, plan: PairPlan):
         self._pair: Pair | None = None
-        self._take(plan, load(plan, compile=compile))
+        self._take(plan, load(plan))
 
     @property
     def pair(self) -> Pair:
@@ -45,14 +44,11 @@ class Slot:
         fails: then the error of the new one is raised, and ``pair`` works as before.
         """
         plan = replace(plan, engine=self._plan.engine)
-        # Refuses what would not fit even then, or cannot be compiled, before it is fetched.
-        spread = must_spread(plan, regained=self._plan.weights)
-        if self._compile:
-            require_compiler(plan.device, spread)
+        must_spread(plan, regained=self._plan.weights)  # refuses what would not fit even then, before it is fetched
         for part in plan.parts:
             part.checkpoint.fetch(progress)
         if plan.bytes <= free_bytes(plan.device):
-            new = load(plan, compile=self._compile)
+            new = load(plan)
             loaded = _used_bytes(plan.device)
             self._take(plan, new)
             return f"Loaded beside the old pair; freeing that one gave back {_freed(plan.device, loaded)}."
@@ -60,7 +56,7 @@ class Slot:
         self._pair = None
         sentence = f"The old pair was freed first, which gave back {_freed(plan.device, used)}."
         try:
-            self._take(plan, load(plan, compile=self._compile))
+            self._take(plan, load(plan))
         except Exception as error:
             self._restore(error)
             raise
@@ -73,7 +69,7 @@ class Slot:
 
     def _restore(self, error: Exception) -> None:
         try:
-            self._pair = load(self._plan, compile=self._compile)
+            self._pair = load(self._plan)
         except SpecdecError as lost:
             raise LoadFailed(f"{error} The old pair could not be loaded again either: {lost}") from error
 

@@ -68,7 +68,6 @@ class Advice(StrEnum):
     SHORTER = "a shorter draft length"
     CHEAPER = "a draft that costs less"
     CLOSER = "a draft that agrees more often"
-    COMPILE = "compiled models"
     LONGER = "more tokens"
 
 
@@ -271,7 +270,8 @@ def _advice(found: Judgement, reason: Reason, shorter_lost: bool) -> Advice | No
     return Advice.CLOSER if reason in (Reason.FEW_KEPT, Reason.UNEVEN) else None
 
 
-_ADVICE = {Reason.CUT: Advice.LONGER, Reason.OVERHEAD: Advice.COMPILE}
+# Work around the passes is the program's own: no setting makes it less.
+_ADVICE: dict[Reason, Advice | None] = {Reason.CUT: Advice.LONGER, Reason.OVERHEAD: None}
 
 
 def _sign(ratios: Sequence[float | None], central: float) -> int:

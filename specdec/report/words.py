@@ -87,9 +87,8 @@ REASONS = {
 
 ADVICE = {
     Advice.SHORTER: "A shorter draft length may pay.",
-    Advice.CHEAPER: "Use a draft that costs less, or compile both models.",
+    Advice.CHEAPER: "Use a draft that costs less.",
     Advice.CLOSER: "Use a draft that agrees with the target more often.",
-    Advice.COMPILE: "Compile both models, so that the work around their passes takes less time.",
     Advice.LONGER: "Measure over more tokens.",
 }
 

@@ -134,9 +134,3 @@ def test_a_lost_mark_is_refused_before_anything_is_measured(program, tmp_path) -
     (tmp_path / "performance.md").write_text(f"# Performance\n{begin}\nold\n")
     with pytest.raises(SystemExit, match="/peers"):
         program(None)
-
-
-def test_compiling_every_lane_is_refused(program, tmp_path, capsys) -> None:
-    with pytest.raises(SystemExit):
-        peers.main(["--compile", "--document", str(tmp_path / "performance.md")])
-    assert "--compile" in capsys.readouterr().err

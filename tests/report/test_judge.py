@@ -85,7 +85,7 @@ def test_needed_acceptance_and_predicted_gain_agree() -> None:
         (drafting(4, (0,), 0.2, 1.0), 1.0, Reason.FEW_KEPT, Advice.CLOSER),
         (drafting(4, (3,), 1.1, 1.0), 1.0, Reason.GUESSES_COST, Advice.CHEAPER),
         (drafting(4, (3,), 0.05, 9.0), 1.0, Reason.CHECKING_GROWS, Advice.SHORTER),
-        (drafting(4, (3,), 0.05, 1.0, 4.0), 1.0, Reason.OVERHEAD, Advice.COMPILE),
+        (drafting(4, (3,), 0.05, 1.0, 4.0), 1.0, Reason.OVERHEAD, None),
         (drafting(4, (4, 0), 0.09, 2.52, 0.4, capped=False), 1.0, Reason.UNEVEN, Advice.SHORTER),
         (drafting(4, (3,), 1.1, 1.0), None, Reason.GUESSES_COST, Advice.CHEAPER),
         (drafting(4, (3,), 0.05, 9.0), None, Reason.CHECKING_OR_LOOP, Advice.SHORTER),
