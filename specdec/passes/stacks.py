@@ -183,7 +183,7 @@ class Stack:
 
     def _attend(self, layer: Layer, x: torch.Tensor, held: torch.Tensor, span: Span) -> torch.Tensor:
         """Attention of rows ``x`` (n, H) over the slots they see; writes their keys and values."""
-        count = len(x)
+        count = x.shape[0]
         qkv = layer.qkv(x)
         if self.head_major:
             states = qkv.view(count, self.heads, 3, self.size)
@@ -260,7 +260,7 @@ def _layer(module: nn.Module, family: Family, rotary_dim: int) -> Layer:
         out=_matrix(getattr(attention, family.out)),
         mlp_norm=_norm(getattr(module, family.mlp_norm)),
         up=_joined([attrgetter(name)(module) for name in family.up]),
-        activation=attrgetter(family.activation)(module),
+        activation=attrgetter(family.activation)(module).forward,  # a module that is called looks for hooks first
         down=_matrix(attrgetter(family.down)(module)),
     )
 
