@@ -88,14 +88,14 @@ class Pair:
 
     def new_engine(self, tokens: int) -> Engine:
         """The engine of one call of up to ``tokens`` tokens."""
-        return EagerEngine() if self._why_eager() else graph_engine(self.target, tokens)
+        return EagerEngine() if not self._wants_graphs or self._no_graphs() else graph_engine(self.target, tokens)
 
-    def _why_eager(self) -> str | None:
-        """Why passes run one by one, in a sentence; None where the graph engine runs them."""
-        if self.engine == "eager":
-            return "It was asked for."
-        if self.engine == "auto" and self.device.type != "cuda":
-            return "Passes run one by one on a CPU."
+    @property
+    def _wants_graphs(self) -> bool:
+        return self.engine == "graph" or (self.engine == "auto" and self.device.type == "cuda")
+
+    def _no_graphs(self) -> str | None:
+        """Why the graph engine cannot run this pair, in a sentence; None if it can."""
         if self.draft is not None and (reason := self.draft.no_graphs):
             return reason
         return no_graphs(self.models(drafting=True))
@@ -134,13 +134,15 @@ class Pair:
         return self._check_ids(torch.tensor([ids], dtype=torch.long))
 
     def describe(self) -> dict[str, Any]:
-        """What the pair is, as plain values; ``draft`` is what its method says of itself."""
-        why_eager = self._why_eager()
+        """What the pair is, as plain values; ``draft`` is what its method says of itself, and ``engine`` says what runs
+        the passes, with the reason where the graph engine was wanted and cannot."""
+        no_graphs = self._no_graphs() if self._wants_graphs else None
+        engine = "graph" if self._wants_graphs and no_graphs is None else "eager"
         return {
             "name": self.name,
             "context": self.context_length(),
             "device": str(self.device),
-            "engine": {"name": "eager" if why_eager else "graph", "reason": why_eager},
+            "engine": {"name": engine, "reason": no_graphs},
             "compiled": self.target._compiled_call_impl is not None,
             "target": model_facts(self.target),
             "draft": self.draft.describe() if self.draft else None,

@@ -370,12 +370,12 @@ def passes(facts: dict[str, Any]) -> str:
 
 
 def engine(facts: dict[str, Any]) -> str:
-    """What ran the passes, and why where it is the eager engine."""
+    """What ran the passes, and why where the graph engine was wanted and could not."""
     known = facts.get("engine")
     if known is None:
         return "not recorded"
     if known["name"] == "eager":
-        return f"eager: each pass by itself. {known['reason']}"
+        return " ".join(filter(None, ["eager: each pass by itself.", known["reason"]]))
     captured = "captured as CUDA graphs" if facts["device"].startswith("cuda") else "not captured on this device"
     return f"graph: the steps of a round over fixed buffers, {captured}"
 
