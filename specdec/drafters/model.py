@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -176,7 +177,7 @@ class ModelDraft:
         cached, length = len(self._runner), context.length
         # Behind a rest there is more to read than after any other round.
         usual = length - cached <= 2 and not self._prefilled
-        kind = type(self).__name__, id(self._runner.model)
+        kind = type(self).__name__, weakref.ref(self._runner.model)  # an id may come again when its model is gone
         key = (kind, gamma, least_confidence, self._sampler.key) if usual else None
         proposal = self._runner.run(
             key and ("draft", *key), lambda: self._draft(context, gamma, least_confidence), length + gamma - 1
@@ -209,11 +210,12 @@ class ModelDraft:
         limit = None
         if least_confidence and waits:  # to look at each token is to wait for the device: the draft is cut afterwards
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
+        joined = torch.cat(ids)
         return Proposal(
-            ids=torch.cat(ids),
+            ids=joined,
             q=torch.cat(q) if q else None,
             logits=(*logits, *(raw for raw, _ in missed)),
-            guesses=torch.cat([*ids, *(choice for _, choice in missed)]),
+            guesses=torch.cat([joined, *(choice for _, choice in missed)]) if missed else joined,
             limit=limit,
         )
 

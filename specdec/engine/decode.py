@@ -52,8 +52,8 @@ def _rounds(call: Call) -> Iterator[Event]:
     yield call.started
     clock, policy, inference = CallClock(), call.policy.start(), torch.inference_mode()
     with call.pair.new_engine(len(call.prompt_ids) + call.params.max_new_tokens) as engine:
-        run = _Run(call, engine, clock)
-        with inference:
+        with inference:  # the run's buffers too: the engine keeps them, and another caller may not be in this mode
+            run = _Run(call, engine, clock)
             event = run.prefill()
         prefill_seconds = event.elapsed_seconds
         while True:

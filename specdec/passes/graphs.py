@@ -12,6 +12,7 @@ GPU a capture that fails, or logits that differ at the check, leaves the eager e
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, Self, TypeVar
@@ -30,6 +31,7 @@ CHECKED = (9, 2, 2, 2, 6, 6, 6)  # rows of the compared passes: each kind as it 
 
 T = TypeVar("T")
 _lock = threading.Lock()
+_capturing = threading.Lock()  # CUDA takes one capture at a time in a process
 _free: WeakKeyDictionary[PreTrainedModel, list[GraphEngine]] = WeakKeyDictionary()
 _reasons: WeakKeyDictionary[PreTrainedModel, tuple[Stack, str | None]] = WeakKeyDictionary()
 
@@ -41,22 +43,40 @@ class Capture(Protocol):
 
 
 class CudaCapture:
-    """Captures steps as CUDA graphs that share one pool of memory."""
+    """Captures steps as CUDA graphs on one device, which share one pool of memory.
 
-    def __init__(self) -> None:
+    A replay may overwrite what a graph that was captured later gave. So the graphs of a round must be captured in the
+    order in which they run, and what one of them gives is good until the next round.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._pool: Any = torch.cuda.graph_pool_handle()
 
     def __call__(self, step: Callable[[], T], rng: torch.Generator) -> tuple[T, Callable[[], None]]:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(rng)
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        # ``torch.cuda.graph`` would make its own stream, on the device that is current when it is first used, and it
+        # leaves a stream current whose capture has failed.
+        stream, usual = _capture_stream(self._device), torch.cuda.current_stream(self._device)
+        with (
+            _capturing,
+            torch.cuda.device(self._device),
+            torch.cuda.stream(usual),
+            torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"),
+        ):
             found = step()
         return found, graph.replay
 
 
+@functools.cache
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
 def capture_for(device: torch.device) -> Capture | None:
     """What captures steps on ``device``; None where they run as they are."""
-    return CudaCapture() if device.type == "cuda" else None
+    return CudaCapture(device) if device.type == "cuda" else None
 
 
 class GraphEngine:
@@ -70,7 +90,7 @@ class GraphEngine:
         self._place = Place(device, room)
         self._rows = torch.zeros(2, room, dtype=torch.long, device=device)
         self._rng = torch.Generator(device)
-        self._slots: dict[Stack, StaticSlots] = {}
+        self._slots: WeakKeyDictionary[PreTrainedModel, tuple[Stack, StaticSlots]] = WeakKeyDictionary()
         self._capture = capture_for(device)
         self._seen: set[Hashable] = set()
         self._graphs: dict[Hashable, tuple[Any, Callable[[], None]]] = {}
@@ -86,9 +106,13 @@ class GraphEngine:
     def passes(self, model: PreTrainedModel) -> StackPasses:
         stack = stack_of(model)
         assert isinstance(stack, Stack)  # else there is a reason for the eager engine
-        if stack not in self._slots:
-            self._slots[stack] = StaticSlots(len(stack.layers), stack.shape, stack.embedding, stack.rotary, self._place)
-        return StackPasses(stack, self._slots[stack])
+        known, slots = self._slots.get(model, (None, None))
+        if slots is None or known is not stack:
+            if known is not None:  # the graphs read the weights that the model had
+                self._forget_graphs()
+            slots = StaticSlots(len(stack.layers), stack.shape, stack.embedding, stack.rotary, self._place)
+            self._slots[model] = stack, slots
+        return StackPasses(stack, slots)
 
     def run(self, key: Hashable | None, step: Callable[[], T]) -> T:
         if key is None or self._capture is None or self.failure is not None:
@@ -130,21 +154,29 @@ class GraphEngine:
     def lent(self, model: PreTrainedModel) -> Self:
         """Itself, for a call of ``model``."""
         if len(self._graphs) > MOST_GRAPHS:
-            self._graphs.clear()
-            self._seen.clear()
+            self._forget_graphs()
         self._model = model
         return self
+
+    def serves(self, model: PreTrainedModel, tokens: int) -> bool:
+        """Whether it has buffers for calls of ``model`` of up to ``tokens`` tokens."""
+        stack, _ = self._slots.get(model, (None, None))
+        return self.room >= tokens and stack is stack_of(model)
+
+    def _forget_graphs(self) -> None:
+        self._graphs.clear()
+        self._seen.clear()
+        self._capture = capture_for(self._place.at.device)  # a pool without a graph left takes none any more
 
 
 def graph_engine(model: PreTrainedModel, tokens: int) -> GraphEngine:
     """An engine for a call of ``model`` of up to ``tokens`` tokens; the one that the last call left, if it is large
     enough."""
-    stack = stack_of(model)
     with _lock:
         found = _free.pop(model, [])
-    for engine in found:
-        if engine.room >= tokens and stack in engine._slots:
-            return engine.lent(model)
+    if found and found[0].serves(model, tokens):
+        return found[0].lent(model)
+    found.clear()  # before there is memory for another one
     return GraphEngine(model, bound_of(tokens)).lent(model)
 
 

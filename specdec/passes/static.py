@@ -109,6 +109,7 @@ class StaticContext(Context):
         place.set(self.length)
 
     def keep(self, values: torch.Tensor) -> torch.Tensor:
+        values = values[: len(self._kept)]  # what lies behind the room is never asked for
         self._kept[: len(values)].copy_(values)
         return self._kept
 

@@ -21,7 +21,7 @@ import specdec
 from specdec.passes import chance, graphs, lean
 from specdec.passes.graphs import GraphEngine
 from specdec.passes.stacks import Stack
-from specdec.passes.static import StaticSpan
+from specdec.passes.static import Place, StaticContext, StaticSpan
 from specdec.report import words
 
 FAMILIES = ("llama", "qwen3", "mistral", "gpt2", "gpt_neox", "phi3")
@@ -138,18 +138,19 @@ def captured(monkeypatch) -> None:
     """Engines whose steps are captured by the stand-in."""
     for name in ("_free", "_reasons"):  # engines of other tests
         monkeypatch.setattr(graphs, name, WeakKeyDictionary())
-    begin = GraphEngine.__init__
+    monkeypatch.setattr(graphs, "capture_for", lambda device: StandIn([]))
+    begin, passes = GraphEngine.__init__, GraphEngine.passes
 
     def with_stand_in(self, model, room):
         begin(self, model, room)
-        self._capture = StandIn([self._rows, self._place.at, self._place.numbers])
-
-    passes = GraphEngine.passes
+        self.fixed = [self._rows, self._place.at, self._place.numbers]
+        self._capture.known += self.fixed
 
     def known_passes(self, model):
         found = passes(self, model)
-        slots = self._slots[lean.stack_of(model)]
-        self._capture.known += [*slots.held, *slots.angles, *model.parameters(), *model.buffers()]
+        _, slots = self._slots[model]
+        self.fixed += [*slots.held, *slots.angles, *model.parameters(), *model.buffers()]
+        self._capture.known += self.fixed
         return found
 
     monkeypatch.setattr(GraphEngine, "__init__", with_stand_in)
@@ -193,6 +194,38 @@ def test_a_rest_and_a_change_of_length_between_replays(captured) -> None:
     eager = dataclasses.replace(graph, engine="eager")
     ours, theirs = (rounds_of(pair, prompt_of(6), {"gamma": Changing()}, 80) for pair in (graph, eager))
     assert told(ours) == told(theirs) and max(len(r.missed) for r in ours) > 3
+
+
+def test_another_draft_of_the_target_is_not_replayed_as_the_one_before(captured, monkeypatch) -> None:
+    """An object that is gone may leave its ``id`` to the next one: here all have the same."""
+    monkeypatch.setattr("specdec.drafters.model.id", lambda thing: 1, raising=False)
+    target = shared_tiny("llama", 1, layers=3)
+    for layers in (1, 2):
+        graph = pair_of(draft=specdec.EarlyExit(layers))
+        eager = specdec.Pair(target, specdec.EarlyExit(layers), byte_tokenizer(), engine="eager")
+        settings = {"gamma": 3}
+        assert told(rounds_of(graph, prompt_of(5), settings)) == told(rounds_of(eager, prompt_of(5), settings))
+
+
+def test_changed_weights_of_a_draft_are_captured_anew(captured) -> None:
+    graph = pair_of(draft=tiny("llama", 8))
+    eager = dataclasses.replace(graph, engine="eager")
+    (draft,) = graph.draft.models
+    for seed in (1, 2):
+        draft.model.norm.weight = torch.nn.Parameter(torch.rand(len(draft.model.norm.weight)) * seed - 0.5)
+        assert told(rounds_of(graph, prompt_of(5), {"gamma": 3})) == told(rounds_of(eager, prompt_of(5), {"gamma": 3}))
+
+
+def test_too_many_graphs_are_dropped_with_their_pool(captured, monkeypatch) -> None:
+    """CUDA's memory pool of dropped graphs takes no new ones."""
+    pair = pair_of()
+    rounds_of(pair, prompt_of(6), MODES["greedy"])
+    ((engine,),) = graphs._free.values()
+    pool, engine_graphs = engine._capture, len(engine._graphs)
+    monkeypatch.setattr(graphs, "MOST_GRAPHS", engine_graphs - 1)
+    rounds_of(pair, prompt_of(6), MODES["greedy"])
+    ((after,),) = graphs._free.values()
+    assert after is engine and after._capture is not pool and len(after._graphs) == engine_graphs
 
 
 def test_the_stand_in_catches_a_step_that_reads_what_moves(captured, monkeypatch) -> None:
@@ -401,3 +434,19 @@ def test_two_calls_at_once_have_buffers_of_their_own() -> None:
         for found, event in zip(events, both, strict=True):
             found += [event] if event is not None else []
     assert [specdec.collect(found).token_ids for found in events] == alone
+
+
+def test_a_call_in_inference_mode_leaves_buffers_for_one_outside(monkeypatch) -> None:
+    monkeypatch.setattr(graphs, "_free", WeakKeyDictionary())
+    pair = pair_of()
+    with torch.inference_mode():
+        inside = told(rounds_of(pair, prompt_of(6), MODES["greedy"]))
+    assert told(rounds_of(pair, prompt_of(6), MODES["greedy"])) == inside
+
+
+def test_a_kept_row_may_be_longer_than_the_room() -> None:
+    """A synthetic draft's text goes on behind a short call."""
+    buffers, prompt = torch.zeros(2, 8, dtype=torch.long), torch.arange(3)
+    context = StaticContext(prompt, buffers, Place(prompt.device, 8))
+    row = context.keep(torch.arange(20))
+    assert context.part(row, 3, 6).tolist() == [3, 4, 5]
