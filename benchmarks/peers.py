@@ -28,7 +28,7 @@ from specdec.drafters.model import DraftModel
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.engine.request import Request, make_request, prepare
 from specdec.errors import SpecdecError
-from specdec.events import Event, SamplingParams
+from specdec.events import MAX_GAMMA, Event, SamplingParams
 from specdec.lanes.driver import driven
 from specdec.lanes.race import start
 from specdec.lanes.table import BASELINE, LANES, Entrant, Lane, row_of
@@ -241,14 +241,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     path = arguments.document
     if not path.is_file():
         parser.error(f"there is no document {path}; create it, or name another")
+    if not 1 <= arguments.gamma <= MAX_GAMMA:
+        parser.error(f"--gamma is {arguments.gamma}; give a whole number from 1 to {MAX_GAMMA}")
     with_section(path.read_text(encoding="utf-8"), "peers", "")  # a lost mark is told now and not after the measurement
     silence_libraries()
     leave_a_core()
     command = shlex.join(["python", "-m", "benchmarks.peers", *argv])
-    params = SamplingParams(arguments.tokens, ignore_eos=True)
-    with tempfile.TemporaryDirectory() as folder:  # what was compiled before would hide what compiling takes
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-        text = measured(pair_of(arguments), read_prompts(EXAMPLES), params, arguments.gamma, arguments.runs, command)
+    try:
+        params = SamplingParams(arguments.tokens, ignore_eos=True)
+        with tempfile.TemporaryDirectory() as folder:  # what was compiled before would hide what compiling takes
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+            pair, items = pair_of(arguments), read_prompts(EXAMPLES)
+            text = measured(pair, items, params, arguments.gamma, arguments.runs, command)
+    except SpecdecError as error:
+        raise SystemExit(f"peers: {error}") from error
     print(text)
     path.write_text(with_section(path.read_text(encoding="utf-8"), "peers", text), encoding="utf-8")
 
