@@ -30,9 +30,15 @@ from specdec.report.benchmark import EXPORTS, as_json, report
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="specdec bench", description=__doc__)
     add_pair_arguments(parser)
-    parser.add_argument("--shape", metavar="TARGET:DRAFT", help=f"two of {', '.join(SHAPES)}, with random weights")
     parser.add_argument(
-        "--agreement", type=float, help="of a shape: how often the draft guesses the target's next token (default 0.8)"
+        "--shape",
+        metavar="TARGET:DRAFT",
+        help=f"build both models with random weights; each is one of {', '.join(SHAPES)}",
+    )
+    parser.add_argument(
+        "--agreement",
+        type=float,
+        help="only with --shape: the share of guesses that are the target's next token, 0 to 1 (default 0.8)",
     )
     parser.add_argument(
         "--prompts", type=Path, default=EXAMPLES, help="JSON lines: ours, Spec-Bench, MT-bench, HumanEval"
@@ -43,7 +49,9 @@ def main(argv: Sequence[str]) -> None:
         choices=[lane.key for lane in LANES if lane.bench is not None],
         help=f"{LOOP.key} is our loop without a draft; default: " + " ".join(lane.key for lane in LANES if lane.bench),
     )
-    parser.add_argument("--gammas", type=draft_length, nargs="+", default=[2, 3, 4, 5, 6, 8], help="lengths, or auto")
+    parser.add_argument(
+        "--gammas", type=draft_length, nargs="+", default=[2, 3, 4, 5, 6, 8], help="draft lengths, 0 to 16, or auto"
+    )
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)

@@ -57,7 +57,7 @@ def as_csv(about: About, trials: Sequence[Trial]) -> str:
 def as_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None = None) -> str:
     """Everything: ``about``, the rows, the closed form beside the measurement, every trial, and the limit of this
     machine (``measure.limit``) where it was computed."""
-    asked = {"params": asdict(plan.params), "runs": plan.runs}
+    asked = {"params": asdict(plan.params), "runs": plan.runs, "synthetic": words.synthetic(about["pair"]) or None}
     found = {"rows": labelled_rows(about, trials), "closed_form": closed_form(trials), "limit": limit}
     return json.dumps(about | asked | found | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
 
@@ -121,7 +121,8 @@ def report(
     """Everything there is to say in a terminal. ``left_out``: a sentence for each lane that the pair cannot run."""
     label = words.synthetic(about["pair"])
     console.print(f"Pair: {words.pair_line(about['pair'])}\nMachine: {about['machine']} {about['versions']}")
-    console.print(f"{len(plan.prompts)} prompts, {plan.params.max_new_tokens} tokens each, {plan.runs} runs.")
+    runs = f"{plan.runs} run{'s' * (plan.runs != 1)}"
+    console.print(f"{len(plan.prompts)} prompts, {plan.params.max_new_tokens} tokens each, {runs}.")
     for sentence in left_out:
         console.print(sentence)
     console.print(table(about, trials))

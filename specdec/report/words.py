@@ -151,7 +151,7 @@ WHY_THEORY = "theory predicts {predicted}x from these figures"
 WHY_ENGINE = "The loop itself runs at {engine}x plain generate: that part is the engine's."
 WHY_OFF = {
     "short": "many drafts were shorter than \u03b3",
-    "uneven": "guesses do not hit independently, which the theory takes for granted",
+    "uneven": "tokens a pass are not those of guesses that hit independently, which the theory takes for granted",
     "overhead": "{overhead} of the time is spent outside drafting and checking",
 }
 

@@ -134,3 +134,14 @@ def test_a_lost_mark_is_refused_before_anything_is_measured(program, tmp_path) -
     (tmp_path / "performance.md").write_text(f"# Performance\n{begin}\nold\n")
     with pytest.raises(SystemExit, match="/peers"):
         program(None)
+
+
+@pytest.mark.parametrize("asked", [["--gamma", "17"], ["--dtype", "bf16"]])
+def test_what_cannot_be_run_is_refused_in_a_sentence(tmp_path, capsys, monkeypatch, asked: list[str]) -> None:
+    monkeypatch.setattr(peers, "leave_a_core", lambda: None)
+    monkeypatch.setattr(peers, "silence_libraries", lambda: None)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # the program sets it; this puts it back
+    (tmp_path / "performance.md").write_text("# Performance\n")
+    with pytest.raises(SystemExit) as refused:
+        peers.main([*asked, "--document", str(tmp_path / "performance.md")])
+    assert asked[1] in f"{refused.value} {capsys.readouterr().err}"

@@ -108,7 +108,7 @@ def test_a_shape_is_labelled_synthetic_wherever_it_is_shown(shape, tmp_path, cap
     assert "transformers' assisted generation cannot be told" in said
     assert "predicted" in said and "least ms a token (computed)" in said
     found = json.loads(files["json"].read_text())
-    assert all("synthetic" in row["synthetic"] for row in found["rows"])
+    assert all("synthetic" in row["synthetic"] for row in (found, *found["rows"]))
     assert found["pair"]["draft"]["kind"] == "synthetic" and found["pair"]["draft"]["agreement"] == 0.9
     assert {row["lane"] for row in found["rows"]} == {"generate", "speculative"}
     assert all(row["same_text"] == row["compared"] for row in found["rows"])
@@ -144,6 +144,15 @@ def test_a_measured_pair_is_not_labelled(tmp_path, capsys, monkeypatch) -> None:
 def test_what_does_not_go_with_a_shape(shape, more: list[str], said: str) -> None:
     with pytest.raises(SystemExit, match=said):
         bench.main([*shape, *more])
+
+
+@pytest.mark.parametrize("gamma", ["17", "-1", "five"])
+def test_a_bad_draft_length_is_refused_before_models_are_made(shape, monkeypatch, capsys, gamma: str) -> None:
+    """A shape's text is recorded first, which takes minutes for a large one."""
+    monkeypatch.setattr(bench, "shape_pair", lambda *arguments: pytest.fail("models were made"))
+    with pytest.raises(SystemExit):
+        bench.main([*shape, f"--gammas={gamma}"])
+    assert "from 0 to 16" in capsys.readouterr().err
 
 
 def test_an_agreement_needs_a_shape(tmp_path) -> None:
