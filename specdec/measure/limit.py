@@ -8,8 +8,9 @@ operations  2 x parameters of these matrices x r, and in each layer 4 x query he
             a row sees
 seconds     the larger of bytes / read bandwidth and operations / rate of matrix products
 
-A token of plain decoding takes a target pass over one row. In speculative decoding a round takes gamma draft passes
-over one row and a target pass over gamma + 1 rows, and writes the measured tokens a pass.
+A token of plain decoding takes a target pass over one row. In speculative decoding a round takes a draft pass over one
+row for each guess and a target pass over the guesses and one more row. Guesses and tokens a round are those measured:
+prompt lookup often makes fewer than gamma guesses, and the end of a text cuts a round short.
 
 Weights that fit a processor's cache are read faster than memory allows. So the bandwidth is measured over a buffer as
 large as the weights of the very model (1 GiB for larger ones): the limit of a small model is that of the cache.
@@ -30,6 +31,7 @@ from specdec.drafters.early_exit import EarlyExit
 from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import summarise
+from specdec.measure.terms import middle
 from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
 from specdec.passes.lean import stack_of
@@ -73,11 +75,14 @@ class Limit:
         """The least seconds a token of plain decoding behind ``cached`` tokens."""
         return self.target_rates.seconds(work_of(self.target, 1, cached))
 
-    def speculative(self, gamma: int, tokens: float, cached: float) -> float:
-        """The least seconds a token where each round drafts ``gamma`` tokens and writes ``tokens``."""
-        seconds = self.target_rates.seconds(work_of(self.target, gamma + 1, cached))
+    def speculative(self, guesses: float, tokens: float, cached: float) -> float:
+        """The least seconds a token where a round makes ``guesses`` and writes ``tokens``, both means over the rounds.
+
+        The time of a pass is convex in its rows, so rounds of different lengths take no less than as many of the mean.
+        """
+        seconds = self.target_rates.seconds(work_of(self.target, guesses + 1, cached))
         if self.draft and self.draft_rates:
-            seconds += gamma * self.draft_rates.seconds(work_of(self.draft, 1, cached))
+            seconds += guesses * self.draft_rates.seconds(work_of(self.draft, 1, cached))
         return seconds / tokens
 
 
@@ -86,16 +91,16 @@ def weight_bytes(stack: Stack) -> int:
     return sum(weight.nbytes for weight in _matrices(stack))
 
 
-def work_of(stack: Stack, rows: int, cached: float) -> Work:
-    """What a pass over ``rows`` behind ``cached`` tokens must do."""
+def work_of(stack: Stack, rows: float, cached: float) -> Work:
+    """What a pass over ``rows`` behind ``cached`` tokens must do; both may be means over passes."""
     itemsize, tables = stack.embedding.itemsize, 1 if stack.positions is None else 2
     read = weight_bytes(stack) + tables * rows * stack.embedding.shape[1] * itemsize
     operations = 2.0 * rows * sum(weight.numel() for weight in _matrices(stack) if weight.dim() > 1)
     for layer in stack.layers:
         window = layer.window or float("inf")
         read += min(cached + rows, window + rows - 1) * 2 * stack.kv_heads * stack.size * itemsize
-        seen = sum(min(cached + row, window) for row in range(1, rows + 1))
-        operations += 4 * stack.heads * stack.size * seen
+        seen = min(cached + (rows + 1) / 2, window)  # by the middle row
+        operations += 4 * stack.heads * stack.size * seen * rows
     return Work(read, operations)
 
 
@@ -170,11 +175,12 @@ def limit_record(limit: Limit | str, pair: Pair, plan: Plan, trials: Sequence[Tr
     rows = []
     for found in summarise(trials):
         seconds = found.middle("seconds_per_token")
-        tokens = found.middle("mean_acceptance_length")
+        # All rounds count, as they do in the seconds.
+        guesses, tokens = (middle(found.sides, each) for each in (lambda s: s.guesses, lambda s: s.tokens_of_all))
         if found.entrant in (BASELINE, LOOP):
             least = limit.plain(cached)
-        elif found.lane == LOOP.lane and isinstance(found.gamma, int) and tokens:
-            least = limit.speculative(found.gamma, tokens, cached)
+        elif found.lane == LOOP.lane and isinstance(found.gamma, int) and guesses and tokens:
+            least = limit.speculative(guesses, tokens, cached)
         else:
             continue
         if seconds:

@@ -146,3 +146,19 @@ def test_the_record_of_a_benchmark(known_rates) -> None:
         least, seconds = row["computed_least_seconds_per_token"], row["measured_seconds_per_token"]
         assert row["share_of_limit"] == pytest.approx(least / seconds)
     assert record["measured"]["target"]["read_bytes_per_second"] == 1e9
+
+
+def test_a_draft_that_guesses_less_than_gamma_is_held_to_what_it_guessed(known_rates) -> None:
+    """Prompt lookup often finds nothing: its passes read one row, and the limit must not count gamma + 1."""
+    pair = specdec.Pair(target=shared_tiny("llama", layers=3), draft=specdec.PromptLookup(), tokenizer=byte_tokenizer())
+    params = specdec.SamplingParams(max_new_tokens=32, seed=0, ignore_eos=True)
+    entrants = entrants_of(("generate", "speculative"), (8,))
+    plan = Plan((PromptItem("one", "a", "Once upon a time"),), entrants, params, 1)
+    found, run = limit_of(pair), list(filter(None, trials(pair, plan)))
+    metrics = next(trial.metrics for trial in run if trial.gamma == 8)
+    assert 0 < metrics.drafted < 8 * metrics.target_passes
+    record = limit_record(found, pair, plan, run)
+    row = next(row for row in record["rows"] if row["gamma"] == 8)
+    work = work_of(found.target, 1 + metrics.drafted / metrics.target_passes, record["cached_tokens"])
+    expected = found.target_rates.seconds(work) * metrics.target_passes / metrics.decode_tokens
+    assert row["computed_least_seconds_per_token"] == pytest.approx(expected)
