@@ -57,14 +57,19 @@ def _context(target: Part) -> Iterator[Finding]:
 
 
 def _memory(plan: PairPlan) -> Iterator[Finding]:
-    sentence = f"{plan.needs} needed; {gigabytes(free_bytes(plan.device))} free on {plan.device}."
+    free = free_bytes(plan.device)
+    sentence = f"{plan.needs} needed; {gigabytes(free)} free on {plan.device}."
     try:
         spread = must_spread(plan)
     except LoadFailed as error:
         yield Finding("bad", "Memory", str(error))
         return
-    more = " The target is spread over all devices, which is slower." if spread else ""
-    yield Finding("note" if spread else "good", "Memory", sentence + more)
+    more = ""
+    if spread:
+        more = " The target is spread over all devices, which is slower."
+    elif plan.bytes > free:
+        more = " The weights fit; a call that is as long as planned does not, a shorter one may."
+    yield Finding("note" if more else "good", "Memory", sentence + more)
 
 
 def _cache(plan: PairPlan) -> Iterator[Finding]:

@@ -201,10 +201,11 @@ def load(plan: PairPlan, *, progress: Progress | None = None) -> Pair:
 def must_spread(plan: PairPlan, regained: float = 0.0) -> bool:
     """Whether the target does not fit the device and goes over several; refuses what fits nowhere.
 
-    ``regained``: bytes that will be free by then besides those that are. Needed are the weights, and memory for a call.
+    ``regained``: bytes that will be free by then besides those that are. Needed are the weights, and on a GPU memory
+    for a call too. A CPU takes memory as a call grows, so a short call may fit where the planned one would not.
     """
     free = free_bytes(plan.device) + regained
-    if plan.bytes <= free:
+    if (plan.weights if plan.device.type == "cpu" else plan.bytes) <= free:
         return False
     there = f"{gigabytes(free)} of {plan.device} memory"
     if plan.device.type == "cuda":

@@ -137,14 +137,25 @@ def test_memory_that_torch_keeps_and_does_not_use_is_free(gpus) -> None:
 
 def test_an_old_pair_gives_back_its_weights_and_no_more(folders, monkeypatch) -> None:
     """Keys and values are gone between two calls, so they cannot be freed once more."""
+    old = loading.plan_pair(*folders, device="cpu", dtype="bfloat16", draft_dtype="bfloat16")
     plan = loading.plan_pair(*folders, device="cpu")
-    slot = Slot(plan)
-    monkeypatch.setattr(loading, "free_bytes", lambda device: plan.cache + plan.rows - 1)
+    slot = Slot(old)
+    monkeypatch.setattr(loading, "free_bytes", lambda device: plan.weights - old.weights - 1)
     monkeypatch.setattr("specdec.models.checkpoint.Checkpoint.fetch", lambda *args: pytest.fail("weights were fetched"))
     with pytest.raises(specdec.LoadFailed, match="keys and values"):
         slot.change(plan)
-    monkeypatch.setattr(loading, "free_bytes", lambda device: plan.bytes - plan.weights)
-    assert not loading.must_spread(plan, regained=plan.weights)
+    monkeypatch.setattr(loading, "free_bytes", lambda device: plan.weights - old.weights)
+    assert not loading.must_spread(plan, regained=old.weights)
+
+
+def test_a_cpu_that_holds_the_weights_is_not_refused(folders, monkeypatch) -> None:
+    """It takes memory as a call grows: short calls run there. That a long one may not fit is said by the check."""
+    plan = loading.plan_pair(*folders, device="cpu")
+    for module in ("loading", "check"):
+        monkeypatch.setattr(f"specdec.models.{module}.free_bytes", lambda device: plan.weights)
+    assert not loading.must_spread(plan)
+    (found,) = (finding for finding in check(plan) if finding.topic == "Memory")
+    assert found.level == "note" and "shorter" in found.sentence
 
 
 def test_a_device_without_a_clock_is_refused(folders, monkeypatch) -> None:
