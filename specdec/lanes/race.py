@@ -16,7 +16,7 @@ from specdec.lanes.table import DEFAULT_KEYS, Entrant, entrants_of_race
 from specdec.models.pair import Pair, Prompt
 
 WARM_UP_TOKENS = 8  # of a lane that our loop does not draft in
-WARM_UP_GAMMA = 8  # longest draft of a warm-up where a policy chooses the lengths, which seldom go beyond
+WARM_UP_GAMMA = 8  # longest draft of a warm-up on a CPU, and where a policy chooses the lengths: they seldom go beyond
 
 
 def race(
@@ -79,8 +79,10 @@ def warm_up(
 
     A GPU chooses its kernels by the number of rows, and loads them when it first uses them. So where our loop drafts,
     the call has a target pass over each number of rows from 1 to gamma + 1, and draft passes over one token and over
-    two: behind the prompt, gamma + 1 target passes and gamma * (gamma + 1) / 2 of the draft. Neither EOS nor a stop
-    string ends it. It is shorter where ``max_new_tokens`` is reached, and prompt lookup drafts what it finds.
+    two: behind the prompt, gamma + 1 target passes and gamma * (gamma + 1) / 2 of the draft. A CPU loads no kernels,
+    and at gamma 16 these 136 draft passes would take as long as a short race: there the longest draft is
+    ``WARM_UP_GAMMA``. Neither EOS nor a stop string ends it. It is shorter where ``max_new_tokens`` is reached, and
+    prompt lookup drafts what it finds.
     """
     gamma = entrant.gamma if entrant.row.lengths == "any" else None
     policy = Fixed(0) if gamma is None else policy_of(gamma)
@@ -88,7 +90,8 @@ def warm_up(
         short = request.with_params(max_new_tokens=min(WARM_UP_TOKENS, request.params.max_new_tokens))
         return start(short, entrant, acceptance, accept_top_k)
     endless = replace(request.with_params(ignore_eos=True), stop_criteria=None)
-    every = EveryLength(policy.gamma if isinstance(policy, Fixed) else WARM_UP_GAMMA)
+    whole = isinstance(policy, Fixed) and (request.pair.device.type == "cuda" or policy.gamma <= WARM_UP_GAMMA)
+    every = EveryLength(policy.gamma if whole else WARM_UP_GAMMA)
     lane = start(endless, Entrant(entrant.lane, every), acceptance, accept_top_k)
     return _rounds_of(lane, len(every.lengths))
 

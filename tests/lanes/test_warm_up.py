@@ -64,6 +64,12 @@ def test_a_policy_meets_its_lengths_up_to_a_bound(gamma, most: int) -> None:
     assert target == [PROMPT, 1, *range(most + 1, 1, -1)]
 
 
+def test_on_a_cpu_the_longest_drafts_are_left_out() -> None:
+    """At gamma 16 the draft passes of every length would take as long as a short race."""
+    target, _ = rows_of(new_pair(), Entrant("speculative", 16))
+    assert target == [PROMPT, 1, *range(WARM_UP_GAMMA + 1, 1, -1)]
+
+
 @pytest.mark.parametrize("entrant", [LOOP, Entrant("generate")])
 def test_a_lane_without_a_draft_writes_a_few_tokens(entrant: Entrant) -> None:
     target, draft = rows_of(new_pair(), entrant)
