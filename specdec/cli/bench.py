@@ -11,6 +11,7 @@ from pathlib import Path
 from accelerate import PartialState
 
 from specdec.cli.arguments import add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
+from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.lanes.table import BASELINE, LANES, LOOP, entrants_of, row_of
@@ -69,6 +70,8 @@ def main(argv: Sequence[str]) -> None:
     console = console_of(piped=132)
     pair = plan = limit = None
     try:
+        for gamma in arguments.gammas:
+            policy_of(gamma)  # refused here, and not after a shape's whole text was recorded
         pair = _pair_of(arguments)
         refusals = {lane.key: lane.refusal(pair) for lane in LANES if lane.bench}
         lanes = arguments.lanes or [key for key, refusal in refusals.items() if not refusal]

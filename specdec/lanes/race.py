@@ -90,8 +90,8 @@ def warm_up(
         short = request.with_params(max_new_tokens=min(WARM_UP_TOKENS, request.params.max_new_tokens))
         return start(short, entrant, acceptance, accept_top_k)
     endless = replace(request.with_params(ignore_eos=True), stop_criteria=None)
-    whole = isinstance(policy, Fixed) and (request.pair.device.type == "cuda" or policy.gamma <= WARM_UP_GAMMA)
-    every = EveryLength(policy.gamma if whole else WARM_UP_GAMMA)
+    most = policy.gamma if isinstance(policy, Fixed) else WARM_UP_GAMMA
+    every = EveryLength(most if request.pair.device.type == "cuda" else min(most, WARM_UP_GAMMA))
     lane = start(endless, Entrant(entrant.lane, every), acceptance, accept_top_k)
     return _rounds_of(lane, len(every.lengths))
 

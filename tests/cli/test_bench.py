@@ -146,13 +146,12 @@ def test_what_does_not_go_with_a_shape(shape, more: list[str], said: str) -> Non
         bench.main([*shape, *more])
 
 
-@pytest.mark.parametrize("gamma", ["17", "-1", "five"])
-def test_a_bad_draft_length_is_refused_before_models_are_made(shape, monkeypatch, capsys, gamma: str) -> None:
+@pytest.mark.parametrize("gamma", ["17", "-1"])
+def test_a_bad_draft_length_is_refused_before_models_are_made(shape, monkeypatch, gamma: str) -> None:
     """A shape's text is recorded first, which takes minutes for a large one."""
     monkeypatch.setattr(bench, "shape_pair", lambda *arguments: pytest.fail("models were made"))
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match="outside 0-16"):
         bench.main([*shape, f"--gammas={gamma}"])
-    assert "from 0 to 16" in capsys.readouterr().err
 
 
 def test_an_agreement_needs_a_shape(tmp_path) -> None:
