@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -70,18 +71,19 @@ def main(argv: Sequence[str]) -> None:
     console = console_of(piped=132)
     pair = plan = limit = None
     try:
+        # What is refused of the settings is refused before models are read or made.
         for gamma in arguments.gammas:
-            policy_of(gamma)  # refused here, and not after a shape's whole text was recorded
+            policy_of(gamma)
+        params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
+        asked = Plan(tuple(read_prompts(arguments.prompts)), (), params, arguments.runs)
         pair = _pair_of(arguments)
         refusals = {lane.key: lane.refusal(pair) for lane in LANES if lane.bench}
         lanes = arguments.lanes or [key for key, refusal in refusals.items() if not refusal]
         if BASELINE.key not in lanes:
             raise InvalidInput("The lane generate is what all others are compared with; add it to --lanes.")
-        params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
-        items = tuple(read_prompts(arguments.prompts))
-        plan = Plan(items, entrants_of(lanes, arguments.gammas), params, arguments.runs)
+        plan = replace(asked, entrants=entrants_of(lanes, arguments.gammas))
         if arguments.shape:
-            pair = recorded(pair, items, params)
+            pair = recorded(pair, plan.prompts, params)
         if PartialState().is_main_process:
             limit = limit_of(pair)
         found = measure(pair, plan, arguments.results)
@@ -113,6 +115,8 @@ def _pair_of(arguments: argparse.Namespace) -> Pair:
         return pair_of(arguments)
     if arguments.target or arguments.draft or arguments.bits:
         raise InvalidInput("--shape names both models; leave --target, --draft and --bits out.")
+    if arguments.temperature:
+        raise InvalidInput("--temperature is given, but the draft of a shape follows greedy text; leave it out.")
     agreement = 0.8 if arguments.agreement is None else arguments.agreement
     return shape_pair(arguments.shape, agreement, arguments.device, arguments.dtype, arguments.engine)
 

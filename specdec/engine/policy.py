@@ -87,12 +87,15 @@ class EveryLength:
 
     Behind the round that drafts nothing, a draft model reads two tokens in its next pass, as it does after a full
     acceptance, and one in the pass after that. So it meets both, whatever is accepted.
+
+    ``twice``: each length twice and 0 last. The graph engine captures a step when it comes for the second time, and
+    a round behind one without a draft is of a kind that it does not capture.
     """
 
-    least_confidence = None
-
-    def __init__(self, most: int):
-        self.lengths = [0, *range(max(2, most), 0, -1)]
+    def __init__(self, most: int, least_confidence: float | None = None, twice: bool = False):
+        lengths = range(max(2, most), 0, -1)
+        self.lengths = [*(n for n in lengths for _ in range(2)), 0, 0] if twice else [0, *lengths]
+        self.least_confidence = least_confidence
 
     def start(self) -> EveryLength:
         self._left = iter(self.lengths)

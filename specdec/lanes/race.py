@@ -79,19 +79,23 @@ def warm_up(
 
     A GPU chooses its kernels by the number of rows, and loads them when it first uses them. So where our loop drafts,
     the call has a target pass over each number of rows from 1 to gamma + 1, and draft passes over one token and over
-    two: behind the prompt, gamma + 1 target passes and gamma * (gamma + 1) / 2 of the draft. A CPU loads no kernels,
-    and at gamma 16 these 136 draft passes would take as long as a short race: there the longest draft is
-    ``WARM_UP_GAMMA``. Neither EOS nor a stop string ends it. It is shorter where ``max_new_tokens`` is reached, and
-    prompt lookup drafts what it finds.
+    two: behind the prompt, gamma + 1 target passes and gamma * (gamma + 1) / 2 of the draft. For the graph engine there
+    are twice as many, because it captures what comes again. A CPU loads no kernels, and at gamma 16 these 136 draft
+    passes would take as long as a short race: there the longest draft is ``WARM_UP_GAMMA``. Neither EOS nor a stop
+    string ends it. It is shorter where ``max_new_tokens`` is reached, and prompt lookup drafts what it finds.
     """
     gamma = entrant.gamma if entrant.row.lengths == "any" else None
-    policy = Fixed(0) if gamma is None else policy_of(gamma)
-    if policy == Fixed(0):
+    if gamma is None:
         short = request.with_params(max_new_tokens=min(WARM_UP_TOKENS, request.params.max_new_tokens))
         return start(short, entrant, acceptance, accept_top_k)
+    policy, pair = policy_of(gamma), request.pair
+    # As long as the measured call may be, and left early: the graph engine makes its buffers for that length.
     endless = replace(request.with_params(ignore_eos=True), stop_criteria=None)
+    if policy == Fixed(0):
+        return _rounds_of(start(endless, entrant, acceptance, accept_top_k), WARM_UP_TOKENS - 1)
     most = policy.gamma if isinstance(policy, Fixed) else WARM_UP_GAMMA
-    every = EveryLength(most if request.pair.device.type == "cuda" else min(most, WARM_UP_GAMMA))
+    most = most if pair.device.type == "cuda" else min(most, WARM_UP_GAMMA)
+    every = EveryLength(most, policy.start().least_confidence, twice=pair.uses_graphs)
     lane = start(endless, Entrant(entrant.lane, every), acceptance, accept_top_k)
     return _rounds_of(lane, len(every.lengths))
 

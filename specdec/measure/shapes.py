@@ -12,7 +12,6 @@ from rich.progress import track
 from specdec.drafters.synthetic import SyntheticDraft
 from specdec.engine.decode import decode
 from specdec.engine.request import make_request
-from specdec.errors import InvalidInput
 from specdec.events import SamplingParams
 from specdec.lanes.driver import driven
 from specdec.measure.prompts import PromptItem
@@ -23,12 +22,10 @@ from specdec.models.pair import Pair
 def recorded(pair: Pair, items: Sequence[PromptItem], params: SamplingParams) -> Pair:
     """``pair``, whose draft is a ``SyntheticDraft``, with the text that our loop at gamma 0 writes behind ``items``.
 
-    Raises ``InvalidInput`` where the tokens are not picked greedily, and as the lane does for what it cannot run.
+    The tokens are picked greedily. Raises as the lane does for what it cannot run.
     """
     draft = pair.draft
     assert isinstance(draft, SyntheticDraft)
-    if not params.greedy:
-        raise InvalidInput(f"temperature is {params.temperature}; a shape is measured with greedy text, temperature 0.")
     found = {}
     for item in track(items, "Recording", transient=True, disable=not PartialState().is_main_process):
         request = make_request(pair, item.message(pair.tokenizer), params)

@@ -88,7 +88,12 @@ class Pair:
 
     def new_engine(self, tokens: int) -> Engine:
         """The engine of one call of up to ``tokens`` tokens."""
-        return EagerEngine() if not self._wants_graphs or self._no_graphs() else graph_engine(self.target, tokens)
+        return graph_engine(self.target, tokens) if self.uses_graphs else EagerEngine()
+
+    @property
+    def uses_graphs(self) -> bool:
+        """Whether the graph engine runs the passes."""
+        return self._wants_graphs and self._no_graphs() is None
 
     @property
     def _wants_graphs(self) -> bool:
@@ -137,12 +142,11 @@ class Pair:
         """What the pair is, as plain values; ``draft`` is what its method says of itself, and ``engine`` says what runs
         the passes, with the reason where the graph engine was wanted and cannot."""
         no_graphs = self._no_graphs() if self._wants_graphs else None
-        engine = "graph" if self._wants_graphs and no_graphs is None else "eager"
         return {
             "name": self.name,
             "context": self.context_length(),
             "device": str(self.device),
-            "engine": {"name": engine, "reason": no_graphs},
+            "engine": {"name": "graph" if self.uses_graphs else "eager", "reason": no_graphs},
             "compiled": self.target._compiled_call_impl is not None,
             "target": model_facts(self.target),
             "draft": self.draft.describe() if self.draft else None,

@@ -136,7 +136,6 @@ def test_a_measured_pair_is_not_labelled(tmp_path, capsys, monkeypatch) -> None:
     [
         (["--target", "gpt2"], "names both models"),
         (["--draft", "prompt-lookup"], "names both models"),
-        (["--temperature", "1"], "temperature 0"),
         (["--agreement", "2"], "from 0 to 1"),
         (["--lanes", "generate", "assisted"], "cannot be told"),
     ],
@@ -146,12 +145,21 @@ def test_what_does_not_go_with_a_shape(shape, more: list[str], said: str) -> Non
         bench.main([*shape, *more])
 
 
-@pytest.mark.parametrize("gamma", ["17", "-1"])
-def test_a_bad_draft_length_is_refused_before_models_are_made(shape, monkeypatch, gamma: str) -> None:
-    """A shape's text is recorded first, which takes minutes for a large one."""
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("--gammas=17", "outside 0-16"),
+        ("--gammas=-1", "outside 0-16"),
+        ("--tokens=8", "too few"),
+        ("--runs=0", "runs is 0"),
+        ("--temperature=1", "greedy"),
+    ],
+)
+def test_a_bad_setting_is_refused_before_models_are_made(shape, monkeypatch, asked: str, said: str) -> None:
+    """The weights of a large shape and its text take minutes."""
     monkeypatch.setattr(bench, "shape_pair", lambda *arguments: pytest.fail("models were made"))
-    with pytest.raises(SystemExit, match="outside 0-16"):
-        bench.main([*shape, f"--gammas={gamma}"])
+    with pytest.raises(SystemExit, match=said):
+        bench.main([*shape, asked])
 
 
 def test_an_agreement_needs_a_shape(tmp_path) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from fakes import byte_tokenizer, count_passes, noisy_copy, prompt_of, rounds_of, tiny
 
 import specdec
 from specdec.engine.request import make_request
-from specdec.lanes.race import WARM_UP_GAMMA, WARM_UP_TOKENS, race, warm_up
+from specdec.lanes.race import WARM_UP_GAMMA, WARM_UP_TOKENS, race, start, warm_up
 from specdec.lanes.table import LOOP, Entrant
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
 from specdec.measure.trials import trials
+from specdec.passes import graphs
+from specdec.passes.graphs import GraphEngine
 
 PROMPT = 4  # tokens
 LONG = specdec.SamplingParams(max_new_tokens=200)
@@ -74,6 +78,24 @@ def test_on_a_cpu_the_longest_drafts_are_left_out() -> None:
 def test_a_lane_without_a_draft_writes_a_few_tokens(entrant: Entrant) -> None:
     target, draft = rows_of(new_pair(), entrant)
     assert target == [PROMPT, *[1] * (WARM_UP_TOKENS - 1)] and not draft
+
+
+def test_the_graph_engine_captures_every_step_of_a_fixed_length_in_it(monkeypatch) -> None:
+    """In the measured call each step is a replay, but for those of its prompt and of a new bound."""
+    seen: list[object] = []
+    run = GraphEngine.run
+    monkeypatch.setattr(graphs, "capture_for", lambda device: lambda step, rng: (step(), lambda: None))
+    monkeypatch.setattr(GraphEngine, "run", lambda self, key, step: (seen.append((self, key)), run(self, key, step))[1])
+    pair = dataclasses.replace(new_pair(), engine="graph")
+    request = make_request(pair, prompt_of(PROMPT), specdec.SamplingParams(max_new_tokens=100))
+    for entrant in (Entrant("speculative", 3), LOOP):
+        list(warm_up(request, entrant))
+        ((engine, _), *_) = seen
+        captured, seen[:] = {key for _, key in engine._graphs}, []
+        list(start(request, entrant))
+        assert {id(used) for used, _ in seen} == {id(engine)}
+        assert {key for _, key in seen if key is not None} <= captured
+        seen.clear()
 
 
 def test_it_is_no_longer_than_the_call_that_it_is_for() -> None:
