@@ -186,7 +186,7 @@ def test_a_pair_wraps_a_model_and_binds_what_drafts_to_its_target() -> None:
     early = replace(pair, draft=specdec.EarlyExit(1))
     assert early.draft == specdec.EarlyExit(1) and early.models(drafting=True) == [target]
     other = replace(early, target=tiny("llama", 3))
-    (weight,), (own,) = ([m.get_input_embeddings().weight for m in p.draft.runs] for p in (other, early))
+    (weight,), (own,) = ([p.draft.view.get_input_embeddings().weight] for p in (other, early))
     assert weight is other.target.get_input_embeddings().weight and own is target.get_input_embeddings().weight
     with pytest.raises(specdec.InvalidInput, match="load_pair takes names"):
         specdec.Pair(target, DraftModel("some/model"))
