@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
+from torch.utils._pytree import tree_leaves
 from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
@@ -290,6 +291,11 @@ def shuffled_rows(model, order: list[int]):
     for weight in {twin.get_input_embeddings().weight, twin.get_output_embeddings().weight}:
         weight.data[: len(order)] = weight.data[order]
     return twin
+
+
+def tensors(*values: object) -> list[torch.Tensor]:
+    """The tensors in nested ``values`` that hold anything."""
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.numel()]
 
 
 # --- running lanes ---------------------------------------------------------------------------------------------------

@@ -187,7 +187,6 @@ class ModelDraft:
         return proposal._replace(key=key, repeats=repeats)
 
     def _draft(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
-        waits = self._runner.engine.captures or context.device.type != "cpu"
         length = context.length
         ids, logits, q = [], [], []
         missed, self._prefilled = self._prefilled, []
@@ -205,10 +204,10 @@ class ModelDraft:
                 ids.append(self._sampler.draw(q[-1]))
             context.write(i, ids[-1])
             logits.append(raw)
-            if least_confidence and not waits and chance_of(raw, ids[-1]).item() < least_confidence:
+            if least_confidence and not context.waits and chance_of(raw, ids[-1]).item() < least_confidence:
                 break
         limit = None
-        if least_confidence and waits:  # to look at each token is to wait for the device: the draft is cut afterwards
+        if least_confidence and context.waits:  # to look at each token would be to wait: the draft is cut afterwards
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
         joined = torch.cat(ids)
         return Proposal(

@@ -37,7 +37,6 @@ class TranslatedDraft:
         self._draft_ids, self._target_ids = shared.unbind(1)
         self._draft_id_of = torch.zeros(self._vocabulary, dtype=torch.long, device=context.device)
         self._draft_id_of[self._target_ids] = self._draft_ids
-        self._draft_id_on_host = dict(zip(self._target_ids.tolist(), self._draft_ids.tolist(), strict=True))
         self._bound = context_length(runner.model.config)
         self._nothing = nothing(self._vocabulary, context.device)
         self._ids = self._translation.prompt(context.tokens)  # the committed text in the draft's ids
@@ -45,7 +44,6 @@ class TranslatedDraft:
         self._drafted: list[int] = []  # its own ids of the last draft, as far as they are known to count
         self._drafted_from: int | None = None  # the length of the text at the last draft over the tokens in common
         self._context = context
-        self._waits = context.device.type != "cpu"
 
     def prefill(self, context: Context) -> None:
         if self._ids and self._room() >= 0:
@@ -66,7 +64,7 @@ class TranslatedDraft:
         """
         if self._drafted_from is not None:
             kept = self._context.tokens[self._drafted_from : length]
-            self._drafted = [self._draft_id_on_host[token_id] for token_id in kept]
+            self._drafted = [self._translation.draft_id_of[token_id] for token_id in kept]
             self._drafted_from = None
 
     def take_seconds(self) -> float:
@@ -83,7 +81,7 @@ class TranslatedDraft:
             feed = raw.argmax(-1)
             ids.append(feed)
             nats.append(-raw.log_softmax(-1).gather(1, feed[:, None])[0])
-            if least_confidence and not self._waits and nats[-1].neg().exp().item() < least_confidence:
+            if least_confidence and not context.waits and nats[-1].neg().exp().item() < least_confidence:
                 break
         # The text is encoded anew by a tokenizer, on the host: the one wait of a round beside that for its outcome.
         drafted, sure = torch.stack([torch.cat(ids).double(), torch.cat(nats).double()]).tolist()
@@ -110,11 +108,11 @@ class TranslatedDraft:
             context.write(i, ids[-1])
             feed = self._draft_id_of[ids[-1]]
             logits.append(shared)
-            if least_confidence and not self._waits and chance_of(shared, ids[-1]).item() < least_confidence:
+            if least_confidence and not context.waits and chance_of(shared, ids[-1]).item() < least_confidence:
                 break
         self._drafted_from = context.length
         limit = None
-        if least_confidence and self._waits:
+        if least_confidence and context.waits:
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
         joined = torch.cat(ids)
         return Proposal(joined, torch.cat(q), tuple(logits), joined, limit=limit)

@@ -86,6 +86,7 @@ class Translation:
             (self.draft.id_of[data], t) for data, t in self.target.id_of.items() if data in self.draft.id_of
         )
         self.shared = torch.tensor(shared, dtype=torch.long).view(-1, 2)  # (s, 2): draft id, target id
+        self.draft_id_of = {target_id: draft_id for draft_id, target_id in shared}
 
     def prompt(self, token_ids: list[int]) -> list[int]:
         """A prompt of the target's ids in the draft's, as its own tokenizer writes it."""

@@ -120,8 +120,7 @@ class _Run:
         key = (proposal.key, *self._settings) if proposal.key and len(target) == context.length - 1 else None
         decided = target.run(key and ("decide", *key), decide, length)
         verified = mark(self.device)
-        captures = self.engine.captures
-        gathered = self.engine.run(key and ("gather", *key), lambda: gather(proposal, decided, captures))
+        gathered = self.engine.run(key and ("gather", *key), lambda: gather(proposal, decided, context.waits))
         seen = read(gathered, proposal.repeats)
         gamma = len(seen.draft_ids)
         # 4. Commit, cut at EOS, a stop string or the length; roll both caches back to all but the last token.

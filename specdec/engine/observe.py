@@ -50,14 +50,12 @@ class Gathered(NamedTuple):
     joined: torch.Tensor | None
 
 
-def gather(proposal: Proposal, decided: Decided, captures: bool) -> Gathered:
+def gather(proposal: Proposal, decided: Decided, waits: bool) -> Gathered:
     """A round's figures.
 
-    On a CPU reading is free, and rows are chosen by what is read; not so where the engine ``captures``, as the same
-    operators must run in every round.
+    Where reading is free, rows are chosen by what is read; not so where the host ``waits`` (see ``Context``).
     """
     verdict, logits, choices, p = decided
-    waits = captures or logits.device.type != "cpu"
     gamma, at, width = len(proposal.ids), verdict.accepted, min(TOP, logits.shape[-1])
     # Raw log-probabilities: the target's where it decided, then the draft's at its guesses.
     raw = torch.cat([_row(logits, at, waits), *proposal.logits]).log_softmax(-1)

@@ -146,7 +146,7 @@ class Pair:
             "name": self.name,
             "context": self.context_length(),
             "device": str(self.device),
-            "engine": {"name": "graph" if self.uses_graphs else "eager", "reason": no_graphs},
+            "engine": {"name": "graph" if self._wants_graphs and no_graphs is None else "eager", "reason": no_graphs},
             "compiled": self.target._compiled_call_impl is not None,
             "target": model_facts(self.target),
             "draft": self.draft.describe() if self.draft else None,

@@ -24,6 +24,11 @@ class Context:
     def length(self) -> int:
         return len(self.tokens)
 
+    @property
+    def waits(self) -> bool:
+        """Whether the host waits where it reads a value, so that a round should do it once."""
+        return self.device.type != "cpu"
+
     def ids(self, start: int, end: int) -> torch.Tensor:
         """Ids ``start`` to ``end``, (end - start,)."""
         return self.part(self._ids, start, end)

@@ -22,7 +22,7 @@ import torch
 from transformers import PreTrainedModel
 
 from specdec.passes.context import Context
-from specdec.passes.lean import BOUNDS, stack_of
+from specdec.passes.lean import BOUNDS, compared_passes, share_apart, stack_of
 from specdec.passes.stacks import Stack, StackPasses
 from specdec.passes.static import Place, StaticContext, StaticSlots, bound_of
 
@@ -131,9 +131,10 @@ class GraphEngine:
         replay()
         return found
 
-    def checked_step(self, passes: StackPasses, ids: torch.Tensor, start: int, end: int) -> Callable[[], torch.Tensor]:
-        """A pass over ``ids`` from ``start`` to ``end``, as the steps of a round are made."""
-        self._rows[0, :end].copy_(ids[:end])
+    def checked_step(self, passes: StackPasses, ids: torch.Tensor, start: int) -> Callable[[], torch.Tensor]:
+        """A pass over ``ids`` (n,) behind ``start`` tokens, as the steps of a round are made."""
+        end = start + len(ids)
+        self._rows[0, start:end].copy_(ids)
         self._place.set(start)
         return lambda: passes.logits(self._rows[0].index_select(0, self._place.rows(start, end)), start, None)
 
@@ -206,22 +207,15 @@ def no_graphs(models: Sequence[PreTrainedModel]) -> str | None:
 @torch.inference_mode()
 def _difference(model: PreTrainedModel, stack: Stack) -> str | None:
     """What the graph engine does otherwise than the eager one, in a sentence; None if nothing."""
-    total = sum(CHECKED) if stack.positions is None else min(sum(CHECKED), len(stack.positions))
-    ids = torch.randint(len(stack.embedding), (total,), generator=torch.Generator().manual_seed(0)).to(model.device)
-    worst, slots, start = torch.zeros((), device=model.device), stack.new_slots(), 0
+    slots, differences = stack.new_slots(), []
     try:
         with torch.inference_mode(False):
-            engine = GraphEngine(model, bound_of(total))
+            engine = GraphEngine(model, bound_of(sum(CHECKED)))
             passes = engine.passes(model)
-        for count in CHECKED:
-            end = min(start + count, total)
-            if end == start:
-                break
-            theirs = stack.forward(ids[start:end], slots, start, None).float()
-            ours = engine.run(end - start, engine.checked_step(passes, ids, start, end)).float()
-            worst = torch.maximum(worst, (ours - theirs).abs().max() / (theirs.max() - theirs.min()))
-            start = end
-        largest = float(worst)
+        for start, fed in compared_passes(stack, CHECKED):
+            ours = engine.run(len(fed), engine.checked_step(passes, fed, start))
+            differences.append(share_apart(ours, stack.forward(fed, slots, start, None)))
+        largest = float(torch.stack(differences).max())
     except RuntimeError as error:
         return f"A step of the graph engine fails ({str(error).splitlines()[0]})."
     if engine.failure is not None:

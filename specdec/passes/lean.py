@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -154,18 +156,28 @@ def _build(model: PreTrainedModel) -> Stack | str:
 @torch.inference_mode()
 def _largest_difference(model: PreTrainedModel, stack: Stack) -> float:
     """The largest difference between the logits of ``stack`` and of ``forward``, as a share of their range."""
-    total = sum(ROWS) if stack.positions is None else min(sum(ROWS), len(stack.positions))
-    rng = torch.Generator().manual_seed(0)
-    ids = torch.randint(len(stack.embedding), (total,), generator=rng).to(model.device)
-    cache, slots = DynamicCache(config=model.config), stack.new_slots()
-    differences, start = [], 0
-    for count in ROWS:
-        fed = ids[start : start + count]
-        if not len(fed):
-            break
-        positions = torch.arange(start, start + len(fed), device=ids.device)[None]
-        own = model(input_ids=fed[None], position_ids=positions, past_key_values=cache, use_cache=True).logits.float()
-        ours = stack.forward(fed, slots, start, None).float()
-        differences.append((own[0] - ours).abs().max() / (own.max() - own.min()))
-        start += len(fed)
+    cache, slots, differences = DynamicCache(config=model.config), stack.new_slots(), []
+    for start, fed in compared_passes(stack, ROWS):
+        positions = torch.arange(start, start + len(fed), device=fed.device)[None]
+        own = model(input_ids=fed[None], position_ids=positions, past_key_values=cache, use_cache=True).logits[0]
+        differences.append(share_apart(stack.forward(fed, slots, start, None), own))
     return float(torch.stack(differences).max())
+
+
+def compared_passes(stack: Stack, rows: Sequence[int]) -> Iterator[tuple[int, torch.Tensor]]:
+    """The passes of a comparison: how many tokens stand before each, and random ids, as many as ``rows`` says. They end
+    where the model's positions do."""
+    total = sum(rows) if stack.positions is None else min(sum(rows), len(stack.positions))
+    rng = torch.Generator().manual_seed(0)
+    ids = torch.randint(len(stack.embedding), (total,), generator=rng).to(stack.embedding.device)
+    start = 0
+    for fed in ids.tensor_split(list(accumulate(rows))):
+        if len(fed):
+            yield start, fed
+        start += len(fed)
+
+
+def share_apart(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
+    """By how much logits differ at most, as a share of the range of ``theirs``, ()."""
+    theirs = theirs.float()
+    return (ours.float() - theirs).abs().max() / (theirs.max() - theirs.min())

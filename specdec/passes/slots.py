@@ -20,7 +20,7 @@ class Slots:
 
     def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor, rotary: Any):
         self.held = [like.new_empty((0, *shape)) for _ in range(layers)]
-        self.angles: tuple[torch.Tensor, torch.Tensor] = (like.new_empty(0, 0), like.new_empty(0, 0))
+        self.angles = angles(None, 0, like)
         self._rotary = rotary
         self._room = 0
 
@@ -37,8 +37,7 @@ class Slots:
         for place, old in enumerate(self.held):
             self.held[place] = old.new_empty((self._room, *old.shape[1:]))
             self.held[place][: len(old)] = old
-        if self._rotary is not None:
-            self.angles = angles(self._rotary, self._room, self.held[0])
+        self.angles = angles(self._rotary, self._room, self.held[0])
 
 
 class Span:
@@ -75,7 +74,10 @@ class Span:
 
 
 def angles(rotary: Any, room: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines (room, rotary dimensions) of the positions from 0 on; half of the sines is negated."""
+    """Cosines and sines (room, rotary dimensions) of the positions from 0 on; half of the sines is negated. Without
+    rotary angles both are empty."""
+    if rotary is None:
+        return like.new_empty(0, 0), like.new_empty(0, 0)
     cos, sin = rotary(like, torch.arange(room, device=like.device)[None])
     half = sin.shape[-1] // 2
     return cos[0], torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1)

@@ -57,7 +57,7 @@ class StaticSlots(Slots):
     def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor, rotary: Any, place: Place):
         room = len(place.numbers)
         self.held = [like.new_zeros((room, *shape)) for _ in range(layers)]
-        self.angles = (like.new_empty(0, 0), like.new_empty(0, 0)) if rotary is None else angles(rotary, room, like)
+        self.angles = angles(rotary, room, like)
         self._place = place
 
     def span(self, start: int, count: int) -> Span:
@@ -107,6 +107,11 @@ class StaticContext(Context):
         (self._ids, self._kept), self._place = buffers, place
         self._ids[: len(prompt_ids)].copy_(prompt_ids)
         place.set(self.length)
+
+    @property
+    def waits(self) -> bool:
+        """Always: a captured step must be the same in every round, whatever the values are."""
+        return True
 
     def keep(self, values: torch.Tensor) -> torch.Tensor:
         values = values[: len(self._kept)]  # what lies behind the room is never asked for

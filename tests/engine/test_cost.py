@@ -6,9 +6,8 @@ from collections import Counter
 
 import pytest
 import torch
-from fakes import byte_tokenizer, noisy_copy, prompt_of, shared_tiny
+from fakes import byte_tokenizer, noisy_copy, prompt_of, shared_tiny, tensors
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import specdec
 from specdec.passes.runner import Runner
@@ -37,10 +36,6 @@ class Operators(TorchDispatchMode):
         taken = {tensor.untyped_storage().data_ptr() for tensor in tensors(args, kwargs)}
         self.made += len({tensor.untyped_storage().data_ptr() for tensor in tensors(found)} - taken)
         return found
-
-
-def tensors(*values: object) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.numel()]
 
 
 def operators(layers: int, count: int, own: bool = False) -> Counter[str]:

@@ -13,9 +13,8 @@ from weakref import WeakKeyDictionary
 import pytest
 import torch
 from enumeration import distance, distribution
-from fakes import byte_tokenizer, noisy_copy, prompt_of, shared_tiny, shuffled_tokenizer, tiny
+from fakes import byte_tokenizer, noisy_copy, prompt_of, shared_tiny, shuffled_tokenizer, tensors, tiny
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import specdec
 from specdec.passes import chance, graphs, lean
@@ -91,10 +90,6 @@ class Recorded(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         self.calls.append((func, args, kwargs or {}, out))
         return out
-
-
-def tensors(*values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.numel()]
 
 
 def storage(tensor: torch.Tensor) -> int:
