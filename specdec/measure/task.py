@@ -1,0 +1,27 @@
+"""One piece of work for the device, as a value that another process can be handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from specdec.models.pair import Pair
+
+Step = TypeVar("Step")
+
+
+@dataclass(frozen=True, slots=True)
+class Task(Generic[Step]):
+    """``run(pair)`` yields steps: batches of events, trials, progress. Empty steps in between let a consumer act.
+
+    ``run`` is picklable: a function of a module, or ``functools.partial`` of one. So are its steps. ``tokens`` is how
+    many new tokens it writes at most, over all lanes and runs: from it the time of a task is estimated.
+    """
+
+    run: Callable[[Pair], Iterator[Step]]
+    tokens: int
+
+
+Run = Callable[[Task[Any]], Iterator[Any]]
+"""What runs a task with the loaded pair. Closing the iterator ends the task."""
