@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from specdec.cli.arguments import add_pair_arguments, leave_a_core, plan_of
 from specdec.errors import SpecdecError
 from specdec.models.slot import Slot
-from specdec.ui import build, serve
-from specdec.ui.limits import LOCAL, PUBLIC
+from specdec.ui import build, serve_until_stopped
+from specdec.ui.journal import LOG as JOBS
+from specdec.ui.journal import Journal
+from specdec.ui.limits import LOCAL, PUBLIC, Limits
+
+OPEN_TO_ALL = (
+    "Whoever has the address can use this page, within the limits of a public page. "
+    "--auth USER:PASSWORD asks them for a password."
+)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -23,12 +32,52 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in")
     parser.add_argument("--port", type=int, help="port to listen on; else the first free one from 7860")
     parser.add_argument("--share", action="store_true", help="open a public link through Gradio's tunnel")
+    parser.add_argument(
+        "--auth",
+        metavar="USER:PASSWORD",
+        default=os.environ.get("SPECDEC_AUTH"),
+        help="ask visitors for this name and password; the environment variable SPECDEC_AUTH does the same",
+    )
+    parser.add_argument("--allow-pairs", action="store_true", help="visitors of a public page may load listed pairs")
+    parser.add_argument("--log-prompts", action="store_true", help="write prompts in the log, not only their lengths")
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING)
+    JOBS.setLevel(logging.INFO)
     leave_a_core()
     try:
+        auth = _auth(args.auth)
         slot = Slot(plan_of(args))
     except SpecdecError as error:
         sys.exit(str(error))
-    demo = build(slot, PUBLIC if os.environ.get("SPACE_ID") else LOCAL)
-    serve(demo, server_name=args.host, server_port=args.port, share=args.share)
+    space = bool(os.environ.get("SPACE_ID"))
+    # Gradio reads both from its own variables where they are not given.
+    host = args.host or os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if space else "127.0.0.1")
+    share = args.share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
+    public = space or share or not _is_loopback(host)
+    if public and not space and auth is None:
+        print(OPEN_TO_ALL, file=sys.stderr)
+    page = build(slot, _limits(public, args.allow_pairs), journal=Journal(args.log_prompts))
+    serve_until_stopped(page, server_name=host, server_port=args.port, share=share, auth=auth)
+
+
+def _limits(public: bool, allow_pairs: bool) -> Limits:
+    """A page that other machines can reach is public, whatever it was meant to be."""
+    if not public:
+        return LOCAL
+    return replace(PUBLIC, pairs="listed") if allow_pairs else PUBLIC
+
+
+def _auth(text: str | None) -> tuple[str, str] | None:
+    user, colon, password = (text or "").partition(":")
+    if not text:
+        return None
+    if not (user and colon and password):
+        raise SpecdecError("--auth takes USER:PASSWORD, both of at least one character.")
+    return user, password
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

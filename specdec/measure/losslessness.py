@@ -10,7 +10,7 @@ import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -30,6 +30,8 @@ LEVEL = 0.001  # how often two samples of one distribution are told apart
 LEAST_EXPECTED = 5  # continuations of each sample in a cell, for the chi-square distribution to hold
 LEAST = {"draws": 50, "tokens": 3}
 SHUFFLES = 10_000
+SAMPLES = 3
+TOKENS = 4  # of a continuation: the prefill's own and a whole round at gamma 2
 
 Ids = tuple[int, ...]  # a continuation
 
@@ -104,10 +106,10 @@ def self_test(
     gamma: int | str | Policy = 2,
     params: SamplingParams = PARAMS,
     draws: int = 500,
-    tokens: int = 4,
+    tokens: int = TOKENS,
     accept_top_k: int = 3,
     seconds: float | None = None,
-) -> Iterator[Progress | Findings]:
+) -> Generator[Progress | Findings, None, None]:
     """Draw ``draws`` continuations of ``tokens`` tokens from each lane, in turns; yield progress, and findings at last.
 
     Four tokens hold the prefill's own and a whole round at gamma 2: two drafted and the bonus, or a correction and the
@@ -130,7 +132,7 @@ def self_test(
     for lane in lanes.values():
         lane(params=params)  # checks it; nothing runs before it is asked for its first event
 
-    def run() -> Iterator[Progress | Findings]:
+    def run() -> Generator[Progress | Findings, None, None]:
         samples: dict[str, list[Ids]] = {name: [] for name in lanes}
         statuses: dict[str, Counter[Status]] = {name: Counter() for name in lanes}
         seeds, total, began = random.Random(seed), len(lanes) * draws, time.monotonic()

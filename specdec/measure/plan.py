@@ -68,3 +68,8 @@ class Plan:
 
     def __len__(self) -> int:
         return self.runs * len(self.prompts) * len(self.entrants)
+
+    @property
+    def tokens(self) -> int:
+        """New tokens of all calls, at most."""
+        return len(self) * self.params.max_new_tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -19,9 +19,9 @@ class Task(Generic[Step]):
     many new tokens it writes at most, over all lanes and runs: from it the time of a task is estimated.
     """
 
-    run: Callable[[Pair], Iterator[Step]]
+    run: Callable[[Pair], Generator[Step, None, None]]
     tokens: int
 
 
-Run = Callable[[Task[Any]], Iterator[Any]]
-"""What runs a task with the loaded pair. Closing the iterator ends the task."""
+Run = Callable[[Task[Any]], Generator[Any, None, None]]
+"""What runs a task with the loaded pair. Closing the generator ends the task."""

@@ -336,6 +336,19 @@ def seconds(value: float) -> str:
     return f"{value:.2f}\u00a0s" if value < 10 else f"{value:.1f}\u00a0s"
 
 
+def duration(value: float) -> str:
+    """A time to wait, in seconds: ``8 s``, ``3 min``, ``3 h 15 min``."""
+    if value < 90:
+        return f"{max(1, round(value))}\u00a0s"
+    hours, minutes = divmod(round(value / 60), 60)
+    return f"{hours}\u00a0h {minutes}\u00a0min" if hours else f"{minutes}\u00a0min"
+
+
+def ahead(jobs: int, left: float | None) -> str:
+    """How long a job waits: what stands before it, and the seconds that takes if they are known."""
+    return f"{jobs} ahead." if left is None else f"{jobs} ahead, about {duration(left)}."
+
+
 def pair_line(facts: dict[str, Any]) -> str:
     """A pair in one line: names, layers, machine."""
     target, draft, named = facts["target"], facts["draft"], facts["name"] is not None

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, closing
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, Literal
 
 import gradio as gr
 
 from specdec.engine.request import make_request
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.events import SamplingParams
-from specdec.lanes.driver import driven
+from specdec.events import Event, SamplingParams
+from specdec.lanes.driver import Batches, driven
 from specdec.lanes.race import named, start
-from specdec.lanes.table import DEFAULT_KEYS, LANES, Lane, row_of
+from specdec.lanes.table import DEFAULT_KEYS, LANES, Entrant, Lane, row_of
+from specdec.measure.task import Task
+from specdec.models.pair import Pair
 from specdec.report.recording import Recorder
 from specdec.ui.ask import GAMMA, NEW_TOKENS, Ask
 from specdec.ui.limits import Limits
+from specdec.ui.machine import Ahead, Job, Machine, Turn
 from specdec.ui.stream import check, stream
-from specdec.ui.work import Work
+from specdec.ui.work import UNLIMITED, followed
 
 
-def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
-    """Add both endpoints to the Blocks that are being built. ``queue`` holds their concurrency settings."""
+def add_endpoints(machine: Machine, limits: Limits) -> None:
+    """Add both endpoints to the Blocks that are being built."""
 
-    def decode(
+    async def decode(
+        request: gr.Request,
         prompt: str,
         gamma: int | Literal["auto"] = GAMMA,
         max_new_tokens: int = NEW_TOKENS,
@@ -38,7 +44,7 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
         seed: int | None = None,
         ignore_eos: bool = False,
         lane: str = "speculative",
-    ) -> Iterator[str]:
+    ) -> AsyncIterator[str]:
         """Decode a prompt and stream the recording: each output is one or more JSON lines, an event a line.
         Lanes: {lanes}.
 
@@ -55,22 +61,26 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
             ignore_eos: write on past the end of the text
             lane: one of the lanes
         """
-        with _sentences(), work.machine() as pair:
+        with _sentences():
             _require("prompt", prompt, str, "a text")
             _require("lane", lane, str, "the name of a lane")
             _require("ignore_eos", ignore_eos, bool, "true or false")
             params = SamplingParams(
                 max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, ignore_eos=ignore_eos
             )
-            check(pair, prompt, params, limits)
             entrant = row_of(lane).entrant(gamma)
-            events = start(make_request(pair, prompt, params), entrant)
-            recorder = Recorder(pair.tokenizer)
-            for batch in driven(events, interval=0.08, max_seconds=limits.seconds):
-                if batch:
-                    yield "".join(recorder.line(named(event, entrant)) for event in batch)
+            task = Task(
+                partial(_decoded, prompt=prompt, params=params, entrant=entrant, seconds=limits.seconds), max_new_tokens
+            )
+            settings = {"prompt": prompt, "lane": lane, "gamma": gamma} | asdict(params)
+            job = Job("decode", task.tokens, partial(_decode, prompt=prompt, params=params, task=task, limits=limits))
+            async with aclosing(followed(machine, request, replace(job, settings=settings))) as steps:
+                async for lines in steps:
+                    if not isinstance(lines, Ahead):
+                        yield lines
 
-    def race(
+    async def race(
+        request: gr.Request,
         prompt: str,
         gamma: int | Literal["auto"] = GAMMA,
         max_new_tokens: int = NEW_TOKENS,
@@ -78,7 +88,7 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
         seed: int | None = None,
         runs: int = 1,
         further_lanes: list[str] | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> AsyncIterator[dict[str, Any]]:
         """Race plain generate against speculative decoding; the last output is the verdict: its sentence, its
         figures and a row a lane. Further lanes: {further}.
 
@@ -91,7 +101,7 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
             runs: how often to run each lane; figures are then medians with lowest and highest
             further_lanes: those to run beside {default}
         """
-        with _sentences(), work.machine() as pair:
+        with _sentences():
             _require("prompt", prompt, str, "a text")
             _require("runs", runs, int, "a whole number")
             if runs > limits.runs:
@@ -99,11 +109,14 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
             _require("further_lanes", further_lanes or [], list, "a list of names")
             lanes = (*DEFAULT_KEYS, *map(str, further_lanes or ()))
             ask = Ask(prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs)
-            # Each step is yielded, so that a caller who leaves ends the race; only the last one is told of at length.
-            for text in stream(pair, ask, limits=limits, stop=threading.Event()):
-                last = text[text.rfind("\n", 0, -1) + 1 :]
-                yield {"running": True}
-            record = json.loads(last)
+            job = Job("race of a program", ask.tokens, partial(stream, ask=ask, limits=limits), ask.settings())
+            text = ""
+            # A step is yielded now and then, so that a caller sees that it goes on; the last one is told of at length.
+            async with aclosing(followed(machine, request, job)) as steps:
+                async for step in steps:
+                    text = text if isinstance(step, Ahead) else step
+                    yield {"running": not isinstance(step, Ahead)}
+            record = json.loads(text[text.rfind("\n", 0, -1) + 1 :])
             if record.pop("event") == "error":
                 raise gr.Error(record["message"], print_exception=False)
             yield record
@@ -115,7 +128,24 @@ def add_endpoints(work: Work, limits: Limits, **queue: Any) -> None:
     }
     for endpoint in (decode, race):
         endpoint.__doc__ = (endpoint.__doc__ or "").format(**lanes)  # what a program is told of the endpoint
-        gr.api(endpoint, **queue)
+        gr.api(endpoint, **UNLIMITED)
+
+
+def _decode(turn: Turn, prompt: str, params: SamplingParams, task: Task[list[Event]], limits: Limits) -> Iterator[str]:
+    """The events of a task as lines, until its visitor leaves."""
+    check(turn.pair, prompt, params, limits)
+    recorder = Recorder(turn.pair.tokenizer)
+    with closing(turn.run(task)) as batches:
+        for batch in batches:
+            if batch:
+                yield "".join(map(recorder.line, batch))
+            if turn.stop.is_set():
+                return
+
+
+def _decoded(pair: Pair, prompt: str, params: SamplingParams, entrant: Entrant, seconds: float | None) -> Batches:
+    for batch in driven(start(make_request(pair, prompt, params), entrant), interval=0.08, max_seconds=seconds):
+        yield [named(event, entrant) for event in batch]
 
 
 def _named_lanes(lanes: Sequence[Lane]) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.events import MAX_GAMMA, SamplingParams, check_gamma
+from specdec.events import MAX_GAMMA, Event, SamplingParams, check_gamma
+from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS, LANES, entrants_of_race
+from specdec.measure.task import Task
 from specdec.ui.fields import number, number_field, parsed
 from specdec.ui.limits import Limits
 
@@ -44,10 +47,16 @@ class Ask:
         return list(entrants_of_race(self.lanes, self.gamma))
 
     @property
-    def race(self) -> dict[str, Any]:
-        """The keywords of ``race``."""
+    def task(self) -> Task[list[Event]]:
+        """The race, for the device."""
         names = ("gamma", "params", "acceptance", "accept_top_k", "lanes", "runs")
-        return {name: getattr(self, name) for name in names}
+        settings = {name: getattr(self, name) for name in names}
+        return Task(partial(race, prompt=self.message, **settings), self.tokens)
+
+    @property
+    def tokens(self) -> int:
+        """New tokens of all lanes and runs, at most."""
+        return self.params.max_new_tokens * len(self.keys) * self.runs
 
     def settings(self) -> dict[str, Any]:
         """As a link and a recording carry it: prompt and chat always, else the values that are not the defaults."""

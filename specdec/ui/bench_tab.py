@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import gradio as gr
@@ -18,7 +19,6 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results_file import ResultsFile, measured_on
 from specdec.measure.summary import rows
-from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 from specdec.report.benchmark import EXPORTS, as_json
 from specdec.report.overall import overall
@@ -27,8 +27,8 @@ from specdec.ui import fragments
 from specdec.ui.fields import integer
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.limits import Limits
+from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
-from specdec.ui.work import Work
 
 KNOWN = "The embedded pair writes stories, dialogue and Python and copies; other sets tell little about it."
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
@@ -37,8 +37,8 @@ MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
 class BenchTab:
     """Built inside a ``gr.Tab``."""
 
-    def __init__(self, work: Work, limits: Limits):
-        self._work, self._limits = work, limits
+    def __init__(self, machine: Machine, limits: Limits):
+        self._machine, self._limits = machine, limits
         lede = '<p class="sd-lede">Lanes over a prompt set, in turns: by category, with spread.</p>'
         gr.HTML(lede, apply_default_css=False)
         with gr.Row(elem_classes="sd-form"):
@@ -66,30 +66,33 @@ class BenchTab:
             elem_id="sd-bench-files",
         )
 
-    def wire(self, **queue: Any) -> None:
+    def wire(self) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._sizes]
         cleared = self._findings.cleared | {self._files: gr.update(visible=False)}
-        self._buttons.wire(self._work.job(), self._run, asked, cleared, **queue)
+        self._buttons.wire(self._machine, self._job, asked, cleared)
 
-    def _run(
+    def _job(
         self,
-        pair: Pair,
-        stop: Event,
         chosen: str | None,
         earlier: str | None,
         lanes: list[str],
         gammas: str,
         tokens: float | None,
         runs: float | None,
-    ) -> Iterator[dict[Any, Any]]:
-        sizes = integer("New tokens", tokens), integer("Runs", runs)
-        plan = allowed(pair, _plan(chosen, lanes, gammas, *sizes), self._limits)
+    ) -> Job:
+        plan = _plan(chosen, lanes, gammas, integer("New tokens", tokens), integer("Runs", runs))
+        settings = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
+        work = partial(self._measure, plan=plan, chosen=chosen, earlier=earlier)
+        return Job(self._buttons.name, plan.tokens, work, settings | asdict(plan.params))
+
+    def _measure(self, turn: Turn, plan: Plan, chosen: str | None, earlier: str | None) -> Iterator[dict[Any, Any]]:
+        pair = turn.pair
+        allowed(pair, plan, self._limits)
         found = ResultsFile(Path(earlier), pair, plan).read() if earlier else []
-        done = {trial.key for trial in found}
         known = f"Prompts: {Path(chosen).name if chosen else 'the examples'}."
         if chosen and pair.name == "embedded":
             known += f" {KNOWN}"
-        for text, whole in follow(trials(pair, plan, done), plan, stop, self._limits, found):
+        for text, whole in follow(turn, plan, self._limits, found):
             yield {self._buttons.status: text} | (self._found(plan, found, whole, known) if found else {})
         if found:
             with tempfile.TemporaryDirectory(prefix="specdec-") as folder:  # Gradio keeps copies of its own for a while

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
-from threading import Event
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from specdec.engine.decode import speculative
 from specdec.errors import InvalidInput
-from specdec.events import SamplingParams, Started
-from specdec.lanes.driver import driven
+from specdec.events import Event, SamplingParams, Started
+from specdec.lanes.driver import Batches, driven
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
 from specdec.measure.summary import fastest, summarise
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
-from specdec.measure.trials import INTERVAL, trials
+from specdec.measure.task import Task
+from specdec.measure.trials import INTERVAL
 from specdec.measure.whatif import Calibration, Costs, Outcome, what_if
-from specdec.models.pair import Pair
+from specdec.models.pair import Pair, Prompt
 from specdec.report import words
 from specdec.report.judge import Kind
 from specdec.report.overall import overall
@@ -31,9 +33,9 @@ from specdec.ui.code import code_answer
 from specdec.ui.fields import integer, number, number_field
 from specdec.ui.figures import sweep_figure
 from specdec.ui.limits import Limits
+from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
 from specdec.ui.stream import check
-from specdec.ui.work import Work
 
 OWN = "The prompt of the race"
 RECORDED = 128  # tokens at least
@@ -43,8 +45,8 @@ WHAT_IF = ("Draft length", "tokens a pass", "guesses", "ms a token", "computed g
 class GammaTab:
     """Built inside a ``gr.Tab``. ``ask`` holds the race's fields, ``take_home`` is the script that shows the lines."""
 
-    def __init__(self, work: Work, examples: Sequence[PromptItem], limits: Limits, ask: AskPanel, take_home: str):
-        self._work, self._limits = work, limits
+    def __init__(self, machine: Machine, examples: Sequence[PromptItem], limits: Limits, ask: AskPanel, take_home: str):
+        self._machine, self._limits = machine, limits
         self._examples = {item.name: item for item in examples}
         gr.HTML(
             '<p class="sd-lede">Every draft length from 0 to 16 and auto, each measured on this machine, in turns.</p>',
@@ -76,12 +78,12 @@ class GammaTab:
             self._record = Buttons("Record one run", "whatif")
             self._outcomes = gr.HTML("", elem_id="sd-whatif-table", elem_classes="sd-fragment", apply_default_css=False)
 
-    def wire(self, **queue: Any) -> None:
+    def wire(self) -> None:
         asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
         cleared = self._findings.cleared | {self._home: gr.update(visible=False), self._lines: ""}
-        self._buttons.wire(self._work.job(), self._sweep, asked, cleared, **queue)
+        self._buttons.wire(self._machine, self._sweep_job, asked, cleared)
         given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature]
-        self._record.wire(self._work.job(), self._what_if, given, {self._outcomes: ""}, **queue)
+        self._record.wire(self._machine, self._what_if_job, given, {self._outcomes: ""})
 
     def _items(self, prompt: str, chat: bool, chosen: Sequence[str]) -> tuple[PromptItem, ...]:
         if not chosen:
@@ -89,23 +91,19 @@ class GammaTab:
         own = [PromptItem(OWN, OWN, prompt or "", bool(chat))] if OWN in chosen else []
         return (*own, *(item for name, item in self._examples.items() if name in chosen))
 
-    def _sweep(
-        self,
-        pair: Pair,
-        stop: Event,
-        prompt: str,
-        chat: bool,
-        chosen: list[str],
-        tokens: float,
-        runs: float,
-        temperature: float,
-    ) -> Iterator[dict[Any, Any]]:
+    def _sweep_job(
+        self, prompt: str, chat: bool, chosen: list[str], tokens: float, runs: float, temperature: float
+    ) -> Job:
         plan = Plan(self._items(prompt, chat, chosen), ENTRANTS, _params(tokens, temperature), integer("Runs", runs))
-        allowed(pair, plan, self._limits)
+        settings = {"prompts": len(plan.prompts), "runs": plan.runs} | asdict(plan.params)
+        return Job(self._buttons.name, plan.tokens, partial(self._sweep, plan=plan), settings)
+
+    def _sweep(self, turn: Turn, plan: Plan) -> Iterator[dict[Any, Any]]:
+        allowed(turn.pair, plan, self._limits)
         found: list[Trial] = []
-        for text, whole in follow(trials(pair, plan), plan, stop, self._limits, found):
+        for text, whole in follow(turn, plan, self._limits, found):
             yield {self._buttons.status: text} | (self._found(plan, found, whole) if found else {})
-        if ending := self._ending(pair, plan, found):
+        if ending := self._ending(turn, plan, found):
             yield ending
 
     def _found(self, plan: Plan, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
@@ -126,7 +124,7 @@ class GammaTab:
             verdict, table, sweep_figure(rows, None if best is None else rows[best]) if whole else None
         )
 
-    def _ending(self, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
+    def _ending(self, turn: Turn, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
         """What a whole sweep leads to: why its fastest draft length is as fast, and the lines that use the fastest."""
         best, judgement = fastest(summarise(found)), overall(found, plan).judgement
         if best is None or judgement.kind is Kind.TOO_EARLY:
@@ -134,30 +132,45 @@ class GammaTab:
         item = plan.prompts[0]
         # At home a text may end where it ends.
         params = replace(plan.params, ignore_eos=False)
-        started = next(speculative(pair, item.message(pair.tokenizer), gamma=best.gamma or 0, params=params))
-        assert isinstance(started, Started)  # a lane's first event
-        settings = {"prompt": item.prompt, "chat": int(item.message(pair.tokenizer) != item.prompt)}
+        message = item.message(turn.pair.tokenizer)
+        started = next(iter(turn.run(Task(partial(_first, prompt=message, gamma=best.gamma or 0, params=params), 0))))
+        settings = {"prompt": item.prompt, "chat": int(message != item.prompt)}
         answer = json.loads(code_answer(json.dumps({"settings": settings, "started": asdict(started)})))
         lines = json.dumps({"gamma": started.gamma} | answer)
         return {self._home: gr.update(visible=True), self._lines: lines} | self._findings.explain(judgement)
 
-    def _what_if(
-        self, pair: Pair, stop: Event, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float
-    ) -> Iterator[dict[Any, Any]]:
-        status, events = self._record.status, []
+    def _what_if_job(self, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float) -> Job:
         params, item = _params(tokens, temperature), self._items(prompt, chat, chosen)[0]
         # Fewer tokens would not measure all draft lengths.
         params = replace(params, max_new_tokens=min(max(RECORDED, params.max_new_tokens), self._limits.new_tokens))
-        check(pair, item.message(pair.tokenizer), params, self._limits)
-        lane = speculative(pair, item.message(pair.tokenizer), gamma=Calibration(), params=params)
+        work = partial(self._what_if, item=item, params=params)
+        return Job(self._record.name, params.max_new_tokens, work, asdict(params))
+
+    def _what_if(self, turn: Turn, item: PromptItem, params: SamplingParams) -> Iterator[dict[Any, Any]]:
+        status, message, events = self._record.status, item.message(turn.pair.tokenizer), list[Event]()
+        check(turn.pair, message, params, self._limits)
         yield {status: fragments.status(f"Recording {params.max_new_tokens} tokens.")}
-        for batch in driven(lane, INTERVAL, self._limits.seconds):
-            events += batch
-            if stop.is_set():
-                yield {status: fragments.status("Stopped.")}
-                return
+        recorded = partial(_recorded, prompt=message, params=params, seconds=self._limits.seconds)
+        with closing(turn.run(Task(recorded, params.max_new_tokens))) as batches:
+            for batch in batches:
+                events += batch
+                if turn.stop.is_set():
+                    yield {status: fragments.status("Stopped.")}
+                    return
         costs = Costs.of(events)
         yield {status: "", self._outcomes: outcome_table(item.name, what_if(events, costs), costs.assumed)}
+
+
+def _recorded(pair: Pair, prompt: Prompt, params: SamplingParams, seconds: float | None) -> Batches:
+    """The batches of events that what-if is worked out from."""
+    return driven(speculative(pair, prompt, gamma=Calibration(), params=params), INTERVAL, seconds)
+
+
+def _first(pair: Pair, prompt: Prompt, gamma: int | str, params: SamplingParams) -> Generator[Started, None, None]:
+    """What a run with these settings begins with: all that its lines of code are made of."""
+    started = next(speculative(pair, prompt, gamma=gamma, params=params))
+    assert isinstance(started, Started)  # a lane's first event
+    yield started
 
 
 def _params(tokens: float | None, temperature: float | None) -> SamplingParams:

@@ -1,23 +1,45 @@
-"""What a page lets its visitors ask for: little on one's own machine, firm caps on a public one."""
+"""What a page lets its visitors ask for: little on one's own machine, firm caps where strangers can reach it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps of one page; None means no cap beyond what the models themselves take."""
+    """Caps of one page; None means no cap beyond what the models themselves take.
+
+    ``pairs`` is which pairs visitors may load: any, those of the list, or none but the one that is there.
+    """
 
     new_tokens: int = 2048
     prompt_tokens: int | None = None
-    seconds: float | None = None
-    waiting: int | None = None
+    seconds: float | None = None  # of a job
+    waiting: int | None = 200  # jobs in the line
+    places: int | None = None  # jobs of one session, waiting and running
+    places_of_address: int = 0  # and of one network address, where ``places`` is given
     runs: int = 25  # of one race
     prompts: int = 1000  # of a benchmark
     draws: int = 500  # of each sample of the losslessness test
-    public: bool = False  # pairs from the list only
+    pairs: Literal["any", "listed", "none"] = "any"
+
+    @property
+    def public(self) -> bool:
+        """Whether strangers can reach the page."""
+        return self.pairs != "any"
 
 
 LOCAL = Limits()
-PUBLIC = Limits(new_tokens=256, prompt_tokens=512, seconds=60, waiting=16, runs=5, prompts=20, draws=200, public=True)
+PUBLIC = Limits(
+    new_tokens=256,
+    prompt_tokens=512,
+    seconds=60,
+    waiting=16,
+    places=2,
+    places_of_address=4,
+    runs=5,
+    prompts=20,
+    draws=200,
+    pairs="none",
+)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from threading import Event
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from specdec.errors import InvalidInput
-from specdec.measure.losslessness import LEAST, Findings, Progress, self_test
-from specdec.models.pair import Pair
+from specdec.measure.losslessness import LEAST, SAMPLES, TOKENS, Findings, Progress, self_test
+from specdec.measure.task import Task
 from specdec.report.losslessness import COLUMNS, STOPPED, caption, headline, rows, sentence
 from specdec.ui import fragments
 from specdec.ui.limits import Limits
+from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.measuring import Buttons
-from specdec.ui.work import Work
 
 INTRODUCTION = (
     "Greedy text is compared token for token by every race. When sampling, what must stay the same is the "
@@ -28,31 +29,38 @@ INTRODUCTION = (
 class LosslessTab:
     """Built inside a ``gr.Tab``."""
 
-    def __init__(self, work: Work, limits: Limits):
-        self._work, self._limits = work, limits
+    def __init__(self, machine: Machine, limits: Limits):
+        self._machine, self._limits = machine, limits
         gr.HTML(f'<p class="sd-lede">{INTRODUCTION}</p>', apply_default_css=False)
         self._buttons = Buttons("Test it", "lossless")
         self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", elem_classes="sd-fragment", apply_default_css=False)
 
-    def wire(self, **queue: Any) -> None:
-        self._buttons.wire(self._work.job(), self._test, [], {self._verdict: ""}, **queue)
+    def wire(self) -> None:
+        self._buttons.wire(self._machine, self._job, [], {self._verdict: ""})
 
-    def _test(self, pair: Pair, stop: Event) -> Iterator[dict[Any, Any]]:
+    def _job(self) -> Job:
+        draws, seconds = self._limits.draws, self._limits.seconds
+        task = Task(partial(self_test, draws=draws, seconds=seconds), SAMPLES * draws * TOKENS)
+        return Job(self._buttons.name, task.tokens, partial(self._test, task=task))
+
+    def _test(self, turn: Turn, task: Task[Progress | Findings]) -> Iterator[dict[Any, Any]]:
         status, began, shown, most = self._buttons.status, time.monotonic(), 0.0, self._limits.seconds
-        for step in self_test(pair, draws=self._limits.draws, seconds=most):
-            if isinstance(step, Findings):
-                yield {status: "", self._verdict: _told(step)}
-            elif stop.is_set():
-                yield {status: fragments.status(STOPPED)}
-                return
-            elif most is not None and time.monotonic() - began > 2 * most:
-                raise InvalidInput(
-                    f"This pair is too slow for the test: in {2 * most:.0f}\u00a0s {step.done // 3} continuations of "
-                    f"each sample were drawn, and it takes {LEAST['draws']}. Test it on your own machine."
-                )
-            elif time.monotonic() - shown > 0.25:
-                shown = time.monotonic()
-                yield {status: _progress(step)}
+        with closing(turn.run(task)) as steps:
+            for step in steps:
+                if isinstance(step, Findings):
+                    yield {status: "", self._verdict: _told(step)}
+                elif turn.stop.is_set():
+                    yield {status: fragments.status(STOPPED)}
+                    return
+                elif most is not None and time.monotonic() - began > 2 * most:
+                    raise InvalidInput(
+                        f"This pair is too slow for the test: in {2 * most:.0f}\u00a0s {step.done // 3} continuations "
+                        f"of each sample were drawn, and it takes {LEAST['draws']}. Test it on your own machine."
+                    )
+                elif time.monotonic() - shown > 0.25:
+                    shown = time.monotonic()
+                    turn.counts["drawn"] = step.done
+                    yield {status: _progress(step)}
 
 
 def _progress(step: Progress) -> str:

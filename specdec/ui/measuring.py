@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
-from collections.abc import Callable, Generator, Iterator
-from threading import Event
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, closing
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -15,21 +15,23 @@ import plotly.graph_objects as go
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
 from specdec.measure.summary import comparable
+from specdec.measure.task import Task
+from specdec.measure.trials import trials
 from specdec.models.pair import Pair
+from specdec.report import words
 from specdec.report.judge import Judgement
 from specdec.report.why import figures
 from specdec.ui import fragments
 from specdec.ui.fields import number_field
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.limits import Limits
+from specdec.ui.machine import Ahead, Cancelled, Job, Machine, Turn
 from specdec.ui.stream import check
-from specdec.ui.work import INTERNAL, Job
-
-LOG = logging.getLogger(__name__)
+from specdec.ui.work import INTERNAL, UNLIMITED, followed, visitor_of
 
 Values = dict[Any, Any]  # by component
 
-# A full queue or Gradio's own checks refuse a job before its turn, and a lost server ends it; Gradio's notice says why.
+# Where Gradio itself ends a job (the quota of a shared GPU is used up, the server is lost), its own notice says why.
 REFUSED = "It did not run to its end; the notice at the top says what is known of it."
 
 
@@ -38,57 +40,45 @@ class Buttons:
     reads out what was found."""
 
     def __init__(self, label: str, name: str):
-        self._name = name
+        self.name = name
         self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
         self.halt = gr.Button("Stop", variant="secondary", elem_id=f"sd-{name}-stop", elem_classes="sd-halt")
-        self._withdraw = gr.Button("Withdraw", elem_id=f"sd-{name}-withdraw", elem_classes="sd-withdraw")
-        self._waits = gr.Checkbox(visible=False)
         self.status = gr.HTML("", elem_id=f"sd-{name}-status", apply_default_css=False)
 
-    def wire(
-        self, job: Job, run: Callable[..., Iterator[Values]], inputs: list[Any], cleared: Values, **queue: Any
-    ) -> None:
-        """``run(pair, stop, *inputs)`` is a generator of values by component: of the status and of those ``cleared``.
+    def wire(self, machine: Machine, job_of: Callable[..., Job], inputs: list[Any], cleared: Values) -> None:
+        """``job_of(*inputs)`` is the job; its values are values by component: of the status and of those ``cleared``.
 
-        ``cleared`` has the value of each before there is a result. An earlier result stays until ``run`` first tells
+        ``cleared`` has the value of each before there is a result. An earlier result stays until the job first tells
         of more than the status: a refusal loses nothing.
         """
 
-        def begin(request: gr.Request) -> str:
-            return fragments.status(job.arm(request))
-
-        def turn(request: gr.Request, *values: Any) -> Iterator[Values]:
+        async def run(request: gr.Request, *values: Any) -> AsyncIterator[Values]:
             fresh = False
             try:
-                with job.turn(request) as (pair, stop):
-                    if stop.is_set():
-                        yield {self.status: fragments.status("Stopped before its turn. Nothing ran.")}
-                        return
-                    for shown in run(pair, stop, *values):
+                yield {self.status: ""}
+                job = job_of(*values)
+                async with aclosing(followed(machine, request, job)) as steps:
+                    async for shown in steps:
+                        if isinstance(shown, Ahead):
+                            yield {self.status: fragments.status(words.ahead(*shown))}
+                            continue
                         if not fresh and shown.keys() - {self.status}:
                             shown, fresh = cleared | shown, True
                         yield shown
+            except Cancelled as error:
+                yield {self.status: fragments.status(str(error))}
             except SpecdecError as error:
                 yield {self.status: fragments.error(str(error))}
-            except Exception:
-                LOG.exception("A measurement failed.")
-                yield {self.status: fragments.error("It failed; the log of the program says why.")}
 
-        def refused(request: gr.Request) -> str:
-            job.refused(request)
-            return fragments.status("Cancelled. Nothing ran.") if job.stopped(request) else fragments.error(REFUSED)
+        def stop(request: gr.Request) -> None:
+            machine.stop(visitor_of(request).session, self.name)
 
-        script = f"() => {{ window.specdec.%s({json.dumps(self._name)}); }}"
-        asked = self.start.click(begin, outputs=self.status, js=script % "go", queue=False, **INTERNAL)
-        ran = asked.then(turn, inputs, [self.status, *cleared], **queue, **INTERNAL)
-        ran.then(None, js=script % "rest", **INTERNAL)
-        ran.failure(refused, outputs=self.status, js=script % "rest", queue=False, **INTERNAL)
-        # Only what waits is withdrawn: what runs ends by its flag, and tells what it found until then.
-        withdraw = f"(waits) => {{ if (waits) document.querySelector('#sd-{self._name}-withdraw').click(); }}"
-        self.halt.click(job.stop, outputs=self._waits, queue=False, **INTERNAL).then(
-            None, self._waits, js=withdraw, **INTERNAL
-        )
-        self._withdraw.click(None, cancels=ran, api_visibility="private")
+        begin = f"(...values) => {{ window.specdec.go({json.dumps(self.name)}); return values; }}"
+        rest = f"() => {{ window.specdec.rest({json.dumps(self.name)}); }}"
+        ran = self.start.click(run, inputs, [self.status, *cleared], js=begin, **UNLIMITED, **INTERNAL)
+        ran.then(None, js=rest, **INTERNAL)
+        ran.failure(lambda: fragments.error(REFUSED), outputs=self.status, js=rest, queue=False, **INTERNAL)
+        self.halt.click(stop, queue=False, **INTERNAL)
 
 
 class Findings:
@@ -137,30 +127,31 @@ def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
     return plan
 
 
-def follow(
-    steps: Generator[Trial | None, None, None], plan: Plan, stop: Event, limits: Limits, found: list[Trial]
-) -> Iterator[tuple[str, bool]]:
-    """Measure into ``found``; yield a status after each call, and whether a whole round of entrants is done.
+def follow(turn: Turn, plan: Plan, limits: Limits, found: list[Trial]) -> Iterator[tuple[str, bool]]:
+    """Measure what ``found`` does not hold of a plan; yield a status after each call, and whether a whole round of
+    entrants is done.
 
-    Between two calls only, so that showing falls into no call's time. Ends when ``stop`` is set or the page's limit is
-    reached; the last status says so.
+    Between two calls only, so that showing falls into no call's time. Ends when the job is stopped or the page's limit
+    is reached; the last status says so.
     """
     began, total, first = time.monotonic(), len(plan) - len(found), len(found)
+    task = Task(partial(trials, plan=plan, done={trial.key for trial in found}), plan.tokens)
     yield fragments.status("Warming up."), False
-    for trial in steps:
-        if trial is not None:
-            found.append(trial)
-        late = limits.seconds is not None and time.monotonic() - began > limits.seconds
-        if (stop.is_set() or late) and len(found) < len(plan):
-            steps.close()
-            why = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit" if late else "Stopped"
-            counted = len(comparable(found))
-            rest = f"; the verdict counts {counted}, of runs that every lane has" if counted < len(found) else ""
-            yield fragments.status(f"{why}: {len(found)} of {len(plan)} calls made{rest}."), True
-            return
-        if trial is not None:
-            done = len(found) - first
-            left = (time.monotonic() - began) / done * (total - done)
-            text = f"{len(found)} of {len(plan)} calls, about {left:.0f}\u00a0s left."
-            yield fragments.status(text, len(found) / len(plan)), len(found) % len(plan.entrants) == 0
+    with closing(turn.run(task)) as steps:
+        for trial in steps:
+            if trial is not None:
+                found.append(trial)
+                turn.counts["calls"] = len(found) - first
+            late = limits.seconds is not None and time.monotonic() - began > limits.seconds
+            if (turn.stop.is_set() or late) and len(found) < len(plan):
+                why = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit" if late else "Stopped"
+                counted = len(comparable(found))
+                rest = f"; the verdict counts {counted}, of runs that every lane has" if counted < len(found) else ""
+                yield fragments.status(f"{why}: {len(found)} of {len(plan)} calls made{rest}."), True
+                return
+            if trial is not None:
+                done = len(found) - first
+                left = (time.monotonic() - began) / done * (total - done)
+                text = f"{len(found)} of {len(plan)} calls, about {words.duration(left)} left."
+                yield fragments.status(text, len(found) / len(plan)), len(found) % len(plan.entrants) == 0
     yield "", True

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -13,7 +13,7 @@ import gradio as gr
 from specdec.drafters import methods
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.model import DraftModel
-from specdec.errors import InvalidInput, SpecdecError
+from specdec.errors import InvalidInput, LoadFailed, SpecdecError
 from specdec.models.check import check
 from specdec.models.loading import PairPlan, plan_pair
 from specdec.models.memory import gigabytes
@@ -22,10 +22,9 @@ from specdec.models.slot import Slot
 from specdec.report import words
 from specdec.ui import fragments
 from specdec.ui.limits import Limits
+from specdec.ui.machine import Ahead, Job, Machine, Turn
 from specdec.ui.startup import StartupRace
-from specdec.ui.work import INTERNAL
-
-LOG = logging.getLogger(__name__)
+from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
 OWN = "Another pair"
 STEP = 0.25  # seconds between two looks at a load
@@ -33,32 +32,27 @@ _PRESETS = {preset.name: preset for preset in PRESETS}
 
 
 class PairPanel:
-    """The fold under the header. ``header`` makes the header's HTML from a pair's facts; the race at ``startup`` gives
-    way to a new pair and is then run with it."""
+    """The fields under the header, and what checks and loads a choice. The race at ``startup`` is run again with each
+    new pair."""
 
-    def __init__(self, slot: Slot, limits: Limits, header: Callable[[dict[str, Any]], str], startup: StartupRace):
-        self._slot, self._limits, self._header, self._startup = slot, limits, header, startup
+    def __init__(self, slot: Slot, limits: Limits, startup: StartupRace):
+        self._slot, self._limits, self._startup = slot, limits, startup
         labels = [row.label for row in methods.METHODS]
-        with gr.Accordion("Change the pair", open=False, elem_id="sd-change"):
-            with gr.Row():
-                self.preset = gr.Dropdown(
-                    [*_PRESETS, *([] if limits.public else [OWN])],
-                    value=PRESETS[0].name,
-                    label="Pair, target \u2190 draft",
-                    elem_id="sd-preset",
-                )
-                self.method = gr.Radio(labels, value=labels[0], label="What drafts", elem_id="sd-method")
-            with gr.Row():
-                self.target = gr.Textbox(
-                    label="Target: hub id or folder", max_lines=1, elem_id="sd-target", visible=False
-                )
-                self.draft = gr.Textbox(label="Draft", max_lines=1, elem_id="sd-draft", visible=False)
-            with gr.Row():
-                self.look = gr.Button("Check", elem_id="sd-check")
-                self.load = gr.Button("Load", elem_id="sd-load")
-            self.report = gr.HTML(_preset_line(PRESETS[0]), elem_id="sd-report", apply_default_css=False)
-            if limits.public:
-                gr.HTML(_your_own(os.environ.get("SPACE_ID")), elem_id="sd-own", apply_default_css=False)
+        with gr.Row():
+            self.preset = gr.Dropdown(
+                [*_PRESETS, *([OWN] if limits.pairs == "any" else [])],
+                value=PRESETS[0].name,
+                label="Pair, target \u2190 draft",
+                elem_id="sd-preset",
+            )
+            self.method = gr.Radio(labels, value=labels[0], label="What drafts", elem_id="sd-method")
+        with gr.Row():
+            self.target = gr.Textbox(label="Target: hub id or folder", max_lines=1, elem_id="sd-target", visible=False)
+            self.draft = gr.Textbox(label="Draft", max_lines=1, elem_id="sd-draft", visible=False)
+        with gr.Row():
+            self.look = gr.Button("Check", elem_id="sd-check")
+            self.load = gr.Button("Load", elem_id="sd-load")
+        self.report = gr.HTML(_preset_line(PRESETS[0]), elem_id="sd-report", apply_default_css=False)
         self.preset.change(
             lambda preset, method: (
                 gr.update(visible=preset == OWN),
@@ -80,22 +74,39 @@ class PairPanel:
             **INTERNAL,
         )
 
-    @property
-    def inputs(self) -> list[Any]:
-        return [self.preset, self.target, self.draft, self.method]
+    def wire(self, machine: Machine, start: gr.Button, facing: Sequence[Any]) -> tuple[Any, Any]:
+        """Both buttons. ``start`` is Run, which waits for a load and says why; ``facing`` are the components of the
+        function of that name. Returns the events of a check and of a load."""
+        choice, locked = [self.preset, self.target, self.draft, self.method], [self.report, start, *facing]
 
-    def say(self, *choice: Any) -> str:
+        async def look(request: gr.Request, *values: Any) -> AsyncIterator[Any]:
+            job = Job("check", 0, partial(self.check, choice=values))
+            async for shown in _told(machine, request, job):
+                yield shown if isinstance(shown, str) else shown[0]
+
+        async def load(request: gr.Request, *values: Any) -> AsyncIterator[Any]:
+            job = Job("load", 0, partial(self.change, choice=values))
+            skipped = [gr.skip()] * len(facing)
+            async for shown in _told(machine, request, job):
+                ended = not isinstance(shown, str)
+                ready = ("Run race", True) if ended else ("A pair is loading", False)
+                button = gr.update(value=ready[0], interactive=ready[1])
+                yield (shown[0], button, *(shown[1] or skipped)) if ended else (shown, button, *skipped)
+
+        settings = UNLIMITED | INTERNAL
+        return self.look.click(look, choice, self.report, **settings), self.load.click(load, choice, locked, **settings)
+
+    def check(self, turn: Turn, choice: Sequence[Any]) -> Iterator[tuple[str, None]]:
         """The check of a choice, as HTML."""
-        try:
-            return fragments.findings(check(self._plan(*choice)))
-        except SpecdecError as error:
-            return fragments.error(str(error))
+        yield fragments.findings(check(self._plan(*choice))), None
 
-    def change(self, *choice: Any) -> Iterator[tuple[Any, ...]]:
-        """Load a choice; yield (report, Run button, *facing) as it goes on. Run waits for it and says why."""
+    def change(self, turn: Turn, choice: Sequence[Any]) -> Iterator[str | tuple[str, tuple[Any, ...]]]:
+        """Load a choice; yield how far it is as HTML, at last with what the page now says of its pair."""
         said = ["Loading."]
 
         def progress(name: str, done: int, total: int) -> None:
+            if turn.stop.is_set():
+                raise LoadFailed("The visitor who asked for it left.")
             said[0] = f"Fetching {name}: {gigabytes(done)} of {gigabytes(total)}."
 
         self._startup.forget()
@@ -103,38 +114,20 @@ class PairPanel:
             with ThreadPoolExecutor(1) as pool:
                 work = pool.submit(lambda: self._slot.change(self._plan(*choice), progress))
                 while not wait([work], STEP).done:
-                    yield (
-                        fragments.note(said[0]),
-                        gr.update(value="A pair is loading", interactive=False),
-                        *[gr.skip()] * 3,
-                    )
-        finally:  # also where the visitor left meanwhile
-            if self._slot.loaded:
-                self._startup.begin(self._slot.pair)
-        ready = gr.update(value="Run race", interactive=True)
-        try:
-            yield fragments.note(work.result()), ready, *self.facing()
-            return
+                    yield fragments.note(said[0])
+            yield fragments.note(work.result()), facing(self._slot)
         except SpecdecError as error:
-            problem = str(error)
-        except Exception:  # without an answer Run would stay locked
-            LOG.exception("A pair could not be loaded.")
-            problem = "The pair could not be loaded; the log of the program says why."
-        still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
-        yield fragments.error(f"{problem}{still}"), ready, *[gr.skip()] * 3
-
-    def facing(self) -> tuple[str, Any, Any]:
-        """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switch."""
-        facts, able = self._slot.facts, self._slot.chat
-        hint = "Continues stories and Python; cannot answer questions." if facts["name"] == "embedded" else ""
-        info = "The prompt is a message of a chat." if able else "A base model: it has no chat template."
-        return self._header(facts), gr.update(info=hint), gr.update(value=able, interactive=able, info=info)
+            still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
+            raise LoadFailed(f"{error}{still}") from error
+        finally:
+            if self._slot.loaded:
+                self._startup.begin()
 
     def _plan(self, preset: str, target: str | None, draft: str | None, method: str) -> PairPlan:
         model: str | None
         row, written = _row(method), _is_written(preset, method)
         target, draft = (target or "").strip(), (draft or "").strip()  # a field that is not shown holds None
-        if preset == OWN and not self._limits.public:
+        if preset == OWN and self._limits.pairs == "any":
             if not target:
                 raise InvalidInput("No target was given; write a hub id or the path of a folder.")
             model, text = target, draft or row.example
@@ -149,6 +142,25 @@ class PairPanel:
         if self._limits.public and written and drafting is not None and drafting.parts():
             raise InvalidInput("This public page loads the models of its list only; choose one of its pairs.")
         return plan_pair(model, drafting)
+
+
+async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
+    """What a job of the panel yields: HTML, and at its end HTML with something else."""
+    try:
+        async with aclosing(followed(machine, request, job)) as steps:
+            async for shown in steps:
+                yield fragments.note(words.ahead(*shown)) if isinstance(shown, Ahead) else shown
+    except SpecdecError as error:
+        yield fragments.error(str(error)), None
+
+
+def facing(slot: Slot) -> tuple[str, Any, Any]:
+    """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switch."""
+    facts, able = slot.facts, slot.chat
+    hint = "Continues stories and Python; cannot answer questions." if facts["name"] == "embedded" else ""
+    info = "The prompt is a message of a chat." if able else "A base model: it has no chat template."
+    header = fragments.header(words.pair_line(facts))
+    return header, gr.update(info=hint), gr.update(value=able, interactive=able, info=info)
 
 
 def _row(method: str) -> type[DraftMethod]:
@@ -173,5 +185,6 @@ def _preset_line(preset: Preset | None) -> str:
     return fragments.note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}")
 
 
-def _your_own(space: str | None) -> str:
+def your_own(space: str | None) -> str:
+    """How to measure a pair that this page does not offer; ``space`` is the name of the Space that it runs on."""
     return fragments.your_own("pip install -r requirements.txt && python app.py --target TARGET --draft DRAFT", space)

@@ -1,10 +1,14 @@
-"""How the page is served: theme, own files, launch settings. Everything comes from this host."""
+"""How the page is served: theme, own files, launch settings, and its end. Everything comes from this host."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import time
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 import plotly
@@ -13,6 +17,16 @@ from starlette.responses import FileResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
+
+from specdec.ui.sessions import bound_sessions
+
+if TYPE_CHECKING:
+    from specdec.ui.page import Page
+
+SESSIONS = 100  # whose state Gradio keeps; the page itself keeps none
+THREADS = 250  # more than the line has places, so that a job that waits keeps nobody's listener from running
+PATIENCE = 5.0  # seconds that a job has to end, once the page is stopped
+LAST_WORDS = 0.5  # and those for what the visitors are told to reach them
 
 ASSETS = Path(__file__).parent / "assets"
 ROUTE = "specdec-assets"
@@ -79,9 +93,11 @@ def theme() -> gr.themes.Base:
     )
 
 
-def serve(demo: gr.Blocks, **options: Any) -> Any:
-    """``demo.launch`` with the page's look and its own files; ``options`` add to that."""
-    return demo.launch(
+def serve(page: Page, **options: Any) -> str:
+    """Serve a page with its look and its own files, in the background; its local address. ``options`` are those of
+    ``launch``."""
+    bound_sessions(page.demo._queue)
+    _, address, _ = page.demo.launch(
         theme=theme(),
         # Linked, not passed as css: Gradio would prefix each rule and so keep it from elements outside its own.
         head=f'<link rel="stylesheet" href="{ROUTE}/page.css">',
@@ -89,10 +105,36 @@ def serve(demo: gr.Blocks, **options: Any) -> Any:
         ssr_mode=False,
         show_error=False,
         enable_monitoring=False,
-        max_file_size="10mb",  # of a prompt set, or of results to go on from
+        state_session_capacity=SESSIONS,
+        max_threads=THREADS,
         footer_links=[],
+        prevent_thread_lock=True,
         **options,
     )
+    return address
+
+
+def serve_until_stopped(page: Page, **options: Any) -> None:
+    """Serve a page until the process is told to end (SIGINT, SIGTERM) or its device works no more; then end it.
+
+    Who waits is told so, and what runs ends with what it has found.
+    """
+    stopped: list[str] = []
+    page.machine.on_lost = lambda: stopped.append("lost")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: stopped.append("asked"))
+    serve(page, **options)
+    while not stopped:
+        time.sleep(0.2)
+    print("Stopping.", flush=True)
+    ended = page.machine.close("The page is being stopped. Try again in a minute. Nothing ran.", PATIENCE)
+    time.sleep(LAST_WORDS)
+    page.demo.close()
+    sys.stdout.flush()
+    status = 1 if "lost" in stopped else 0
+    if status or not ended:
+        os._exit(status)  # a pass that hangs would keep the interpreter from its end
+    sys.exit(status)
 
 
 class _Fresh(StaticFiles):

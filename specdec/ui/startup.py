@@ -2,62 +2,68 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 from specdec.events import SamplingParams
-from specdec.models.pair import Pair
 from specdec.ui.ask import Ask
 from specdec.ui.limits import Limits
+from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.stream import stream
 
 TOKENS = 64
 SECONDS = 60.0
+LOOK = 0.2  # seconds between two looks whether the race is over
 
 
 class StartupRace:
-    """Runs one short race in the background; ``lines`` waits for it and gives its JSON lines, or None."""
+    """A short race that runs while nobody else wants the machine, until it has come to its end once."""
 
-    def __init__(self, pair: Pair, prompt: str):
-        self._prompt = prompt
-        self.begin(pair)
-
-    def begin(self, pair: Pair) -> None:
-        """Race with this pair; an earlier race must have given way."""
-        self._stop, self._done = threading.Event(), threading.Event()
+    def __init__(self, machine: Machine, prompt: str):
+        self._machine, self._prompt = machine, prompt
         self._text: str | None = None
-        threading.Thread(target=self._run, args=(pair,), daemon=True).start()
+        self._job: Job | None = None
+        self._over = threading.Event()
+        self.begin()
 
-    def lines(self) -> str | None:
-        self._done.wait(SECONDS)
-        return self._text
-
-    def give_way(self) -> None:
-        """End the race, if it still runs: somebody wants the machine."""
-        if self._done.is_set():
-            return
-        self._stop.set()
-        self._done.wait(SECONDS)
-
-    def catch_up(self, pair: Pair) -> None:
-        """Race after all, if it had to give way."""
-        if self._stop.is_set() and self._text is None:
-            self.begin(pair)
+    def begin(self) -> None:
+        """Race with the pair that is loaded, and forget what an earlier race found."""
+        ask, limits = Ask(self._prompt, params=SamplingParams(max_new_tokens=TOKENS)), Limits(seconds=SECONDS)
+        self._text, self._over = None, threading.Event()
+        self._job = job = Job("start-up race", 0, partial(_lines, ask=ask, limits=limits))
+        self._machine.when_idle(job, partial(self._take, job))
 
     def forget(self) -> None:
-        """End the race and drop what it found: its pair is being replaced."""
-        self.give_way()
-        self._text = None
+        """Drop what the race found: its pair is being replaced."""
+        self._text, self._job = None, None
+        self._over.set()
 
-    def _run(self, pair: Pair) -> None:
-        text, stop, done = "", self._stop, self._done
-        ask, limits = Ask(self._prompt, params=SamplingParams(max_new_tokens=TOKENS)), Limits(seconds=SECONDS)
-        try:
-            for text in stream(pair, ask, limits=limits, stop=stop, origin="startup"):
-                pass
-        finally:
-            # Half a race, or one that failed, is nothing to greet a visitor with.
-            last = json.loads(text.splitlines()[-1]) if text else {}
-            if "figures" in last and not last["stopped"] and stop is self._stop:
-                self._text = text
-            done.set()
+    async def lines(self) -> str | None:
+        """The JSON lines of the race, once it is over; None where that takes longer than a minute."""
+        for _ in range(int(SECONDS / LOOK)):
+            if self._over.is_set():
+                break
+            await asyncio.sleep(LOOK)
+        return self._text
+
+    def _take(self, job: Job, kind: str, value: Any) -> None:
+        if job is not self._job:
+            return  # of a pair that is gone
+        if kind == "value":
+            self._last = value
+        elif kind == "end":
+            last = json.loads(self._last.splitlines()[-1])
+            if last.get("stopped"):  # it gave way to a visitor
+                self._machine.when_idle(job, partial(self._take, job))
+                return
+            # A race that failed is nothing to greet a visitor with.
+            self._text = self._last if "figures" in last else None
+            self._over.set()
+
+
+def _lines(turn: Turn, ask: Ask, limits: Limits) -> Iterator[str]:
+    return stream(turn, ask, limits=limits, origin="startup")

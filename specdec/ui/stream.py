@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from functools import partial
 from typing import Any
 
+import gradio as gr
+
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.events import Event, Finished, SamplingParams, Started
-from specdec.lanes.race import race
+from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.table import key_of
 from specdec.measure.half_precision import float32_check
+from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report import words
 from specdec.report.losslessness import FLOAT32_FAILED, float32_note
@@ -23,6 +26,7 @@ from specdec.report.schema import VERSION
 from specdec.report.verdict import lane_end, verdict
 from specdec.ui.ask import Ask
 from specdec.ui.limits import Limits
+from specdec.ui.machine import Turn
 
 LOG = logging.getLogger(__name__)
 
@@ -34,50 +38,52 @@ PART = 256_000  # characters: a part that is longer makes way for the next one,
 OVERLAP = 128_000  # which repeats so many, as a page that is busy may miss a few values
 
 
-def stream(pair: Pair, ask: Ask, *, limits: Limits, stop: threading.Event, origin: str = "run") -> Iterator[str]:
-    """Run a race; yield its lines so far, each time there are new ones. ``stop`` ends it early.
+def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iterator[str]:
+    """Run a race; yield its lines so far, each time there are new ones. ``turn.stop`` ends it early.
 
     Of a long race only the latest lines are yielded, below a ``part`` line with the number of the first of them; the
     last value holds all lines again. The last line is a ``verdict``, or an ``error`` whose message is a sentence to
     show.
     """
     try:
-        check(pair, ask.message, ask.params, limits)
+        check(turn.pair, ask.message, ask.params, limits)
     except SpecdecError as error:  # before an overlong prompt is sent back
         yield refusal(error)
         return
-    written = _Written(_begin(origin, pair, ask))
+    written = _Written(_begin(origin, turn.slot.facts, ask))
     yield written.latest()
     runs: list[dict[str, list[Event]]] = []
     keys = ask.keys
     began, stopped = time.monotonic(), None
     try:
-        recorder = Recorder(pair.tokenizer)
-        batches = race(pair, ask.message, **ask.race)
-        try:
+        recorder = Recorder(turn.pair.tokenizer)
+        with closing(turn.run(ask.task)) as batches:
             for batch in batches:
                 written.lines += _lines(batch, runs, keys, recorder)
                 yield written.latest()
-                if stop.is_set():
+                if turn.stop.is_set():
                     stopped = "Stopped"
                 elif limits.seconds is not None and time.monotonic() - began > limits.seconds:
                     stopped = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit,"
                 if stopped:
                     break
-        finally:
-            batches.close()
         if not runs:
             raise InvalidInput("Stopped before the first token.")
         ended = [lane for run in runs for lane, events in run.items() if isinstance(events[-1], Finished)]
         complete = len(ended) == len(keys) * ask.runs
         record = verdict(runs, None if complete else stopped, recorder.text_of)
-        if complete and (note := _float32(pair, runs[record["shown"]], recorder)):
+        if complete and (note := _float32(turn, runs[record["shown"]], recorder)):
             record["notes"].append(note)
         written.lines.append(line(record))
+        turn.counts.update(runs=len(runs), tokens={lane: _tokens(events) for lane, events in runs[-1].items()})
     except SpecdecError as error:
+        turn.problem = error
         written.lines.append(_error(str(error)))
-    except Exception:
+    except gr.Error:  # Gradio shows it as it is: the quota of a shared GPU is used up
+        raise
+    except Exception as error:
         LOG.exception("The race failed.")
+        turn.problem = error
         written.lines.append(_error("The race failed; the log of the program says why."))
     yield "".join(written.lines)
 
@@ -102,14 +108,22 @@ class _Written:
         return part + "".join(self.lines[self._first :])
 
 
-def _float32(pair: Pair, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
+def _tokens(events: list[Event]) -> int:
+    return sum(len(event.committed_ids) for event in events if isinstance(event, Round))
+
+
+def _float32(turn: Turn, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
     """The note on a difference; the race is over, and nothing that fails here may lose it."""
     try:
-        found = float32_check(pair, run)
+        found = next(iter(turn.run(Task(partial(_checked, run=run), 0))))
         return float32_note(found, recorder.text_of) if found else None
     except Exception:
         LOG.exception("Looking at the difference in float32 failed.")
         return FLOAT32_FAILED
+
+
+def _checked(pair: Pair, run: dict[str, list[Event]]) -> Generator[Any, None, None]:
+    yield float32_check(pair, run)
 
 
 def refusal(error: SpecdecError | ValueError) -> str:
@@ -146,10 +160,10 @@ def _lines(
             yield line(end)
 
 
-def _begin(origin: str, pair: Pair, ask: Ask) -> str:
+def _begin(origin: str, facts: dict[str, Any], ask: Ask) -> str:
     """The first line. It differs from run to run: so the reader sees that a new string began."""
     record: dict[str, Any] = {"event": "begin", "version": VERSION, "number": next(_numbers), "origin": origin}
-    record |= {"at": time.time(), "pair": words.pair_line(pair.describe())}
+    record |= {"at": time.time(), "pair": words.pair_line(facts)}
     return line(record | {"settings": ask.settings(), "lanes": ask.keys, "runs": ask.runs})
 
 

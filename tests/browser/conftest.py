@@ -39,12 +39,11 @@ def load_page_slot():
 
 
 def launch(slot, *limits) -> tuple[object, str]:
-    """Serve the page on a free port; the app, to be closed, and its address."""
+    """Serve the page on a free port; the page, to be closed, and its address."""
     from specdec.ui import build, serve
 
-    demo = build(slot, *limits)
-    _, address, _ = serve(demo, prevent_thread_lock=True, quiet=True)
-    return demo, address
+    page = build(slot, *limits)
+    return page, serve(page, quiet=True)
 
 
 @pytest.fixture(scope="session")

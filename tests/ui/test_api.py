@@ -26,10 +26,9 @@ def address() -> Iterator[str]:
     from specdec.ui import build, serve
 
     torch.set_num_threads(1)
-    demo = build(Slot(plan_pair(None, None)))
-    _, address, _ = serve(demo, prevent_thread_lock=True, quiet=True)
-    yield address
-    demo.close()
+    page = build(Slot(plan_pair(None, None)))
+    yield serve(page, quiet=True)
+    page.close()
 
 
 @pytest.fixture(scope="module")

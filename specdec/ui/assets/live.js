@@ -41,7 +41,6 @@ window.specdec ??= {
   begin() {},
   end() {},
   halt() {},
-  withdraw() {},
   pair: "", // that the server works with, as far as the page was told
   loaded(pair) {
     this.pair = pair;
@@ -83,7 +82,6 @@ class View {
   #ribbons = new Map();
   #known = new Map(); // what each tab had found before its present measurement
   #halting = false;
-  #withdrawn = false; // stopped while it waited in the queue
   #pressed = 0;
   #ended = 0;
 
@@ -99,23 +97,18 @@ class View {
     Object.assign(this.#state, {
       begin: () => {
         this.#pressed += 1;
-        this.#withdrawn = false;
         this.#setRunning(true);
       },
-      // Comes a moment after the verdict, perhaps when the next race was begun already. Gradio says the end of a
-      // cancelled one more than once.
-      end: (refused) => {
+      // Comes a moment after the verdict, perhaps when the next race was begun already. `said` is what the server says
+      // of a race that it took off the line, `refused` what is shown where Gradio itself ended one.
+      end: (said, refused) => {
         this.#ended = Math.min(this.#ended + 1, this.#pressed);
-        if (this.#ended === this.#pressed) this.#setRunning(false);
-        if (this.#withdrawn) this.#say("Cancelled.");
-        else if (refused) this.#showError(refused);
+        if (this.#ended < this.#pressed) return;
+        this.#setRunning(false);
+        if (said) this.#say(said);
+        if (refused) this.#showError(refused);
       },
       halt: () => this.#halt(),
-      // The server found that it still waits: it leaves the queue, whose place is free for others at once.
-      withdraw: () => {
-        this.#withdrawn = true;
-        document.querySelector("#sd-withdraw").click();
-      },
       loaded: (pair) => {
         this.#state.pair = pair;
         this.#showNotes();
@@ -339,7 +332,7 @@ class View {
   #sayAhead() {
     if (this.#halting) return;
     const ahead = document.querySelector("#sd-waiting")?.textContent.trim();
-    this.statusNode.textContent = ahead || "Waiting: the machine is busy.";
+    this.statusNode.textContent = ahead ? `Waiting: ${ahead}` : "Waiting: the machine is busy.";
   }
 
   #halt() {

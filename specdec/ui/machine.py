@@ -1,0 +1,262 @@
+"""The one machine, the line in front of it, and the thread that runs its jobs one after another.
+
+Everything that needs the machine is a job: races, measurements, calls of programs, the loading of a pair. Jobs run on a
+thread of their own, never on the web server's: a visitor who leaves sets a flag and nobody waits for the rest.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from specdec.errors import SpecdecError
+from specdec.measure.task import Run
+from specdec.models.pair import Pair
+from specdec.models.slot import Slot
+from specdec.ui.journal import Journal
+from specdec.ui.limits import Limits
+
+LOG = logging.getLogger(__name__)
+
+GRACE = 5.0  # seconds that a visitor's browser has to listen to its job, after it asked for it
+
+Tell = Callable[[str, Any], None]
+"""Takes what becomes of a job: ("value", v) for each of its values, ("error", e) and at last ("end", None)."""
+
+
+class Refused(SpecdecError):
+    """A job that the machine did not take, or could not end."""
+
+
+class Cancelled(Refused):
+    """A job that its visitor took off the line."""
+
+
+class Visitor(NamedTuple):
+    """``session`` is a browser tab or a client; ``address`` the network address that it comes from."""
+
+    session: str
+    address: str
+
+
+@dataclass
+class Turn:
+    """What a job has while the machine is its own. ``counts`` is what the log is to say besides the job's settings, and
+    ``problem`` an error that the job told its visitor itself."""
+
+    slot: Slot
+    run: Run
+    stop: threading.Event
+    counts: dict[str, Any] = field(default_factory=dict)
+    problem: Exception | None = None
+
+    @property
+    def pair(self) -> Pair:
+        return self.slot.pair
+
+
+@dataclass(frozen=True)
+class Job:
+    """``work(turn)`` yields what the visitor is to see, and ends soon after ``turn.stop`` is set. ``tokens`` is how
+    many new tokens it writes at most: what the wait of others is estimated from."""
+
+    kind: str
+    tokens: int
+    work: Callable[[Turn], Iterator[Any]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Ahead(NamedTuple):
+    """What stands before a job: how many, and for about how many seconds; None if that is not known."""
+
+    jobs: int
+    seconds: float | None
+
+
+@dataclass(eq=False)
+class Place:
+    """A job's place in the line, or at the machine once it ``began``."""
+
+    visitor: Visitor | None  # None: the page's own
+    job: Job
+    tell: Tell
+    stop: threading.Event = field(default_factory=threading.Event)
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)  # of the visitor's request
+    joined: float = field(default_factory=time.monotonic)
+    began: float | None = None
+    left: bool = False
+
+
+class Machine:
+    """Runs jobs one at a time, in the order in which they came. ``listening(session)`` is whether somebody hears what
+    becomes of a job: without that it does not begin."""
+
+    def __init__(self, slot: Slot, run: Run, limits: Limits, journal: Journal):
+        self.slot, self.limits, self.journal = slot, limits, journal
+        self.listening: Callable[[str], bool] = lambda session: True
+        self.on_lost: Callable[[], None] = lambda: None  # called where the device works no more
+        self._run = run
+        self._changed = threading.Condition()
+        self._line: list[Place] = []
+        self._running: Place | None = None
+        self._idle: Place | None = None
+        self._closed: str | None = None
+        self._seconds_per_token: dict[str, float] = {}  # of the latest job of each kind
+        self._thread = threading.Thread(target=self._serve, name="specdec-machine", daemon=True)
+        self._thread.start()
+
+    def join(self, visitor: Visitor, job: Job, tell: Tell) -> Place:
+        """Take a place at the end of the line. Raises ``Refused`` where none is to be had, and says why."""
+        place = Place(visitor, job, tell)
+        with self._changed:
+            if (why := self._closed or self._no_place(visitor)) is not None:
+                self.journal.wrote(place, "refused", why)
+                raise Refused(why)
+            self._line.append(place)
+            if self._running is not None and self._running.visitor is None:
+                self._running.stop.set()  # the page's own race gives way
+            self._changed.notify_all()
+        return place
+
+    def when_idle(self, job: Job, tell: Tell) -> None:
+        """Run a job of the page's own as soon as nobody waits; it is told to stop when somebody comes."""
+        with self._changed:
+            self._idle = Place(None, job, tell)
+            self._changed.notify_all()
+
+    def stop(self, session: str, kind: str) -> None:
+        """A visitor's Stop: what waits leaves the line at once, what runs ends with what it has found."""
+        with self._changed:
+            mine = [p for p in self._places() if p.visitor and p.visitor.session == session and p.job.kind == kind]
+        for place in mine:
+            self._withdraw(place, Cancelled("Cancelled. Nothing ran."))
+
+    def leave(self, place: Place) -> None:
+        """Nobody waits for this job any more."""
+        place.left = True
+        self._withdraw(place, Cancelled("Its visitor left."))
+
+    def left(self, session: str) -> None:
+        """A visitor's browser listens no more."""
+        with self._changed:
+            mine = [p for p in self._places() if p.visitor and p.visitor.session == session]
+        for place in mine:
+            self.leave(place)
+
+    def ahead(self, place: Place) -> Ahead | None:
+        """What stands before ``place``; None where it waits no more."""
+        with self._changed:
+            if place not in self._line:
+                return None
+            before = [p for p in (self._running, *self._line[: self._line.index(place)]) if p and p.visitor]
+        left = [self._seconds_left(p) for p in before]
+        return Ahead(len(before), None if None in left else sum(s for s in left if s is not None))
+
+    def close(self, why: str, seconds: float = 0.0) -> bool:
+        """Take no more jobs: tell those that wait why, stop the one that runs, and give it some ``seconds`` to end.
+        Returns whether it has."""
+        with self._changed:
+            self._closed, self._idle, waiting = why, None, list(self._line)
+            if self._running is not None:
+                self._running.stop.set()
+            self._changed.notify_all()
+        for place in waiting:
+            self._withdraw(place, Refused(why))
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def health(self) -> dict[str, Any]:
+        """For monitors: ``ok``, the kind of job that runs, and how many wait."""
+        running = self._running
+        return {
+            "ok": self._closed is None and self._thread.is_alive() and self.slot.loaded,
+            "running": running.job.kind if running else None,
+            "waiting": len(self._line),
+        }
+
+    def _places(self) -> list[Place]:
+        return [*self._line, *([self._running] if self._running else [])]
+
+    def _no_place(self, visitor: Visitor) -> str | None:
+        limits, mine = self.limits, [p.visitor for p in self._places() if p.visitor]
+        if limits.waiting is not None and len(self._line) >= limits.waiting:
+            return f"The queue is full: {len(self._line)} jobs wait. Try again in a minute. Nothing ran."
+        if limits.places is None:
+            return None
+        if (held := sum(one.session == visitor.session for one in mine)) >= limits.places:
+            return f"You hold {held} places in the queue already; wait until one is done, or stop it. Nothing ran."
+        if (held := sum(one.address == visitor.address for one in mine)) >= limits.places_of_address:
+            return f"Your network address holds {held} places in the queue already; try again later. Nothing ran."
+        return None
+
+    def _withdraw(self, place: Place, error: Refused) -> None:
+        place.stop.set()
+        with self._changed:
+            if place not in self._line:
+                return  # it runs, and sees the flag, or is over
+            self._line.remove(place)
+        self.journal.wrote(place, "left" if place.left else "cancelled")
+        place.tell("error", error)
+        place.tell("end", None)
+
+    def _seconds_left(self, place: Place) -> float | None:
+        known = self._seconds_per_token
+        rate = known.get(place.job.kind, next(reversed(known.values()), None))
+        if rate is None:
+            return None
+        gone = 0.0 if place.began is None else time.monotonic() - place.began
+        return max(0.0, place.job.tokens * rate - gone)
+
+    def _serve(self) -> None:
+        while (place := self._next()) is not None:
+            place.context.run(self._work, place)
+
+    def _next(self) -> Place | None:
+        """The next job, once there is one; None as the machine closes."""
+        with self._changed:
+            while self._closed is None:
+                place = next((p for p in self._line if p.visitor and self.listening(p.visitor.session)), None)
+                if place is not None:
+                    self._line.remove(place)
+                elif not self._line:
+                    place, self._idle = self._idle, None
+                if place is not None:
+                    self._running, place.began = place, time.monotonic()
+                    return place
+                for place in [p for p in self._line if time.monotonic() - p.joined > GRACE]:
+                    self.leave(place)  # nobody listens: it was asked for without a browser
+                self._changed.wait(0.1 if self._line else None)
+        return None
+
+    def _work(self, place: Place) -> None:
+        turn = Turn(self.slot, self._run, place.stop)
+        try:
+            for value in place.job.work(turn):
+                if not place.left:
+                    place.tell("value", value)
+        except (SpecdecError, gr.Error) as error:
+            turn.problem = error
+            place.tell("error", error)
+        except Exception as error:
+            LOG.exception("A job of the kind %s failed.", place.job.kind)
+            turn.problem = error
+            place.tell("error", Refused("It failed; the log of the program says why."))
+        whole = turn.problem is None and not place.stop.is_set()
+        with self._changed:
+            self._running = None
+            took = time.monotonic() - (place.began or 0.0)
+            if whole and place.job.tokens and place.visitor:
+                self._seconds_per_token.pop(place.job.kind, None)  # so that the latest kind stands last
+                self._seconds_per_token[place.job.kind] = took / place.job.tokens
+            self._changed.notify_all()
+        if place.visitor is not None:
+            outcome = type(turn.problem).__name__ if turn.problem else "left" if place.left else "stopped"
+            self.journal.wrote(place, "done" if whole else outcome, turn.problem, took, turn.counts)
+        place.tell("end", None)
