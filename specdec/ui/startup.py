@@ -27,6 +27,7 @@ class StartupRace:
         self._machine, self._prompt = machine, prompt
         self._text: str | None = None
         self._job: Job | None = None
+        self._last, self._gave_way = "", False
         self._over = threading.Event()
         self.begin()
 
@@ -34,7 +35,7 @@ class StartupRace:
         """Race with the pair that is loaded, and forget what an earlier race found."""
         ask, limits = Ask(self._prompt, params=SamplingParams(max_new_tokens=TOKENS)), Limits(seconds=SECONDS)
         self._text, self._over = None, threading.Event()
-        self._job = job = Job("start-up race", 0, partial(_lines, ask=ask, limits=limits))
+        self._job = job = Job("start-up race", 0, partial(self._lines, ask=ask, limits=limits))
         self._machine.when_idle(job, partial(self._take, job))
 
     def forget(self) -> None:
@@ -50,20 +51,19 @@ class StartupRace:
             await asyncio.sleep(LOOK)
         return self._text
 
+    def _lines(self, turn: Turn, ask: Ask, limits: Limits) -> Iterator[str]:
+        yield from stream(turn, ask, limits=limits, origin="startup")
+        self._gave_way = turn.stop.is_set()
+
     def _take(self, job: Job, kind: str, value: Any) -> None:
         if job is not self._job:
             return  # of a pair that is gone
         if kind == "value":
             self._last = value
+        elif kind == "end" and self._gave_way:
+            self._machine.when_idle(job, partial(self._take, job))
         elif kind == "end":
-            last = json.loads(self._last.splitlines()[-1])
-            if last.get("stopped"):  # it gave way to a visitor
-                self._machine.when_idle(job, partial(self._take, job))
-                return
             # A race that failed is nothing to greet a visitor with.
-            self._text = self._last if "figures" in last else None
+            whole = "figures" in json.loads((self._last.splitlines() or ["{}"])[-1])
+            self._text = self._last if whole else None
             self._over.set()
-
-
-def _lines(turn: Turn, ask: Ask, limits: Limits) -> Iterator[str]:
-    return stream(turn, ask, limits=limits, origin="startup")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -126,23 +128,29 @@ def test_a_new_method_is_on_the_page(toy) -> None:
     gr = pytest.importorskip("gradio")
     from specdec.ui.limits import LOCAL, PUBLIC
     from specdec.ui.pairs import PairPanel
-    from specdec.ui.startup import StartupRace
 
     slot = Slot(loading.plan_pair())
-    startup = StartupRace(slot.pair, PROMPT)
+    startup = SimpleNamespace(forget=lambda: None, begin=lambda: None)
+    turn = SimpleNamespace(stop=threading.Event())
     with gr.Blocks():
-        panel, public = (PairPanel(slot, limits, str, startup) for limits in (LOCAL, PUBLIC))
+        panel, public = (PairPanel(slot, limits, startup) for limits in (LOCAL, replace(PUBLIC, pairs="listed")))
     assert [label for label, _ in panel.method.choices] == ["Draft model", "Prompt lookup", "Early exit", "Echo"]
     choice = ("embedded", "", "echo:2", "Echo")
-    assert "An echo is free." in panel.say(*choice)
-    assert "An echo is free." in panel.say("embedded", None, None, "Echo")  # a page that has not shown the field yet
-    assert "does not say how to draft" in panel.say("embedded", "", "early-exit:2", "Echo")
+
+    def said(panel: PairPanel, *choice: str | None) -> str:
+        try:
+            return "".join(html for html, _ in panel.check(turn, choice))
+        except specdec.SpecdecError as error:
+            return str(error)
+
+    assert "An echo is free." in said(panel, *choice)
+    assert "An echo is free." in said(panel, "embedded", None, None, "Echo")  # a page that has not shown the field yet
+    assert "does not say how to draft" in said(panel, "embedded", "", "early-exit:2", "Echo")
     # The models of a public page are those of its list, whichever method names one.
-    assert "An echo is free." in public.say(*choice)
-    assert "of its list only" in public.say("embedded", "", "echo:some/model", "Echo")
-    assert "no pair" in public.say("Another pair", "some/model", "some/draft", "Draft model")
-    list(panel.change(*choice))
-    startup.forget()
+    assert "An echo is free." in said(public, *choice)
+    assert "of its list only" in said(public, "embedded", "", "echo:some/model", "Echo")
+    assert "no pair" in said(public, "Another pair", "some/model", "some/draft", "Draft model")
+    list(panel.change(turn, choice))
     assert slot.facts["draft"] == toy.describe()
 
 

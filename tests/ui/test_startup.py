@@ -1,106 +1,88 @@
-"""The start-up race gives way to every kind of work and greets whoever comes after it."""
+"""The start-up race runs when nobody wants the machine, gives way to every job, and greets whoever comes after it."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 
-import gradio as gr
 import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
 
 import specdec
 from specdec.ui import startup as module
-from specdec.ui.api import add_endpoints
+from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL
+from specdec.ui.machine import Job, Machine, Turn, Visitor
 from specdec.ui.startup import StartupRace
-from specdec.ui.work import Work
-
-VISITOR = SimpleNamespace(session_hash="a")
 
 
 @pytest.fixture
-def work(monkeypatch) -> Iterator[Work]:
-    """A page's work whose start-up race is long enough to be interrupted."""
-    monkeypatch.setattr(module, "TOKENS", 100)
+def machine(monkeypatch) -> Iterator[Machine]:
+    monkeypatch.setattr(module, "TOKENS", 100)  # long enough to be interrupted
     target = shared_tiny("llama", 4, layers=3)
     pair = specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
-    slot = SimpleNamespace(pair=pair, loaded=True)
-    work = Work(slot, StartupRace(pair, "Once upon a time"))
-    yield work
-    work.startup.give_way()
+    slot = SimpleNamespace(pair=pair, loaded=True, facts=pair.describe())
+    machine = Machine(slot, lambda task: task.run(pair), LOCAL, Journal())
+    yield machine
+    assert machine.close("over", 20)
 
 
-def greets(work: Work) -> bool:
+def greets(race: StartupRace) -> bool:
     """Whether a visitor who comes now is shown the whole race."""
-    text = work.startup.lines()
-    return text is not None and '"event":"verdict"' in text
+    text = asyncio.run(race.lines())
+    last = json.loads(text.splitlines()[-1]) if text else {}
+    return last.get("event") == "verdict" and not last["stopped"]
 
 
-def endpoints(work: Work) -> dict:
-    with gr.Blocks() as demo:
-        add_endpoints(work, LOCAL)
-    return {fn.api_name: fn.fn for fn in demo.fns.values()}
+def asked(machine: Machine, work) -> threading.Event:
+    over = threading.Event()
+    machine.join(Visitor("a", "b"), Job("race", 0, work), lambda kind, value: kind == "end" and over.set())
+    return over
 
 
-def test_after_a_job_that_fails(work: Work) -> None:
-    with pytest.raises(RuntimeError), work.job().turn(VISITOR):
-        raise RuntimeError
-    assert greets(work)
+def nothing(turn: Turn) -> Iterator[None]:
+    return iter(())
 
 
-def test_a_job_without_a_pair_leaves_the_queue(work: Work) -> None:
-    """Nobody is told that it stands ahead of them."""
+def failing(turn: Turn) -> Iterator[None]:
+    raise RuntimeError("on purpose")
 
-    class Empty:
-        loaded = False
 
-        @property
-        def pair(self):
-            raise specdec.LoadFailed("No pair is loaded; load one first.")
+def test_it_greets(machine: Machine) -> None:
+    assert greets(StartupRace(machine, "Once upon a time"))
 
-    work.slot = Empty()
-    job = work.job()
-    job.arm(VISITOR)
-    with pytest.raises(specdec.LoadFailed), job.turn(VISITOR):
+
+@pytest.mark.parametrize("work", [nothing, failing], ids=["a job that ends", "a job that fails"])
+def test_it_gives_way_and_runs_again(machine: Machine, work) -> None:
+    race = StartupRace(machine, "Once upon a time")
+    while machine.health()["running"] is None:
         pass
-    assert job.arm(SimpleNamespace(session_hash="b")) == ""
+    assert asked(machine, work).wait(20)
+    assert greets(race)
 
 
-def test_after_a_visitor_who_leaves_in_the_middle(work: Work) -> None:
-    job = work.job()
+def test_while_a_job_runs_there_is_nothing_to_show(machine: Machine, monkeypatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.5)
+    release = threading.Event()
 
-    def run():
-        with job.turn(VISITOR):
-            while True:
-                yield
+    def busy(turn: Turn) -> Iterator[None]:
+        release.wait(20)
+        yield None
 
-    running = run()
-    next(running)
-    running.close()
-    assert greets(work)
-
-
-@pytest.mark.parametrize("name", ["decode", "race"])
-@pytest.mark.parametrize("left", [False, True], ids=["ended", "left"])
-def test_after_a_call_of_a_program(work: Work, name: str, left: bool) -> None:
-    steps = endpoints(work)[name]("Once", max_new_tokens=4)
-    next(steps)
-    if left:
-        steps.close()
-    else:
-        list(steps)
-    assert greets(work)
+    over = asked(machine, busy)
+    race = StartupRace(machine, "Once upon a time")
+    assert asyncio.run(race.lines()) is None
+    release.set()
+    assert over.wait(20)
 
 
-@pytest.mark.parametrize("name", ["decode", "race"])
-def test_after_a_call_that_is_refused(work: Work, name: str) -> None:
-    with pytest.raises(gr.Error):
-        list(endpoints(work)[name]("Once", gamma=99))
-    assert greets(work)
-
-
-def test_it_gave_way(work: Work) -> None:
-    """The tests above interrupt it: while a job runs there is no race to show."""
-    with work.machine():
-        assert work.startup.lines() is None
+def test_a_race_of_a_pair_that_is_gone_is_forgotten(machine: Machine) -> None:
+    race = StartupRace(machine, "Once upon a time")
+    assert greets(race)
+    race.forget()
+    assert asyncio.run(race.lines()) is None
+    race.begin()
+    assert greets(race)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from types import SimpleNamespace
 
 import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
@@ -13,6 +14,7 @@ from specdec.report import recording
 from specdec.ui import stream as module
 from specdec.ui.ask import Ask, AskPanel
 from specdec.ui.limits import LOCAL, PUBLIC
+from specdec.ui.machine import Turn
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,9 @@ def pair() -> specdec.Pair:
 
 def values(pair: specdec.Pair) -> list[list[dict]]:
     ask = Ask("Once upon a time", params=specdec.SamplingParams(max_new_tokens=100, ignore_eos=True))
-    texts = list(module.stream(pair, ask, limits=LOCAL, stop=threading.Event()))
+    slot = SimpleNamespace(pair=pair, facts=pair.describe())
+    turn = Turn(slot, lambda task: task.run(pair), threading.Event())
+    texts = list(module.stream(turn, ask, limits=LOCAL))
     return [[json.loads(line) for line in text.splitlines()] for text in texts]
 
 

@@ -1,0 +1,263 @@
+"""The line in front of the machine: order, caps, Stop, who leaves, what is told, and what the log says."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+
+from specdec.errors import InvalidInput
+from specdec.measure.task import Task
+from specdec.ui.journal import Journal
+from specdec.ui.limits import LOCAL, PUBLIC
+from specdec.ui.machine import Cancelled, Job, Machine, Place, Refused, Turn, Visitor
+
+WAIT = 20.0  # seconds: a busy machine is no reason to fail
+SLOT = SimpleNamespace(pair="pair", loaded=True, facts={})
+
+
+class Heard:
+    """What a visitor is told."""
+
+    def __init__(self) -> None:
+        self.values: list = []
+        self.errors: list[Exception] = []
+        self.over = threading.Event()
+
+    def __call__(self, kind: str, value: object) -> None:
+        if kind == "end":
+            self.over.set()
+        else:
+            (self.values if kind == "value" else self.errors).append(value)
+
+    def ended(self) -> bool:
+        return self.over.wait(WAIT)
+
+
+class Gate:
+    """A job that begins, says so, and works until it is let go or stopped."""
+
+    def __init__(self, tokens: int = 0, kind: str = "race"):
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.job = Job(kind, tokens, self._work, {"prompt": "secret"})
+
+    def _work(self, turn: Turn) -> Iterator[str]:
+        self.begun.set()
+        yield "begun"
+        while not (self.go.wait(0.01) or turn.stop.is_set()):
+            yield "tick"
+        turn.counts["tokens"] = 3
+        yield "stopped" if turn.stop.is_set() else "done"
+
+
+def quick(turn: Turn) -> Iterator[str]:
+    yield f"on {turn.pair}"
+
+
+QUICK = Job("race", 0, quick)
+
+
+@pytest.fixture
+def made() -> Iterator[Callable[..., Machine]]:
+    machines: list[Machine] = []
+
+    def make(limits=LOCAL, **options) -> Machine:
+        machines.append(Machine(SLOT, lambda task: task.run("pair"), limits, options.pop("journal", Journal())))
+        for name, value in options.items():
+            setattr(machines[-1], name, value)
+        return machines[-1]
+
+    yield make
+    for machine in machines:
+        assert machine.close("over", WAIT)
+
+
+def visitor(session: str, address: str = "") -> Visitor:
+    return Visitor(session, address or f"address of {session}")
+
+
+def asked(machine: Machine, session: str, job: Job = QUICK, address: str = "") -> tuple[Place, Heard]:
+    heard = Heard()
+    return machine.join(visitor(session, address), job, heard), heard
+
+
+def test_jobs_run_one_at_a_time_in_the_order_they_came(made) -> None:
+    machine, gates = made(), [Gate() for _ in range(3)]
+    told = [asked(machine, str(number), gate.job)[1] for number, gate in enumerate(gates)]
+    for number, gate in enumerate(gates):
+        assert gate.begun.wait(WAIT) and not any(later.begun.is_set() for later in gates[number + 1 :])
+        gate.go.set()
+    assert all(heard.ended() and heard.values[-1] == "done" for heard in told)
+
+
+def test_what_is_ahead_counts_down(made) -> None:
+    """The time is estimated from the seconds a token took in the latest job."""
+    machine, first = made(), Gate(tokens=100)
+    asked(machine, "a", first.job)
+    assert first.begun.wait(WAIT)
+    place, _ = asked(machine, "b", Gate(tokens=100).job)
+    assert machine.ahead(place) == (1, None)
+    machine._seconds_per_token["race"] = 1.0
+    jobs, seconds = machine.ahead(place)
+    assert jobs == 1 and 0 < seconds < 100
+    time.sleep(0.2)
+    assert machine.ahead(place).seconds < seconds - 0.1
+    behind, heard = asked(machine, "c")
+    assert machine.ahead(behind).jobs == 2 and machine.ahead(behind).seconds == pytest.approx(200, abs=WAIT)
+    machine.stop("b", "race")
+    assert machine.ahead(behind).jobs == 1
+    first.go.set()
+    assert heard.ended() and machine.ahead(behind) is None
+
+
+def test_stop_takes_a_job_off_the_line_at_once(made) -> None:
+    machine, first = made(), Gate()
+    asked(machine, "a", first.job)
+    assert first.begun.wait(WAIT)
+    place, heard = asked(machine, "b")
+    machine.stop("b", "sweep")  # another kind of work
+    machine.stop("a nobody", "race")
+    assert machine.ahead(place) is not None
+    machine.stop("b", "race")
+    assert heard.over.is_set() and isinstance(heard.errors[0], Cancelled) and not heard.values
+    assert machine.health()["waiting"] == 0
+    first.go.set()
+
+
+def test_stop_lets_what_runs_end_with_what_it_found(made) -> None:
+    machine, gate = made(), Gate()
+    _, heard = asked(machine, "a", gate.job)
+    assert gate.begun.wait(WAIT)
+    machine.stop("a", "race")
+    assert heard.ended() and heard.values[-1] == "stopped" and not heard.errors
+
+
+@pytest.mark.parametrize("how", ["the handler is closed", "the stream is closed"])
+def test_who_leaves_frees_the_machine(made, how: str) -> None:
+    machine, gate = made(), Gate()
+    place, _ = asked(machine, "a", gate.job)
+    waiting, _ = asked(machine, "a", Gate(kind="sweep").job)
+    _, next_one = asked(machine, "b")
+    assert gate.begun.wait(WAIT)
+    if how == "the handler is closed":
+        machine.leave(place)
+        machine.leave(waiting)
+    else:
+        machine.left("a")
+    assert next_one.ended() and next_one.values == ["on pair"]
+
+
+def test_nothing_begins_that_nobody_listens_to(made, monkeypatch) -> None:
+    """A request without a browser takes a place for a few seconds and no time of the machine; others pass it."""
+    monkeypatch.setattr("specdec.ui.machine.GRACE", 0.5)
+    heard_of = {"real"}
+    machine = made(listening=heard_of.__contains__)
+    forged = Gate()
+    _, nobody = asked(machine, "forged", forged.job)
+    _, real = asked(machine, "real")
+    assert real.ended() and real.values == ["on pair"]
+    assert nobody.ended() and not forged.begun.is_set() and machine.health()["waiting"] == 0
+
+
+def test_places_are_few(made) -> None:
+    """By session, by address, and in all; a refused job takes no place."""
+    machine, first = made(replace(PUBLIC, waiting=5, places=2, places_of_address=3)), Gate()
+    asked(machine, "a", first.job, "home")
+    assert first.begun.wait(WAIT)
+    asked(machine, "a", address="home")
+    with pytest.raises(Refused, match="You hold 2 places"):
+        asked(machine, "a", address="elsewhere")
+    asked(machine, "b", address="home")
+    with pytest.raises(Refused, match="address holds 3 places"):
+        asked(machine, "c", address="home")
+    for session in "def":
+        asked(machine, session)
+    with pytest.raises(Refused, match="queue is full: 5 jobs wait"):
+        asked(machine, "g")
+    first.go.set()
+
+
+def test_errors_reach_the_visitor_and_the_next_job_runs(made, caplog) -> None:
+    machine = made()
+
+    def failing(error: Exception) -> Job:
+        def work(turn: Turn) -> Iterator[str]:
+            yield "begun"
+            raise error
+
+        return Job("race", 0, work)
+
+    quota = gr.Error("Your quota is used up.")
+    for error in (InvalidInput("Nothing ran."), quota, ZeroDivisionError("at /home/somebody/secret.py")):
+        _, heard = asked(machine, "a", failing(error))
+        assert heard.ended()
+        if isinstance(error, ZeroDivisionError):
+            assert isinstance(heard.errors[0], Refused) and "secret" not in str(heard.errors[0])
+            assert "secret.py" in caplog.text
+        else:
+            assert heard.errors == [error]
+        _, after = asked(machine, "a")
+        assert after.ended() and after.values == ["on pair"]
+
+
+def test_the_page_s_own_job_gives_way_and_comes_again(made) -> None:
+    machine, own, mine = made(), Gate(), Heard()
+    machine.when_idle(own.job, mine)
+    assert own.begun.wait(WAIT)
+    place, heard = asked(machine, "a")
+    assert machine.ahead(place) in (None, (0, 0)) and heard.ended()
+    assert mine.over.is_set() and mine.values[-1] == "stopped"
+    again = Heard()
+    machine.when_idle(own.job, again)
+    own.go.set()
+    assert again.ended() and again.values[-1] == "done"
+
+
+def test_closing_tells_those_who_wait_and_ends_what_runs(made) -> None:
+    machine, gate = made(), Gate()
+    _, running = asked(machine, "a", gate.job)
+    _, waiting = asked(machine, "b")
+    assert gate.begun.wait(WAIT) and machine.health()["ok"]
+    assert machine.close("The page is being stopped.", WAIT)
+    assert running.values[-1] == "stopped"
+    assert str(waiting.errors[0]) == "The page is being stopped." and not waiting.values
+    with pytest.raises(Refused, match="being stopped"):
+        asked(machine, "c")
+    assert not machine.health()["ok"]
+
+
+@pytest.mark.parametrize("prompts", [False, True])
+def test_the_log_has_a_line_for_each_job(made, caplog, prompts: bool) -> None:
+    """What was asked, what became of it and how long it took; a prompt only where that is wanted, no address."""
+    caplog.set_level(logging.INFO, "specdec.jobs")
+    machine, gate = made(journal=Journal(prompts)), Gate()
+    _, heard = asked(machine, "a", gate.job, "192.0.2.7")
+    assert gate.begun.wait(WAIT)
+    _, cancelled = asked(machine, "b", Gate().job, "192.0.2.7")
+    machine.stop("b", "race")
+    gate.go.set()
+    assert heard.ended() and cancelled.ended()
+    lines = [json.loads(record.message) for record in caplog.records if record.name == "specdec.jobs"]
+    assert [line["outcome"] for line in lines] == ["cancelled", "done"]
+    done = lines[1]
+    assert done["job"] == "race" and done["counts"] == {"tokens": 3} and done["seconds"] >= 0
+    assert lines[0]["visitor"] == done["visitor"] and "192.0.2.7" not in caplog.text
+    assert ("secret" in caplog.text) == prompts
+    assert done["settings"] == ({"prompt": "secret"} if prompts else {"prompt_characters": 6})
+
+
+def test_a_task_runs_with_the_runner_of_the_page(made) -> None:
+    machine = made()
+
+    def work(turn: Turn) -> Iterator[str]:
+        yield from turn.run(Task(lambda pair: iter([f"ran on {pair}"]), 1))
+
+    _, heard = asked(machine, "a", Job("race", 0, work))
+    assert heard.ended() and heard.values == ["ran on pair"]
