@@ -1,0 +1,99 @@
+"""Which requests the page takes: their paths, their size, and what their JSON may hold."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from pydantic_core import from_json
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
+from starlette.types import Receive
+
+BODY_SECONDS = 10.0  # for a client to send all of a request
+DEPTH = 50  # of nested JSON; Gradio nests a handful, and what reads JSON here recurses
+
+# What Gradio's frontend, gradio_client and launch ask for: nothing that reads or writes files or fetches addresses.
+_API = "/gradio_api"
+STREAM = f"{_API}/queue/data"
+_ROOT_FILES = {"/", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt"}
+_GET = {"/config", "/logout", f"{_API}/info", f"{_API}/app_id", f"{_API}/startup-events", STREAM} | _ROOT_FILES
+_POST = {"/login", f"{_API}/queue/join", f"{_API}/run/predict", f"{_API}/cancel", f"{_API}/reset"}
+_SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
+HEARTBEAT = re.compile(rf"{_API}/heartbeat/{_SESSION.pattern}")
+_FILES = re.compile(r"/(static|assets|specdec-assets)(/[\w@+-][\w.@+-]*)+", re.ASCII)  # no name begins with a dot
+
+
+class Refusal(Exception):
+    """A request that is not let in: an HTTP status and one sentence, which repeats nothing of the request."""
+
+    def __init__(self, status: int, sentence: str, **headers: str):
+        super().__init__(sentence)
+        # Gradio's frontend shows "detail". What a refused client still sends is not read.
+        self.response = JSONResponse({"detail": sentence}, status, headers={"Connection": "close", **headers})
+
+
+def known(method: str, path: str) -> bool:
+    """Whether the page needs this."""
+    if method == "POST":
+        return path in _POST
+    is_file = path in _ROOT_FILES or _FILES.fullmatch(path) is not None
+    if method == "HEAD":
+        return is_file
+    return method == "GET" and (is_file or path in _GET or HEARTBEAT.fullmatch(path) is not None)
+
+
+async def read_body(connection: HTTPConnection, receive: Receive, most: int) -> bytes | None:
+    """The whole body, of ``most`` bytes at most, or None where the client left before its end."""
+    too_large = f"The request is larger than {most:,} bytes."
+    try:
+        length = int(connection.headers.get("content-length", 0))
+    except ValueError:
+        raise Refusal(400, "The length of the request is not a number.") from None
+    if length > most:
+        raise Refusal(413, too_large)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                body += message.get("body", b"")
+                if len(body) > most:
+                    raise Refusal(413, too_large)
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        raise Refusal(408, f"The request did not arrive within {BODY_SECONDS:g} seconds.") from None
+
+
+def check_session(name: Any) -> None:
+    """Refuse a name of a session that no page gives itself."""
+    if not (isinstance(name, str) and _SESSION.fullmatch(name)):
+        raise Refusal(400, "The name of the session is not one this page gave.")
+
+
+def check_json(content_type: str, body: bytes) -> None:
+    """Refuse what Gradio would fail on, names of sessions that no page gives, and references to files."""
+    if not content_type.startswith("application/json"):  # the other types another web site may send unasked
+        raise Refusal(415, "The request does not say that it is JSON.")
+    try:
+        value = from_json(body, allow_inf_nan=False)  # takes no half of a surrogate pair, and nests 200 levels at most
+    except ValueError:
+        raise Refusal(400, "The request is not JSON, or has text in it that is not Unicode.") from None
+    if not isinstance(value, dict):
+        raise Refusal(400, "The request is not a JSON object.")
+    if value.get("session_hash") is not None:
+        check_session(value["session_hash"])
+    level: list[Any] = [value]
+    for _ in range(DEPTH + 1):
+        groups = [item for item in level if isinstance(item, (dict, list))]
+        if not groups:
+            return
+        # Gradio would fetch the address of such a file, or read it, whatever the field is for.
+        if any(isinstance(group, dict) and "path" in group and "meta" in group for group in groups):
+            raise Refusal(400, "This page takes no files.")
+        level = [child for group in groups for child in (group.values() if isinstance(group, dict) else group)]
+    raise Refusal(400, f"The JSON of the request is nested deeper than {DEPTH} levels.")

@@ -1,0 +1,122 @@
+"""Who calls: a request's address, how often each address may ask, and which sessions listen to the page."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+from specdec.ui.admitted import Refusal
+
+ADDRESSES = 10_000  # that a bucket is kept for; those unheard of for longest are forgotten
+
+log = logging.getLogger(__name__)
+
+
+def address_of(request: Any, trusted_proxy: bool) -> str:
+    """The address a request came from: IPv4, or the /64 network of IPv6, which one visitor has for himself.
+
+    ``request`` is a Starlette request or Gradio's. With ``trusted_proxy``, where the peer is no address of the public
+    internet, it is the last public one in X-Forwarded-For: proxies append, so what stands before it may be invented.
+    """
+    address = _parsed(request.client.host) if request.client else None
+    if trusted_proxy and address is not None and not address.is_global:
+        for hop in reversed(",".join(request.headers.getlist("x-forwarded-for")).split(",")):
+            forwarded = _parsed(hop.strip())
+            if forwarded is None:
+                break  # not to be passed over: what stands before it is older, and may be invented
+            if forwarded.is_global:
+                address = forwarded
+                break
+    if address is None:
+        return "unknown"
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
+
+
+def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+class Rate(NamedTuple):
+    """How often an address may ask: ``burst`` times at once, and ``per_second`` times a second for good."""
+
+    burst: float
+    per_second: float
+
+
+class Buckets:
+    """A bucket of tokens for each address: a request takes one, and ``rate`` fills them up again."""
+
+    def __init__(self, rate: Rate):
+        self._rate = rate
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when they were counted
+
+    def take(self, address: str) -> float:
+        """Take a token. Returns 0, or the seconds until there is one."""
+        now = time.monotonic()
+        tokens, counted = self._buckets.pop(address, (self._rate.burst, now))
+        tokens = min(self._rate.burst, tokens + (now - counted) * self._rate.per_second)
+        enough = tokens >= 1
+        self._buckets[address] = (tokens - enough, now)
+        if len(self._buckets) > ADDRESSES:
+            self._buckets.popitem(last=False)
+        return 0.0 if enough else (1 - tokens) / self._rate.per_second
+
+
+class Listeners:
+    """The open streams: how many an address holds, and which sessions hear what they wait for.
+
+    ``on_left(session)`` is called as the last stream of a session closes, on the event loop's thread: it must not
+    wait for anything. ``of_address`` and ``in_all`` cap the streams; an open page holds one, and while it waits for
+    answers a second one.
+    """
+
+    def __init__(self, on_left: Callable[[str], None] = lambda session: None, of_address: int = 20, in_all: int = 1000):
+        self.on_left = on_left
+        self._of_address, self._in_all = of_address, in_all
+        self._addresses: Counter[str] = Counter()
+        self._sessions: Counter[str] = Counter()
+
+    def listening(self, session: str) -> bool:
+        return session in self._sessions
+
+    def opened(self, address: str, session: str | None = None) -> ExitStack:
+        """Count a stream in, which brings the session, if one is named, its answers; or raise a Refusal.
+
+        Closing the result, once or more often, counts it out.
+        """
+        if self._addresses[address] >= self._of_address:
+            raise Refusal(429, "Too many pages are open at your address. Close one.", **{"Retry-After": "10"})
+        if self._addresses.total() >= self._in_all:
+            raise Refusal(503, "Too many visitors have this page open. Try again later.", **{"Retry-After": "60"})
+        stream = ExitStack()
+        self._addresses[address] += 1
+        stream.callback(_count_out, self._addresses, address)
+        if session is not None:
+            self._sessions[session] += 1
+            stream.callback(self._closed, session)
+        return stream
+
+    def _closed(self, session: str) -> None:
+        if _count_out(self._sessions, session):
+            try:
+                self.on_left(session)
+            except Exception:
+                log.exception("What follows a visitor's leaving failed.")  # the stream still has to end
+
+
+def _count_out(counter: Counter[str], key: str) -> bool:
+    """Count one less; whether it was the last one, whose key is then dropped."""
+    counter[key] -= 1
+    if counter[key]:
+        return False
+    del counter[key]
+    return True

@@ -1,0 +1,174 @@
+"""The door: every request passes it before Gradio sees it. What the page does not need is refused here."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from typing import Any
+
+from starlette._utils import get_route_path  # the very one that Starlette's router uses
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from specdec.ui.admitted import HEARTBEAT, STREAM, Refusal, check_json, check_session, known, read_body
+from specdec.ui.callers import Buckets, Listeners, Rate, address_of
+
+# Gradio's frontend has scripts in its HTML and makes functions of text. A Space shows the page in a frame.
+_POLICY = (
+    "default-src 'self'{hosts}; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:{hosts}; "
+    "style-src 'self' 'unsafe-inline'{hosts}; img-src 'self' data: blob:{hosts}; font-src 'self' data:{hosts}; "
+    "connect-src 'self' data: blob:{hosts}; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; "
+    "form-action 'self'; frame-ancestors 'self' https://huggingface.co https://*.hf.space"
+)
+
+# Gradio lets every other web site read its answers, and as the visitor who is logged in. The page needs none to.
+_CROSS_SITE = ("access-control-allow-origin", "access-control-allow-credentials")
+
+log = logging.getLogger(__name__)
+
+
+class Door:
+    """ASGI middleware around Gradio's app; ``in_front`` puts it there.
+
+    ``listeners`` counts the open streams. ``health`` gives what /healthz answers: 200 where its "ok" is true, else
+    503; it runs on the event loop. ``trusted_proxy``: the page is reached through a proxy that says who asks.
+    ``requests`` is how often an address may ask, ``posts`` how often it may ask for work; ``max_body`` is in bytes.
+    ``hosts``: other hosts that the page loads its scripts from, as a page with a share link does.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        listeners: Listeners,
+        health: Callable[[], dict[str, Any]],
+        trusted_proxy: bool = False,
+        requests: Rate = Rate(600, 30),
+        posts: Rate = Rate(40, 2),
+        max_body: int = 2_000_000,
+        hosts: tuple[str, ...] = (),
+    ):
+        self._app, self._listeners, self._health = app, listeners, health
+        self._trusted_proxy, self._max_body = trusted_proxy, max_body
+        self._requests, self._posts = Buckets(requests), Buckets(posts)
+        self._headers = {
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Content-Security-Policy": _POLICY.format(hosts="".join(f" {host}" for host in hosts)),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})  # the page has no use for one
+            return
+        send = self._with_headers(send)
+        started, held_back = False, 0
+
+        async def answer(message: Message) -> None:
+            nonlocal started, held_back
+            if message["type"] == "http.response.start":
+                held_back = _unfit(message)
+                started = not held_back
+            if started:
+                await send(message)
+
+        try:
+            await self._admit(scope, receive, answer)
+            if not held_back:
+                return
+            response = Refusal(held_back, "The page does not understand this request.").response
+        except Refusal as refusal:
+            response = refusal.response
+        except Exception:
+            if started:
+                raise  # to the server, which logs it and hangs up
+            log.exception("A request failed.")
+            response = Refusal(500, "The page failed on this request.").response
+        await response(scope, receive, send)
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or raise a Refusal."""
+        path, method, connection = get_route_path(scope) or "/", scope["method"], HTTPConnection(scope)
+        if path == "/healthz":
+            await self._say_health()(scope, receive, send)
+            return
+        address = address_of(connection, self._trusted_proxy)
+        self._meter(self._requests, address)
+        if method == "POST":
+            self._meter(self._posts, address)
+        if b"%" in scope.get("raw_path", b"").partition(b"?")[0] or not known(method, path):
+            raise Refusal(404, "This page has nothing at this address.")
+        with ExitStack() as streams:
+            if path == STREAM:
+                sessions = connection.query_params.getlist("session_hash")
+                check_session(sessions[0] if len(sessions) == 1 else None)
+                streams.enter_context(self._listeners.opened(address, sessions[0]))
+            elif HEARTBEAT.fullmatch(path):
+                streams.enter_context(self._listeners.opened(address))
+            body = await read_body(connection, receive, self._max_body)
+            if body is None:
+                return  # the client left
+            if method == "POST" and path != "/login":
+                check_json(connection.headers.get("content-type", ""), body)
+            waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+            async def replay() -> Message:
+                message = waiting.pop() if waiting else await receive()
+                if message["type"] == "http.disconnect":
+                    streams.close()  # at once, not when the app has tidied up
+                return message
+
+            await self._app(scope, replay, send)
+
+    def _with_headers(self, send: Send) -> Send:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name in _CROSS_SITE:
+                    del headers[name]
+                headers.update(self._headers)
+            await send(message)
+
+        return with_headers
+
+    def _say_health(self) -> JSONResponse:
+        try:
+            health = self._health()
+        except Exception:
+            log.exception("The check of health failed.")
+            health = {"ok": False}
+        return JSONResponse(health, 200 if health["ok"] else 503)
+
+    def _meter(self, buckets: Buckets, address: str) -> None:
+        if wait := buckets.take(address):
+            sentence = "Too many requests came from your address. Wait a moment and try again."
+            raise Refusal(429, sentence, **{"Retry-After": str(math.ceil(wait))})
+
+
+def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+    """For ``launch(app_kwargs={"lifespan": ...})``: puts a Door with these options in front of all of Gradio's app.
+
+    As one of its ``middleware`` it would stand behind Gradio's own, which answers some requests and fails on others.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        app.middleware_stack = Door(app.middleware_stack, **options)
+        yield
+
+    return lifespan
+
+
+def _unfit(start: Message) -> int:
+    """The status of an answer that is not to be sent: FastAPI's 422 repeats the request, its 500 is no JSON."""
+    status: int = start["status"]
+    plain = Headers(raw=start["headers"]).get("content-type", "").startswith("text/plain")
+    return status if status == 422 or (status == 500 and plain) else 0

@@ -1,0 +1,659 @@
+"""The door: each rule against a bare app that records what reaches it, then all of them on a served Gradio page."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import logging
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import gradio as gr
+import pytest
+from starlette.datastructures import Headers
+from starlette.requests import Request
+
+from specdec.ui import admitted, callers
+from specdec.ui.callers import Listeners, Rate, address_of
+from specdec.ui.door import Door, in_front
+
+pytestmark = pytest.mark.xdist_group("door")  # one server
+JOIN, RUN, DATA = "/gradio_api/queue/join", "/gradio_api/run/predict", "/gradio_api/queue/data"
+WIDE = {"requests": Rate(1e6, 1e6), "posts": Rate(1e6, 1e6)}
+PEER = "203.0.113.7"
+
+
+@dataclass
+class Reply:
+    status: int = 0
+    headers: Headers = field(default_factory=Headers)
+    body: bytes = b""
+
+    @property
+    def sentence(self) -> str:
+        (sentence,) = json.loads(self.body).values()
+        assert sentence[0].isupper() and sentence.endswith(".")
+        return sentence
+
+
+@dataclass
+class Bare:
+    """An app that answers 200 to all and keeps what reached it."""
+
+    paths: list[str] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+
+    async def __call__(self, scope, receive, send) -> None:
+        message = await receive()
+        assert not message["more_body"]
+        self.paths.append(scope["path"])
+        self.bodies.append(message["body"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+def door(app=None, listeners=None, health=lambda: {"ok": True}, **options) -> Door:
+    return Door(app or Bare(), listeners=listeners or Listeners(), health=health, **WIDE | options)
+
+
+def ask(
+    door, path="/", method="GET", body: bytes | list = b"", headers=(), peer: str = PEER, query="", root="", raw=None
+) -> Reply:
+    return asyncio.run(ask_soon(door, path, method, body, headers, peer, query, root, raw))
+
+
+async def ask_soon(door, path, method, body, headers, peer, query, root, raw) -> Reply:
+    """A request as the server gives it on; ``body`` may be several chunks, or seconds to wait between them."""
+    chunks, reply = body if isinstance(body, list) else [body], Reply()
+    parts = iter(chunks)
+    left = len([chunk for chunk in chunks if isinstance(chunk, bytes)])
+
+    async def receive():
+        nonlocal left
+        for part in parts:
+            if isinstance(part, bytes):
+                left -= 1
+                return {"type": "http.request", "body": part, "more_body": left > 0}
+            await asyncio.sleep(part)
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        if message["type"] == "http.response.start":
+            assert not reply.status
+            reply.status, reply.headers = message["status"], Headers(raw=message["headers"])
+        else:
+            reply.body += message["body"]
+
+    given = [(name.lower().encode(), value.encode()) for name, value in headers]
+    if method == "POST" and not any(name == b"content-type" for name, _ in given):
+        given.append((b"content-type", b"application/json"))
+    scope = {"type": "http", "method": method, "path": path, "raw_path": (raw or path).encode(), "root_path": root}
+    scope |= {"query_string": query.encode(), "headers": given, "client": (peer, 1), "scheme": "http"}
+    await door(scope, receive, send)
+    return reply
+
+
+def post(door, value: Any = None, body: bytes | list = b"", path=JOIN, **options) -> Reply:
+    return ask(door, path, "POST", json.dumps(value).encode() if value is not None else body, **options)
+
+
+# Paths
+
+OPEN = [
+    "/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/logout", "/gradio_api/info",
+    "/gradio_api/app_id", "/gradio_api/startup-events", "/gradio_api/heartbeat/s1", "/assets/index-Dph_gB.js",
+    "/static/img/logo.svg", "/static/fonts/Inter/Inter-Bold.woff2", "/specdec-assets/page.css",
+]  # fmt: skip
+CLOSED = [
+    "/gradio_api/upload", "/gradio_api/upload_progress", "/gradio_api/file=/etc/passwd", "/gradio_api/file=app.py",
+    "/gradio_api/file/app.py", "/file=app.py", "/gradio_api/proxy=https://x.hf.space/", "/gradio_api/stream/x",
+    "/gradio_api/stream/s/1/2/playlist.m3u8", "/gradio_api/call/run", "/gradio_api/call/run/1",
+    "/gradio_api/call/v2/run",
+    "/gradio_api/api/predict", "/gradio_api/api/predict/", "/gradio_api/run/run", "/gradio_api/run/predict/",
+    "/gradio_api/component_server", "/gradio_api/process_recording", "/gradio_api/vibe-edit", "/gradio_api/vibe-code",
+    "/gradio_api/undo-vibe-edit", "/monitoring", "/monitoring/summary", "/gradio_api/dev/reload",
+    "/gradio_api/deep_link", "/gradio_api/openapi.json", "/gradio_api/custom_component/x/client/y/z", "/svelte/a.js",
+    "/gradio_api/runs", "/gradio_api/run-history/connect", "/gradio_api/mcp", "/gradio_api/mcp/sse", "/pwa_icon",
+    "/gradio_api/token", "/gradio_api/user", "/gradio_api/login_check", "/docs", "/openapi.json", "/nothing",
+    "/gradio_api/profiling/traces", "/gradio_api/heartbeat/", "/gradio_api/heartbeat/a b", "/gradio_api/heartbeat/a/b",
+    f"/gradio_api/heartbeat/{'s' * 65}",
+]  # fmt: skip
+ODD = [
+    "/static/../config", "/assets/../../routes.py", "/specdec-assets/..", "/assets/./x.js", "/assets//x.js", "/assets/",
+    "//config", "/config/", "/static/.env", "/static/img/..\\x", "/static/a\x00", "/static/a\n", "http://x/config",
+    "config", "/static/é.js", "/gradio_api//info", "/./config", "/Config",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_what_the_page_needs_is_let_in(path):
+    app = Bare()
+    assert ask(door(app), path).status == 200
+    assert app.paths == [path]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE"])
+@pytest.mark.parametrize("path", [*CLOSED, *ODD])
+def test_all_else_is_not_there(path, method):
+    app = Bare()
+    reply = ask(door(app), path, method, b"{}")
+    assert (reply.status, app.paths) == (404, [])
+    assert reply.sentence == "This page has nothing at this address."
+
+
+@pytest.mark.parametrize("path", [JOIN, RUN, "/gradio_api/cancel", "/gradio_api/reset", "/login"])
+def test_a_way_in_takes_its_own_method_only(path):
+    app = Bare()
+    assert [ask(door(app), path, method, b"{}").status for method in ("GET", "HEAD", "PUT", "OPTIONS")] == [404] * 4
+    assert ask(door(app), path, "POST", b"{}").status == 200
+
+
+def test_a_path_in_disguise_is_not_there():
+    """The server decodes a path; one that was encoded is odd, whatever it means."""
+    for raw in ("/%63onfig", "/static/%2e%2e/config", "/static%2fx.js", "/config%00"):
+        assert ask(door(), "/config", raw=raw).status == 404
+    assert ask(door(), "/config", raw="/config?a=%20").status == 200
+
+
+def test_under_a_prefix_the_same_holds():
+    """A proxy may or may not take the prefix off."""
+    for path in ("/demo/config", "/config", "/demo", "/demo/"):
+        assert ask(door(), path, root="/demo").status == 200
+    for path in ("/demo/gradio_api/upload", "/demoX/config", "/demo/demo/config", "/demo/../config"):
+        assert ask(door(), path, root="/demo").status == 404
+
+
+def test_a_websocket_is_closed():
+    app, sent = Bare(), []
+
+    async def connect():
+        async def receive():
+            return {"type": "websocket.connect"}
+
+        async def send(message):
+            sent.append(message["type"])
+
+        await door(app)({"type": "websocket", "path": "/config"}, receive, send)
+
+    asyncio.run(connect())
+    assert (sent, app.paths) == (["websocket.close"], [])
+
+
+# Bodies
+
+
+def test_a_body_reaches_the_app_whole():
+    app = Bare()
+    assert post(door(app), body=[b'{"session_hash": ', b'"s1"}']).status == 200
+    assert app.bodies == [b'{"session_hash": "s1"}']
+
+
+def test_a_large_body_is_refused_by_what_it_says_and_by_what_it_is():
+    app = Bare()
+    small = door(app, max_body=100)
+    for reply in (
+        post(small, body=[9e9], headers=[("content-length", "101")]),  # at once: nothing is read
+        post(small, body=[b'"' + b"x" * 60, b"x" * 60 + b'"']),
+        post(small, body=[b"x" * 60, b"x" * 60, 9e9], headers=[("content-length", "5")]),
+        post(small, body=b"x" * 101, path="/login"),
+        ask(small, "/config", body=b"x" * 101),
+    ):
+        assert reply.status == 413 and reply.sentence == "The request is larger than 100 bytes."
+        assert reply.headers["connection"] == "close"  # or the rest of it would be read
+    assert post(small, body=b"{}", headers=[("content-length", "9" * 5000)]).status == 400
+    assert not app.paths
+    assert post(small, body=b'{"data": "%s"}' % (b"x" * 80)).status == 200
+    assert post(door(app), {"data": "x" * 1_999_900}).status == 200
+
+
+def test_a_slow_body_is_refused(monkeypatch):
+    monkeypatch.setattr(admitted, "BODY_SECONDS", 0.3)
+    app = Bare()
+    began = time.monotonic()
+    reply = post(door(app), body=[b"{", *[0.05, b" "] * 100, b"}"])
+    assert reply.status == 408 and "did not arrive" in reply.sentence
+    assert time.monotonic() - began < 2 and not app.paths
+
+
+def test_a_client_who_leaves_amid_a_body_is_no_request():
+    app = Bare()
+
+    async def leave():
+        async def receive():
+            return messages.pop()
+
+        async def send(message):
+            raise AssertionError("nobody is there")
+
+        scope = {"type": "http", "method": "POST", "path": JOIN, "headers": [], "client": (PEER, 1)}
+        await door(app)(scope, receive, send)
+
+    messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{}", "more_body": True}]
+    asyncio.run(leave())
+    assert not app.paths
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"nonsense", b"[]", b'"text"', b"NaN", b'{"data": [NaN]}', b'{"data": ["\\ud800"]}', b"\xff{}",
+        b'{"\\udfff": 1}', '{"data": []}'.encode("utf-16"), b'{"data": %s}' % (b"9" * 6000), b"[" * 100_000,
+        b'{"a":' * 60 + b"1" + b"}" * 60, b'{"data": ' + b"[" * 50 + b"]" * 50 + b"}",
+    ],
+)  # fmt: skip
+def test_what_gradio_would_fail_on_is_refused(body):
+    app = Bare()
+    for path in (JOIN, RUN, "/gradio_api/cancel", "/gradio_api/reset"):
+        reply = post(door(app), body=body, path=path)
+        assert reply.status == 400 and "JSON" in reply.sentence
+    assert not app.paths
+
+
+def test_ordinary_json_is_let_in():
+    deep = b'{"data": ' + b"[" * 49 + b"]" * 49 + b"}"
+    for body in (
+        deep,
+        '{"data": ["é 👩‍🚀 \\ud83d\\ude00"]}'.encode(),
+        b'{"data": [1e5, -2, null], "session_hash": null}',
+    ):
+        assert post(door(), body=body).status == 200
+
+
+def test_a_form_of_another_site_is_refused():
+    """A browser sends these types to any host without asking it first."""
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+        assert post(door(), body=b"{}", headers=[("content-type", kind)]).status == 415
+    assert post(door(), body=b"a=b", path="/login", headers=[("content-type", "text/plain")]).status == 200
+
+
+@pytest.mark.parametrize("session", ["", "a b", "../x", "s" * 65, "é", "a\n", "a/b", 5, ["a"], {"a": 1}, True])
+def test_a_forged_session_is_refused(session):
+    app = Bare()
+    for path in (JOIN, RUN, "/gradio_api/cancel"):
+        reply = post(door(app), {"data": [], "session_hash": session}, path=path)
+        assert reply.status == 400 and reply.sentence == "The name of the session is not one this page gave."
+    if isinstance(session, str):
+        assert ask(door(app), DATA, query=f"session_hash={session}").status == 400
+    assert not app.paths
+
+
+def test_a_stream_names_one_session():
+    assert [ask(door(), DATA, query=query).status for query in ("", "session_hash=a&session_hash=b")] == [400, 400]
+    assert ask(door(), DATA, query="session_hash=oh0qhjvfxi8").status == 200
+
+
+def test_a_file_in_the_json_is_refused():
+    """Gradio would fetch its address, whatever the field is for."""
+    file = {"path": "https://example.com/x", "meta": {"_type": "gradio.FileData"}}
+    for data in ([file], [[{"a": file}]], [file | {"meta": []}]):
+        assert post(door(), {"data": data}).sentence == "This page takes no files."
+    assert post(door(), {"data": [{"path": "a"}, {"meta": 1}]}).status == 200
+
+
+# Rates
+
+
+def test_an_address_may_ask_so_often(monkeypatch):
+    """A burst, then as many as come back; other addresses go on, and posts have a rate of their own."""
+    now = 0.0
+    monkeypatch.setattr(callers.time, "monotonic", lambda: now)
+    app = Bare()
+    slow = door(app, requests=Rate(4, 0.5), posts=Rate(2, 0.25))
+    assert [post(slow, {}).status for _ in range(3)] == [200, 200, 429]
+    assert [ask(slow).status for _ in range(2)] == [200, 429]
+    assert ask(slow, peer="203.0.113.8").status == 200
+    reply = ask(slow)
+    assert (reply.status, reply.headers["retry-after"]) == (429, "2") and "Too many requests" in reply.sentence
+    now = 2.0
+    assert [ask(slow, "/nothing").status, ask(slow).status] == [404, 429]  # what is refused counts as well
+    now = 1000.0
+    assert [post(slow, {}).status for _ in range(3)] == [200, 200, 429]  # no more than the burst came back
+
+
+def test_addresses_are_forgotten(monkeypatch):
+    monkeypatch.setattr(callers, "ADDRESSES", 3)
+    slow = door(requests=Rate(1, 0.001))
+    assert [ask(slow, peer=f"8.8.8.{i}").status for i in (1, 1, 2, 3, 1, 4, 5)] == [200, 429, 200, 200, 429, 200, 200]
+    assert len(slow._requests._buckets) == 3
+    assert [ask(slow, peer=f"8.8.8.{i}").status for i in (1, 2)] == [429, 200]
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "trusted", "address"),
+    [
+        ("203.0.113.7", [], False, "203.0.113.7"),
+        ("8.8.8.8", ["1.1.1.1"], True, "8.8.8.8"),  # not through the proxy
+        ("10.0.0.1", ["1.1.1.1"], False, "10.0.0.1"),
+        ("10.0.0.1", ["1.1.1.1"], True, "1.1.1.1"),
+        ("127.0.0.1", ["9.9.9.9, 1.1.1.1, 10.1.2.3"], True, "1.1.1.1"),  # the first is the visitor's invention
+        ("127.0.0.1", ["9.9.9.9", "1.1.1.1"], True, "1.1.1.1"),
+        ("127.0.0.1", ["9.9.9.9, nonsense"], True, "127.0.0.1"),
+        ("127.0.0.1", [], True, "127.0.0.1"),
+        ("127.0.0.1", ["10.0.0.5"], True, "127.0.0.1"),
+        ("2a00:1450:4001:82f:1:2:3:4", [], False, "2a00:1450:4001:82f::/64"),
+        ("::1", ["2a00:1450:4001:82f:9:9:9:9"], True, "2a00:1450:4001:82f::/64"),
+        ("::ffff:8.8.8.8", [], False, "8.8.8.8"),
+        ("::ffff:10.0.0.1", ["1.1.1.1"], True, "1.1.1.1"),
+        ("testclient", ["1.1.1.1"], True, "unknown"),
+    ],
+)
+def test_address(peer, forwarded, trusted, address):
+    headers = [(b"x-forwarded-for", value.encode()) for value in forwarded]
+    request = Request({"type": "http", "headers": headers, "client": (peer, 1)})
+    assert address_of(request, trusted) == address
+    assert address_of(gr.Request(request), trusted) == address
+
+
+def test_no_peer_has_no_address():
+    assert address_of(Request({"type": "http", "headers": [], "client": None}), True) == "unknown"
+
+
+# Streams
+
+
+class Stream:
+    """An app that streams until it is told to end, or its client leaves; it notes who listens as it does."""
+
+    def __init__(self, listeners, error=None):
+        self.listeners, self.error, self.end = listeners, error, asyncio.Event()
+        self.tidying = []
+
+    async def __call__(self, scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await receive()
+        leaving = asyncio.create_task(receive())
+        ending = asyncio.create_task(self.end.wait())
+        await asyncio.wait({leaving, ending}, return_when=asyncio.FIRST_COMPLETED)
+        self.tidying.append(self.listeners.listening("s1"))
+        leaving.cancel()
+        ending.cancel()
+        if self.error:
+            raise self.error
+
+
+def stream(door, query="session_hash=s1", path=DATA, peer=PEER, leave=9e9) -> asyncio.Task:
+    return asyncio.create_task(ask_soon(door, path, "GET", [b"", leave], (), peer, query, "", None))
+
+
+def test_who_listens_and_who_left():
+    """A session listens while one of its streams is open; it left as the last one ended or its client went."""
+
+    async def main():
+        left: list[str] = []
+        listeners = Listeners(left.append)
+        app = Stream(listeners)
+        guarded = door(app, listeners)
+        assert not listeners.listening("s1")
+        first, second = stream(guarded), stream(guarded, leave=0.1)
+        await asyncio.sleep(0.01)
+        assert listeners.listening("s1") and not listeners.listening("s2")
+        await second
+        assert listeners.listening("s1") and not left
+        app.end.set()
+        await first
+        assert not listeners.listening("s1") and left == ["s1"]
+        app.end.clear()
+        await stream(guarded, leave=0.05)
+        assert left == ["s1", "s1"] and app.tidying[-1] is False  # told before the app has tidied up
+        third = stream(guarded)
+        await asyncio.sleep(0.01)
+        third.cancel()  # as a server does that is stopped
+        await asyncio.wait([third])
+        app.error, _ = RuntimeError("broken"), app.end.set()
+        with pytest.raises(RuntimeError):
+            await stream(guarded)
+        assert left == ["s1"] * 4 and not listeners._addresses
+
+    asyncio.run(main())
+
+
+def test_a_failing_callback_does_not_keep_a_stream(caplog):
+    def fail(session):
+        raise RuntimeError("broken")
+
+    async def main():
+        listeners = Listeners(fail)
+        assert (await stream(door(Stream(listeners), listeners), leave=0.01)).status == 200
+        assert not listeners._addresses
+
+    asyncio.run(main())
+    assert "broken" in caplog.text
+
+
+def test_streams_are_capped():
+    """So many of an address and so many in all, heartbeats too; what closed is free again."""
+
+    async def main():
+        listeners = Listeners(of_address=2, in_all=3)
+        app = Stream(listeners)
+        guarded = door(app, listeners)
+        held = [stream(guarded), stream(guarded, "", "/gradio_api/heartbeat/s1")]
+        await asyncio.sleep(0.01)
+        reply = await stream(guarded, "", "/gradio_api/heartbeat/s2")
+        assert (reply.status, reply.headers["retry-after"]) == (429, "10") and "Too many pages" in reply.sentence
+        held.append(stream(guarded, peer="8.8.8.8"))
+        await asyncio.sleep(0.01)
+        reply = await stream(guarded, peer="9.9.9.9")
+        assert (reply.status, reply.headers["retry-after"]) == (503, "60") and "Too many visitors" in reply.sentence
+        app.end.set()
+        await asyncio.gather(*held)
+        assert (await stream(guarded)).status == 200 and not listeners._addresses and not listeners._sessions
+
+    asyncio.run(main())
+
+
+# Health, headers, failures
+
+
+def test_health():
+    """It is answered whatever the rates say, and a check that fails is no good health."""
+
+    def broken():
+        raise RuntimeError("secret")
+
+    busy = door(requests=Rate(1, 0.001), health=lambda: {"ok": True, "waiting": 3})
+    replies = [ask(busy, "/healthz") for _ in range(3)]
+    assert [(reply.status, json.loads(reply.body)) for reply in replies] == [(200, {"ok": True, "waiting": 3})] * 3
+    reply = ask(door(health=lambda: {"ok": False, "why": "no pair"}), "/healthz")
+    assert (reply.status, json.loads(reply.body)) == (503, {"ok": False, "why": "no pair"})
+    reply = ask(door(health=broken), "/healthz")
+    assert (reply.status, json.loads(reply.body)) == (503, {"ok": False})
+    assert ask(busy, "/demo/healthz", root="/demo").status == 200
+
+
+def test_headers():
+    """On what is let in and on what is refused; other sites may read neither."""
+
+    async def open_to_all(scope, receive, send):
+        allow = [
+            (b"access-control-allow-origin", b"https://evil.example"),
+            (b"access-control-allow-credentials", b"true"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": [*allow, (b"x-own", b"1")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    other = door(open_to_all, hosts=("https://cdn.example",))
+    replies = [ask(other), ask(other, "/nothing"), ask(other, "/healthz")]
+    assert [reply.status for reply in replies] == [200, 404, 200] and replies[0].headers["x-own"] == "1"
+    for reply in replies:
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert reply.headers["referrer-policy"] == "no-referrer"
+        policy = dict(rule.split(" ", 1) for rule in reply.headers["content-security-policy"].split("; "))
+        assert policy["default-src"] == "'self' https://cdn.example" and policy["object-src"] == "'none'"
+        assert policy["connect-src"] == "'self' data: blob: https://cdn.example"
+        assert policy["frame-ancestors"] == "'self' https://huggingface.co https://*.hf.space"
+        assert policy["base-uri"] == policy["form-action"] == "'self'"
+        assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
+def failing(status=0, kind=b"text/plain", error: Exception | None = None):
+    async def app(scope, receive, send):
+        if status:
+            await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+            await send({"type": "http.response.body", "body": b"secret /home/me"})
+        if error:
+            raise error
+
+    return app
+
+
+def test_failures_say_nothing_of_themselves(caplog):
+    """Whether the app raises or answers first, as Starlette does; the log has the traceback."""
+    for app in (failing(error=KeyError("secret")), failing(500, error=KeyError("secret"))):
+        caplog.clear()
+        reply = post(door(app), {})
+        assert (reply.status, reply.sentence) == (500, "The page failed on this request.")
+        assert "KeyError: 'secret'" in caplog.text and "Traceback" in caplog.text
+    for status in (422, 500):
+        reply = post(door(failing(status)), {})
+        assert (reply.status, reply.sentence) == (status, "The page does not understand this request.")
+    reply = post(door(failing(500, b"application/json")), {})  # Gradio's own, which its frontend reads
+    assert reply.body == b"secret /home/me"
+    with pytest.raises(KeyError):  # too late for another answer
+        post(door(failing(200, error=KeyError())), {})
+
+
+# A served page
+
+LEFT: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def listeners() -> Listeners:
+    return Listeners(LEFT.append)
+
+
+@pytest.fixture(scope="module")
+def demo(listeners) -> Iterator[gr.Blocks]:
+    def count(most: int):
+        for i in range(int(most)):
+            time.sleep(0.05)
+            yield i
+
+    with gr.Blocks(analytics_enabled=False) as demo:
+        number, out, said = gr.Number(3), gr.Textbox(elem_id="out"), gr.Textbox(elem_id="said")
+        gr.Button("Count", elem_id="count").click(count, number, out, api_name="count")
+        gr.Button("Say", elem_id="say").click(lambda: "said", None, said, queue=False, api_visibility="private")
+        gr.HTML("", html_template="", js_on_load="window.made = new Function('return 1')()")
+        demo.unload(lambda: None)
+    demo.queue(api_open=False)
+    front = in_front(listeners=listeners, health=lambda: {"ok": True}, max_body=100_000, **WIDE)
+    demo.launch(prevent_thread_lock=True, quiet=True, ssr_mode=False, app_kwargs={"lifespan": front})
+    yield demo
+    demo.close()
+
+
+def send(demo, method: str, path: str, body: Any = None, headers=()) -> Reply:
+    """A request as it is written: its path is not put in order first."""
+    connection = http.client.HTTPConnection("127.0.0.1", demo.server_port, timeout=30)
+    content = json.dumps(body).encode() if body is not None else None
+    connection.request(method, path, content, {"content-type": "application/json"} | dict(headers))
+    answer = connection.getresponse()
+    reply = Reply(answer.status, Headers(dict(answer.getheaders())), answer.read())
+    connection.close()
+    return reply
+
+
+def eventually(condition) -> bool:
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+@pytest.mark.parametrize("path", [path for path in [*CLOSED, *ODD] if path.isprintable() and path.isascii()])
+def test_probes_find_nothing(demo, path):
+    for method in ("GET", "POST", "OPTIONS"):
+        if " " not in path:
+            assert send(demo, method, path, {} if method == "POST" else None).status in {400, 404}
+
+
+def test_probes_reach_no_queued_function(demo):
+    """Neither by name nor by number, nor past the queue; forged names and files are refused as well."""
+    by_number = {"data": [1], "fn_index": 0, "session_hash": "s1"}
+    assert send(demo, "POST", "/gradio_api/run/count", {"data": [1]}).status == 404
+    assert send(demo, "POST", RUN, by_number).status == 404
+    assert send(demo, "POST", JOIN, by_number | {"session_hash": "../s"}).status == 400
+    file = {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}
+    assert send(demo, "POST", JOIN, by_number | {"data": [file]}).status == 400
+    assert send(demo, "GET", f"{DATA}?session_hash=%2e%2e").status == 400
+    assert send(demo, "GET", "/static/%2e%2e/config").status == 404
+    assert send(demo, "POST", RUN, by_number | {"data": ["x" * 100_000]}).status == 413
+
+
+def test_failures_of_gradio_become_sentences(demo, caplog):
+    with caplog.at_level(logging.ERROR):
+        reply = send(demo, "POST", RUN, {"data": [], "fn_index": 999, "session_hash": "s1"})
+    assert (reply.status, reply.sentence) == (500, "The page failed on this request.")
+    assert "KeyError: 999" in caplog.text
+    reply = send(demo, "POST", RUN, {"data": "not a list", "fn_index": 1})
+    assert reply.status == 422 and b"not a list" not in reply.body and reply.sentence
+
+
+def test_the_door_stands_before_all_of_gradio(demo):
+    """Its own middleware answers a preflight, and fails on a request without a host."""
+    asked = [("origin", "https://evil.example"), ("access-control-request-method", "POST"), ("host", "example.com")]
+    assert send(demo, "OPTIONS", RUN, headers=asked).status == 404
+    reply = send(demo, "GET", "/config", headers=asked)
+    assert reply.status == 200 and "access-control-allow-origin" not in reply.headers
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert json.loads(send(demo, "GET", "/healthz").body) == {"ok": True}
+
+
+def test_programs_use_the_page(demo, listeners):
+    """gradio_client runs a generator, reads what there is, and cancels; its leaving is noted."""
+    from gradio_client import Client
+
+    LEFT.clear()
+    client = Client(f"http://127.0.0.1:{demo.server_port}", verbose=False)
+    assert list(client.view_api(return_format="dict")["named_endpoints"]) == ["/count"]
+    job = client.submit(3, api_name="/count")
+    assert eventually(lambda: listeners.listening(client.session_hash))
+    assert job.result(timeout=20) == "2" and [int(output) for output in job.outputs()] == [0, 1, 2]
+    assert eventually(lambda: LEFT == [client.session_hash])
+    job = client.submit(1000, api_name="/count")
+    assert eventually(lambda: job.outputs())
+    job.cancel()
+    assert eventually(lambda: LEFT == [client.session_hash] * 2)
+    assert len(job.outputs()) < 1000
+    client.close()
+
+
+def test_the_page_works_in_a_browser(demo, listeners):
+    """It loads with nothing refused or kept out, runs both kinds of events, and its leaving is noted at once."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    bad: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.on(
+            "response", lambda answer: bad.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
+        )
+        page.on("console", lambda said: bad.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: bad.append(str(error)))
+        page.goto(f"http://127.0.0.1:{demo.server_port}/")
+        page.wait_for_selector("#say")
+        page.wait_for_function("window.made === 1")
+        page.click("#say")
+        page.wait_for_function("document.querySelector('#said textarea').value === 'said'")
+        page.click("#count")
+        page.wait_for_function("document.querySelector('#out textarea').value === '2'")
+        assert not bad
+        page.evaluate("document.body.append(Object.assign(new Image(), {src: 'https://example.com/x.png'}))")
+        page.wait_for_timeout(300)
+        assert any("Content Security Policy" in line for line in bad)
+        page.fill("input[type=number]", "1000")
+        page.click("#count")
+        assert eventually(lambda: bool(listeners._sessions))
+        LEFT.clear()
+        page.close()
+        assert eventually(lambda: bool(LEFT)) and not listeners._sessions
+        assert eventually(lambda: not listeners._addresses)
+        browser.close()
