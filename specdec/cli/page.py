@@ -56,7 +56,9 @@ def main(argv: Sequence[str]) -> None:
     public = space or share or not _is_loopback(host)
     if public and not space and auth is None:
         print(OPEN_TO_ALL, file=sys.stderr)
-    page = build(slot, _limits(public, args.allow_pairs), journal=Journal(args.log_prompts))
+    page = build(
+        slot, _limits(public, args.allow_pairs), journal=Journal(args.log_prompts), trusted_proxy=space or share
+    )
     serve_until_stopped(page, server_name=host, server_port=args.port, share=share, auth=auth)
 
 

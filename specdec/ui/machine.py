@@ -96,10 +96,10 @@ class Place:
 
 class Machine:
     """Runs jobs one at a time, in the order in which they came. ``listening(session)`` is whether somebody hears what
-    becomes of a job: without that it does not begin."""
+    becomes of a job: without that it does not begin. ``trusted_proxy`` is that of ``address_of``."""
 
-    def __init__(self, slot: Slot, run: Run, limits: Limits, journal: Journal):
-        self.slot, self.limits, self.journal = slot, limits, journal
+    def __init__(self, slot: Slot, run: Run, limits: Limits, journal: Journal, trusted_proxy: bool = False):
+        self.slot, self.limits, self.journal, self.trusted_proxy = slot, limits, journal, trusted_proxy
         self.listening: Callable[[str], bool] = lambda session: True
         self.on_lost: Callable[[], None] = lambda: None  # called where the device works no more
         self._run = run

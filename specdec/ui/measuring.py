@@ -27,7 +27,7 @@ from specdec.ui.figures import waterfall_figure
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Ahead, Cancelled, Job, Machine, Turn
 from specdec.ui.stream import check
-from specdec.ui.work import INTERNAL, UNLIMITED, followed, visitor_of
+from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
 Values = dict[Any, Any]  # by component
 
@@ -71,7 +71,7 @@ class Buttons:
                 yield {self.status: fragments.error(str(error))}
 
         def stop(request: gr.Request) -> None:
-            machine.stop(visitor_of(request).session, self.name)
+            machine.stop(request.session_hash or "", self.name)
 
         begin = f"(...values) => {{ window.specdec.go({json.dumps(self.name)}); return values; }}"
         rest = f"() => {{ window.specdec.rest({json.dumps(self.name)}); }}"

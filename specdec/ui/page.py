@@ -33,7 +33,7 @@ from specdec.ui.pairs import PairPanel, facing, your_own
 from specdec.ui.serving import ROUTE, plotly_address
 from specdec.ui.startup import StartupRace
 from specdec.ui.stream import check, refusal, stream
-from specdec.ui.work import INTERNAL, UNLIMITED, followed, visitor_of
+from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
 # Everything the scripts need arrives as arguments; no text of a model or a person is ever part of them.
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
@@ -61,16 +61,28 @@ class Page:
     demo: gr.Blocks
     machine: Machine
 
+    def health(self) -> dict[str, Any]:
+        """For monitors: whether jobs are taken and run."""
+        found = self.machine.health()
+        return found | {"ok": found["ok"] and not self.demo._queue.stopped}
+
     def close(self) -> None:
         """End what runs, and the server."""
         self.machine.close("The page is closed.", 5)
         self.demo.close()
 
 
-def build(slot: Slot, limits: Limits = LOCAL, run: Run | None = None, journal: Journal | None = None) -> Page:
-    """The page around a loaded pair. ``run`` runs the device's work, here if it is not given."""
+def build(
+    slot: Slot,
+    limits: Limits = LOCAL,
+    run: Run | None = None,
+    journal: Journal | None = None,
+    trusted_proxy: bool = False,
+) -> Page:
+    """The page around a loaded pair. ``run`` runs the device's work, on this machine if it is not given.
+    ``trusted_proxy``: visitors come through a proxy, which names their addresses."""
     examples = read_prompts(EXAMPLES)
-    machine = Machine(slot, run or (lambda task: task.run(slot.pair)), limits, journal or Journal())
+    machine = Machine(slot, run or (lambda task: task.run(slot.pair)), limits, journal or Journal(), trusted_proxy)
     startup, ask = StartupRace(machine, examples[0].prompt), AskPanel(limits)
 
     def racing(read: Callable[..., Ask]) -> Callable[..., AsyncIterator[dict[Any, Any]]]:
@@ -96,7 +108,7 @@ def build(slot: Slot, limits: Limits = LOCAL, run: Run | None = None, journal: J
         return ask.ask_of(wanted["settings"], runs=REPEATS if wanted["repeat"] else 1)
 
     def stop(request: gr.Request) -> None:
-        machine.stop(visitor_of(request).session, "race")
+        machine.stop(request.session_hash or "", "race")
 
     def settings(*values: Any) -> str:
         try:

@@ -18,11 +18,15 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from specdec.ui.callers import Listeners, Rate
+from specdec.ui.door import in_front
 from specdec.ui.sessions import bound_sessions
 
 if TYPE_CHECKING:
     from specdec.ui.page import Page
 
+MANY = 100_000  # streams and requests a second of one's own page: a cap that nobody meets
+SHARE_HOSTS = ("https://cdnjs.cloudflare.com",)  # where Gradio's page behind a share link loads a script from
 SESSIONS = 100  # whose state Gradio keeps; the page itself keeps none
 THREADS = 250  # more than the line has places, so that a job that waits keeps nobody's listener from running
 PATIENCE = 5.0  # seconds that a job has to end, once the page is stopped
@@ -94,14 +98,22 @@ def theme() -> gr.themes.Base:
 
 
 def serve(page: Page, **options: Any) -> str:
-    """Serve a page with its look and its own files, in the background; its local address. ``options`` are those of
-    ``launch``."""
+    """Serve a page with its look, its own files and its door, in the background; its local address. ``options`` are
+    those of ``launch``."""
+    machine, limits = page.machine, page.machine.limits
     bound_sessions(page.demo._queue)
+    listeners = Listeners(machine.left) if limits.public else Listeners(machine.left, MANY, MANY)
+    machine.listening = listeners.listening
+    door = {"listeners": listeners, "health": page.health, "trusted_proxy": machine.trusted_proxy}
+    if not limits.public:
+        door |= {"requests": Rate(MANY, MANY), "posts": Rate(MANY, MANY)}
+    if options.get("share"):
+        door["hosts"] = SHARE_HOSTS
     _, address, _ = page.demo.launch(
         theme=theme(),
         # Linked, not passed as css: Gradio would prefix each rule and so keep it from elements outside its own.
         head=f'<link rel="stylesheet" href="{ROUTE}/page.css">',
-        app_kwargs={"routes": _routes()},
+        app_kwargs={"routes": _routes(), "lifespan": in_front(**door)},
         ssr_mode=False,
         show_error=False,
         enable_monitoring=False,

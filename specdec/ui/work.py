@@ -9,16 +9,13 @@ from typing import Any
 
 import gradio as gr
 
+from specdec.ui.callers import address_of
 from specdec.ui.machine import Job, Machine, Visitor
 
 INTERNAL: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}  # a listener of the page alone
 UNLIMITED: dict[str, Any] = {"concurrency_limit": None}  # Gradio's queue keeps nobody: the machine's own line does
 
 TICK = 1.0  # seconds between two looks at what is ahead
-
-
-def visitor_of(request: gr.Request) -> Visitor:
-    return Visitor(request.session_hash or "", request.client.host if request.client else "")
 
 
 async def followed(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
@@ -33,7 +30,8 @@ async def followed(machine: Machine, request: gr.Request, job: Job) -> AsyncGene
         with contextlib.suppress(RuntimeError):  # the server is closed, and its loop with it
             loop.call_soon_threadsafe(news.put_nowait, (kind, value))
 
-    place = machine.join(visitor_of(request), job, tell)
+    visitor = Visitor(request.session_hash or "", address_of(request, machine.trusted_proxy))
+    place = machine.join(visitor, job, tell)
     told = None
     try:
         while True:
