@@ -22,14 +22,26 @@ def address(slot, short_start) -> Iterator[str]:
     demo.close()
 
 
-def test_pairs_are_a_list_and_the_way_to_another_is_shown(page):
+def test_the_pair_is_fixed_and_the_way_to_another_is_shown(page):
     unfold(page, "#sd-change")
-    page.click("#sd-preset input")
-    assert "Another pair" not in page.locator("[role=option]").all_inner_texts()
     assert "python app.py --target" in text(page, "#sd-own")
     assert page.locator("#sd-own a").get_attribute("href") == (
         "https://huggingface.co/spaces/someone/specdec?duplicate=true"
     )
+    assert not page.locator("#sd-load").count()
+
+
+def test_pairs_of_the_list_can_be_allowed(browser, slot, short_start):
+    demo, address = launch(slot, replace(PUBLIC, pairs="listed"))
+    try:
+        with visit(browser, address) as page:
+            open_page(page, address)
+            unfold(page, "#sd-change")
+            page.click("#sd-preset input")
+            names = page.locator("[role=option]").all_inner_texts()
+            assert len(names) > 1 and not any("Another pair" in name for name in names)
+    finally:
+        demo.close()
 
 
 def test_caps_are_said_in_words(page):
@@ -64,14 +76,12 @@ def test_a_full_queue_is_said_and_run_comes_back(browser, slot, short_start):
             for each in (page, other):
                 open_page(each, address)
                 each.click("#sd-run")
-                each.wait_for_selector(
-                    ".sd-live .sd-error:has-text('It did not run to its end; the notice at the top')"
-                )
+                each.wait_for_selector(".sd-live .sd-error:has-text('The queue is full')")
                 assert each.locator("#sd-run").is_visible() and not each.locator("#sd-stop").is_visible()
                 assert "ahead" not in text(each, "#sd-waiting")
             go_to(page, "Lossless?")
             page.click("#sd-lossless-start")
-            page.wait_for_selector("#sd-lossless-status .sd-error:has-text('It did not run')")
+            page.wait_for_selector("#sd-lossless-status .sd-error:has-text('The queue is full')")
             assert page.locator("#sd-lossless-start").is_visible()
     finally:
         demo.close()
