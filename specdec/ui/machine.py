@@ -25,6 +25,7 @@ from specdec.ui.limits import Limits
 
 LOG = logging.getLogger(__name__)
 
+LOOK = 0.02  # seconds between two looks whether the browser of whoever is next listens
 GRACE = 5.0  # seconds that a visitor's browser has to listen to its job, after it asked for it
 
 Tell = Callable[[str, Any], None]
@@ -232,7 +233,7 @@ class Machine:
                     return place
                 for place in [p for p in self._line if time.monotonic() - p.joined > GRACE]:
                     self.leave(place)  # nobody listens: it was asked for without a browser
-                self._changed.wait(0.1 if self._line else None)
+                self._changed.wait(LOOK if self._line else None)
         return None
 
     def _work(self, place: Place) -> None:

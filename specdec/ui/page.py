@@ -90,11 +90,18 @@ def build(
 
         async def run(request: gr.Request, *values: Any) -> AsyncIterator[dict[Any, Any]]:
             try:
+                yield {waiting: ""}
                 asked = read(*values)
                 job = Job("race", asked.tokens, partial(stream, ask=asked, limits=limits), asked.settings())
+                waited = False
                 async with aclosing(followed(machine, request, job)) as steps:
-                    async for text in steps:
-                        yield {waiting: words.ahead(*text)} if isinstance(text, Ahead) else {waiting: "", live: text}
+                    async for step in steps:
+                        if isinstance(step, Ahead):
+                            waited = True
+                            yield {waiting: words.ahead(*step)}
+                            continue
+                        yield {live: step} | ({waiting: ""} if waited else {})
+                        waited = False
             except Cancelled as error:
                 yield {waiting: str(error)}
             except (SpecdecError, ValueError) as error:
