@@ -136,13 +136,13 @@ def test_what_the_page_needs_is_let_in(path):
     assert app.paths == [path]
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE"])
 @pytest.mark.parametrize("path", [*CLOSED, *ODD])
-def test_all_else_is_not_there(path, method):
+def test_all_else_is_not_there(path):
     app = Bare()
-    reply = ask(door(app), path, method, b"{}")
-    assert (reply.status, app.paths) == (404, [])
-    assert reply.sentence == "This page has nothing at this address."
+    for method in ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE"):
+        reply = ask(door(app), path, method, b"{}")
+        assert (reply.status, app.paths) == (404, [])
+        assert reply.sentence == "This page has nothing at this address."
 
 
 @pytest.mark.parametrize("path", [JOIN, RUN, "/gradio_api/cancel", "/gradio_api/reset", "/login"])
@@ -565,11 +565,12 @@ def eventually(condition) -> bool:
     return condition()
 
 
-@pytest.mark.parametrize("path", [path for path in [*CLOSED, *ODD] if path.isprintable() and path.isascii()])
-def test_probes_find_nothing(demo, path):
-    for method in ("GET", "POST", "OPTIONS"):
-        if " " not in path:
-            assert send(demo, method, path, {} if method == "POST" else None).status in {400, 404}
+def test_probes_find_nothing(demo):
+    for path in [*CLOSED, *ODD]:
+        if path.isascii() and path.isprintable() and " " not in path:  # the others cannot be written
+            for method in ("GET", "POST"):
+                reply = send(demo, method, path, {} if method == "POST" else None)
+                assert reply.status == 404 and reply.sentence, path
 
 
 def test_probes_reach_no_queued_function(demo):
@@ -638,6 +639,7 @@ def test_the_page_works_in_a_browser(demo, listeners):
         )
         page.on("console", lambda said: bad.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: bad.append(str(error)))
+        before = listeners._addresses.total()
         page.goto(f"http://127.0.0.1:{demo.server_port}/")
         page.wait_for_selector("#say")
         page.wait_for_function("window.made === 1")
@@ -655,5 +657,5 @@ def test_the_page_works_in_a_browser(demo, listeners):
         LEFT.clear()
         page.close()
         assert eventually(lambda: bool(LEFT)) and not listeners._sessions
-        assert eventually(lambda: not listeners._addresses)
+        assert eventually(lambda: listeners._addresses.total() <= before)
         browser.close()
