@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_b
 from specdec.models.pair import Pair, require_engine
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # how configs count them
 
 
@@ -255,11 +257,28 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
                     "Fetch the checkpoint again, or choose another."
                 )
             model = model if "device_map" in options else model.to(device)
+            _require_numbers(model, name)
         except torch.OutOfMemoryError as error:
             raise LoadFailed(f"{name!r} needs {gigabytes(part.bytes)} on {device}, which could not be had.") from error
     model.config._name_or_path = name  # the folder of a download says nothing to anybody
     model.config._commit_hash = part.checkpoint.commit
     return model.eval()
+
+
+def _require_numbers(model: PreTrainedModel, name: str) -> None:
+    """Refuse weights with NaN or infinity, by name. Those that are packed or offloaded are not looked at."""
+    for weight_name, weight in model.named_parameters():
+        if weight.device.type == "meta" or weight.dtype not in DTYPES.values() or not weight.numel():
+            continue
+        # One pass over the memory without a copy; isfinite() makes one and takes 30 times as long. A NaN is both the
+        # smallest and the largest value, and an infinity is one of them.
+        smallest, largest = weight.detach().aminmax()
+        if not (math.isfinite(smallest.item()) and math.isfinite(largest.item())):
+            kind = str(weight.dtype).removeprefix("torch.")
+            raise LoadFailed(
+                f"The weight {weight_name} of {name!r} holds NaN or infinity in {kind}. Fetch the checkpoint again, "
+                "choose another number type if that one is too narrow, or another model."
+            )
 
 
 def _require_bits(bits: int) -> None:
@@ -291,7 +310,6 @@ def dtype_named(name: str, device: torch.device) -> torch.dtype:
             return torch.float32
         # torch.cuda.is_bf16_supported() says yes on older GPUs too, which emulate bfloat16 and take longer.
         return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float16
-    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name not in dtypes:
+    if name not in DTYPES:
         raise InvalidInput(f"dtype is {name!r}; use 'auto', 'float32', 'bfloat16' or 'float16'.")
-    return dtypes[name]
+    return DTYPES[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import subprocess
@@ -74,6 +75,29 @@ def shelf(tmp_path_factory) -> Path:
     (torn / "model.safetensors").rename(torn / "model-1.safetensors")
     (torn / "model.safetensors.index.json").write_text("{torn")
     return root
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_weights_that_are_no_numbers_are_refused_by_name(dtype: str, value: float, shelf, tmp_path) -> None:
+    bad = tiny("llama", 0)
+    bad.model.layers[1].mlp.up_proj.weight.data[3, 5] = value
+    bad, good = write(tmp_path, bad), shelf / "me/good"
+    for names in ((bad, good), (good, bad)):
+        with pytest.raises(specdec.LoadFailed, match=r"layers\.1\.mlp\.up_proj\.weight .* holds NaN or infinity"):
+            specdec.load_pair(*names, dtype=dtype, draft_dtype=dtype)
+
+
+def test_weights_that_a_narrow_number_type_makes_infinite_are_refused(tmp_path) -> None:
+    """And those whose sum alone is too large for it are not."""
+    large = tiny("llama", 0)
+    large.model.norm.weight.data[:] = 60_000.0
+    folder = write(tmp_path, large)
+    specdec.load_pair(folder, dtype="float16")
+    large.model.norm.weight.data[3] = 1e6
+    write(tmp_path, large)
+    with pytest.raises(specdec.LoadFailed, match="norm.weight .* holds NaN or infinity in float16"):
+        specdec.load_pair(folder, dtype="float16")
 
 
 REFUSALS = {
