@@ -110,8 +110,12 @@ def plan_pair(
     draft_revision: str | None = None,
     bits: int | None = None,
     engine: str = "auto",
+    token: bool = True,
 ) -> PairPlan:
-    """Read configurations, tokenizers and the headers of the weights; the arguments are those of ``load_pair``."""
+    """Read configurations, tokenizers and the headers of the weights; the arguments are those of ``load_pair``.
+
+    ``token`` says whether the hub is told the owner's token, also when the plan is loaded: not for a stranger's choice.
+    """
     name = None
     if target is None:
         if isinstance(draft, (str, Path, DraftModel)):
@@ -127,20 +131,38 @@ def plan_pair(
         _require_bits(bits)
 
     def part(source: str | Path, revision: str | None, dtype: str, bits: int | None = None) -> Part:
-        checkpoint = open_checkpoint(str(source), revision)
+        checkpoint = open_checkpoint(str(source), revision, token)
         config = checkpoint.config()
-        refuse_unsuitable(config)
-        return Part(
-            checkpoint, config, checkpoint.tokenizer(), checkpoint.parameters(), dtype_named(dtype, where), bits
-        )
+        with as_load_failed(checkpoint.name, "configuration"):
+            refuse_unsuitable(config)
+        parameters = checkpoint.parameters()
+        _require_as_many(checkpoint.name, config, parameters)
+        return Part(checkpoint, config, checkpoint.tokenizer(), parameters, dtype_named(dtype, where), bits)
 
     planned = part(target, revision, dtype, bits)
     if method is not None:
-        method.refuse(planned.config)
+        with as_load_failed(planned.checkpoint.name, "configuration"):
+            method.refuse(planned.config)
     sources = () if method is None else method.parts()
     draft_parts = tuple(part(source, draft_revision, draft_dtype) for source in sources)
     require_engine(engine)
     return PairPlan(planned, method, draft_parts, where, name, engine)
+
+
+def _require_as_many(name: str, config: Any, parameters: int) -> None:
+    """Refuse a config that asks for more than the weights hold: what lacks would be made up, in memory.
+
+    By what every model has at least: a row of each token, and a row of each layer, unit and expert.
+    """
+    text = config.get_text_config(decoder=True)
+    counts = ("vocab_size", "num_hidden_layers", "intermediate_size", *EXPERTS)
+    rows = [count for field in counts if isinstance(count := getattr(text, field, None), int)]
+    least = max(rows, default=0) * (getattr(text, "hidden_size", None) or 1)
+    if least > parameters:
+        raise LoadFailed(
+            f"The config.json of {name!r} asks for a model of {least:,} numbers or more, and its weights hold "
+            f"{parameters:,}. Fetch the checkpoint again, or choose another."
+        )
 
 
 def load_pair(

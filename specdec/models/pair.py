@@ -7,13 +7,13 @@ from dataclasses import InitVar, dataclass
 from typing import Any
 
 import torch
-from jinja2 import TemplateError
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.model import DraftModel
 from specdec.errors import InvalidInput
+from specdec.models.apart import NoAnswer, render
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
 from specdec.passes.engines import EagerEngine, Engine
 from specdec.passes.facts import context_length, model_facts
@@ -126,12 +126,12 @@ class Pair:
                     f"The prompt is {len(prompt)} chat message(s), but the target's tokenizer has no chat template; "
                     "write the prompt as text."
                 )
-            # The template writes its own BOS; tokenising its text once more would add a second.
+            # The template writes its own BOS; tokenising its text with special tokens would add a second.
             try:
-                encoded = self.tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=True)
-            except (TemplateError, TypeError, ValueError) as error:
+                text = render(self.tokenizer, prompt)
+                ids = self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+            except (NoAnswer, TypeError, ValueError) as error:
                 raise InvalidInput(f"The tokenizer's chat template refuses these messages: {error}.") from error
-            ids = encoded["input_ids"]
         else:
             raise InvalidInput(
                 f"The prompt is a {type(prompt).__name__}; give a str, a list of chat messages or a LongTensor of ids."

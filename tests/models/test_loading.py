@@ -32,8 +32,8 @@ from specdec.models.slot import Slot
 SMALL = {"vocab_size": 320, "num_layers": 1}
 
 
-def write(folder: Path, model) -> Path:
-    model.save_pretrained(folder)
+def write(folder: Path, model, **options) -> Path:
+    model.save_pretrained(folder, **options)
     byte_tokenizer().save_pretrained(folder)
     return folder
 
@@ -228,11 +228,11 @@ for target, draft, revision in json.load(sys.stdin):
 """
 
 
-def load_from(address: str, home: Path, pairs: list[tuple]) -> list[dict]:
+def load_from(address: str, home: Path, pairs: list[tuple], script: str = SCRIPT, **more: str) -> list[dict]:
     """What ``load_pair`` says in a process of its own, as the hub's address is read once."""
-    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"}
+    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"} | more
     out = subprocess.run(
-        [sys.executable, "-c", SCRIPT], input=json.dumps(pairs), env=environment, capture_output=True, text=True
+        [sys.executable, "-c", script], input=json.dumps(pairs), env=environment, capture_output=True, text=True
     )
     assert out.returncode == 0, out.stderr
     return [json.loads(line) for line in out.stdout.splitlines() if line.startswith("{")]
@@ -261,6 +261,52 @@ def test_hub(shelf, tmp_path) -> None:
         again, missing = load_from(nowhere, tmp_path, [good, ("me/other", "me/draft", None)])
     assert again["ids"] == first["ids"]
     assert "network" in missing["error"]
+
+
+STRANGERS = """
+import json, sys, specdec
+from specdec.models.loading import load, plan_pair
+for target, draft, token in json.load(sys.stdin):
+    try:
+        load(plan_pair(target, draft, token=token))
+        print(json.dumps({"loaded": target}))
+    except specdec.SpecdecError as error:
+        print(json.dumps({"error": str(error)}))
+"""
+
+
+def test_a_strangers_choice_is_fetched_without_the_owners_token(shelf, tmp_path) -> None:
+    """No request of the whole way, from the first look to the last byte of sharded weights, says who the owner is."""
+    (shelf / "me/sharded").exists() or write(shelf / "me/sharded", tiny("llama", 0), max_shard_size="50KB")
+    pairs = [("me/good", "me/sharded", False), ("me/licensed", "me/draft", False), ("me/unknown", "me/draft", False)]
+    for owners in (False, True):
+        tokens: list[str | None] = []
+        asked = [(target, draft, owners) for target, draft, _ in pairs]
+        with hub(shelf, licensed=("me/licensed",), tokens=tokens) as (address, paths):
+            loaded, licensed, unknown = load_from(
+                address, tmp_path / str(owners), asked, STRANGERS, HF_TOKEN="hf_owner"
+            )
+        assert loaded == {"loaded": "me/good"}
+        assert len([path for path in paths if path.endswith(".safetensors")]) > 2
+        assert set(tokens) == ({"Bearer hf_owner"} if owners else {None})
+        assert ("HF_TOKEN" in licensed["error"]) == owners and ("HF_TOKEN" in unknown["error"]) == owners
+
+
+def test_what_is_too_large_to_be_read_is_not_even_fetched(shelf, tmp_path) -> None:
+    """Nor anything else of its repository. Each is refused by the size that the hub's list names."""
+    files = {"config.json": 1_000_001, "chat_template.jinja": 1_000_001, "tokenizer.json": 64_000_001}
+    for file, size in files.items():
+        folder = write(tmp_path / "hub/me" / file.split(".")[0], tiny("llama", 0))
+        os.truncate(folder / file, size) if (folder / file).exists() else (folder / file).write_bytes(b" " * size)
+    many = write(tmp_path / "hub/me/many", tiny("llama", 0))
+    for number in range(5_001):
+        (many / f"{number}.png").touch()
+    names = [f"me/{file.split('.')[0]}" for file in files] + ["me/many"]
+    with hub(tmp_path / "hub") as (address, asked):
+        refused = load_from(address, tmp_path / "home", [(name, name, None) for name in names])
+    for answer, said in zip(refused, [*files, "more than 5,000 files"], strict=True):
+        assert said in answer["error"]
+    assert not [path for path in asked if not path.startswith("GET /api")]
 
 
 def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
