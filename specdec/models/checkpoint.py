@@ -59,7 +59,7 @@ TRYING = 20.0  # seconds that a tokenizer may take to be read
 
 # What no config of a model that could run here goes beyond. Its class would make lists as long as it says.
 _DEEPEST = 32
-_MOST = {"layer": 1_000, "label": 100_000}  # by a part of the field's name
+_MOST = {r"layers$|^n_layer$": 1_000, r"labels$": 100_000}  # by the end of the field's name
 _MOST_OF_ANYTHING = 10**8
 _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
@@ -257,7 +257,7 @@ def _require_sane(name: str, value: Any, field: str = "", depth: int = 0) -> Non
         for part in value:
             _require_sane(name, part, field, depth + 1)
     elif isinstance(value, (int, float)):
-        known = next((most for part, most in _MOST.items() if part in field), None)
+        known = next((most for end, most in _MOST.items() if re.search(end, field)), None)
         # Only whole numbers are sizes; others may be large.
         most = known or (_MOST_OF_ANYTHING if isinstance(value, int) else math.inf)
         if value > most:

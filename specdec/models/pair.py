@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import InitVar, dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from specdec.passes.engines import EagerEngine, Engine
 from specdec.passes.facts import context_length, model_facts
 from specdec.passes.graphs import graph_engine, no_graphs
 from specdec.passes.runner import device_of
+from specdec.text import require_text
 
 ENGINES = ("auto", "eager", "graph")
 Prompt = str | list[dict[str, str]] | torch.Tensor
@@ -114,9 +116,10 @@ class Pair:
         if isinstance(prompt, str):
             if not prompt:
                 raise InvalidInput("The prompt is empty; write at least one character.")
+            require_text("The prompt", prompt)
             try:
                 ids = self.tokenizer(prompt, verbose=False).input_ids
-            except (TypeError, ValueError) as error:  # half of a surrogate pair, for one
+            except (TypeError, ValueError) as error:
                 raise InvalidInput(
                     "The prompt is not valid text: it holds a character that cannot be encoded."
                 ) from error
@@ -126,6 +129,8 @@ class Pair:
                     f"The prompt is {len(prompt)} chat message(s), but the target's tokenizer has no chat template; "
                     "write the prompt as text."
                 )
+            for text in _texts(prompt):
+                require_text("A chat message", text)
             # The template writes its own BOS; tokenising its text with special tokens would add a second.
             try:
                 text = render(self.tokenizer, prompt)
@@ -169,6 +174,19 @@ class Pair:
             wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
             raise InvalidInput(f"The prompt holds id {wrong}; the target knows ids 0-{rows - 1}.")
         return ids
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in nested lists and dicts, the names of fields too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _texts(part)
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield from _texts(name)
+            yield from _texts(part)
 
 
 def require_engine(name: str) -> None:
