@@ -268,6 +268,26 @@ def test_a_stop_string_that_cannot_be_written(lane: str, pair) -> None:
             written(owner, lane, stop=stop)
 
 
+HALF = r"not valid text: at character 3 it holds half of a surrogate pair \(U\+D83D\)"
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_half_of_a_surrogate_pair_is_refused_in_one_sentence(lane: str, pair) -> None:
+    """In a prompt, in a stop string, and in any field of a chat message; with a tokenizer and without."""
+    chat = specdec.Pair(pair.target, pair.draft, byte_tokenizer.__wrapped__())
+    chat.tokenizer.chat_template = "{{ messages[0].content }}"
+    half = "ab\ud83d"
+    for message in ({"content": half}, {half: "a"}, {"content": [{"type": "text", "text": half}]}):
+        with pytest.raises(specdec.InvalidInput, match=f"A chat message is {HALF}"):
+            written(chat, lane, [{"role": "user"} | message])
+    with pytest.raises(specdec.InvalidInput, match=f"The prompt is {HALF}"):
+        written(pair, lane, half)
+    for owner in (pair, specdec.Pair(pair.target, pair.draft)):
+        with pytest.raises(specdec.InvalidInput, match=f"A stop string is {HALF}"):
+            written(owner, lane, stop=("fine", half))
+    assert len(written(pair, lane, "ab\U0001f600", stop="\U0001f600")) > 0
+
+
 @pytest.mark.parametrize("gamma", [range(3), slice(3)])
 def test_what_has_a_start_is_no_policy(gamma, pair) -> None:
     with pytest.raises(specdec.InvalidInput, match="gamma is"):

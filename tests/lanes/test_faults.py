@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import weakref
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ def ids(lane: str, pair: specdec.Pair) -> list[int]:
     return specdec.collect(events).token_ids
 
 
-def failing(own, error: Exception, at: int):
+def failing(own, error: Callable[[], Exception], at: int):
     """``own``, which raises at its call number ``at``, once, and what it held then."""
     calls, held = [], []
 
@@ -32,7 +33,7 @@ def failing(own, error: Exception, at: int):
         if len(calls) == at:
             tensor = torch.zeros(1000)
             held.append(weakref.ref(tensor))
-            raise error
+            raise error()
         return own(*args, **kwargs)
 
     return forward, held
@@ -54,7 +55,7 @@ def test_after_too_little_memory_the_next_call_is_right(lane: str, where: str) -
     pair = table_pair(target, target + random_table(12, 2, seed=1))
     own, right = pair.target.forward, ids(lane, pair)
     for at in range(1, 11):
-        pair.target.forward, held = failing(own, FULL[where](), 1 + at % 4)
+        pair.target.forward, held = failing(own, FULL[where], 1 + at % 4)
         with pytest.raises(OutOfMemory, match="fewer new tokens") as raised:
             ids(lane, pair)
         assert [ref() for ref in held] == [None] and raised.value.__cause__ is None
@@ -68,7 +69,7 @@ def test_after_too_little_memory_the_buffers_of_an_engine_are_right_too(engine: 
     pair = specdec.Pair(target, noisy_copy(target, 4), engine=engine)
     own, right = Stack.forward, ids("speculative", pair)
     for at in range(1, 11):
-        forward, held = failing(own, FULL["a GPU"](), at)
+        forward, held = failing(own, FULL["a GPU"], at)
         monkeypatch.setattr(Stack, "forward", lambda *args, f=forward: f(*args))
         with pytest.raises(OutOfMemory):
             ids("speculative", pair)
@@ -77,8 +78,10 @@ def test_after_too_little_memory_the_buffers_of_an_engine_are_right_too(engine: 
 
 
 LOST = {
-    "an assertion": RuntimeError("CUDA error: device-side assert triggered\nCUDA kernel errors might be reported late"),
-    "an accelerator's": torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
+    "an assertion": lambda: RuntimeError(
+        "CUDA error: device-side assert triggered\nCUDA kernel errors might be reported late"
+    ),
+    "an accelerator's": lambda: torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
 }
 
 
@@ -92,9 +95,9 @@ def test_a_lost_device_is_said_in_a_sentence(lane: str, fault: str) -> None:
 
 
 def test_other_errors_stay_what_they_are() -> None:
-    pair = table_pair(chain([1, 2, 0]), None)
+    pair = table_pair(chain([1, 2, 3, 0]), None)
     for error in (RuntimeError("out of cheese"), specdec.LoadFailed("CUDA error: no"), KeyError("a")):
-        pair.target.forward, _ = failing(type(pair.target).forward.__get__(pair.target), error, 2)
+        pair.target.forward, _ = failing(type(pair.target).forward.__get__(pair.target), lambda error=error: error, 2)
         with pytest.raises(type(error)) as raised:
             ids("generate", pair)
         assert raised.value is error
