@@ -6,12 +6,33 @@ class SpecdecError(Exception):
 
 
 class NotNumbers(SpecdecError, ArithmeticError):
-    """A model whose logits hold NaN or infinity, which can be neither compared nor drawn from."""
+    """A model whose logits hold NaN or infinity, which can be neither compared nor drawn from. Named by its role."""
 
-    def __init__(self, whose: str):
-        super().__init__(
-            f"The {whose}'s logits hold NaN or infinity. Its number type may be too narrow (float16), or its weights "
-            "are damaged; try float32 or bfloat16, or fetch the weights again."
+    # The sentences of this class and the next two are not their arguments, so that they survive being pickled.
+    def __str__(self) -> str:
+        return (
+            f"The {self.args[0]}'s logits hold NaN or infinity. Its number type may be too narrow (float16), or its "
+            "weights are damaged; try float32 or bfloat16, or fetch the weights again."
+        )
+
+
+class OutOfMemory(SpecdecError):
+    """A call for which the device had too little memory; what it held is given back."""
+
+    def __str__(self) -> str:
+        return (
+            "There is too little memory for this call, and what it held is given back. Ask for fewer new tokens, "
+            "shorten the prompt, or load a smaller pair."
+        )
+
+
+class DeviceLost(SpecdecError):
+    """A GPU that computes nothing any more for this process. Made with the first line of its error."""
+
+    def __str__(self) -> str:
+        return (
+            f"The GPU reported an error ({self.args[0]}), after which it computes nothing for this program any more. "
+            "Start the program again."
         )
 
 

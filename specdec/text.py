@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
+from specdec.errors import InvalidInput
+
+_HALF = re.compile("[\ud800-\udfff]")
 _FALLBACK_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -18,6 +21,20 @@ def _byte_of_character() -> dict[str, int]:
     table = {chr(byte): byte for byte in printable}
     others = [byte for byte in range(256) if byte not in set(printable)]
     return table | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+def require_text(what: str, text: str) -> None:
+    """Refuse half of a surrogate pair: Python keeps it in a text, but it is no character and no file can hold it."""
+    if found := _HALF.search(text):
+        raise InvalidInput(
+            f"{what} is not valid text: at character {found.start() + 1} it holds half of a surrogate pair "
+            f"(U+{ord(found[0]):04X}). Leave it out."
+        )
+
+
+def whole_text(text: str) -> str:
+    """``text`` with a question mark for each half of a surrogate pair, so that it can be written as UTF-8."""
+    return _HALF.sub("?", text)
 
 
 class TokenBytes:
@@ -37,7 +54,7 @@ class TokenBytes:
 
     def _lookup(self, token_id: int) -> bytes:
         if token_id in self._special:
-            return self._special[token_id].encode()
+            return whole_text(self._special[token_id]).encode()
         token = self._tokenizer.convert_ids_to_tokens(token_id) if self._tokenizer is not None else None
         if token is None:  # a padded row of the embedding, or no tokenizer at all
             return f"<{token_id}>".encode()
@@ -48,8 +65,8 @@ class TokenBytes:
         if fallback := _FALLBACK_BYTE.fullmatch(token):
             return bytes([int(fallback[1], 16)])
         if "\u2581" in token:  # SentencePiece's visible space
-            return token.replace("\u2581", " ").encode()
-        return self._tokenizer.decode([token_id]).encode()
+            return whole_text(token).replace("\u2581", " ").encode()
+        return whole_text(self._tokenizer.decode([token_id])).encode()
 
 
 def text_of(tokenizer: Any, token_ids: Iterable[int]) -> str:

@@ -14,9 +14,13 @@ SHA = "0" * 39 + "1"
 
 
 @contextmanager
-def hub(root: Path, licensed: tuple[str, ...] = ()) -> Iterator[tuple[str, list[str]]]:
-    """Serve ``root/owner/name`` as models; yield the address and a list that grows by each path asked for."""
+def hub(
+    root: Path, licensed: tuple[str, ...] = (), tokens: list[str | None] | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """Serve ``root/owner/name`` as models; yield the address and a list that grows by each path asked for. ``tokens``
+    grows by what each request says of who asks."""
     asked: list[str] = []
+    tokens = [] if tokens is None else tokens
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -30,6 +34,7 @@ def hub(root: Path, licensed: tuple[str, ...] = ()) -> Iterator[tuple[str, list[
         def answer(self, body: bool) -> None:
             path = urlsplit(self.path).path
             asked.append(f"{self.command} {path}")
+            tokens.append(self.headers.get("Authorization"))
             parts = path.strip("/").split("/")
             if parts[:2] == ["api", "models"]:
                 name, what = "/".join(parts[2:4]), parts[4:5]

@@ -20,6 +20,7 @@ from specdec.errors import InvalidInput
 from specdec.events import FinishReason, SamplingParams, Started
 from specdec.models.compatibility import refuse_rope_change
 from specdec.models.pair import Pair, Prompt
+from specdec.text import require_text
 
 # Every field by which a model's own generation config could change which tokens ``generate`` picks, with the value
 # that leaves them alone. Passed explicitly, because a field that is left out is filled from the model's config.
@@ -117,6 +118,8 @@ def make_request(pair: Pair, prompt: Prompt, params: SamplingParams) -> Request:
     for model in pair.models(drafting=True):
         if any(module.training for module in model.modules()):
             raise InvalidInput(f"{type(model).__name__} is in train mode, which drops activations; call its eval().")
+    for text in params.stop:
+        require_text("A stop string", text)
     prompt_ids = pair.encode(prompt)[0].to(pair.device)
     if params.stop and pair.tokenizer is None:
         raise InvalidInput(f"stop is {params.stop!r}, but the pair has no tokenizer to read its tokens with.")
@@ -129,7 +132,7 @@ def make_request(pair: Pair, prompt: Prompt, params: SamplingParams) -> Request:
 def _stop_strings(pair: Pair, stop: tuple[str, ...]) -> StopStrings:
     try:
         return StopStrings(pair.tokenizer, list(stop))
-    except (ValueError, IndexError, KeyError) as error:  # a UnicodeEncodeError is a ValueError
+    except (ValueError, IndexError, KeyError) as error:
         raise InvalidInput(
             f"stop is {stop!r}, of which the target's tokenizer cannot write every character; leave those out."
         ) from error

@@ -6,6 +6,7 @@ team of threads for each thread that calls them, so one decoding thread serves e
 
 from __future__ import annotations
 
+import gc
 import os
 import queue
 import threading
@@ -14,7 +15,9 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 
-from specdec.errors import InvalidInput
+import torch
+
+from specdec.errors import DeviceLost, InvalidInput, OutOfMemory, SpecdecError
 from specdec.events import Event, Finished, Round
 
 Emit = Callable[[Event], None]
@@ -66,6 +69,9 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
     While there is nothing new (the lane waits for its turn, or reads a long prompt) an empty batch comes now and
     then, so that the consumer can act. Closing this generator cancels the lane: it ends at its next event, and the
     call waits until it has. A lane that has run for ``max_seconds`` is ended with ``Finished("deadline")``.
+
+    Raises what the lane raises; ``OutOfMemory`` where the device has too little memory for it, after giving back what
+    it held, and ``DeviceLost`` where a GPU computes nothing any more.
     """
     events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
     cancelled = threading.Event()
@@ -83,12 +89,24 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
             rounds[min(1, len(rounds)) :] = [event.elapsed_seconds]
 
     def work() -> None:
+        fault = None
         try:
             lane.run(emit) if isinstance(lane, PushedLane) else _pull(lane, emit)
         except _Cancelled:
             pass
+        except (RuntimeError, MemoryError) as error:
+            fault = _fault_of(error)
+            if fault is None:
+                raise
         finally:
             events.put(None)
+        if fault is not None:
+            # Raised here, without the error that it stands for: its frames hold the tensors of the call.
+            if isinstance(fault, OutOfMemory):
+                gc.collect()
+                if torch.cuda.is_initialized():
+                    torch.cuda.empty_cache()
+            raise fault
 
     running: Future[None] = _decoding_thread.submit(work)
     try:
@@ -104,6 +122,18 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
         cancelled.set()
         if not running.cancel():
             running.exception()
+
+
+def _fault_of(error: Exception) -> SpecdecError | None:
+    """What an error of torch means for whoever runs the lane; None where it is no fault of the device."""
+    if isinstance(error, SpecdecError):
+        return None
+    reason = next(iter(str(error).strip().splitlines()), "no reason given").rstrip(".")
+    of_gpu = isinstance(error, torch.AcceleratorError) or "CUDA error" in reason
+    full = ("can't allocate memory", "not enough memory", *(("out of memory", "ALLOC_FAILED") if of_gpu else ()))
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in reason for words in full):
+        return OutOfMemory()
+    return DeviceLost(reason) if of_gpu else None
 
 
 def _drain(events: queue.SimpleQueue[Event | None], interval: float) -> list[Event | None]:

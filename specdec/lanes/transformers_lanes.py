@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -134,6 +136,10 @@ class _Streamer(BaseStreamer):
     def end(self) -> None:
         self.elapsed_seconds = time.perf_counter() - self._began
 
+    def leave_out(self, seconds: float) -> None:
+        """Take ``seconds`` that were no part of the work off the clock."""
+        self._began += seconds
+
     def _round(self, ids: tuple[int, ...], elapsed: float) -> Round:
         plain = self._call.started.lane == "generate"
         return Round(
@@ -148,17 +154,66 @@ class _Streamer(BaseStreamer):
         )
 
 
+class Numbers:
+    """Looks at the logits of every pass of a lane: ``generate`` would write tokens from NaN without a word.
+
+    A processor of logits could look too, but transformers would then copy and loop over the rows of every pass, which
+    takes several percent of the time of assisted generation. So the passes themselves are looked at, off the clock.
+
+    A CPU looks at each pass before its token is chosen. Where the host ``waits`` for the device it would have to wait
+    for every pass, which slows ``generate`` down. There the device keeps the largest value of all passes and the host
+    reads it at the end; NaN and infinity are replaced meanwhile, as a draw from them would end all work of the process.
+    """
+
+    def __init__(self, streamer: _Streamer, waits: bool):
+        self._streamer, self._waits = streamer, waits
+        self._largest: dict[str, torch.Tensor] = {}
+
+    def watch(self, model: PreTrainedModel, whose: str) -> None:
+        """Look at the passes of ``model``, a twin that belongs to this lane (``_with_config``)."""
+        name = "forward" if model._compiled_call_impl is None else "_compiled_call_impl"
+        own = getattr(model, name)
+
+        @functools.wraps(own)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            found = own(*args, **kwargs)
+            began = time.perf_counter()
+            self._see(whose, found.logits)
+            self._streamer.leave_out(time.perf_counter() - began)
+            return found
+
+        setattr(model, name, watched)
+
+    def require(self) -> None:
+        """Raise ``NotNumbers`` if a pass so far held NaN or infinity. Waits for the device."""
+        for whose, largest in self._largest.items():
+            if not math.isfinite(largest.item()):
+                raise NotNumbers(whose)
+
+    def _see(self, whose: str, logits: torch.Tensor) -> None:
+        # Minus infinity says "never" of a token; where it is the largest value of a row, it says so of all of them.
+        largest = logits.amax(-1).abs().max()
+        known = self._largest.get(whose)
+        self._largest[whose] = largest if known is None else torch.maximum(known, largest)
+        if self._waits:
+            logits.nan_to_num_(nan=0.0, posinf=0.0, neginf=-math.inf)
+        else:
+            self.require()
+
+
 def transformers_lane(call: Call, **extra: Any) -> PushedLane:
     """The events of ``generate`` for ``call``. ``extra`` are arguments of ``generate``, as in ``run_generate``."""
 
     def run(emit: Emit) -> None:
         emit(call.started)
         streamer = _Streamer(call, emit)
+        numbers = Numbers(streamer, waits=call.pair.device.type == "cuda")
         try:
-            run_generate(call, streamer=streamer, **extra)
+            run_generate(call, numbers, streamer=streamer, **extra)
+            numbers.require()
         except _Stopped:
-            pass
-        except RuntimeError as error:
+            numbers.require()
+        except RuntimeError as error:  # finite logits that overflowed where they were divided by a temperature
             if "probability tensor" not in str(error):
                 raise
             raise NotNumbers("model") from error
@@ -167,18 +222,24 @@ def transformers_lane(call: Call, **extra: Any) -> PushedLane:
     return PushedLane(run)
 
 
-def run_generate(call: Call, **extra: Any) -> torch.Tensor:
+def run_generate(call: Call, numbers: Numbers | None = None, **extra: Any) -> torch.Tensor:
     """transformers' ``generate`` for ``call``, all its settings explicit; the ids (1, n), prompt included.
 
-    ``extra`` are further arguments of ``generate``; they replace settings of the same name.
+    ``numbers`` looks at the passes. ``extra`` are further arguments of ``generate``; they replace settings of the same
+    name.
     """
     ids = call.prompt_ids[None]
-    if draft := extra.get("assistant_model"):
+    target = _with_config(call.pair.target, GenerationConfig())
+    draft = extra.get("assistant_model")
+    if draft is not None:
         gamma = call.started.gamma
         assert isinstance(gamma, int)  # the lane takes no other
-        extra["assistant_model"] = _with_fixed_gamma(draft, gamma)
+        extra["assistant_model"] = draft = _with_fixed_gamma(draft, gamma)
+    if numbers is not None and "cache_implementation" not in extra:  # such passes are compiled, and this would be too
+        numbers.watch(target, "model" if draft is None else "target")
+        if draft is not None:
+            numbers.watch(draft, "draft")
     with _own_random_state(call):
-        target = _with_config(call.pair.target, GenerationConfig())
         return target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **(_settings(call) | extra))
 
 

@@ -7,13 +7,17 @@ import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from specdec.errors import InvalidInput
+from specdec.text import require_text
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "prompts.jsonl"
-LARGEST = 64_000_000  # bytes of a set, unpacked
+LARGEST = 16_000_000  # bytes of a set, unpacked
+MOST = 10_000  # prompts of a set
+LONGEST_NAME = 200  # characters of a name or a category, which stand in every trial and every row
 GZIP = b"\x1f\x8b"  # how a packed file begins
 TAKEN = "name and prompt, task_id and prompt (HumanEval), or question_id and turns (Spec-Bench, MT-bench)"
 
@@ -67,7 +71,10 @@ def _text_of(path: Path) -> str:
 
 def parse_prompts(lines: Iterable[str]) -> list[PromptItem]:
     """The prompts of JSON lines; of a conversation its first turn, as only the first has no answer before it."""
-    items = [_item(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    written = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    items = [_item(number, line) for number, line in islice(written, MOST + 1)]
+    if len(items) > MOST:
+        raise InvalidInput(f"It holds more than {MOST:,} prompts; give a smaller set.")
     if not items:
         raise InvalidInput(f"There is no prompt in it. Give JSON lines with {TAKEN}.")
     seen: set[str] = set()
@@ -87,18 +94,27 @@ def _item(number: int, line: str) -> PromptItem:
             where = f"{error.msg}, at character {error.colno}"
         raise InvalidInput(f"Line {number} is not JSON ({where}).") from error
     fields = record if isinstance(record, dict) else {}
+    name: Any
     if "turns" in fields:
-        turns, name = fields["turns"], str(fields.get("question_id", number))
+        turns, name = fields["turns"], fields.get("question_id", number)
         prompt = turns[0] if isinstance(turns, list) and turns else None
         category = fields.get("category", "MT-bench")
     elif "task_id" in fields:
-        prompt, name, category = fields.get("prompt"), str(fields["task_id"]), "HumanEval"
+        prompt, name, category = fields.get("prompt"), fields["task_id"], "HumanEval"
     else:
-        prompt, name = fields.get("prompt"), str(fields.get("name", number))
-        category = fields.get("category", name)
+        prompt, name = fields.get("prompt"), fields.get("name", number)
+        category = fields.get("category", str(name))
     if not _text(prompt) or not _text(category):
-        found = ", ".join(map(str, fields)) or type(record).__name__
+        found = ", ".join(field[:40] for field in islice(fields, 10)) or type(record).__name__
         raise InvalidInput(f"Line {number} holds no prompt (found: {found}). Give {TAKEN}.")
+    for what, value in (("name", name), ("category", category)):
+        if not isinstance(value, (str, int)) or len(str(value)) > LONGEST_NAME:
+            raise InvalidInput(
+                f"Line {number} has a {what} that is no text of up to {LONGEST_NAME} characters; give a shorter one."
+            )
+    name = str(name)
+    for what, text in (("prompt", prompt), ("name", name), ("category", category)):
+        require_text(f"The {what} of line {number}", text)
     return PromptItem(name, category, prompt, chat="turns" in fields)
 
 

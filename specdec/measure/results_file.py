@@ -5,19 +5,23 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from specdec.engine.request import machine, versions
 from specdec.errors import InvalidInput
-from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.models.pair import Pair
 
 VERSION = 2
+LARGEST = 256_000_000  # bytes of a results file that is read
+_TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
 
 
 class ResultsFile:
@@ -82,6 +86,8 @@ class ResultsFile:
         if not path.exists():
             return
         try:
+            if path.stat().st_size > LARGEST:
+                raise InvalidInput(f"{path.name} is larger than {LARGEST // 10**6} MB. Name another file.")
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         except OSError as error:
             reason = error.strerror or "it is no file of this program"
@@ -126,7 +132,7 @@ def _difference(path: Path, found: str, wanted: str) -> str:
     try:
         theirs, ours = json.loads(found)["results"], json.loads(wanted)["results"]
         names = [name for name in ours if theirs.get(name) != ours[name]]
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return f"{path.name} holds no results of this program. Name another file."
     return f"{path.name} holds results of another measurement ({', '.join(names)} differ). Name another file."
 
@@ -134,12 +140,12 @@ def _difference(path: Path, found: str, wanted: str) -> str:
 def _trial(text: str) -> Trial | None:
     """A line of a results file; None for one that is not whole."""
     try:
-        record = json.loads(text)
-        fields = {"token_ids": tuple(record["token_ids"]), "metrics": Metrics(**record["metrics"])}
-        return Trial(**record | fields)
-    except (ValueError, TypeError, KeyError):
+        trial = _TRIAL.validate_json(text, strict=True)
+    except ValidationError:
         return None
+    numbers = (value for value in asdict(trial.metrics).values() if value is not None)
+    return trial if all(map(math.isfinite, numbers)) else None
 
 
 def _line(record: dict[str, Any]) -> str:
-    return json.dumps(record, separators=(",", ":")) + "\n"
+    return json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"

@@ -13,6 +13,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from specdec.drafters.base import Finding
 from specdec.errors import LoadFailed
+from specdec.models.checkpoint import as_load_failed
 from specdec.models.loading import PairPlan, Part, must_spread
 from specdec.models.memory import free_bytes, gigabytes
 from specdec.passes.facts import context_length
@@ -20,17 +21,18 @@ from specdec.passes.lean import undescribed
 
 
 def check(plan: PairPlan) -> list[Finding]:
-    """Everything worth knowing about a pair before its weights are here."""
-    return [
-        *_drafting(plan),
-        *_rows(plan.target),
-        *_context(plan.target),
-        *_memory(plan),
-        *_cache(plan),
-        *_passes(plan),
-        *_chat(plan),
-        *_extra_layers(plan),
-    ]
+    """Everything worth knowing about a pair before its weights are here. Raises ``LoadFailed`` for an odd config."""
+    with as_load_failed(" and ".join(part.checkpoint.name for part in plan.parts), "configuration"):
+        return [
+            *_drafting(plan),
+            *_rows(plan.target),
+            *_context(plan.target),
+            *_memory(plan),
+            *_cache(plan),
+            *_passes(plan),
+            *_chat(plan),
+            *_extra_layers(plan),
+        ]
 
 
 def _drafting(plan: PairPlan) -> Iterator[Finding]:

@@ -5,38 +5,63 @@ Everything here needs no weights: file names, configuration, tokenizer, and the 
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import torch
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import HfApi, hf_hub_download, snapshot_download, try_to_load_from_cache
 from huggingface_hub.errors import (
-    DryRunError,
     GatedRepoError,
     LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
+    RevisionResolutionError,
 )
+from huggingface_hub.hf_api import RepoFile
 from safetensors import SafetensorError, safe_open
 from tqdm import tqdm
 from transformers import AutoConfig, AutoTokenizer
 
 from specdec.errors import LoadFailed, SpecdecError
+from specdec.models import apart
 from specdec.models.memory import gigabytes
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being fetched, the bytes that are here, and the bytes in all."""
 
-_SMALL = ["*.json", "*.jinja", "*.txt", "*.model"]
+# What is fetched and read before the weights, with the most bytes of each such file; the first that fits counts.
+_SMALL = {
+    "config.json": 1_000_000,
+    "generation_config.json": 1_000_000,
+    "*.jinja": 1_000_000,
+    "tokenizer_config.json": 16_000_000,
+    "*.json": 64_000_000,
+    "*.txt": 64_000_000,
+    "*.model": 64_000_000,
+}
+_MOST_FILES = 5_000
+_INDEX = "model.safetensors.index.json"
+_OURS = Path(__file__).parents[1]
+TRYING = 20.0  # seconds that a tokenizer may take to be read
+
+# What no config of a model that could run here goes beyond. Its class would make lists as long as it says.
+_DEEPEST = 32
+_MOST = {r"layers$|^n_layer$": 1_000, r"labels$": 100_000}  # by the end of the field's name
+_MOST_OF_ANYTHING = 10**8
+_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -50,6 +75,7 @@ class Checkpoint:
     folder: Path
     shards: tuple[str, ...]
     missing_bytes: int  # of the shards, to be fetched
+    token: bool = True  # whether the hub may be told the owner's token
 
     @property
     def commit(self) -> str | None:
@@ -58,17 +84,36 @@ class Checkpoint:
 
     def config(self) -> Any:
         with as_load_failed(self.name, "configuration"):
-            return AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+            _require_sane(self.name, _json(self.name, self.folder / "config.json"))
+            config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False, **_HERE)
+            text = config.get_text_config(decoder=True)
+            for field in _SIZES:
+                value = getattr(text, field, None)
+                if value is not None and (not isinstance(value, int) or value < 1):
+                    raise LoadFailed(
+                        f"The config.json of {self.name!r} sets {field} to {str(value)[:40]}, with which there is no "
+                        "model. Fetch the checkpoint again, or choose another."
+                    )
+            return config
 
     def tokenizer(self) -> Any:
+        """Tried apart first where others made it: reading it, and its chat template, may take for ever."""
         with as_load_failed(self.name, "tokenizer"):
-            return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
+            theirs, file = not self.folder.resolve().is_relative_to(_OURS), self.folder / "tokenizer.json"
+            if theirs and file.exists():
+                _in_time(f"The tokenizer of {self.name!r}", apart.try_tokenizer, str(file.resolve()), TRYING)
+            tokenizer = AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False, **_HERE)
+            if theirs and isinstance(getattr(tokenizer, "chat_template", None), str):
+                hello = [{"role": "user", "content": "Hello"}]
+                _in_time(f"The chat template of {self.name!r}", apart.render, tokenizer, hello)
+            return tokenizer
 
     def parameters(self) -> int:
         """How many numbers the weights hold, read from the headers of their files."""
         with as_load_failed(self.name, "weights"):
             if self.missing_bytes:
-                return sum(HfApi().get_safetensors_metadata(self.name, revision=self.revision).parameter_count.values())
+                found = HfApi().get_safetensors_metadata(self.name, revision=self.revision, token=_token(self.token))
+                return sum(found.parameter_count.values())
             total = 0
             for shard in self.shards:
                 with safe_open(self.folder / shard, "pt") as tensors:
@@ -100,37 +145,147 @@ class Checkpoint:
 
         self_name, total = self.name, self.missing_bytes
         with as_load_failed(self.name, "weights"):
-            snapshot_download(self.name, revision=self.revision, allow_patterns=list(self.shards), tqdm_class=Bar)
+            snapshot_download(
+                self.name,
+                revision=self.revision,
+                allow_patterns=list(self.shards),
+                tqdm_class=Bar,
+                token=_token(self.token),
+            )
 
 
-def open_checkpoint(name: str, revision: str | None = None) -> Checkpoint:
-    """Look at a folder or a hub repository; raise ``LoadFailed`` if there is no causal model to be read safely."""
-    with as_load_failed(name, "files"):
+# For what transformers reads: all of it is in the folder, and it has no business on the hub.
+_HERE: dict[str, Any] = {"local_files_only": True, "token": False}
+
+
+def open_checkpoint(name: str, revision: str | None = None, token: bool = True) -> Checkpoint:
+    """Look at a folder or a hub repository; raise ``LoadFailed`` if there is no causal model to be read safely.
+
+    The sizes of its files are looked at before any is fetched or read. ``token``: whether the hub is told the owner's
+    token, now and when the weights are fetched; not for what a stranger chose.
+    """
+    with as_load_failed(name, "files", token):
         folder = Path(name).expanduser() if name.startswith("~/") else Path(name)
         if folder.is_dir():
-            return _checked(name, revision, folder, {path.name: 0 for path in folder.iterdir()})
+            return _checked(name, revision, folder, _files_of(name, folder), token)
         if not _HUB_NAME.fullmatch(name):
             raise LoadFailed(f"There is no folder {name!r}, and it is no name of a model on the hub. Check the path.")
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=_SMALL))
-        try:
-            files = snapshot_download(name, revision=revision, dry_run=True)
-            missing = {file.filename: (file.file_size or 0) if file.will_download else 0 for file in files}
-        except DryRunError:  # without a network; what was fetched before is here
-            missing = {path.name: 0 for path in folder.iterdir()}
-        return _checked(name, revision, folder, missing)
+        return _on_hub(name, revision, token)
 
 
-def _checked(name: str, revision: str | None, folder: Path, missing: dict[str, int]) -> Checkpoint:
-    """``missing``: every file of the model with the bytes that are still to be fetched."""
-    if "config.json" not in missing:
+def _on_hub(name: str, revision: str | None, token: bool) -> Checkpoint:
+    """The checkpoint as it is at one commit: what was looked at is what will be fetched."""
+    api = HfApi()
+    commit = api.resolve_revision(name, revision=revision, token=_token(token)).resolved
+    try:
+        entries = api.list_repo_tree(name, revision=commit, token=_token(token))
+        sizes = _bounded(name, ((file.path, file.size) for file in entries if isinstance(file, RepoFile)))
+    except (httpx2.TransportError, OfflineModeIsEnabled):  # what was fetched before is here
+        config = try_to_load_from_cache(name, "config.json", revision=commit)
+        if not isinstance(config, str):
+            raise
+        folder = Path(config).parent
+        return _checked(name, commit, folder, _files_of(name, folder), token)
+    _require_model(name, sizes)
+
+    def fetched(file: str) -> str:
+        return hf_hub_download(name, file, revision=commit, token=_token(token))
+
+    with ThreadPoolExecutor(8) as pool:
+        folder = Path(list(pool.map(fetched, [file for file in sizes if _most_bytes(file)]))[0]).parent
+    missing = {file: 0 if (folder / file).exists() else size for file, size in sizes.items()}
+    return _checked(name, commit, folder, missing, token)
+
+
+def _token(owners: bool) -> bool | None:
+    """The hub's own word: None is the owner's token where there is one, False is none."""
+    return None if owners else False
+
+
+def _files_of(name: str, folder: Path) -> dict[str, int]:
+    """The files of a folder, none of which is to be fetched; raises ``LoadFailed`` as for a repository."""
+    sizes = _bounded(name, ((path.name, path.stat().st_size) for path in folder.iterdir() if path.is_file()))
+    _require_model(name, sizes)
+    return dict.fromkeys(sizes, 0)
+
+
+def _bounded(name: str, files: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Files with their bytes. Raises ``LoadFailed`` where they are too many, or one is too large to be read."""
+    sizes = dict(islice(files, _MOST_FILES + 1))
+    if len(sizes) > _MOST_FILES:
+        raise LoadFailed(f"{name!r} holds more than {_MOST_FILES:,} files. Choose a repository of one model.")
+    for file, size in sizes.items():
+        if (most := _most_bytes(file)) and size > most:
+            raise LoadFailed(
+                f"{name!r} holds {file} of {gigabytes(size)}, and such a file may have {gigabytes(most)} here. Choose "
+                "another checkpoint."
+            )
+    return sizes
+
+
+def _most_bytes(file: str) -> int | None:
+    """How large a file may be that is read before the weights; None for all others."""
+    return next((most for pattern, most in _SMALL.items() if fnmatch(file, pattern)), None)
+
+
+def _require_model(name: str, files: Iterable[str]) -> None:
+    files = set(files)
+    if "config.json" not in files:
         raise LoadFailed(f"{name!r} holds no config.json, so it is no model that transformers can load.")
-    whole, index = "model.safetensors", "model.safetensors.index.json"
+    if "adapter_config.json" in files:  # transformers would load the model that it names, from wherever that is
+        raise LoadFailed(f"{name!r} holds an adapter for another model. Merge the two, and choose what that gives.")
+
+
+def _json(name: str, path: Path) -> Any:
+    """A file of JSON; raises ``LoadFailed`` where it is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise LoadFailed(f"{path.name} of {name!r} is nested too deeply. Fetch the checkpoint again.") from error
+    except ValueError as error:
+        raise LoadFailed(f"{name!r} has a damaged {path.name}. Fetch the checkpoint again.") from error
+
+
+def _require_sane(name: str, value: Any, field: str = "", depth: int = 0) -> None:
+    """Refuse a config with numbers or a depth that no model has."""
+    if depth > _DEEPEST:
+        raise LoadFailed(f"The config.json of {name!r} is nested too deeply. Choose another checkpoint.")
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _require_sane(name, part, key, depth + 1)
+    elif isinstance(value, list):
+        for part in value:
+            _require_sane(name, part, field, depth + 1)
+    elif isinstance(value, (int, float)):
+        known = next((most for end, most in _MOST.items() if re.search(end, field)), None)
+        # Only whole numbers are sizes; others may be large.
+        most = known or (_MOST_OF_ANYTHING if isinstance(value, int) else math.inf)
+        if value > most:
+            raise LoadFailed(
+                f"The config.json of {name!r} sets {field[:80]} to {value:.0e}, and the most that is taken here is "
+                f"{most:,}. Choose another checkpoint."
+            )
+
+
+def _in_time(what: str, work: Callable[..., object], *given: object) -> None:
+    """Refuse what took too long or too much; what fails otherwise is told by whoever uses it."""
+    try:
+        work(*given)
+    except apart.TooMuch as error:
+        raise LoadFailed(f"{what} cannot be used: {error}. Choose another checkpoint.") from error
+    except (apart.NoAnswer, TypeError, ValueError):
+        pass
+
+
+def _checked(name: str, revision: str | None, folder: Path, missing: Mapping[str, int], token: bool) -> Checkpoint:
+    """``missing``: every file of the model with the bytes that are still to be fetched."""
+    whole = "model.safetensors"
     shards = [whole] if whole in missing else []
-    if not shards and index in missing:
+    if not shards and _INDEX in missing:
         try:
-            shards = sorted(set(json.loads((folder / index).read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, TypeError) as error:
-            raise LoadFailed(f"{name!r} has a damaged {index}. Fetch the checkpoint again.") from error
+            shards = sorted(set(_json(name, folder / _INDEX)["weight_map"].values()))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise LoadFailed(f"{name!r} has a damaged {_INDEX}. Fetch the checkpoint again.") from error
     if not shards:
         pickles = [file for file in missing if file.endswith(_PICKLES)]
         raise LoadFailed(
@@ -140,28 +295,32 @@ def _checked(name: str, revision: str | None, folder: Path, missing: dict[str, i
             else f"{name!r} holds no weights (model.safetensors). Check the name."
         )
     if absent := [shard for shard in shards if shard not in missing]:
-        raise LoadFailed(f"{name!r} lacks {absent[0]}, which its index names. Fetch the checkpoint again.")
-    return Checkpoint(name, revision, folder, tuple(shards), sum(missing[shard] for shard in shards))
+        raise LoadFailed(f"{name!r} lacks {str(absent[0])[:80]}, which its index names. Fetch the checkpoint again.")
+    return Checkpoint(name, revision, folder, tuple(shards), sum(missing[shard] for shard in shards), token)
 
 
 @contextmanager
-def as_load_failed(name: str, part: str) -> Iterator[None]:
-    """Turn the errors of the libraries into ``LoadFailed``, each with one sentence."""
+def as_load_failed(name: str, part: str, token: bool = True) -> Iterator[None]:
+    """Turn the errors of the libraries into ``LoadFailed``, each with one sentence. ``token``: as in a checkpoint."""
     try:
         yield
     except SpecdecError:
         raise
     except GatedRepoError as error:
+        if not token:
+            raise LoadFailed(f"{name!r} is licensed, and no token is used for it here. Choose an open one.") from error
         raise LoadFailed(
             f"{name!r} is licensed: accept its terms on its page, then set HF_TOKEN to a token of that account."
         ) from error
     except RevisionNotFoundError as error:
         raise LoadFailed(f"{name!r} has no such revision. Check its name.") from error
     except RepositoryNotFoundError as error:
+        if not token:
+            raise LoadFailed(f"There is no public model {name!r} on the hub. Check the name.") from error
         raise LoadFailed(
             f"There is no model {name!r} on the hub, or it is private. Check the name; a private model needs HF_TOKEN."
         ) from error
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled, httpx2.TransportError) as error:
+    except (LocalEntryNotFoundError, RevisionResolutionError, OfflineModeIsEnabled, httpx2.TransportError) as error:
         raise LoadFailed(
             f"{name!r} is not on this machine, and the hub cannot be reached. Check the network. The embedded pair "
             "needs none."
@@ -170,11 +329,23 @@ def as_load_failed(name: str, part: str) -> Iterator[None]:
         raise LoadFailed(f"The weights of {name!r} are damaged ({error}). Fetch the checkpoint again.") from error
     except torch.OutOfMemoryError:
         raise
-    except Exception as error:  # a checkpoint made elsewhere can break any rule, and none may stop the program
-        if "trust_remote_code" in str(error) or "custom code" in str(error):
+    except RecursionError as error:
+        raise LoadFailed(f"The {part} of {name!r} is nested too deeply. Choose another checkpoint.") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise LoadFailed(
-                f"{name!r} needs code from its own repository, which is never run here. Choose a model that "
-                "transformers knows."
+                f"The disk is full, so {name!r} could not be fetched. Free some of it, or choose a smaller model."
             ) from error
-        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise LoadFailed(f"The {part} of {name!r} could not be loaded: {first_line.rstrip('.')}.") from error
+        raise _load_failed(name, part, error) from error
+    except Exception as error:  # a checkpoint made elsewhere can break any rule, and none may stop the program
+        raise _load_failed(name, part, error) from error
+
+
+def _load_failed(name: str, part: str, error: Exception) -> LoadFailed:
+    if "trust_remote_code" in str(error) or "custom code" in str(error):
+        return LoadFailed(
+            f"{name!r} needs code from its own repository, which is never run here. Choose a model that transformers "
+            "knows."
+        )
+    first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return LoadFailed(f"The {part} of {name!r} could not be loaded: {first_line[:500].rstrip('.')}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_b
 from specdec.models.pair import Pair, require_engine
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # how configs count them
 
 
@@ -108,8 +110,12 @@ def plan_pair(
     draft_revision: str | None = None,
     bits: int | None = None,
     engine: str = "auto",
+    token: bool = True,
 ) -> PairPlan:
-    """Read configurations, tokenizers and the headers of the weights; the arguments are those of ``load_pair``."""
+    """Read configurations, tokenizers and the headers of the weights; the arguments are those of ``load_pair``.
+
+    ``token`` says whether the hub is told the owner's token, also when the plan is loaded: not for a stranger's choice.
+    """
     name = None
     if target is None:
         if isinstance(draft, (str, Path, DraftModel)):
@@ -125,20 +131,38 @@ def plan_pair(
         _require_bits(bits)
 
     def part(source: str | Path, revision: str | None, dtype: str, bits: int | None = None) -> Part:
-        checkpoint = open_checkpoint(str(source), revision)
+        checkpoint = open_checkpoint(str(source), revision, token)
         config = checkpoint.config()
-        refuse_unsuitable(config)
-        return Part(
-            checkpoint, config, checkpoint.tokenizer(), checkpoint.parameters(), dtype_named(dtype, where), bits
-        )
+        with as_load_failed(checkpoint.name, "configuration"):
+            refuse_unsuitable(config)
+        parameters = checkpoint.parameters()
+        _require_as_many(checkpoint.name, config, parameters)
+        return Part(checkpoint, config, checkpoint.tokenizer(), parameters, dtype_named(dtype, where), bits)
 
     planned = part(target, revision, dtype, bits)
     if method is not None:
-        method.refuse(planned.config)
+        with as_load_failed(planned.checkpoint.name, "configuration"):
+            method.refuse(planned.config)
     sources = () if method is None else method.parts()
     draft_parts = tuple(part(source, draft_revision, draft_dtype) for source in sources)
     require_engine(engine)
     return PairPlan(planned, method, draft_parts, where, name, engine)
+
+
+def _require_as_many(name: str, config: Any, parameters: int) -> None:
+    """Refuse a config that asks for more than the weights hold: what lacks would be made up, in memory.
+
+    By what every model has at least: a row of each token, and a row of each layer, unit and expert.
+    """
+    text = config.get_text_config(decoder=True)
+    counts = ("vocab_size", "num_hidden_layers", "intermediate_size", *EXPERTS)
+    rows = [count for field in counts if isinstance(count := getattr(text, field, None), int)]
+    least = max(rows, default=0) * (getattr(text, "hidden_size", None) or 1)
+    if least > parameters:
+        raise LoadFailed(
+            f"The config.json of {name!r} asks for a model of {least:,} numbers or more, and its weights hold "
+            f"{parameters:,}. Fetch the checkpoint again, or choose another."
+        )
 
 
 def load_pair(
@@ -255,11 +279,28 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
                     "Fetch the checkpoint again, or choose another."
                 )
             model = model if "device_map" in options else model.to(device)
+            _require_numbers(model, name)
         except torch.OutOfMemoryError as error:
             raise LoadFailed(f"{name!r} needs {gigabytes(part.bytes)} on {device}, which could not be had.") from error
     model.config._name_or_path = name  # the folder of a download says nothing to anybody
     model.config._commit_hash = part.checkpoint.commit
     return model.eval()
+
+
+def _require_numbers(model: PreTrainedModel, name: str) -> None:
+    """Refuse weights with NaN or infinity, by name. Those that are packed or offloaded are not looked at."""
+    for weight_name, weight in model.named_parameters():
+        if weight.device.type == "meta" or weight.dtype not in DTYPES.values() or not weight.numel():
+            continue
+        # One pass over the memory without a copy; isfinite() makes one and takes 30 times as long. A NaN is both the
+        # smallest and the largest value, and an infinity is one of them.
+        smallest, largest = weight.detach().aminmax()
+        if not (math.isfinite(smallest.item()) and math.isfinite(largest.item())):
+            kind = str(weight.dtype).removeprefix("torch.")
+            raise LoadFailed(
+                f"The weight {weight_name} of {name!r} holds NaN or infinity in {kind}. Fetch the checkpoint again, "
+                "choose another number type if that one is too narrow, or another model."
+            )
 
 
 def _require_bits(bits: int) -> None:
@@ -291,7 +332,6 @@ def dtype_named(name: str, device: torch.device) -> torch.dtype:
             return torch.float32
         # torch.cuda.is_bf16_supported() says yes on older GPUs too, which emulate bfloat16 and take longer.
         return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float16
-    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name not in dtypes:
+    if name not in DTYPES:
         raise InvalidInput(f"dtype is {name!r}; use 'auto', 'float32', 'bfloat16' or 'float16'.")
-    return dtypes[name]
+    return DTYPES[name]

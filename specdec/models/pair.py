@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import InitVar, dataclass
 from typing import Any
 
 import torch
-from jinja2 import TemplateError
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.model import DraftModel
 from specdec.errors import InvalidInput
+from specdec.models.apart import NoAnswer, render
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
 from specdec.passes.engines import EagerEngine, Engine
 from specdec.passes.facts import context_length, model_facts
 from specdec.passes.graphs import graph_engine, no_graphs
 from specdec.passes.runner import device_of
+from specdec.text import require_text
 
 ENGINES = ("auto", "eager", "graph")
 Prompt = str | list[dict[str, str]] | torch.Tensor
@@ -114,9 +116,10 @@ class Pair:
         if isinstance(prompt, str):
             if not prompt:
                 raise InvalidInput("The prompt is empty; write at least one character.")
+            require_text("The prompt", prompt)
             try:
                 ids = self.tokenizer(prompt, verbose=False).input_ids
-            except (TypeError, ValueError) as error:  # half of a surrogate pair, for one
+            except (TypeError, ValueError) as error:
                 raise InvalidInput(
                     "The prompt is not valid text: it holds a character that cannot be encoded."
                 ) from error
@@ -126,12 +129,14 @@ class Pair:
                     f"The prompt is {len(prompt)} chat message(s), but the target's tokenizer has no chat template; "
                     "write the prompt as text."
                 )
-            # The template writes its own BOS; tokenising its text once more would add a second.
+            for text in _texts(prompt):
+                require_text("A chat message", text)
+            # The template writes its own BOS; tokenising its text with special tokens would add a second.
             try:
-                encoded = self.tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=True)
-            except (TemplateError, TypeError, ValueError) as error:
+                text = render(self.tokenizer, prompt)
+                ids = self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+            except (NoAnswer, TypeError, ValueError) as error:
                 raise InvalidInput(f"The tokenizer's chat template refuses these messages: {error}.") from error
-            ids = encoded["input_ids"]
         else:
             raise InvalidInput(
                 f"The prompt is a {type(prompt).__name__}; give a str, a list of chat messages or a LongTensor of ids."
@@ -169,6 +174,19 @@ class Pair:
             wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
             raise InvalidInput(f"The prompt holds id {wrong}; the target knows ids 0-{rows - 1}.")
         return ids
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in nested lists and dicts, the names of fields too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _texts(part)
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield from _texts(name)
+            yield from _texts(part)
 
 
 def require_engine(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import traceback
 from dataclasses import replace
 from typing import Any
 
@@ -58,13 +59,15 @@ class Slot:
         try:
             self._take(plan, load(plan))
         except Exception as error:
+            _drop_frames(error)
             self._restore(error)
             raise
         return sentence
 
     def _take(self, plan: PairPlan, pair: Pair) -> None:
+        facts = pair.describe()  # which runs passes, and may fail: then nothing has changed
         self._plan, self._pair = plan, pair
-        self.facts: dict[str, Any] = pair.describe()
+        self.facts: dict[str, Any] = facts
         self.chat = bool(getattr(pair.tokenizer, "chat_template", None))
 
     def _restore(self, error: Exception) -> None:
@@ -72,6 +75,14 @@ class Slot:
             self._pair = load(self._plan)
         except SpecdecError as lost:
             raise LoadFailed(f"{error} The old pair could not be loaded again either: {lost}") from error
+
+
+def _drop_frames(error: BaseException) -> None:
+    """Let go of what the frames of an error hold: of a pair that failed, the models that were loaded already."""
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__cause__ or cause.__context__
 
 
 def _used_bytes(device: torch.device) -> int:

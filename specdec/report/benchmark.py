@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from statistics import median
@@ -20,6 +19,7 @@ from specdec.measure.summary import auto_share, find, rows, summarise
 from specdec.report import words
 from specdec.report.limit import show_limit
 from specdec.report.overall import overall
+from specdec.report.recording import plain_json
 from specdec.report.summary import COLUMNS, cells
 from specdec.report.sweep import sweep_rows
 
@@ -59,7 +59,7 @@ def as_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, 
     machine (``measure.limit``) where it was computed."""
     asked = {"params": asdict(plan.params), "runs": plan.runs, "synthetic": words.synthetic(about["pair"]) or None}
     found = {"rows": labelled_rows(about, trials), "closed_form": closed_form(trials), "limit": limit}
-    return json.dumps(about | asked | found | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
+    return plain_json(about | asked | found | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
 
 
 EXPORTS = {".csv": as_csv, ".md": markdown}

@@ -20,7 +20,7 @@ from typing import Any
 from specdec.errors import InvalidInput
 from specdec.events import Event, Finished, Round, Started
 from specdec.report.schema import VERSION, event_of, parse
-from specdec.text import TokenBytes
+from specdec.text import TokenBytes, whole_text
 
 _NAMES = {Started: "started", Round: "round", Finished: "finished"}
 
@@ -50,19 +50,30 @@ class Recorder:
 
 def line(record: Mapping[str, Any]) -> str:
     """A record as one line of JSON, newline included; ``<`` is escaped so that the line may stand in a page."""
+    return plain_json(record, separators=(",", ":")).replace("<", "\\u003c") + "\n"
+
+
+def plain_json(record: Any, **style: Any) -> str:
+    """``record`` as JSON that every reader takes: a browser refuses all of it for one NaN or half of a surrogate pair.
+
+    NaN and infinity become null, and such a half a question mark. ``style`` is that of ``json.dumps``.
+    """
     try:
-        text = json.dumps(record, separators=(",", ":"), allow_nan=False)
-    except ValueError:  # NaN and infinity are no JSON: a browser refuses the whole line
-        text = json.dumps(_finite(record), separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c") + "\n"
+        text = json.dumps(record, allow_nan=False, **style)
+    except ValueError:
+        text = None
+    if text is None or "\\ud" in text:  # a whole pair looks so too
+        text = json.dumps(_plain(record), allow_nan=False, **style)
+    return text
 
 
-def _finite(value: Any) -> Any:
-    """``value`` with None for every number that is NaN or infinite."""
+def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
+        return {_plain(name): _plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(part) for part in value]
+        return [_plain(part) for part in value]
+    if isinstance(value, str):
+        return whole_text(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -104,9 +115,15 @@ def lanes(lines: Iterable[str]) -> list[list[Event]]:
 
 
 def token_bytes(lines: Iterable[str]) -> dict[int, bytes]:
-    """The bytes of every token a recording mentions."""
-    tables = (json.loads(line).get("tokens", {}) for _, line in _written(lines))
-    return {int(i): text.encode("latin-1") for table in tables for i, text in table.items()}
+    """The bytes of every token a recording mentions. Raises ``InvalidInput`` where a line is none of a recording."""
+    found = {}
+    for number, text in _written(lines):
+        for token_id, characters in getattr(parse(text, number), "tokens", {}).items():
+            try:
+                found[int(token_id)] = characters.encode("latin-1")
+            except ValueError as error:  # a UnicodeEncodeError is one
+                raise InvalidInput(f"Line {number} is not a line of a recording (its tokens).") from error
+    return found
 
 
 def _ids(event: Event) -> set[int]:

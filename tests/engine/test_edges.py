@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 import torch
@@ -27,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GenerationConfig, LlamaForSequenceClassification, LlamaModel, Phi3Config, Phi3ForCausalLM
 
 import specdec
+from specdec.lanes import transformers_lanes
 from specdec.passes import chance
 
 LANES = ("generate", "assisted", "speculative")
@@ -156,12 +158,59 @@ def test_broken_numbers_reach_no_operator_that_asserts(draft: str, settings: dic
     assert "argmax" in seen.names and "multinomial" not in seen.names
 
 
-def test_transformers_lanes_refuse_them_too_where_they_notice() -> None:
-    """Sampling asserts that probabilities are numbers; greedy decoding does not look."""
-    pair = specdec.Pair(broken(tiny("llama", 6), math.nan), tiny("llama", 6))
-    for lane in ("generate", "assisted"):
-        with pytest.raises(specdec.SpecdecError, match="NaN or infinity"):
-            written(pair, lane, temperature=1.0, seed=1)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("lane", ["generate", "assisted"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_transformers_lanes_refuse_them_before_a_token_is_written(lane: str, value: float, temperature: float) -> None:
+    """Greedy decoding would write tokens without a word, and sampling fails with an error of its own."""
+    pair = specdec.Pair(broken(tiny("llama", 6), value), tiny("llama", 6))
+    params = specdec.SamplingParams(max_new_tokens=8, temperature=temperature, seed=1)
+    seen = []
+    with pytest.raises(specdec.SpecdecError, match="logits hold NaN or infinity"):
+        for batch in specdec.driven(getattr(specdec, lane)(pair, prompt_of(4), params=params)):
+            seen += batch
+    assert [type(event) for event in seen] == [specdec.Started]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_assisted_generation_names_a_draft_that_says_no_numbers(temperature: float) -> None:
+    pair = specdec.Pair(tiny("llama", 6), broken(tiny("llama", 6), math.nan))
+    with pytest.raises(specdec.SpecdecError, match="draft's logits hold NaN or infinity"):
+        written(pair, "assisted", temperature=temperature, seed=1)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("lane", ["generate", "assisted"])
+def test_where_the_host_would_wait_broken_numbers_are_found_at_the_end(
+    lane: str, temperature: float, monkeypatch
+) -> None:
+    """As on a GPU, where a draw from NaN would end all work of the process. A NaN in the middle of the text."""
+    table = chain([1, 2, 3, 4, 5, 0])
+    table[4] = math.nan
+    pair = table_pair(table, chain([1, 2, 3, 4, 5, 0]))
+    usual = transformers_lanes.Numbers.__init__
+    monkeypatch.setattr(
+        transformers_lanes.Numbers, "__init__", lambda self, streamer, waits: usual(self, streamer, waits=True)
+    )
+    draw, drawn_from = torch.multinomial, []
+    monkeypatch.setattr(torch, "multinomial", lambda p, **rest: (drawn_from.append(p), draw(p, **rest))[1])
+    with pytest.raises(specdec.SpecdecError, match="logits hold NaN or infinity"):
+        written(pair, lane, torch.tensor([0]), temperature=temperature, seed=1, max_new_tokens=40)
+    assert all(p.isfinite().all() for p in drawn_from) and bool(drawn_from) == bool(temperature)
+    assert written(table_pair(chain([1, 2, 0]), chain([1, 2, 0])), lane, torch.tensor([0]), max_new_tokens=3) == (
+        1,
+        2,
+        0,
+    )
+
+
+def test_looking_for_broken_numbers_is_off_the_clock(monkeypatch) -> None:
+    usual = transformers_lanes.Numbers._see
+    monkeypatch.setattr(transformers_lanes.Numbers, "_see", lambda *args: (time.sleep(0.05), usual(*args)))
+    pair = table_pair(chain([1, 2, 0]), None)
+    params = specdec.SamplingParams(max_new_tokens=30)
+    *_, finished = specdec.generate(pair, torch.tensor([0]), params=params)
+    assert finished.elapsed_seconds < 1.0  # 1.5 s of looking alone
 
 
 def test_tokens_that_are_ruled_out_are_no_broken_numbers() -> None:
@@ -217,6 +266,26 @@ def test_a_stop_string_that_cannot_be_written(lane: str, pair) -> None:
     for owner, stop in ((pair, "\ud800"), (words, "日本")):
         with pytest.raises(specdec.InvalidInput, match="stop"):
             written(owner, lane, stop=stop)
+
+
+HALF = r"not valid text: at character 3 it holds half of a surrogate pair \(U\+D83D\)"
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_half_of_a_surrogate_pair_is_refused_in_one_sentence(lane: str, pair) -> None:
+    """In a prompt, in a stop string, and in any field of a chat message; with a tokenizer and without."""
+    chat = specdec.Pair(pair.target, pair.draft, byte_tokenizer.__wrapped__())
+    chat.tokenizer.chat_template = "{{ messages[0].content }}"
+    half = "ab\ud83d"
+    for message in ({"content": half}, {half: "a"}, {"content": [{"type": "text", "text": half}]}):
+        with pytest.raises(specdec.InvalidInput, match=f"A chat message is {HALF}"):
+            written(chat, lane, [{"role": "user"} | message])
+    with pytest.raises(specdec.InvalidInput, match=f"The prompt is {HALF}"):
+        written(pair, lane, half)
+    for owner in (pair, specdec.Pair(pair.target, pair.draft)):
+        with pytest.raises(specdec.InvalidInput, match=f"A stop string is {HALF}"):
+            written(owner, lane, stop=("fine", half))
+    assert len(written(pair, lane, "ab\U0001f600", stop="\U0001f600")) > 0
 
 
 @pytest.mark.parametrize("gamma", [range(3), slice(3)])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
-from fakes import byte_tokenizer, ids_of, noisy_copy, shared_tiny
+import torch
+from fakes import byte_tokenizer, chain, ids_of, noisy_copy, shared_tiny, table_pair
 
 import specdec
 from specdec.engine.policy import Fixed
+from specdec.errors import NotNumbers
 from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP, Entrant, Lane, entrants_of, entrants_of_race
 
@@ -158,3 +161,19 @@ def test_a_lane_is_one_row(pair, request) -> None:
     )
     found = [trial for trial in trials(pair, plan) if trial]
     assert [(row["lane"], row["same_text"]) for row in rows(found)] == [("generate", 1), ("toy", 1)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("whose", ["target", "draft"])
+def test_a_race_over_broken_numbers_ends_in_their_error(whose: str, temperature: float) -> None:
+    """No lane that met them finishes, so there is nothing that a gain could be said of."""
+    table = chain([1, 2, 3, 4, 5, 0])
+    table[4] = math.nan
+    good = chain([1, 2, 3, 4, 5, 0])
+    pair = table_pair(table, good) if whose == "target" else table_pair(good, table)
+    params = specdec.SamplingParams(max_new_tokens=40, temperature=temperature, seed=1)
+    seen = []
+    with pytest.raises(NotNumbers):
+        for batch in race(pair, torch.tensor([0]), gamma=3, params=params, lanes=("generate", "speculative")):
+            seen += batch
+    assert len([event for event in seen if isinstance(event, specdec.Finished)]) == (whose == "draft")

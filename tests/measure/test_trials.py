@@ -308,11 +308,58 @@ def test_prompt_sets_are_told_apart(name: str) -> None:
         (['{"prompt": 5}'], "Line 1 holds no prompt"),
         (['{"turns": []}'], "Line 1 holds no prompt"),
         (['{"name": "a", "prompt": "x"}'] * 2, "Two prompts are called 'a'"),
+        (['{"name": "' + "a" * 201 + '", "prompt": "x"}'], "Line 1 has a name .* up to 200 characters"),
+        (['{"task_id": "' + "a" * 500_000 + '", "prompt": "x"}'], "Line 1 has a name"),
+        (['{"question_id": ["a"], "turns": ["x"]}'], "Line 1 has a name"),
+        (['{"category": "' + "a" * 201 + '", "prompt": "x"}'], "Line 1 has a category"),
+        (['{"prompt": "x"}'] * 10_001, "more than 10,000 prompts"),
+        (['{"' + "a" * 500_000 + '": 1}'], r"Line 1 holds no prompt \(found: a{40}\)"),
+        (['{"prompt": "a\\ud83d"}'], r"The prompt of line 1 .* character 2 .* \(U\+D83D\)"),
+        (['{"name": "\\udc00", "prompt": "a"}'], r"The name of line 1 .* \(U\+DC00\)"),
+        (['{"category": "\\udc00", "prompt": "a"}'], r"The category of line 1 .* \(U\+DC00\)"),
     ],
 )
 def test_what_is_no_prompt_set_is_said_by_its_line(lines: list[str], complaint: str) -> None:
-    with pytest.raises(specdec.InvalidInput, match=complaint):
+    with pytest.raises(specdec.InvalidInput, match=complaint) as refused:
         parse_prompts(lines)
+    assert len(str(refused.value)) < 400
+
+
+def test_a_name_may_be_long_a_number_or_left_out() -> None:
+    lines = ['{"name": "' + "a" * 200 + '", "prompt": "x"}', '{"name": 7, "prompt": "y"}', '{"prompt": "z"}']
+    assert [item.name for item in parse_prompts(lines)] == ["a" * 200, "7", "3"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: line.replace('"run":0', '"run":"0"'),
+        lambda line: line.replace('"decode_seconds":', '"decode_seconds":NaN,"was":'),
+        lambda line: line.replace('"token_ids":[', '"token_ids":["a",'),
+        lambda line: line.replace('"metrics":{', '"metrics":5,"was":{'),
+        lambda line: "[" * 100_000 + "\n",
+        lambda line: '{"a":' * 100_000 + "\n",
+    ],
+    ids=["run", "seconds", "tokens", "metrics", "lists", "objects"],
+)
+def test_a_line_of_results_that_is_no_trial_is_measured_again(change, pair, tmp_path) -> None:
+    found = [trial for trial in trials(pair, plan(runs=1)) if trial]
+    file = ResultsFile(tmp_path / "results.jsonl", pair, plan(runs=1))
+    file.begin(found)
+    head, first, *rest = file.path.read_text().splitlines(keepends=True)
+    assert file.read() == found and change(first) != first
+    file.path.write_text(head + change(first) + "".join(rest))
+    assert file.read() == found[1:]
+
+
+def test_results_that_are_too_large_or_too_deep_are_refused(pair, tmp_path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text("[" * 100_000)
+    with pytest.raises(specdec.InvalidInput, match="holds no results"):
+        ResultsFile(path, pair, plan()).read()
+    os.truncate(path, 256_000_001)
+    with pytest.raises(specdec.InvalidInput, match="larger than 256 MB"):
+        ResultsFile(path, pair, plan()).read()
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import socket
 import subprocess
 import sys
+import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,14 +29,14 @@ from transformers import (
 )
 
 import specdec
-from specdec.models import loading
+from specdec.models import checkpoint, loading
 from specdec.models.slot import Slot
 
 SMALL = {"vocab_size": 320, "num_layers": 1}
 
 
-def write(folder: Path, model) -> Path:
-    model.save_pretrained(folder)
+def write(folder: Path, model, **options) -> Path:
+    model.save_pretrained(folder, **options)
     byte_tokenizer().save_pretrained(folder)
     return folder
 
@@ -74,6 +78,29 @@ def shelf(tmp_path_factory) -> Path:
     (torn / "model.safetensors").rename(torn / "model-1.safetensors")
     (torn / "model.safetensors.index.json").write_text("{torn")
     return root
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_weights_that_are_no_numbers_are_refused_by_name(dtype: str, value: float, shelf, tmp_path) -> None:
+    bad = tiny("llama", 0)
+    bad.model.layers[1].mlp.up_proj.weight.data[3, 5] = value
+    bad, good = write(tmp_path, bad), shelf / "me/good"
+    for names in ((bad, good), (good, bad)):
+        with pytest.raises(specdec.LoadFailed, match=r"layers\.1\.mlp\.up_proj\.weight .* holds NaN or infinity"):
+            specdec.load_pair(*names, dtype=dtype, draft_dtype=dtype)
+
+
+def test_weights_that_a_narrow_number_type_makes_infinite_are_refused(tmp_path) -> None:
+    """And those whose sum alone is too large for it are not."""
+    large = tiny("llama", 0)
+    large.model.norm.weight.data[:] = 60_000.0
+    folder = write(tmp_path, large)
+    specdec.load_pair(folder, dtype="float16")
+    large.model.norm.weight.data[3] = 1e6
+    write(tmp_path, large)
+    with pytest.raises(specdec.LoadFailed, match="norm.weight .* holds NaN or infinity in float16"):
+        specdec.load_pair(folder, dtype="float16")
 
 
 REFUSALS = {
@@ -204,11 +231,11 @@ for target, draft, revision in json.load(sys.stdin):
 """
 
 
-def load_from(address: str, home: Path, pairs: list[tuple]) -> list[dict]:
+def load_from(address: str, home: Path, pairs: list[tuple], script: str = SCRIPT, **more: str) -> list[dict]:
     """What ``load_pair`` says in a process of its own, as the hub's address is read once."""
-    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"}
+    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"} | more
     out = subprocess.run(
-        [sys.executable, "-c", SCRIPT], input=json.dumps(pairs), env=environment, capture_output=True, text=True
+        [sys.executable, "-c", script], input=json.dumps(pairs), env=environment, capture_output=True, text=True
     )
     assert out.returncode == 0, out.stderr
     return [json.loads(line) for line in out.stdout.splitlines() if line.startswith("{")]
@@ -237,6 +264,52 @@ def test_hub(shelf, tmp_path) -> None:
         again, missing = load_from(nowhere, tmp_path, [good, ("me/other", "me/draft", None)])
     assert again["ids"] == first["ids"]
     assert "network" in missing["error"]
+
+
+STRANGERS = """
+import json, sys, specdec
+from specdec.models.loading import load, plan_pair
+for target, draft, token in json.load(sys.stdin):
+    try:
+        load(plan_pair(target, draft, token=token))
+        print(json.dumps({"loaded": target}))
+    except specdec.SpecdecError as error:
+        print(json.dumps({"error": str(error)}))
+"""
+
+
+def test_a_strangers_choice_is_fetched_without_the_owners_token(shelf, tmp_path) -> None:
+    """No request of the whole way, from the first look to the last byte of sharded weights, says who the owner is."""
+    (shelf / "me/sharded").exists() or write(shelf / "me/sharded", tiny("llama", 0), max_shard_size="50KB")
+    pairs = [("me/good", "me/sharded", False), ("me/licensed", "me/draft", False), ("me/unknown", "me/draft", False)]
+    for owners in (False, True):
+        tokens: list[str | None] = []
+        asked = [(target, draft, owners) for target, draft, _ in pairs]
+        with hub(shelf, licensed=("me/licensed",), tokens=tokens) as (address, paths):
+            loaded, licensed, unknown = load_from(
+                address, tmp_path / str(owners), asked, STRANGERS, HF_TOKEN="hf_owner"
+            )
+        assert loaded == {"loaded": "me/good"}
+        assert len([path for path in paths if path.endswith(".safetensors")]) > 2
+        assert set(tokens) - {None} == ({"Bearer hf_owner"} if owners else set())
+        assert ("HF_TOKEN" in licensed["error"]) == owners and ("HF_TOKEN" in unknown["error"]) == owners
+
+
+def test_what_is_too_large_to_be_read_is_not_even_fetched(shelf, tmp_path) -> None:
+    """Nor anything else of its repository. Each is refused by the size that the hub's list names."""
+    files = {"config.json": 1_000_001, "chat_template.jinja": 1_000_001, "tokenizer.json": 64_000_001}
+    for file, size in files.items():
+        folder = write(tmp_path / "hub/me" / file.split(".")[0], tiny("llama", 0))
+        os.truncate(folder / file, size) if (folder / file).exists() else (folder / file).write_bytes(b" " * size)
+    many = write(tmp_path / "hub/me/many", tiny("llama", 0))
+    for number in range(5_001):
+        (many / f"{number}.png").touch()
+    names = [f"me/{file.split('.')[0]}" for file in files] + ["me/many"]
+    with hub(tmp_path / "hub") as (address, asked):
+        refused = load_from(address, tmp_path / "home", [(name, name, None) for name in names])
+    for answer, said in zip(refused, [*files, "more than 5,000 files"], strict=True):
+        assert said in answer["error"]
+    assert not [path for path in asked if not path.startswith("GET /api")]
 
 
 def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
@@ -270,6 +343,56 @@ def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
         with pytest.raises(specdec.LoadFailed, match="no luck"):
             slot.change(plan("me/licensed", "me/draft"))
         assert text() == first
+
+
+@pytest.mark.parametrize("free", [0, 1e12])
+def test_a_change_that_fails_leaves_the_old_pair_as_it_was(free: float, shelf, tmp_path, monkeypatch) -> None:
+    """Ten times: a file damaged between the check and the load, and a disk that is full while the weights come."""
+    monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: free)
+
+    def text() -> list[int]:
+        params = specdec.SamplingParams(max_new_tokens=8)
+        return list(specdec.collect(specdec.speculative(slot.pair, "Once", params=params)).token_ids)
+
+    def no_room(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "snapshot_download", no_room)
+    slot = Slot(loading.plan_pair(shelf / "me/good", shelf / "me/draft"))
+    first, facts = text(), slot.facts
+    for turn in range(10):
+        folder = write(tmp_path / str(turn), tiny("llama", 3))
+        plan = loading.plan_pair(folder, shelf / "me/draft")
+        os.truncate(folder / "model.safetensors", (folder / "model.safetensors").stat().st_size - 1 - 999 * turn)
+        with pytest.raises(specdec.LoadFailed, match="damaged"):
+            slot.change(plan)
+        assert text() == first and slot.facts == facts
+        far = replace(plan.target, checkpoint=replace(plan.target.checkpoint, missing_bytes=1))
+        with pytest.raises(specdec.LoadFailed, match="The disk is full"):
+            slot.change(replace(plan, target=far))
+        assert text() == first and slot.facts == facts
+
+
+def test_a_pair_that_failed_makes_room_for_the_old_one(shelf, monkeypatch) -> None:
+    """Its draft was loaded already, and the error would keep it while the old pair is loaded again."""
+    slot = Slot(loading.plan_pair(shelf / "me/good", shelf / "me/draft"))
+    monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: 0)
+    read, models = loading._read, []
+
+    def fail(part, *args):
+        if part.checkpoint.name.endswith("licensed"):
+            raise specdec.LoadFailed("no luck")
+        gone = [model() is None for model in models]
+        model = read(part, *args)
+        models.append(weakref.ref(model))
+        alive.append(gone.count(False))
+        return model
+
+    alive: list[int] = []
+    monkeypatch.setattr(loading, "_read", fail)
+    with pytest.raises(specdec.LoadFailed, match="no luck"):
+        slot.change(loading.plan_pair(shelf / "me/licensed", shelf / "me/draft"))
+    assert alive == [0, 0, 1]  # the new draft; then the old draft, with the new one gone, and the old target
 
 
 def test_a_pair_that_fits_nowhere_is_not_even_fetched(shelf, monkeypatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -73,6 +74,31 @@ def test_numbers_that_are_none_are_written_so_that_a_browser_reads_them() -> Non
     assert json.loads(text, parse_constant=lambda name: pytest.fail(name)) == {
         "event": "begin", "a": [None, 1.5, {"b": None}], "c": [None, "NaN"],
     }  # fmt: skip
+
+
+def test_half_of_a_surrogate_pair_is_written_so_that_every_reader_takes_it() -> None:
+    """The name of a folder may hold one, and so may a vocabulary."""
+    text = recording.line({"event": "error", "message": "a\ud83d\U0001f600", "\udc00": ["\udfff", math.nan]})
+    assert json.loads(text) == {"event": "error", "message": "a?\U0001f600", "?": ["?", None]}
+    assert list(recording.read([recording.line({"event": "error", "message": "\ud83d"})])) == []
+    odd = SimpleNamespace(convert_ids_to_tokens=lambda i: "a\ud83d", decode=lambda ids: "b\ud83d")
+    assert TokenBytes(odd)(5) == b"b?"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[" * 99999, "5", '{"event": "error", "message": "", "tokens": 5', '{"event": "round", "tokens": {"a": 5}}'],
+)
+def test_the_tokens_of_what_is_no_recording_are_refused(line: str) -> None:
+    with pytest.raises(specdec.InvalidInput, match="Line 1 is not a line of a recording"):
+        recording.token_bytes([line])
+
+
+@pytest.mark.parametrize("tokens", [{"a": "x"}, {"1": "日"}])
+def test_tokens_that_are_no_bytes_are_refused(tokens: dict, pair) -> None:
+    _, (first, *_) = record(pair, "generate", {})
+    with pytest.raises(specdec.InvalidInput, match="its tokens"):
+        recording.token_bytes([json.dumps(json.loads(first) | {"tokens": tokens})])
 
 
 def test_a_token_is_described_before_it_is_needed_and_once(pair) -> None:

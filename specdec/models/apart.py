@@ -1,0 +1,165 @@
+"""Chat templates and tokenizers of strangers, tried in a process that can be ended.
+
+A thread would not do. It cannot be ended within one operation of C (a power of large numbers in a template, a regular
+expression of a tokenizer), which may keep all other threads waiting, and its memory has no bound of its own. A fork of
+this process would copy its page tables at each call, which takes long with large models. So there is one small process
+for all of it, started when it is first needed, without torch, without the network and without the owner's token. It
+renders with the code of transformers itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+SECONDS = 5.0  # for rendering a chat
+STARTING = 60.0  # seconds that the process may take to start, and on a busy machine it may
+MEMORY = 3 * 2**30  # bytes of its address space
+LONGEST = 2**24  # characters of an answer; more is no prompt
+SAMPLE = "Once upon a time 123 naïve 日本語 🙂\n\n\tdef f(x): return x  # " + "a" * 200 + " " * 50 + "!" * 50
+
+
+class NoAnswer(Exception):
+    """The work failed. The message says why, as the last part of a sentence."""
+
+
+class TooMuch(NoAnswer):
+    """It was ended, because it took too long or too much memory."""
+
+
+class _Process:
+    """The process, one request at a time. One that had to be ended is started anew for the next request."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, request: dict[str, Any], seconds: float) -> Any:
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._process = _started()
+                self._exchange({"kind": "start"}, STARTING)
+            return self._exchange(request, seconds)
+
+    def _exchange(self, request: dict[str, Any], seconds: float) -> Any:
+        process, late = self._process, threading.Event()
+        assert process is not None and process.stdin is not None and process.stdout is not None
+
+        def end() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(seconds, end)
+        timer.start()
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline(LONGEST)
+        except OSError:  # it ended before it had read the request
+            line = ""
+        finally:
+            timer.cancel()
+        if not line.endswith("\n"):
+            process.kill()
+            process.communicate()  # closes the pipes
+            raise TooMuch(f"it takes more than {seconds:.0f} seconds" if late.is_set() else "it takes too much memory")
+        good, found = json.loads(line)
+        if not good:
+            raise NoAnswer(found)
+        return found
+
+
+def _started() -> subprocess.Popen[str]:
+    kept = {name: value for name, value in os.environ.items() if "TOKEN" not in name}
+    return subprocess.Popen(
+        [sys.executable, "-P", __file__],  # no folder of ours on its path: their modules have names of their own
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=kept | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUTF8": "1"},
+        encoding="utf-8",
+    )
+
+
+_process = _Process()
+
+
+def _forget_process() -> None:
+    global _process
+    _process = _Process()  # the parent still talks with the one that there was
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_process)
+
+
+def render(tokenizer: Any, messages: list[dict[str, Any]]) -> str:
+    """Chat messages as the text that ``tokenizer``'s own template makes of them, ready for an answer.
+
+    Raises ``NoAnswer`` where the template refuses them, ``TooMuch`` beyond ``SECONDS`` or ``MEMORY``; TypeError and
+    ValueError for messages that are no JSON, and for a tokenizer that has several templates and names none.
+    """
+    template, names = tokenizer.get_chat_template(), dict(tokenizer.special_tokens_map)
+    request = {"kind": "render", "template": template, "messages": messages, "names": names}
+    return _process.ask(request, SECONDS)
+
+
+def try_tokenizer(file: str, seconds: float) -> None:
+    """Read a tokenizer.json and encode a short text with it. Raises ``NoAnswer`` where that fails, ``TooMuch`` where it
+    takes longer than ``seconds`` or more than ``MEMORY``."""
+    _process.ask({"kind": "tokenizer", "file": file}, seconds)
+
+
+# Within the process.
+
+
+def _rendered(request: dict[str, Any]) -> str:
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    messages = [{key: value for key, value in m.items() if value is not None} for m in request["messages"]]
+    (text,), _ = render_jinja_template(
+        conversations=[messages], chat_template=request["template"], add_generation_prompt=True, **request["names"]
+    )
+    return text
+
+
+def _encoded(request: dict[str, Any]) -> int:
+    from tokenizers import Tokenizer
+
+    return len(Tokenizer.from_file(request["file"]).encode(SAMPLE).ids)
+
+
+def _ready(request: dict[str, Any]) -> None:
+    """Load what rendering needs, so that no template's seconds are spent on it; then bound the memory."""
+    import transformers.utils.chat_template_utils  # noqa: F401
+
+    try:
+        import resource
+    except ImportError:  # Windows: the time alone is bounded
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+_WORK: dict[str, Callable[[dict[str, Any]], Any]] = {"start": _ready, "render": _rendered, "tokenizer": _encoded}
+
+
+def _serve() -> None:
+    """Answer a line of JSON with a line of JSON, until nobody asks any more."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = True, _WORK[request["kind"]](request)
+        except MemoryError:
+            return
+        except Exception as error:
+            answer = False, next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    _serve()
