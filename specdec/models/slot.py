@@ -19,7 +19,7 @@ from specdec.models.pair import Pair
 class Slot:
     """Holds the loaded pair. Whoever keeps a reference to ``pair`` beyond a call keeps its memory too.
 
-    ``facts`` are what ``Pair.describe`` said of it, and ``chat`` whether its tokenizer has a chat template; both can be
+    ``facts`` are what ``Pair.facts`` said of it, and ``chat`` whether its tokenizer has a chat template; both can be
     read while another pair is on its way.
     """
 
@@ -64,7 +64,7 @@ class Slot:
 
     def _take(self, plan: PairPlan, pair: Pair) -> None:
         self._plan, self._pair = plan, pair
-        self.facts: dict[str, Any] = pair.describe()
+        self.facts: dict[str, Any] = pair.facts()
         self.chat = bool(getattr(pair.tokenizer, "chat_template", None))
 
     def _restore(self, error: Exception) -> None:
