@@ -165,7 +165,7 @@ def draft_tokens(seen: Observed, committed: int) -> tuple[DraftToken, ...]:
 def _require_numbers(whose: str, values: Iterable[float]) -> None:
     """Refuse what can be neither compared nor drawn from: a call with it would go on to the end without a word."""
     if not all(map(math.isfinite, values)):
-        raise NotNumbers(whose)
+        raise NotNumbers.of(whose)
 
 
 def _row(rows: torch.Tensor, at: torch.Tensor, waits: bool) -> torch.Tensor:

@@ -161,7 +161,7 @@ def transformers_lane(call: Call, **extra: Any) -> PushedLane:
         except RuntimeError as error:
             if "probability tensor" not in str(error):
                 raise
-            raise NotNumbers("model") from error
+            raise NotNumbers.of("model") from error
         emit(Finished(streamer.reason, streamer.prefill_seconds, streamer.elapsed_seconds))
 
     return PushedLane(run)
