@@ -1,4 +1,7 @@
-"""The tree of errors: catch ``SpecdecError`` for all of them. Every message says what was found and what to do."""
+"""The tree of errors: catch ``SpecdecError`` for all of them. Every message says what was found and what to do.
+
+Each is made with its message alone, so that it can be pickled and arrives in another process as it was.
+"""
 
 
 class SpecdecError(Exception):

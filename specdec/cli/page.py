@@ -10,6 +10,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+if os.environ.get("SPACES_ZERO_GPU"):
+    import spaces  # noqa: F401 - it replaces parts of torch and gradio, so it comes before whatever imports them
+
 from specdec.cli.arguments import add_pair_arguments, leave_a_core, plan_of
 from specdec.errors import SpecdecError
 from specdec.models.slot import Slot

@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> None:
                 live.update(Group(table(found, plan), bar))
     except SpecdecError as error:
         raise SystemExit(f"specdec: {error}") from error
-    console.print(f"Pair: {words.pair_line(pair.describe())}")
+    console.print(f"Pair: {words.pair_line(pair.facts())}")
     console.print(f"{len(plan.prompts)} prompts, {arguments.tokens} tokens each.")
     console.print(table(found, plan))
     result = overall(found, plan)

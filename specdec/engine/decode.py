@@ -81,13 +81,13 @@ class _Run:
         self.context = engine.context(call.prompt_ids, params.max_new_tokens)
         self.sampler = Sampler(params, engine.rng(params.seed or 0))
         self.target = Runner(pair.target, engine)
-        if pair.draft is None or call.started.gamma == 0:
+        if pair.draft is None or call.gamma == 0:
             self.drafter: Drafter = NoDraft(pair.vocabulary, self.context)
         else:
             self.drafter = pair.draft.start(self.target, pair.vocabulary, self.sampler, self.context)
         self.new_ids: list[int] = []
         self.index = 0
-        self._settings = self.sampler.key, call.started.acceptance, call.started.accept_top_k
+        self._settings = self.sampler.key, call.acceptance, call.accept_top_k
         self.reason: FinishReason | None = None
 
     def prefill(self) -> Round:
@@ -158,7 +158,7 @@ def _accept(
     choices: torch.Tensor,
     p: torch.Tensor | None,
 ) -> Verdict:
-    if (k := call.started.accept_top_k) is not None:
+    if (k := call.accept_top_k) is not None:
         drawn = choices if p is None else sampler.draw(p)
         return verify_top_k(proposal.ids, processed, drawn, k, proposal.limit)
     if p is None:

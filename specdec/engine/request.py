@@ -85,7 +85,8 @@ class StopStrings(StopStringCriteria):
 class Request:
     """A prompt, encoded and checked once, and how its tokens are picked: what all lanes of a race share.
 
-    ``prompt_ids`` (n,) lie on the target's device. ``params.seed`` is the seed really used.
+    ``prompt_ids`` (n,) lie where they were made; a call takes them to the target's device. ``params.seed`` is the seed
+    really used.
     """
 
     pair: Pair
@@ -108,7 +109,8 @@ class Request:
 
 
 def make_request(pair: Pair, prompt: Prompt, params: SamplingParams) -> Request:
-    """Encode and check a prompt; raise ``InvalidInput`` with what was found and what to do."""
+    """Encode and check a prompt; raise ``InvalidInput`` with what was found and what to do. Nothing runs on the device:
+    a process that may not use it can refuse what cannot run."""
     if not isinstance(pair, Pair):
         raise InvalidInput(f"The pair is a {type(pair).__name__}; give a Pair, which load_pair makes of names.")
     if not isinstance(params, SamplingParams):
@@ -120,7 +122,7 @@ def make_request(pair: Pair, prompt: Prompt, params: SamplingParams) -> Request:
             raise InvalidInput(f"{type(model).__name__} is in train mode, which drops activations; call its eval().")
     for text in params.stop:
         require_text("A stop string", text)
-    prompt_ids = pair.encode(prompt)[0].to(pair.device)
+    prompt_ids = pair.encode(prompt)[0]
     if params.stop and pair.tokenizer is None:
         raise InvalidInput(f"stop is {params.stop!r}, but the pair has no tokenizer to read its tokens with.")
     if params.seed is None:
@@ -140,21 +142,28 @@ def _stop_strings(pair: Pair, stop: tuple[str, ...]) -> StopStrings:
 
 @dataclass(frozen=True)
 class Call:
-    """One lane's checked call. ``started`` is its first event."""
+    """One lane's checked call."""
 
     request: Request
+    lane: str
     policy: Policy
+    acceptance: str
+    accept_top_k: int | None
     stop_criteria: StopStrings | None
-    started: Started
 
     @property
     def pair(self) -> Pair:
         return self.request.pair
 
     @property
+    def gamma(self) -> int | str:
+        """The draft length, or the policy's name."""
+        return self.policy.gamma if type(self.policy) is Fixed else str(self.policy)
+
+    @cached_property
     def prompt_ids(self) -> torch.Tensor:
         """(n,) on the target's device."""
-        return self.request.prompt_ids
+        return self.request.prompt_ids.to(self.pair.device)
 
     @property
     def params(self) -> SamplingParams:
@@ -163,6 +172,22 @@ class Call:
     @cached_property
     def eos_ids(self) -> frozenset[int]:
         return self.request.eos_ids
+
+    @cached_property
+    def started(self) -> Started:
+        """The first event. To say what runs the passes may take passes, so it is made where the call runs."""
+        return Started(
+            lane=self.lane,
+            prompt_ids=tuple(self.request.prompt_ids.tolist()),
+            params=self.params,
+            gamma=self.gamma,
+            acceptance=self.acceptance,
+            accept_top_k=self.accept_top_k,
+            pair=self.pair.describe(),
+            machine=machine(self.pair.device),
+            versions=dict(versions()),
+            neutralised=neutralised(self.pair),
+        )
 
     def cut(self, before: list[int], block: list[int]) -> tuple[int, FinishReason | None]:
         """How many tokens of ``block`` may be appended behind the ``before`` new ones, and why the call then ends.
@@ -207,21 +232,12 @@ def prepare(
         refuse_rope_change(pair.target.config, len(request.prompt_ids), params.max_new_tokens)
     return Call(
         request=request,
+        lane=lane,
         policy=policy,
+        acceptance=acceptance,
+        accept_top_k=accept_top_k,
         # Each call has its own: it remembers the length at which it last looked.
         stop_criteria=copy.copy(request.stop_criteria),
-        started=Started(
-            lane=lane,
-            prompt_ids=tuple(request.prompt_ids.tolist()),
-            params=params,
-            gamma=policy.gamma if type(policy) is Fixed else str(policy),
-            acceptance=acceptance,
-            accept_top_k=accept_top_k,
-            pair=pair.describe(),
-            machine=machine(pair.device),
-            versions=dict(versions()),
-            neutralised=neutralised(pair),
-        ),
     )
 
 

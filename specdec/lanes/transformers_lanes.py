@@ -54,7 +54,7 @@ def generate_lane(request: Request) -> Iterator[Event]:
 def assisted_lane(request: Request, gamma: int | str | Policy) -> Iterator[Event]:
     """``assisted`` for a prompt that is encoded and checked already, as in a race."""
     call = prepare("assisted", request, gamma)
-    if not isinstance(call.started.gamma, int) or gamma == 0:
+    if not isinstance(call.gamma, int) or gamma == 0:
         raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
     if reason := cannot_assist(request.pair):
         raise IncompatiblePair(reason)
@@ -128,7 +128,7 @@ class _Streamer(BaseStreamer):
                 self.prefill_seconds = elapsed
             self._emit(self._round(tuple(block[:kept]), elapsed))
             self.new_ids += block[:kept]
-            if reason == "stop" and self._call.started.lane == "assisted":
+            if reason == "stop" and self._call.lane == "assisted":
                 self.end()
                 raise _Stopped
         self._index += 1
@@ -141,7 +141,7 @@ class _Streamer(BaseStreamer):
         self._began += seconds
 
     def _round(self, ids: tuple[int, ...], elapsed: float) -> Round:
-        plain = self._call.started.lane == "generate"
+        plain = self._call.lane == "generate"
         return Round(
             index=self._index,
             draft=() if plain else None,
@@ -232,7 +232,7 @@ def run_generate(call: Call, numbers: Numbers | None = None, **extra: Any) -> to
     target = _with_config(call.pair.target, GenerationConfig())
     draft = extra.get("assistant_model")
     if draft is not None:
-        gamma = call.started.gamma
+        gamma = call.gamma
         assert isinstance(gamma, int)  # the lane takes no other
         extra["assistant_model"] = draft = _with_fixed_gamma(draft, gamma)
     if numbers is not None and "cache_implementation" not in extra:  # such passes are compiled, and this would be too
@@ -268,7 +268,7 @@ def _settings(call: Call) -> dict[str, Any]:
             "top_p": float(params.top_p),
             "min_p": params.min_p or None,
         }
-    if call.stop_criteria is not None and call.started.lane == "generate":
+    if call.stop_criteria is not None and call.lane == "generate":
         # Ready made: from the strings it would make its own, within its clock.
         settings |= {"stopping_criteria": StoppingCriteriaList([call.stop_criteria])}
     return settings

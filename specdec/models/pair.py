@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from specdec.errors import InvalidInput
 from specdec.models.apart import NoAnswer, render
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
 from specdec.passes.engines import EagerEngine, Engine
-from specdec.passes.facts import context_length, model_facts
+from specdec.passes.facts import context_length, model_facts, own_forward
 from specdec.passes.graphs import graph_engine, no_graphs
 from specdec.passes.runner import device_of
 from specdec.text import require_text
@@ -34,7 +34,9 @@ class Pair:
     model is wrapped, so that ``pair.draft`` is a ``DraftMethod`` or None. ``draft_tokenizer`` belongs to a draft that
     is given as a model; where it differs from the target's, the draft works in its own vocabulary. ``tokenizer`` may be
     None: then prompts are ids. ``engine`` is "eager" (each pass by itself), "graph" (steps over fixed buffers, captured
-    as CUDA graphs on a GPU) or "auto": graph on a GPU, where the models allow it.
+    as CUDA graphs on a GPU) or "auto": graph on a GPU, where the models allow it. ``device`` is where the target's
+    passes begin. It is found once, in the thread that makes the pair: on ZeroGPU, weights on the GPU look like a CPU's
+    to all other threads.
     """
 
     target: PreTrainedModel
@@ -43,6 +45,7 @@ class Pair:
     draft_tokenizer: InitVar[Any] = None
     name: str | None = None
     engine: str = "auto"
+    device: torch.device = field(init=False)
 
     def __post_init__(self, draft_tokenizer: Any) -> None:
         require_engine(self.engine)
@@ -59,11 +62,7 @@ class Pair:
             draft.refuse(self.target.config)
             draft = draft.bound_to(self.target, self.tokenizer)
         object.__setattr__(self, "draft", draft)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the target's passes begin, and where prompts and probabilities lie."""
-        return device_of(self.target)
+        object.__setattr__(self, "device", device_of(self.target))
 
     @property
     def vocabulary(self) -> int:
@@ -143,19 +142,28 @@ class Pair:
             )
         return self._check_ids(torch.tensor([ids], dtype=torch.long))
 
-    def describe(self) -> dict[str, Any]:
-        """What the pair is, as plain values; ``draft`` is what its method says of itself, and ``engine`` says what runs
-        the passes, with the reason where the graph engine was wanted and cannot."""
-        no_graphs = self._no_graphs() if self._wants_graphs else None
+    def facts(self) -> dict[str, Any]:
+        """What the pair is, as plain values; ``draft`` is what its method says of itself. No pass runs."""
         return {
             "name": self.name,
             "context": self.context_length(),
             "device": str(self.device),
-            "engine": {"name": "graph" if self._wants_graphs and no_graphs is None else "eager", "reason": no_graphs},
             "compiled": self.target._compiled_call_impl is not None,
             "target": model_facts(self.target),
             "draft": self.draft.describe() if self.draft else None,
         }
+
+    def describe(self) -> dict[str, Any]:
+        """``facts``, and how the passes run: ``own_forward`` of each model, and ``engine`` with the reason where the
+        graph engine was wanted and cannot run. Finding out takes passes, the first time that a pair is asked."""
+        facts = self.facts()
+        facts["target"]["own_forward"] = own_forward(self.target)
+        if self.draft and self.draft.models:
+            reason = next(filter(None, map(own_forward, self.draft.models)), None)
+            facts["draft"] = facts["draft"] | {"own_forward": reason}
+        no_graphs = self._no_graphs() if self._wants_graphs else None
+        name = "graph" if self._wants_graphs and no_graphs is None else "eager"
+        return facts | {"engine": {"name": name, "reason": no_graphs}}
 
     def _check_ids(self, ids: torch.Tensor) -> torch.Tensor:
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool or ids.ndim not in (1, 2):

@@ -20,7 +20,7 @@ from specdec.models.pair import Pair
 class Slot:
     """Holds the loaded pair. Whoever keeps a reference to ``pair`` beyond a call keeps its memory too.
 
-    ``facts`` are what ``Pair.describe`` said of it, and ``chat`` whether its tokenizer has a chat template; both can be
+    ``facts`` are what ``Pair.facts`` said of it, and ``chat`` whether its tokenizer has a chat template; both can be
     read while another pair is on its way.
     """
 
@@ -49,7 +49,7 @@ class Slot:
         for part in plan.parts:
             part.checkpoint.fetch(progress)
         if plan.bytes <= free_bytes(plan.device):
-            new = load(plan)
+            new = _rehearsed(plan)
             loaded = _used_bytes(plan.device)
             self._take(plan, new)
             return f"Loaded beside the old pair; freeing that one gave back {_freed(plan.device, loaded)}."
@@ -57,7 +57,7 @@ class Slot:
         self._pair = None
         sentence = f"The old pair was freed first, which gave back {_freed(plan.device, used)}."
         try:
-            self._take(plan, load(plan))
+            self._take(plan, _rehearsed(plan))
         except Exception as error:
             _drop_frames(error)
             self._restore(error)
@@ -65,9 +65,8 @@ class Slot:
         return sentence
 
     def _take(self, plan: PairPlan, pair: Pair) -> None:
-        facts = pair.describe()  # which runs passes, and may fail: then nothing has changed
         self._plan, self._pair = plan, pair
-        self.facts: dict[str, Any] = facts
+        self.facts: dict[str, Any] = pair.facts()
         self.chat = bool(getattr(pair.tokenizer, "chat_template", None))
 
     def _restore(self, error: Exception) -> None:
@@ -75,6 +74,13 @@ class Slot:
             self._pair = load(self._plan)
         except SpecdecError as lost:
             raise LoadFailed(f"{error} The old pair could not be loaded again either: {lost}") from error
+
+
+def _rehearsed(plan: PairPlan) -> Pair:
+    """The pair of a plan, once its passes have been compared: where that fails, the old pair is still there."""
+    pair = load(plan)
+    pair.describe()
+    return pair
 
 
 def _drop_frames(error: BaseException) -> None:

@@ -14,11 +14,7 @@ CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "max_target_positions
 
 
 def model_facts(model: PreTrainedModel) -> dict[str, Any]:
-    """Name, size, number type and revision of ``model``; ``bits`` is None where no weights are packed.
-
-    ``own_forward`` says why passes use the model's own ``forward``; None where they use the lean one.
-    """
-    stack = stack_of(model)
+    """Name, size, number type and revision of ``model``; ``bits`` is None where no weights are packed."""
     config = model.config.get_text_config(decoder=True)
     return {
         "name": _short_name(model),
@@ -29,8 +25,13 @@ def model_facts(model: PreTrainedModel) -> dict[str, Any]:
         "local": Path(model.config._name_or_path or ".").exists(),
         "revision": getattr(model.config, "_commit_hash", None),
         "bits": _bits(model),
-        "own_forward": stack if isinstance(stack, str) else None,
     }
+
+
+def own_forward(model: PreTrainedModel) -> str | None:
+    """Why passes use the model's own ``forward``; None where they use the lean one. Compares the two the first time."""
+    stack = stack_of(model)
+    return stack if isinstance(stack, str) else None
 
 
 def context_length(config: Any) -> int | None:

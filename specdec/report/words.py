@@ -376,7 +376,7 @@ def passes(facts: dict[str, Any]) -> str:
     models = {"target": facts["target"], "draft": facts["draft"] or {}}
     known = {role: model["own_forward"] for role, model in models.items() if "own_forward" in model}
     if not any(known.values()):
-        return "lean forward, its logits compared with transformers' own at load" if known else "not recorded"
+        return "lean forward, its logits compared once with transformers' own" if known else "not recorded"
     return " ".join(
         f"{role}: {f'its own forward. {reason}' if reason else 'lean forward.'}" for role, reason in known.items()
     )

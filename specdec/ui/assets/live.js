@@ -26,6 +26,7 @@ const STEPS = [
 ];
 
 const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran
+const GREETING = ["startup", "recording"]; // of one that a visitor finds here; it makes way for all others
 
 // What tests wait on, and what the page's buttons call.
 window.specdec ??= {
@@ -185,7 +186,7 @@ class View {
 
   #feed(records) {
     for (const record of records) {
-      if (record.event === "begin") this.#ignored = record.origin === "startup" && this.#shown !== "";
+      if (record.event === "begin") this.#ignored = GREETING.includes(record.origin) && this.#shown !== "";
       if (this.#ignored) continue;
       if (!["begin", "error"].includes(record.event)) this.#next.take(record);
       this.#handlers[record.event]?.(record);
@@ -356,7 +357,7 @@ class View {
     this.factor.textContent = record.factor ?? "";
     this.factor.hidden = !record.factor;
     this.factor.classList.toggle("flat", !record.faster);
-    const foreign = ["link", "file"].includes(this.#race.begin.origin);
+    const foreign = !MEASURED.includes(this.#race.begin.origin);
     const told = (words) => (foreign ? words.replaceAll(/ (here|on this machine)\b/g, "") : words);
     this.headline.textContent = told(record.sentence);
     this.warning.textContent = record.warning ?? "";
@@ -412,12 +413,14 @@ class View {
   // Where the figures are from, how many runs they are of, and what can be done about it.
   #origin(record) {
     const { origin, at, pair, name } = this.#race.begin;
+    const { cpu, gpu } = this.#race.lane.started.machine;
     const day = new Date(at * 1000);
     const time = day.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
     const runs = record.runs > 1 ? `median of ${record.runs} runs` : "1 run";
     const said = {
       run: `${runs[0].toUpperCase()}${runs.slice(1)} on this machine`,
       startup: `Measured on this machine at start-up, ${time} \u00b7 ${runs}`,
+      recording: `A recording made on ${gpu ?? cpu}, ${day.toLocaleDateString()}, not measured here \u00b7 ${runs}`,
       link: `From a link, not measured here \u00b7 ${runs}`,
       file: `From the file ${name}, recorded ${day.toLocaleDateString()} ${time}, not measured here \u00b7 ${runs}`,
     }[origin];

@@ -1,0 +1,35 @@
+"""Record the race that ships with the package on this machine: ``python -m scripts.record_race``.
+
+The embedded pair, the default lanes, 64 tokens behind the page's first example. Do it on a machine with nothing else to
+do, and anew after a change of the pair, the passes or the lines of a recording.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from specdec.cli.arguments import leave_a_core
+from specdec.events import SamplingParams
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.models.loading import load_pair
+from specdec.report.recording import line
+from specdec.ui.ask import Ask
+from specdec.ui.limits import Limits
+from specdec.ui.recorded import RECORDED
+from specdec.ui.startup import TOKENS
+from specdec.ui.stream import stream
+
+
+def main() -> None:
+    leave_a_core()
+    ask = Ask(read_prompts(EXAMPLES)[0].prompt, params=SamplingParams(max_new_tokens=TOKENS))
+    *_, text = stream(load_pair(), ask, limits=Limits(), stop=threading.Event(), origin="recording")
+    begin, *lines = text.splitlines(keepends=True)
+    verdict = json.loads(lines[-1])
+    RECORDED.write_text("".join([line(json.loads(begin) | {"number": 0}), *lines]), encoding="utf-8")
+    print(verdict["sentence"])
+
+
+if __name__ == "__main__":
+    main()

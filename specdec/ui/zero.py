@@ -1,0 +1,92 @@
+"""Runs tasks on ZeroGPU, which lends a GPU to one task at a time.
+
+There the page's own process has no GPU. The package ``spaces`` forks a process for each GPU and keeps it for further
+tasks. A task goes there pickled and its steps come back pickled; what else the page knows by then does not. The pair is
+what it was when the page was launched.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict, deque
+from collections.abc import Generator
+from contextlib import closing
+from typing import Any
+
+import gradio as gr
+import spaces
+
+from specdec.errors import SpecdecError
+from specdec.measure.task import Run, Task
+from specdec.models.pair import Pair
+
+LOG = logging.getLogger(__name__)
+
+# Seconds to ask for. A visitor has few of them a day; a task that takes longer than it asked for may be ended.
+LEAST, MOST = 10, 60
+START = 5.0  # until a new process has the weights on its GPU
+RATE = 40.0  # tokens a second, before a task of the kind has run to its end
+
+_pair: Pair
+# The rates of the latest tasks by kind of work: a test of short texts spends most of its time on their prompts.
+_rates: dict[str, deque[float]] = defaultdict(lambda: deque([RATE], maxlen=8))
+
+
+class DeviceFailed(SpecdecError):
+    """Work on the GPU that did not run to its end."""
+
+
+def zero_run(pair: Pair) -> Run:
+    """What runs tasks with ``pair`` on ZeroGPU. Call it before the page is launched."""
+    global _pair
+    _pair = pair
+    return run
+
+
+def run(task: Task[Any]) -> Generator[Any, None, None]:
+    """The steps of ``task``, which another process runs. Errors are those of the task, or ``DeviceFailed``.
+
+    A ``gr.Error`` says why there is no GPU, for example that the visitor's time is used up. To know the visitor,
+    ``spaces`` reads the context of whoever asks for the first step. Closing the generator waits until the task has
+    ended, which it does at its next step.
+    """
+    began = None
+    try:
+        with closing(_steps(task)) as steps:
+            for step in steps:
+                began = began or time.monotonic()  # what was before is the wait for a GPU
+                if isinstance(step, SpecdecError):
+                    raise step
+                yield step
+    except gr.Error as error:
+        if error.title != "ZeroGPU worker error":
+            raise
+        raise DeviceFailed(
+            f"The process with the GPU ended before the work did ({error.message}). It may have taken longer than the "
+            f"{seconds_for(task)}\u00a0s that were asked for; ask for less, or try again."
+        ) from error
+    if began is not None:
+        _rates[_kind(task)].append(task.tokens / max(1e-3, time.monotonic() - began))
+
+
+def seconds_for(task: Task[Any]) -> int:
+    """For how long to ask for a GPU, by the slowest of the latest tasks of this kind."""
+    return round(min(MOST, max(LEAST, START + task.tokens / min(_rates[_kind(task)]))))
+
+
+@spaces.GPU(duration=seconds_for)  # type: ignore[untyped-decorator]
+def _steps(task: Task[Any]) -> Generator[Any, None, None]:
+    """In the process with the GPU: the steps of ``task``. An error is the last step, as no other way brings it whole to
+    the page's process."""
+    try:
+        yield from task.run(_pair)
+    except SpecdecError as error:
+        yield error
+    except Exception:
+        LOG.exception("A task on the GPU failed.")
+        yield DeviceFailed("It failed on the GPU; the log of the program says why.")
+
+
+def _kind(task: Task[Any]) -> str:
+    return getattr(task.run, "func", task.run).__name__
