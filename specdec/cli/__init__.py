@@ -12,8 +12,9 @@ COMMANDS = {
     "bench": "measure lanes over a prompt set",
     "check": "say whether a target and a draft go together",
     "page": "serve the page",
+    "space-check": "check this folder before it is uploaded as a Space",
 }
-_HELP = "usage: specdec [COMMAND] ...\n\n" + "".join(f"  {name:7} {text}\n" for name, text in COMMANDS.items())
+_HELP = "usage: specdec [COMMAND] ...\n\n" + "".join(f"  {name:11} {text}\n" for name, text in COMMANDS.items())
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -27,6 +28,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     name = arguments.pop(0) if arguments[0] in COMMANDS else "run"
     try:
-        importlib.import_module(f"specdec.cli.{name}").main(arguments)
+        importlib.import_module(f"specdec.cli.{name.replace('-', '_')}").main(arguments)
     except KeyboardInterrupt:  # also while models load
         raise SystemExit(130) from None
