@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -43,7 +42,7 @@ class PromptItem:
 def read_prompts(path: Path) -> list[PromptItem]:
     """The prompts of a file of JSON lines, packed with gzip or not. Raises ``InvalidInput`` with the line that cannot
     be used."""
-    return parse_prompts(_text_of(Path(path)).split("\n"))  # splitlines would cut at characters that JSON lets stand
+    return parse_prompts(_text_of(Path(path)))
 
 
 def _text_of(path: Path) -> str:
@@ -65,8 +64,9 @@ def _text_of(path: Path) -> str:
         raise InvalidInput(f"{path.name} cannot be read as UTF-8 text; give JSON lines with {TAKEN}.") from error
 
 
-def parse_prompts(lines: Iterable[str]) -> list[PromptItem]:
+def parse_prompts(text: str) -> list[PromptItem]:
     """The prompts of JSON lines; of a conversation its first turn, as only the first has no answer before it."""
+    lines = text.split("\n")  # splitlines would cut at characters that JSON lets stand
     items = [_item(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     if not items:
         raise InvalidInput(f"There is no prompt in it. Give JSON lines with {TAKEN}.")
