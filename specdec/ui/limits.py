@@ -15,9 +15,20 @@ class Limits:
     waiting: int | None = None
     runs: int = 25  # of one race
     prompts: int = 1000  # of a benchmark
+    file_bytes: int = 10_000_000  # of a file that a visitor chose, unpacked
     draws: int = 500  # of each sample of the losslessness test
     public: bool = False  # pairs from the list only
 
 
 LOCAL = Limits()
-PUBLIC = Limits(new_tokens=256, prompt_tokens=512, seconds=60, waiting=16, runs=5, prompts=20, draws=200, public=True)
+PUBLIC = Limits(
+    new_tokens=256,
+    prompt_tokens=512,
+    seconds=60,
+    waiting=16,
+    runs=5,
+    prompts=20,
+    file_bytes=1_000_000,
+    draws=200,
+    public=True,
+)

@@ -83,7 +83,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
         values, problems = ask.restore(json.loads(link), slot.chat)
         return *values, "".join(map(fragments.error, problems))
 
-    with gr.Blocks(title="specdec", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
+    with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
         with gr.Row(elem_id="sd-top"):
             header = gr.HTML(_header(slot.facts), elem_id="sd-header")
             # Filled by the live view. A Space stands in a frame: links must name the page around it.
@@ -122,7 +122,7 @@ def build(slot: Slot, limits: Limits = LOCAL) -> gr.Blocks:
             with gr.Tab("Best gamma"):
                 gamma_tab = GammaTab(work, examples, limits, ask, _TAKE_HOME)
             with gr.Tab("Benchmark"):
-                bench_tab = BenchTab(work, limits)
+                bench_tab = BenchTab(work, limits, _ASSET % "files.js")
             with gr.Tab("Lossless?"):
                 lossless_tab = LosslessTab(work, limits)
         link = gr.Textbox(visible=False)

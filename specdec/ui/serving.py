@@ -89,7 +89,6 @@ def serve(demo: gr.Blocks, **options: Any) -> Any:
         ssr_mode=False,
         show_error=False,
         enable_monitoring=False,
-        max_file_size="10mb",  # of a prompt set, or of results to go on from
         footer_links=[],
         **options,
     )
