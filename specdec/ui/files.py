@@ -47,9 +47,11 @@ def chosen(value: Any, limits: Limits) -> TextFile | None:
         case None | "":  # Gradio's browser side makes the one of the other
             return None
         case {"name": str(name), "text": str(text)} if len(name) <= _LONGEST_NAME:
-            if len(text.encode(errors="surrogatepass")) > limits.file_bytes:
+            # A forged one may hold half a surrogate pair, which no page can show.
+            name, content = name.encode(errors="replace").decode(), text.encode(errors="replace")
+            if len(content) > limits.file_bytes:
                 most = f"{limits.file_bytes / 1e6:g} MB"
                 raise InvalidInput(f"{name} is larger than {most}; this page takes no more. Nothing ran.")
-            return TextFile(name, text)
+            return TextFile(name, content.decode())
         case _:
             raise InvalidInput("A chosen file was not read. Choose another one, or remove it. Nothing ran.")

@@ -319,7 +319,10 @@ def test_prompt_sets_are_told_apart(name: str) -> None:
     "text, complaint",
     [
         ("", "There is no prompt in it"),
-        ("{", "Line 1 is not JSON"),
+        ("{", r"Line 1 is not JSON \(EOF while parsing an object, at character 1\)"),
+        ('{"prompt": "x", "category": "\\ud800"}', r"Line 1 is not JSON \(unexpected end of hex escape"),
+        ("[" * 99999, "Line 1 is not JSON"),
+        ("1" * 99999, "Line 1 is not JSON"),
         ('{"text": "x"}', r"Line 1 holds no prompt \(found: text\)"),
         ("[1]", r"Line 1 holds no prompt \(found: list\)"),
         ('{"prompt": 5}', "Line 1 holds no prompt"),
