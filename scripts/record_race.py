@@ -12,10 +12,12 @@ import threading
 from specdec.cli.arguments import leave_a_core
 from specdec.events import SamplingParams
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.models.loading import load_pair
+from specdec.models.loading import plan_pair
+from specdec.models.slot import Slot
 from specdec.report.recording import line
 from specdec.ui.ask import Ask
 from specdec.ui.limits import Limits
+from specdec.ui.machine import Turn
 from specdec.ui.recorded import RECORDED
 from specdec.ui.startup import TOKENS
 from specdec.ui.stream import stream
@@ -24,7 +26,9 @@ from specdec.ui.stream import stream
 def main() -> None:
     leave_a_core()
     ask = Ask(read_prompts(EXAMPLES)[0].prompt, params=SamplingParams(max_new_tokens=TOKENS))
-    *_, text = stream(load_pair(), ask, limits=Limits(), stop=threading.Event(), origin="recording")
+    slot = Slot(plan_pair())
+    turn = Turn(slot, lambda task: task.run(slot.pair), threading.Event())
+    *_, text = stream(turn, ask, limits=Limits(), origin="recording")
     begin, *lines = text.splitlines(keepends=True)
     verdict = json.loads(lines[-1])
     RECORDED.write_text("".join([line(json.loads(begin) | {"number": 0}), *lines]), encoding="utf-8")

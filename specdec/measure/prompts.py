@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from pydantic_core import from_json
+
 from specdec.errors import InvalidInput
-from specdec.text import require_text
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "prompts.jsonl"
 LARGEST = 16_000_000  # bytes of a set, unpacked
@@ -47,7 +46,7 @@ class PromptItem:
 def read_prompts(path: Path) -> list[PromptItem]:
     """The prompts of a file of JSON lines, packed with gzip or not. Raises ``InvalidInput`` with the line that cannot
     be used."""
-    return parse_prompts(_text_of(Path(path)).split("\n"))  # splitlines would cut at characters that JSON lets stand
+    return parse_prompts(_text_of(Path(path)))
 
 
 def _text_of(path: Path) -> str:
@@ -69,10 +68,10 @@ def _text_of(path: Path) -> str:
         raise InvalidInput(f"{path.name} cannot be read as UTF-8 text; give JSON lines with {TAKEN}.") from error
 
 
-def parse_prompts(lines: Iterable[str]) -> list[PromptItem]:
+def parse_prompts(text: str) -> list[PromptItem]:
     """The prompts of JSON lines; of a conversation its first turn, as only the first has no answer before it."""
-    written = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
-    items = [_item(number, line) for number, line in islice(written, MOST + 1)]
+    lines = enumerate(text.split("\n"), start=1)  # splitlines would cut at characters that JSON lets stand
+    items = [_item(number, line) for number, line in islice((at for at in lines if at[1].strip()), MOST + 1)]
     if len(items) > MOST:
         raise InvalidInput(f"It holds more than {MOST:,} prompts; give a smaller set.")
     if not items:
@@ -87,11 +86,9 @@ def parse_prompts(lines: Iterable[str]) -> list[PromptItem]:
 
 def _item(number: int, line: str) -> PromptItem:
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        where = "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
-        if isinstance(error, json.JSONDecodeError):
-            where = f"{error.msg}, at character {error.colno}"
+        record = from_json(line)  # unlike Python's own, it refuses half a surrogate pair, which no page can show
+    except ValueError as error:
+        where = str(error).replace(" at line 1 column", ", at character")
         raise InvalidInput(f"Line {number} is not JSON ({where}).") from error
     fields = record if isinstance(record, dict) else {}
     name: Any
@@ -113,8 +110,6 @@ def _item(number: int, line: str) -> PromptItem:
                 f"Line {number} has a {what} that is no text of up to {LONGEST_NAME} characters; give a shorter one."
             )
     name = str(name)
-    for what, text in (("prompt", prompt), ("name", name), ("category", category)):
-        require_text(f"The {what} of line {number}", text)
     return PromptItem(name, category, prompt, chat="turns" in fields)
 
 

@@ -1,4 +1,4 @@
-"""The file that keeps the trials of a measurement, so that an interrupted one goes on where it was."""
+"""What keeps the trials of a measurement, as a text or in a file, so that an interrupted one goes on where it was."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,42 @@ LARGEST = 256_000_000  # bytes of a results file that is read
 _TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
 
 
-class ResultsFile:
-    """Trials as JSON lines under a first line that says of what; what is in it is not measured again.
+class ResultsText:
+    """Trials as JSON lines under a first line that says of what."""
 
-    A line that a kill cut short is dropped, and its trial runs again. Where several processes measure, each writes a
-    file of its own beside this one until ``merge``.
+    def __init__(self, pair: Pair, plan: Plan):
+        self._order = {(run, item.name, *entrant): at for at, (run, item, entrant) in enumerate(plan.steps())}
+        self._head = _line(_head(pair, plan))
+
+    def write(self, known: Iterable[Trial]) -> str:
+        """Each trial once, in the plan's order."""
+        by_key = {trial.key: trial for trial in known}
+        ordered = sorted(by_key.values(), key=lambda trial: self._order[trial.key])
+        return self._head + "".join(map(_trial_line, ordered))
+
+    def read(self, text: str, name: str) -> list[Trial]:
+        """The plan's trials of a text; a line that was cut short is dropped, and its trial runs again. Raises
+        ``InvalidInput``, with the ``name`` of the file it is from, if it is of another measurement."""
+        lines = text.splitlines()
+        if not lines:
+            return []
+        if lines[0] + "\n" != self._head:
+            raise InvalidInput(_difference(name, lines[0], self._head))
+        found: dict[Key, Trial] = {}
+        for trial in filter(None, map(_trial, lines[1:])):
+            found.setdefault(trial.key, trial)
+        return [trial for key, trial in found.items() if key in self._order]
+
+
+class ResultsFile:
+    """The same in a file; what is in it is not measured again.
+
+    Where several processes measure, each writes a file of its own beside this one until ``merge``.
     """
 
     def __init__(self, path: Path, pair: Pair, plan: Plan, process: int = 0):
         self.path, self.process = Path(path), process
-        self._order = {(run, item.name, *entrant): at for at, (run, item, entrant) in enumerate(plan.steps())}
-        self._head = _line(_head(pair, plan))
+        self._text = ResultsText(pair, plan)
 
     def read(self) -> list[Trial]:
         """All trials found, of every process. Raises ``InvalidInput`` if they are of another measurement."""
@@ -42,7 +67,7 @@ class ResultsFile:
         for path in (self.path, *self._others()):
             for trial in self._read(path):
                 found.setdefault(trial.key, trial)
-        return [trial for trial in found.values() if trial.key in self._order]
+        return list(found.values())
 
     def begin(self, known: Iterable[Trial]) -> None:
         """Write the file of this process anew, with the trials that are known, and keep it open for more."""
@@ -51,14 +76,13 @@ class ResultsFile:
 
     def add(self, trial: Trial) -> None:
         with self._own.open("a", encoding="utf-8") as file:
-            file.write(_line(asdict(trial)))
+            file.write(_trial_line(trial))
             file.flush()
             os.fsync(file.fileno())
 
     def merge(self, every: Iterable[Trial]) -> None:
         """All trials of all processes into the one file, in the plan's order."""
-        by_key = {trial.key: trial for trial in every}
-        self._write(self.path, sorted(by_key.values(), key=lambda trial: self._order[trial.key]))
+        self._write(self.path, every)
 
     def clear(self) -> None:
         """The files of other processes go; their trials are in the one file."""
@@ -77,28 +101,22 @@ class ResultsFile:
         new = path.with_name(path.name + ".new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            new.write_text(self._head + "".join(_line(asdict(trial)) for trial in known), encoding="utf-8")
+            new.write_text(self._text.write(known), encoding="utf-8")
             os.replace(new, path)
         except OSError as error:
             raise InvalidInput(f"Results cannot be written to {path} ({error}). Name another file.") from error
 
-    def _read(self, path: Path) -> Iterator[Trial]:
+    def _read(self, path: Path) -> list[Trial]:
         if not path.exists():
-            return
+            return []
         try:
             if path.stat().st_size > LARGEST:
                 raise InvalidInput(f"{path.name} is larger than {LARGEST // 10**6} MB. Name another file.")
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+            text = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             reason = error.strerror or "it is no file of this program"
             raise InvalidInput(f"Results cannot be read from {path.name} ({reason}). Name another file.") from error
-        if not lines:
-            return
-        if lines[0] != self._head:
-            raise InvalidInput(_difference(path, lines[0], self._head))
-        for text in lines[1:]:
-            if trial := _trial(text):
-                yield trial
+        return self._text.read(text, path.name)
 
 
 def measured_on(pair: Pair) -> dict[str, Any]:
@@ -128,13 +146,13 @@ def _weights(pair: Pair) -> str:
     return digest.hexdigest()[:16]
 
 
-def _difference(path: Path, found: str, wanted: str) -> str:
+def _difference(name: str, found: str, wanted: str) -> str:
     try:
         theirs, ours = json.loads(found)["results"], json.loads(wanted)["results"]
         names = [name for name in ours if theirs.get(name) != ours[name]]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return f"{path.name} holds no results of this program. Name another file."
-    return f"{path.name} holds results of another measurement ({', '.join(names)} differ). Name another file."
+        return f"{name} holds no results of this program. Name another file."
+    return f"{name} holds results of another measurement ({', '.join(names)} differ). Name another file."
 
 
 def _trial(text: str) -> Trial | None:
@@ -145,6 +163,10 @@ def _trial(text: str) -> Trial | None:
         return None
     numbers = (value for value in asdict(trial.metrics).values() if value is not None)
     return trial if all(map(math.isfinite, numbers)) else None
+
+
+def _trial_line(trial: Trial) -> str:
+    return _line(asdict(trial))
 
 
 def _line(record: dict[str, Any]) -> str:

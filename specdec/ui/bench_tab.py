@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -16,8 +14,8 @@ from specdec.errors import InvalidInput
 from specdec.events import SamplingParams, check_gamma
 from specdec.lanes.table import LANES, Lane, entrants_of
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.results_file import ResultsFile, measured_on
+from specdec.measure.prompts import EXAMPLES, parse_prompts, read_prompts
+from specdec.measure.results_file import ResultsText, measured_on
 from specdec.measure.summary import rows
 from specdec.models.pair import Pair
 from specdec.report.benchmark import EXPORTS, as_json
@@ -26,27 +24,29 @@ from specdec.report.summary import COLUMNS, cells
 from specdec.ui import fragments
 from specdec.ui.fields import integer
 from specdec.ui.figures import benchmark_figure
+from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
 
 KNOWN = "The embedded pair writes stories, dialogue and Python and copies; other sets tell little about it."
+RESULTS = "benchmark.results.jsonl"
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
 
 
 class BenchTab:
-    """Built inside a ``gr.Tab``."""
+    """Built inside a ``gr.Tab``. ``files`` is the address of the script that reads and saves files in the browser."""
 
-    def __init__(self, machine: Machine, limits: Limits):
+    def __init__(self, machine: Machine, limits: Limits, files: str):
         self._machine, self._limits = machine, limits
         lede = '<p class="sd-lede">Lanes over a prompt set, in turns: by category, with spread.</p>'
         gr.HTML(lede, apply_default_css=False)
         with gr.Row(elem_classes="sd-form"):
-            # Any file: what Gradio itself refuses leaves the field empty, and the examples would be measured instead.
-            taken = {"height": 140, "type": "filepath"}
-            label = "Prompt set, .jsonl or .jsonl.gz (none: the examples)"
-            self._set = gr.File(label=label, elem_id="sd-bench-set", **taken)
-            self._earlier = gr.File(label="Resume from earlier results (optional)", elem_id="sd-bench-earlier", **taken)
+            most = f"up to {limits.file_bytes / 1e6:g} MB"
+            hint = f"JSON lines (.jsonl or .jsonl.gz), {most}. Without a file, the examples run."
+            self._set = file_field(files, "Prompt set", hint, "sd-bench-set", limits)
+            hint = f"{RESULTS} of the same settings, {most}. Its calls are not repeated."
+            self._earlier = file_field(files, "Earlier results (optional)", hint, "sd-bench-earlier", limits)
         with gr.Row(elem_classes="sd-form"):
             self._lanes = gr.CheckboxGroup(
                 [(lane.choice, lane.key) for lane in _choices()],
@@ -58,45 +58,43 @@ class BenchTab:
             self._sizes = sizes("bench", limits, tokens=64, runs=3)
         self._buttons = Buttons("Run benchmark", "bench")
         self._findings = Findings("bench")
-        self._files = gr.File(
-            label="CSV, JSON, Markdown, and the results to go on from",
-            file_count="multiple",
-            visible=False,
-            interactive=False,
-            elem_id="sd-bench-files",
-        )
+        hint = f"{RESULTS} holds every call. Give it as earlier results to go on from there."
+        self._files = file_buttons(files, "Save the results", hint, "sd-bench-files")
 
     def wire(self) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._sizes]
-        cleared = self._findings.cleared | {self._files: gr.update(visible=False)}
+        cleared = self._findings.cleared | {self._files: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
 
     def _job(
         self,
-        chosen: str | None,
-        earlier: str | None,
+        prompts: Any,
+        earlier: Any,
         lanes: list[str],
         gammas: str,
         tokens: float | None,
         runs: float | None,
     ) -> Job:
-        plan = _plan(chosen, lanes, gammas, integer("New tokens", tokens), integer("Runs", runs))
+        own, before = chosen(prompts, self._limits), chosen(earlier, self._limits)
+        plan = _plan(own, lanes, gammas, integer("New tokens", tokens), integer("Runs", runs))
         settings = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
-        work = partial(self._measure, plan=plan, chosen=chosen, earlier=earlier)
+        work = partial(self._measure, plan=plan, own=own, before=before)
         return Job(self._buttons.name, plan.tokens, work, settings | asdict(plan.params))
 
-    def _measure(self, turn: Turn, plan: Plan, chosen: str | None, earlier: str | None) -> Iterator[dict[Any, Any]]:
+    def _measure(
+        self, turn: Turn, plan: Plan, own: TextFile | None, before: TextFile | None
+    ) -> Iterator[dict[Any, Any]]:
         pair = turn.pair
         allowed(pair, plan, self._limits)
-        found = ResultsFile(Path(earlier), pair, plan).read() if earlier else []
-        known = f"Prompts: {Path(chosen).name if chosen else 'the examples'}."
-        if chosen and pair.name == "embedded":
+        lines = ResultsText(pair, plan)
+        found = lines.read(before.text, before.name) if before else []
+        known = f"Prompts: {own.name if own else 'the examples'}."
+        if own and pair.name == "embedded":
             known += f" {KNOWN}"
         for text, whole in follow(turn, plan, self._limits, found):
             yield {self._buttons.status: text} | (self._found(plan, found, whole, known) if found else {})
         if found:
-            with tempfile.TemporaryDirectory(prefix="specdec-") as folder:  # Gradio keeps copies of its own for a while
-                yield self._ending(Path(folder), pair, plan, found)
+            yield self._ending(lines, pair, plan, found)
 
     def _found(self, plan: Plan, found: Sequence[Trial], whole: bool, known: str) -> dict[Any, Any]:
         result = overall(found, plan)
@@ -107,14 +105,11 @@ class BenchTab:
             fragments.verdict(result.headline, result.factor, [*result.notes, known]), table, figure
         )
 
-    def _ending(self, folder: Path, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
+    def _ending(self, lines: ResultsText, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
         about = measured_on(pair)
-        (folder / "benchmark.json").write_text(as_json(about, plan, found), encoding="utf-8")
-        for suffix, export in EXPORTS.items():
-            (folder / f"benchmark{suffix}").write_text(export(about, found), encoding="utf-8")
-        ResultsFile(folder / "benchmark.results.jsonl", pair, plan).merge(found)
-        leads = {self._files: gr.update(value=sorted(map(str, folder.iterdir())), visible=True)}
-        return leads | self._findings.explain(overall(found, plan).judgement)
+        files = {f"benchmark{suffix}": export(about, found) for suffix, export in EXPORTS.items()}
+        files |= {"benchmark.json": as_json(about, plan, found), RESULTS: lines.write(found)}
+        return {self._files: offered(files)} | self._findings.explain(overall(found, plan).judgement)
 
 
 def _choices() -> list[Lane]:
@@ -122,8 +117,8 @@ def _choices() -> list[Lane]:
     return [lane for lane in LANES if not lane.race and lane.bench is not None]
 
 
-def _plan(chosen: str | None, lanes: Sequence[str], gammas: str, tokens: int, runs: int) -> Plan:
-    items = read_prompts(Path(chosen) if chosen else EXAMPLES)
+def _plan(own: TextFile | None, lanes: Sequence[str], gammas: str, tokens: int, runs: int) -> Plan:
+    items = parse_prompts(own.text) if own else read_prompts(EXAMPLES)
     if unknown := set(lanes) - {lane.key for lane in _choices()}:
         raise InvalidInput(f"There is no lane {', '.join(sorted(unknown))}. Nothing ran.")
     keys = [lane.key for lane in LANES if lane.race or lane.key in lanes]

@@ -21,6 +21,7 @@ class Limits:
     places_of_address: int = 0  # and of one network address, where ``places`` is given
     runs: int = 25  # of one race
     prompts: int = 1000  # of a benchmark
+    file_bytes: int = 10_000_000  # of a file that a visitor chose, unpacked
     draws: int = 500  # of each sample of the losslessness test
     pairs: Literal["any", "listed", "none"] = "any"
 
@@ -40,6 +41,7 @@ PUBLIC = Limits(
     places_of_address=4,
     runs=5,
     prompts=20,
+    file_bytes=1_000_000,
     draws=200,
     pairs="none",
 )

@@ -171,7 +171,7 @@ def build(
             with gr.Tab("Best gamma"):
                 gamma_tab = GammaTab(machine, examples, limits, ask, _TAKE_HOME)
             with gr.Tab("Benchmark"):
-                bench_tab = BenchTab(machine, limits)
+                bench_tab = BenchTab(machine, limits, _ASSET % "files.js")
             with gr.Tab("Lossless?"):
                 lossless_tab = LosslessTab(machine, limits)
         link = gr.Textbox(visible=False)

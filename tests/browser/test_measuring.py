@@ -8,7 +8,7 @@ import re
 
 import pytest
 from comparison import FULL
-from conftest import ask, go_to, open_page, quick_self_test, text, visit
+from conftest import PAUSE, ask, go_to, open_page, quick_self_test, text, visit
 
 from specdec.ui import lossless_tab
 
@@ -153,13 +153,35 @@ def test_one_recorded_run_tells_the_other_lengths(page):
     assert min(speeds) == speeds[-1], "nothing is faster than the oracle"
 
 
-def test_a_benchmark_runs_an_uploaded_set_and_goes_on_from_its_results(page, tmp_path):
-    """A set of one's own: rows by category, files to take; its results, given back, are not measured again."""
-    rows = [{"name": n, "category": c, "prompt": "Once upon a time"} for n, c in (("one", '<b>"a"</b>'), ("two", "1"))]
-    (tmp_path / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+def give(page, field: str, path) -> None:
+    """Choose a file and wait until it is read or refused."""
+    page.set_input_files(f"#sd-bench-{field} input[type=file]", path)
+    page.wait_for_selector(f"#sd-bench-{field} .sd-fileName:has-text('{path.name}')")
+    page.wait_for_timeout(PAUSE)
+
+
+def save(page, name: str, folder):
+    """Save a file that is offered; its path."""
+    with page.expect_download() as download:
+        page.click(f"#sd-bench-files button:text-is('{name}')")
+    download.value.save_as(folder / name)
+    assert download.value.suggested_filename == name
+    return folder / name
+
+
+def write_set(path, *items) -> None:
+    rows = [{"name": name, "category": category, "prompt": "Once upon a time"} for name, category in items]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_path):
+    """A set of one's own: rows by category, files to save; its results, given back, are not measured again. The files
+    travel with the jobs: nothing is uploaded, and no file of the server's is fetched."""
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    write_set(tmp_path / "set.jsonl", ("one", '<b>"a"</b>'), ("two", "1"))
     go_to(page, "Benchmark")
-    page.set_input_files("#sd-bench-set input[type=file]", tmp_path / "set.jsonl")
-    page.wait_for_selector("#sd-bench-set td[aria-label='set.jsonl']")
+    give(page, "set", tmp_path / "set.jsonl")
     page.fill("#sd-bench-gammas input", "3")
     page.locator("#sd-bench-gammas input").blur()
     set_number(page, "bench-tokens", 32)
@@ -170,16 +192,34 @@ def test_a_benchmark_runs_an_uploaded_set_and_goes_on_from_its_results(page, tmp
     assert "6 calls on this machine" in text(page, "#sd-bench-verdict")
     page.wait_for_selector("#sd-bench-plot .main-svg")
     assert page.locator("#sd-bench-plot .xtick").all_text_contents() == ['<b>"a"</b>', "1"]
-    files = page.locator("#sd-bench-files a[download]")
-    names = {files.nth(i).get_attribute("download") for i in range(files.count())}
-    assert {"benchmark.csv", "benchmark.json", "benchmark.md", "benchmark.results.jsonl"} <= names
-    with page.expect_download() as download:
-        page.click('#sd-bench-files a[download="benchmark.results.jsonl"]')
-    download.value.save_as(tmp_path / "results.jsonl")
-    page.set_input_files("#sd-bench-earlier input[type=file]", tmp_path / "results.jsonl")
-    page.wait_for_selector("#sd-bench-earlier td[aria-label='results.jsonl']")
+    names = page.locator("#sd-bench-files button").all_inner_texts()
+    assert sorted(names) == ["benchmark.csv", "benchmark.json", "benchmark.md", "benchmark.results.jsonl"]
+    assert save(page, "benchmark.csv", tmp_path).read_text().count("\n") == 1 + len(found)
+    give(page, "earlier", save(page, "benchmark.results.jsonl", tmp_path))
     finish(page, "bench")
     assert page.locator("#sd-bench-table tbody tr").all_inner_texts() == found, "the same rows, to the last digit"
+    assert [url for url in asked if "upload" in url or "file=" in url] == []
+
+
+def test_a_stopped_benchmark_leaves_files_to_go_on_from(page, tmp_path):
+    write_set(tmp_path / "set.jsonl", ("one", "story"))
+    go_to(page, "Benchmark")
+    give(page, "set", tmp_path / "set.jsonl")
+    page.fill("#sd-bench-gammas input", "3")
+    page.locator("#sd-bench-gammas input").blur()
+    set_number(page, "bench-tokens", 64)
+    set_number(page, "bench-runs", 5)
+    page.click("#sd-bench-start")
+    page.wait_for_selector("#sd-bench-table tbody tr")
+    page.click("#sd-bench-stop")
+    page.wait_for_selector("#sd-bench-start:visible")
+    assert re.search(r"Stopped: \d+ of 15 calls made", text(page, "#sd-bench-status"))
+    head, *calls = save(page, "benchmark.results.jsonl", tmp_path).read_text().splitlines()
+    assert 0 < len(calls) < 15
+    give(page, "earlier", tmp_path / "benchmark.results.jsonl")
+    finish(page, "bench")
+    assert save(page, "benchmark.results.jsonl", tmp_path).read_text().splitlines()[0] == head
+    assert "15 calls on this machine" in text(page, "#sd-bench-verdict")
 
 
 def test_a_set_is_measured_as_it_comes_or_refused_by_its_name(page, tmp_path):
@@ -187,20 +227,50 @@ def test_a_set_is_measured_as_it_comes_or_refused_by_its_name(page, tmp_path):
     record = {"task_id": "HumanEval/0", "prompt": "Once upon a time"}
     (tmp_path / "HumanEval.jsonl.gz").write_bytes(gzip.compress(json.dumps(record).encode()))
     (tmp_path / "photo.png").write_bytes(b"\x89PNG\xff")
+    (tmp_path / "large.jsonl").write_bytes(b" " * 10_000_001)
     go_to(page, "Benchmark")
     set_number(page, "bench-tokens", 32)
     set_number(page, "bench-runs", 1)
-    page.set_input_files("#sd-bench-set input[type=file]", tmp_path / "photo.png")
-    page.wait_for_selector("#sd-bench-set td[aria-label='photo.png']")
+    for name, words in (("large.jsonl", "has more than 10\u00a0MB"), ("photo.png", "cannot be read as UTF-8 text")):
+        give(page, "set", tmp_path / name)
+        page.wait_for_selector(f"#sd-bench-set .sd-error:has-text('{name} {words}')")
     page.click("#sd-bench-start")
-    page.wait_for_selector("#sd-bench-status .sd-error:has-text('photo.png cannot be read as UTF-8 text')")
-    assert "/" not in text(page, "#sd-bench-status").replace("Spec-Bench, MT-bench", "")
-    page.click("#sd-bench-set button[aria-label='Clear']")
-    page.set_input_files("#sd-bench-set input[type=file]", tmp_path / "HumanEval.jsonl.gz")
-    page.wait_for_selector("#sd-bench-set td[aria-label='HumanEval.jsonl.gz']")
+    page.wait_for_selector("#sd-bench-status .sd-error:has-text('A chosen file was not read')")
+    page.click("#sd-bench-set button:has-text('Remove')")
+    assert page.evaluate("document.activeElement.id") == "sd-bench-set-file"
+    assert not page.locator("#sd-bench-set .sd-error").is_visible()
+    (tmp_path / "set.jsonl").write_text('{"text": "Once"}')
+    give(page, "set", tmp_path / "set.jsonl")
+    page.click("#sd-bench-start")
+    page.wait_for_selector("#sd-bench-status .sd-error:has-text('Line 1 holds no prompt (found: text)')")
+    give(page, "set", tmp_path / "HumanEval.jsonl.gz")
     finish(page, "bench")
     assert "Prompts: HumanEval.jsonl.gz." in text(page, "#sd-bench-verdict")
     assert page.locator("#sd-bench-table tbody tr").first.inner_text().startswith("HumanEval")
+
+
+DROP = """(names) => {
+    const dropped = new DataTransfer();
+    for (const name of names) dropped.items.add(new File(['{}'], name));
+    const event = new DragEvent('drop', { dataTransfer: dropped, bubbles: true, cancelable: true });
+    document.querySelector('#sd-bench-set .sd-drop').dispatchEvent(event);
+    return event.defaultPrevented;
+}"""
+
+
+def test_a_file_can_be_dropped(page):
+    """One at a time; a name is shown as it is, and the last file counts."""
+    go_to(page, "Benchmark")
+    assert page.evaluate(DROP, ["one.jsonl", "two.jsonl"])
+    assert "drop one" in text(page, "#sd-bench-set .sd-error")
+    assert text(page, "#sd-bench-set .sd-fileName") == "or drop it here"
+    name = "<img src=x onerror='window.bitten=1'>.jsonl"
+    for given in ("one.jsonl", name):
+        assert page.evaluate(DROP, [given])
+    page.wait_for_timeout(PAUSE)
+    assert text(page, "#sd-bench-set .sd-fileName") == f"{name} 1\u00a0kB"
+    assert not page.locator("#sd-bench-set .sd-error").is_visible()
+    assert page.evaluate("window.bitten") is None
 
 
 def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatch):

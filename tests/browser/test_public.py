@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -66,6 +67,19 @@ def test_caps_hold_where_more_is_measured(page):
     for name in ("gamma", "whatif"):
         page.click(f"#sd-{name}-start")
         page.wait_for_selector(f"#sd-{name}-status .sd-error:has-text('takes 512 tokens. Nothing ran.')")
+
+
+def test_a_file_above_the_cap_is_not_read(page, tmp_path):
+    """Its own size counts, and what it unpacks to."""
+    go_to(page, "Benchmark")
+    large = b" " * 1_000_001
+    for content, words in (
+        (large, "has more than 1\u00a0MB"),
+        (gzip.compress(large), "unpacks to more than 1\u00a0MB"),
+    ):
+        (tmp_path / "set.jsonl").write_bytes(content)
+        page.set_input_files("#sd-bench-set-file", tmp_path / "set.jsonl")
+        page.wait_for_selector(f"#sd-bench-set .sd-error:has-text('set.jsonl {words}')")
 
 
 def test_a_full_queue_is_said_and_run_comes_back(browser, slot, short_start):

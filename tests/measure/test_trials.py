@@ -26,7 +26,7 @@ from specdec.measure import prompts
 from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem, parse_prompts, read_prompts
-from specdec.measure.results_file import ResultsFile
+from specdec.measure.results_file import ResultsFile, ResultsText
 from specdec.measure.trials import trials
 from specdec.ui.limits import LOCAL
 from specdec.ui.measuring import follow
@@ -138,6 +138,23 @@ def test_a_file_of_something_else_is_refused_and_left_alone(pair, tmp_path) -> N
     assert path.read_text() == "my diary\n"
     with pytest.raises(specdec.InvalidInput, match="cannot be read"):
         ResultsFile(tmp_path, pair, plan()).read()
+
+
+def test_results_are_read_from_a_text_and_nothing_else_is_taken_from_it(pair) -> None:
+    """Each trial once, with any line ends; lines that are forged or cut short are dropped."""
+    text = ResultsText(pair, plan())
+    found = list(filter(None, trials(pair, plan())))
+    written = text.write(reversed(found))
+    assert text.read(written, "x") == found
+    assert text.read(written.replace("\n", "\r\n") + written.splitlines()[-1], "x") == found
+    head, first, *rest = written.splitlines()
+    row = json.loads(first)
+    forged = [row | {"gamma": [5]}, row | {"token_ids": "x"}, row | {"metrics": {}}, row | {"run": 99}, 5]
+    lines = [*map(json.dumps, forged), "[" * 99999, first[:-20], *rest]
+    assert text.read("\n".join([head, *lines]), "x") == found[1:]
+    for other in ("my diary", "[" * 99999):
+        with pytest.raises(specdec.InvalidInput, match=r"^mine.jsonl holds no results of this program"):
+            text.read(other, "mine.jsonl")
 
 
 def test_files_of_other_processes_count_and_go_in_the_end(pair, tmp_path, monkeypatch) -> None:
@@ -284,7 +301,7 @@ def test_a_set_from_another_editor_reads_alike(tmp_path) -> None:
 
 
 def test_a_question_is_a_chat_message_where_there_is_a_template() -> None:
-    (item,) = parse_prompts([json.dumps(SETS["Spec-Bench"][0])])
+    (item,) = parse_prompts(json.dumps(SETS["Spec-Bench"][0]))
     tokenizer = byte_tokenizer()
     assert item.message(tokenizer) == "Write."
     templated = SimpleNamespace(chat_template="{{ messages }}")
@@ -294,40 +311,40 @@ def test_a_question_is_a_chat_message_where_there_is_a_template() -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_prompt_sets_are_told_apart(name: str) -> None:
     record, wanted = SETS[name]
-    (item,) = parse_prompts([json.dumps(record), "", "  "])
+    (item,) = parse_prompts(f"{json.dumps(record)}\n\n  ")
     assert (item.name, item.category, item.prompt) == wanted
 
 
 @pytest.mark.parametrize(
-    "lines, complaint",
+    "text, complaint",
     [
-        ([], "There is no prompt in it"),
-        (["{"], "Line 1 is not JSON"),
-        (['{"text": "x"}'], r"Line 1 holds no prompt \(found: text\)"),
-        (["[1]"], r"Line 1 holds no prompt \(found: list\)"),
-        (['{"prompt": 5}'], "Line 1 holds no prompt"),
-        (['{"turns": []}'], "Line 1 holds no prompt"),
-        (['{"name": "a", "prompt": "x"}'] * 2, "Two prompts are called 'a'"),
-        (['{"name": "' + "a" * 201 + '", "prompt": "x"}'], "Line 1 has a name .* up to 200 characters"),
-        (['{"task_id": "' + "a" * 500_000 + '", "prompt": "x"}'], "Line 1 has a name"),
-        (['{"question_id": ["a"], "turns": ["x"]}'], "Line 1 has a name"),
-        (['{"category": "' + "a" * 201 + '", "prompt": "x"}'], "Line 1 has a category"),
-        (['{"prompt": "x"}'] * 10_001, "more than 10,000 prompts"),
-        (['{"' + "a" * 500_000 + '": 1}'], r"Line 1 holds no prompt \(found: a{40}\)"),
-        (['{"prompt": "a\\ud83d"}'], r"The prompt of line 1 .* character 2 .* \(U\+D83D\)"),
-        (['{"name": "\\udc00", "prompt": "a"}'], r"The name of line 1 .* \(U\+DC00\)"),
-        (['{"category": "\\udc00", "prompt": "a"}'], r"The category of line 1 .* \(U\+DC00\)"),
+        ("", "There is no prompt in it"),
+        ("{", r"Line 1 is not JSON \(EOF while parsing an object, at character 1\)"),
+        ('{"prompt": "x", "category": "\\ud800"}', r"Line 1 is not JSON \(unexpected end of hex escape"),
+        ("[" * 99999, "Line 1 is not JSON"),
+        ("1" * 99999, "Line 1 is not JSON"),
+        ('{"text": "x"}', r"Line 1 holds no prompt \(found: text\)"),
+        ("[1]", r"Line 1 holds no prompt \(found: list\)"),
+        ('{"prompt": 5}', "Line 1 holds no prompt"),
+        ('{"turns": []}', "Line 1 holds no prompt"),
+        ('{"name": "a", "prompt": "x"}\n' * 2, "Two prompts are called 'a'"),
+        ('{"name": "' + "a" * 201 + '", "prompt": "x"}', "Line 1 has a name .* up to 200 characters"),
+        ('{"task_id": "' + "a" * 500_000 + '", "prompt": "x"}', "Line 1 has a name"),
+        ('{"question_id": ["a"], "turns": ["x"]}', "Line 1 has a name"),
+        ('{"category": "' + "a" * 201 + '", "prompt": "x"}', "Line 1 has a category"),
+        ('{"prompt": "x"}\n' * 10_001, "more than 10,000 prompts"),
+        ('{"' + "a" * 500_000 + '": 1}', r"Line 1 holds no prompt \(found: a{40}\)"),
     ],
 )
-def test_what_is_no_prompt_set_is_said_by_its_line(lines: list[str], complaint: str) -> None:
+def test_what_is_no_prompt_set_is_said_by_its_line(text: str, complaint: str) -> None:
     with pytest.raises(specdec.InvalidInput, match=complaint) as refused:
-        parse_prompts(lines)
+        parse_prompts(text)
     assert len(str(refused.value)) < 400
 
 
 def test_a_name_may_be_long_a_number_or_left_out() -> None:
     lines = ['{"name": "' + "a" * 200 + '", "prompt": "x"}', '{"name": 7, "prompt": "y"}', '{"prompt": "z"}']
-    assert [item.name for item in parse_prompts(lines)] == ["a" * 200, "7", "3"]
+    assert [item.name for item in parse_prompts("\n".join(lines))] == ["a" * 200, "7", "3"]
 
 
 @pytest.mark.parametrize(
@@ -389,7 +406,6 @@ def test_what_a_packed_set_may_unpack_to_is_bounded(tmp_path, monkeypatch) -> No
     ids=["cut short", "not packed at all", "empty", "nested too deep"],  # packed bytes hold the time
 )
 def test_a_file_that_cannot_be_read_is_named_without_its_folder(tmp_path, content: bytes) -> None:
-    """An upload lies in a folder that its visitor has never seen."""
     (tmp_path / "set.jsonl.gz").write_bytes(content)
     with pytest.raises(specdec.InvalidInput) as refused:
         read_prompts(tmp_path / "set.jsonl.gz")

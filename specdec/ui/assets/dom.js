@@ -55,6 +55,15 @@ export const chance = (value) => {
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 export const narrow = () => matchMedia("(max-width: 640px)").matches;
 
+// The browser saves a text as a file.
+export function save(name, text) {
+  const anchor = el("a");
+  anchor.href = URL.createObjectURL(new Blob([text], { type: "application/octet-stream" }));
+  anchor.download = name;
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
+}
+
 // Plotly, from this host, once; everything that draws waits for it.
 let plotly = null;
 export function loadPlotly(address) {

@@ -1,5 +1,6 @@
 // What rides in the address: settings as they are, or a whole run, packed. After "#", so that no server sees it.
 import { defined, shortened } from "./definitions.js";
+import { inflate } from "./inflate.js";
 import { laneKeys, laneOf } from "./lanes.js";
 import { VERSION, checked } from "./race.js";
 
@@ -32,7 +33,8 @@ async function readAddress() {
   if (!packed) return null;
   let records;
   try {
-    records = unpack(JSON.parse(await inflate(fromBase64(packed))));
+    const bytes = await inflate(fromBase64(packed), "deflate-raw", INFLATED);
+    records = unpack(JSON.parse(new TextDecoder().decode(bytes)));
   } catch {
     throw new Error("The link is damaged: a part of it may be missing.");
   }
@@ -196,17 +198,6 @@ function unpackRound(round) {
 async function deflate(text) {
   const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
-}
-
-async function inflate(bytes) {
-  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
-  const decoder = new TextDecoder();
-  let [text, size] = ["", 0];
-  for (let part; !(part = await reader.read()).done;) {
-    if ((size += part.value.length) > INFLATED) throw new Error("too large");
-    text += decoder.decode(part.value, { stream: true });
-  }
-  return text + decoder.decode();
 }
 
 const toBase64 = (bytes) =>

@@ -1,5 +1,5 @@
 // The Share menu: these settings, this run, a file, the code. Nothing here starts a run.
-import { button, el, narrow } from "./dom.js";
+import { button, el, narrow, save } from "./dom.js";
 import { runLink, settingsLink } from "./link.js";
 import { LARGEST } from "./race.js";
 
@@ -88,11 +88,7 @@ export class Share {
 
   #download() {
     const time = new Date(this.#race.begin.at * 1000).toISOString().slice(0, 19).replaceAll(":", "-");
-    const anchor = el("a");
-    anchor.href = URL.createObjectURL(new Blob([this.#text()], { type: "application/jsonl" }));
-    anchor.download = `specdec-${time}.jsonl`;
-    anchor.click();
-    setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
+    save(`specdec-${time}.jsonl`, this.#text());
   }
 }
 

@@ -1,0 +1,57 @@
+"""Files that a visitor's browser reads and saves itself: the server takes and gives texts, and its disk holds none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from specdec.errors import InvalidInput
+from specdec.ui.limits import Limits
+
+_LONGEST_NAME = 255  # characters, as file systems have it
+_LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
+_CHOOSE = "import(%s).then((files) => files.choose(element, props, %s));"
+_OFFER = "import(%s).then((files) => files.offer(element, props, watch, %s));"
+
+
+class TextFile(NamedTuple):
+    """A file that a visitor chose."""
+
+    name: str
+    text: str
+
+
+def file_field(script: str, label: str, hint: str, elem_id: str, limits: Limits) -> gr.HTML:
+    """A field for one file, of which ``chosen`` makes a listener's value. ``script`` is the address of ``files.js``."""
+    settings = {"id": elem_id, "label": label, "hint": hint, "most": limits.file_bytes}
+    return gr.HTML(js_on_load=_CHOOSE % (script, json.dumps(settings)), elem_id=elem_id, **_LOOK)
+
+
+def file_buttons(script: str, label: str, hint: str, elem_id: str) -> gr.HTML:
+    """A button for each of the files ``offered`` in its value, which the browser saves; nothing while it is None."""
+    settings = {"label": label, "hint": hint}
+    return gr.HTML(js_on_load=_OFFER % (script, json.dumps(settings)), elem_id=elem_id, **_LOOK)
+
+
+def offered(files: Mapping[str, str]) -> str:
+    """The value of buttons for files, given as texts by name."""
+    return json.dumps(files)
+
+
+def chosen(value: Any, limits: Limits) -> TextFile | None:
+    """The file that a field holds, if it holds one. The browser has checked it; a forged request has not."""
+    match value:
+        case None | "":  # Gradio's browser side makes the one of the other
+            return None
+        case {"name": str(name), "text": str(text)} if len(name) <= _LONGEST_NAME:
+            # A forged one may hold half a surrogate pair, which no page can show.
+            name, content = name.encode(errors="replace").decode(), text.encode(errors="replace")
+            if len(content) > limits.file_bytes:
+                most = f"{limits.file_bytes / 1e6:g} MB"
+                raise InvalidInput(f"{name} is larger than {most}; this page takes no more. Nothing ran.")
+            return TextFile(name, content.decode())
+        case _:
+            raise InvalidInput("A chosen file was not read. Choose another one, or remove it. Nothing ran.")

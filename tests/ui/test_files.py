@@ -1,0 +1,45 @@
+"""Files that visitors choose: checked again on the server, and never a file of the server's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import specdec
+from specdec.models.loading import plan_pair
+from specdec.models.slot import Slot
+from specdec.ui import build
+from specdec.ui.files import chosen
+from specdec.ui.limits import PUBLIC
+
+
+def test_a_file_comes_with_its_name() -> None:
+    assert chosen(None, PUBLIC) is None and chosen("", PUBLIC) is None
+    assert chosen({"name": "set.jsonl", "text": ""}, PUBLIC) == ("set.jsonl", "")
+    largest = "\u00e9" * (PUBLIC.file_bytes // 2)
+    assert chosen({"name": "set.jsonl", "text": largest}, PUBLIC) == ("set.jsonl", largest)
+    assert chosen({"name": "\ud800", "text": "\udfff"}, PUBLIC) == ("?", "?")
+
+
+@pytest.mark.parametrize(
+    "value, complaint",
+    [
+        ({"name": "set.jsonl", "text": "\u00e9" * 500_001}, "set.jsonl is larger than 1 MB"),
+        ({"name": "set.jsonl", "text": None}, "was not read"),
+        ({"name": "n" * 256, "text": ""}, "was not read"),
+        ({"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}, "was not read"),
+        ("/etc/passwd", "was not read"),
+        (5, "was not read"),
+    ],
+)
+def test_a_forged_request_is_refused(value: Any, complaint: str) -> None:
+    with pytest.raises(specdec.InvalidInput, match=complaint):
+        chosen(value, PUBLIC)
+
+
+def test_no_component_takes_or_serves_files() -> None:
+    demo = build(Slot(plan_pair(None, None)), PUBLIC)
+    models = [getattr(block, "data_model", None) for block in demo.blocks.values()]
+    assert not [model for model in models if model and "FileData" in json.dumps(model.model_json_schema())]
