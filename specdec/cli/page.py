@@ -59,9 +59,13 @@ def main(argv: Sequence[str]) -> None:
     public = space or share or not _is_loopback(host)
     if public and not space and auth is None:
         print(OPEN_TO_ALL, file=sys.stderr)
-    page = build(
-        slot, _limits(public, args.allow_pairs), journal=Journal(args.log_prompts), trusted_proxy=space or share
-    )
+    journal, options = Journal(args.log_prompts), {"trusted_proxy": space or share}
+    if os.environ.get("SPACES_ZERO_GPU"):
+        from specdec.ui.zero import zero_run
+
+        page = build(slot, PUBLIC, zero_run(slot.pair), journal, **options)  # its processes know no other pair
+    else:
+        page = build(slot, _limits(public, args.allow_pairs), None, journal, **options)
     serve_until_stopped(page, server_name=host, server_port=args.port, share=share, auth=auth)
 
 

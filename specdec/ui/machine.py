@@ -10,14 +10,15 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import gradio as gr
 
-from specdec.errors import SpecdecError
-from specdec.measure.task import Run
+from specdec.errors import DeviceLost, SpecdecError
+from specdec.measure.task import Run, Task
 from specdec.models.pair import Pair
 from specdec.models.slot import Slot
 from specdec.ui.journal import Journal
@@ -109,6 +110,7 @@ class Machine:
         self._running: Place | None = None
         self._idle: Place | None = None
         self._closed: str | None = None
+        self._lost = False
         self._seconds_per_token: dict[str, float] = {}  # of the latest job of each kind
         self._thread = threading.Thread(target=self._serve, name="specdec-machine", daemon=True)
         self._thread.start()
@@ -177,7 +179,7 @@ class Machine:
         """For monitors: ``ok``, the kind of job that runs, and how many wait."""
         running = self._running
         return {
-            "ok": self._closed is None and self._thread.is_alive() and self.slot.loaded,
+            "ok": self._closed is None and not self._lost and self._thread.is_alive() and self.slot.loaded,
             "running": running.job.kind if running else None,
             "waiting": len(self._line),
         }
@@ -237,7 +239,7 @@ class Machine:
         return None
 
     def _work(self, place: Place) -> None:
-        turn = Turn(self.slot, self._run, place.stop)
+        turn = Turn(self.slot, self._watched, place.stop)
         try:
             for value in place.job.work(turn):
                 if not place.left:
@@ -261,3 +263,14 @@ class Machine:
             outcome = type(turn.problem).__name__ if turn.problem else "left" if place.left else "stopped"
             self.journal.wrote(place, "done" if whole else outcome, turn.problem, took, turn.counts)
         place.tell("end", None)
+        if self._lost:
+            self.on_lost()
+
+    def _watched(self, task: Task[Any]) -> Generator[Any, None, None]:
+        """Run a task, and note where the device is lost with it, whatever the job makes of the error."""
+        try:
+            with closing(self._run(task)) as steps:
+                yield from steps
+        except DeviceLost:
+            self._lost = True
+            raise

@@ -30,6 +30,7 @@ from specdec.ui.lossless_tab import LosslessTab
 from specdec.ui.machine import Ahead, Cancelled, Job, Machine
 from specdec.ui.measuring import REFUSED
 from specdec.ui.pairs import PairPanel, facing, your_own
+from specdec.ui.recorded import recorded_race
 from specdec.ui.serving import ROUTE, plotly_address
 from specdec.ui.startup import StartupRace
 from specdec.ui.stream import check, refusal, stream
@@ -79,11 +80,12 @@ def build(
     journal: Journal | None = None,
     trusted_proxy: bool = False,
 ) -> Page:
-    """The page around a loaded pair. ``run`` runs the device's work, on this machine if it is not given.
-    ``trusted_proxy``: visitors come through a proxy, which names their addresses."""
+    """The page around a loaded pair. ``run`` runs the device's work where that is not this process's own: then the page
+    greets its visitors with a recorded race, as there is no device before somebody asks for one. ``trusted_proxy``:
+    visitors come through a proxy, which names their addresses."""
     examples = read_prompts(EXAMPLES)
     machine = Machine(slot, run or (lambda task: task.run(slot.pair)), limits, journal or Journal(), trusted_proxy)
-    startup, ask = StartupRace(machine, examples[0].prompt), AskPanel(limits)
+    startup, ask = StartupRace(machine, examples[0].prompt) if run is None else None, AskPanel(limits)
 
     def racing(read: Callable[..., Ask]) -> Callable[..., AsyncIterator[dict[Any, Any]]]:
         """The listener that runs what ``read`` makes of its inputs."""
@@ -138,7 +140,7 @@ def build(
             gr.HTML(place, elem_id="sd-share", apply_default_css=False)
         title = "Measure your own pair" if limits.pairs == "none" else "Change the pair"
         with gr.Accordion(title, open=False, elem_id="sd-change"):
-            panel = None if limits.pairs == "none" else PairPanel(slot, limits, startup)
+            panel = None if startup is None or limits.pairs == "none" else PairPanel(slot, limits, startup)
             if limits.public:
                 gr.HTML(your_own(space), elem_id="sd-own", apply_default_css=False)
         with gr.Tabs(elem_id="sd-tabs"):
@@ -207,7 +209,7 @@ def build(
         demo.load(lambda: facing(slot), outputs=faces, queue=False, **INTERNAL).then(
             restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **INTERNAL
         )
-        demo.load(startup.lines, outputs=live, queue=False, **INTERNAL)
+        demo.load(startup.lines if startup else recorded_race, outputs=live, queue=False, **INTERNAL)
         for tab in (gamma_tab, bench_tab, lossless_tab):
             tab.wire()
         add_endpoints(machine, limits)

@@ -141,7 +141,8 @@ class PairPanel:
             raise InvalidInput(f"{text!r} does not say how to draft; write {row.form}.")
         if self._limits.public and written and drafting is not None and drafting.parts():
             raise InvalidInput("This public page loads the models of its list only; choose one of its pairs.")
-        return plan_pair(model, drafting)
+        # The owner's token opens private models: it is not for others to choose them by.
+        return plan_pair(model, drafting, token=not self._limits.public)
 
 
 async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
