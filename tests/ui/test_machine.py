@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from specdec.errors import InvalidInput
+from specdec.errors import DeviceLost, InvalidInput
 from specdec.measure.task import Task
 from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL, PUBLIC
@@ -257,7 +257,24 @@ def test_a_task_runs_with_the_runner_of_the_page(made) -> None:
     machine = made()
 
     def work(turn: Turn) -> Iterator[str]:
-        yield from turn.run(Task(lambda pair: iter([f"ran on {pair}"]), 1))
+        yield from turn.run(Task(lambda pair: (f"ran on {one}" for one in [pair]), 1))
 
     _, heard = asked(machine, "a", Job("race", 0, work))
     assert heard.ended() and heard.values == ["ran on pair"]
+
+
+def test_a_lost_device_ends_the_page(made) -> None:
+    """Its visitor is told, the page's owner is called, and the page is not healthy any more."""
+    ended = threading.Event()
+    machine = made(on_lost=ended.set)
+
+    def lose(pair: str) -> Iterator[None]:
+        yield None
+        raise DeviceLost("CUDA error: device-side assert triggered")
+
+    def work(turn: Turn) -> Iterator[str]:
+        yield from turn.run(Task(lose, 1))
+
+    _, heard = asked(machine, "a", Job("race", 0, work))
+    assert ended.wait(WAIT) and heard.ended()
+    assert isinstance(heard.errors[0], DeviceLost) and not machine.health()["ok"]
