@@ -485,6 +485,8 @@ def test_headers():
         policy = dict(rule.split(" ", 1) for rule in reply.headers["content-security-policy"].split("; "))
         assert policy["default-src"] == "'self' https://cdn.example" and policy["object-src"] == "'none'"
         assert policy["connect-src"] == "'self' data: blob: https://cdn.example"
+        for name in ("script-src", "style-src", "img-src", "font-src"):
+            assert policy[name].startswith("'self' ") and policy[name].endswith(" https://cdn.example")
         assert policy["frame-ancestors"] == "'self' https://huggingface.co https://*.hf.space"
         assert policy["base-uri"] == policy["form-action"] == "'self'"
         assert not [name for name in reply.headers if name.startswith("access-control")]
