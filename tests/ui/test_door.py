@@ -302,13 +302,13 @@ def test_an_address_may_ask_so_often(monkeypatch):
     now = 0.0
     monkeypatch.setattr(callers.time, "monotonic", lambda: now)
     app = Bare()
-    slow = door(app, requests=Rate(4, 0.5), posts=Rate(2, 0.25))
+    slow = door(app, requests=Rate(4, 0.4), posts=Rate(2, 0.25))
     assert [post(slow, {}).status for _ in range(3)] == [200, 200, 429]
     assert [ask(slow).status for _ in range(2)] == [200, 429]
     assert ask(slow, peer="203.0.113.8").status == 200
     reply = ask(slow)
-    assert (reply.status, reply.headers["retry-after"]) == (429, "2") and "Too many requests" in reply.sentence
-    now = 2.0
+    assert (reply.status, reply.headers["retry-after"]) == (429, "3") and "Too many requests" in reply.sentence
+    now = 2.6
     assert [ask(slow, "/nothing").status, ask(slow).status] == [404, 429]  # what is refused counts as well
     now = 1000.0
     assert [post(slow, {}).status for _ in range(3)] == [200, 200, 429]  # no more than the burst came back
@@ -375,7 +375,7 @@ class Stream:
             raise self.error
 
 
-def stream(door, query="session_hash=s1", path=DATA, peer=PEER, leave=9e9) -> asyncio.Task:
+def stream(door, query="session_hash=s1", path=DATA, peer=PEER, leave=20) -> asyncio.Task:
     return asyncio.create_task(ask_soon(door, path, "GET", [b"", leave], (), peer, query, "", None))
 
 
@@ -485,6 +485,8 @@ def test_headers():
         policy = dict(rule.split(" ", 1) for rule in reply.headers["content-security-policy"].split("; "))
         assert policy["default-src"] == "'self' https://cdn.example" and policy["object-src"] == "'none'"
         assert policy["connect-src"] == "'self' data: blob: https://cdn.example"
+        for name in ("script-src", "style-src", "img-src", "font-src"):
+            assert policy[name].startswith("'self' ") and policy[name].endswith(" https://cdn.example")
         assert policy["frame-ancestors"] == "'self' https://huggingface.co https://*.hf.space"
         assert policy["base-uri"] == policy["form-action"] == "'self'"
         assert not [name for name in reply.headers if name.startswith("access-control")]
