@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from specdec.ui.page import Page
 
 MANY = 100_000  # streams and requests a second of one's own page: a cap that nobody meets
-SHARE_HOSTS = ("https://cdnjs.cloudflare.com",)  # where Gradio's page behind a share link loads a script from
+SHARE_HOSTS = ("https://gradio.s3-us-west-2.amazonaws.com",)  # where Gradio's page behind a share link has its scripts
 SESSIONS = 100  # whose state Gradio keeps; the page itself keeps none
 THREADS = 250  # more than the line has places, so that a job that waits keeps nobody's listener from running
 PATIENCE = 5.0  # seconds that a job has to end, once the page is stopped

@@ -40,6 +40,7 @@ def test_a_forged_request_is_refused(value: Any, complaint: str) -> None:
 
 
 def test_no_component_takes_or_serves_files() -> None:
-    demo = build(Slot(plan_pair(None, None)), PUBLIC)
-    models = [getattr(block, "data_model", None) for block in demo.blocks.values()]
+    page = build(Slot(plan_pair(None, None)), PUBLIC)
+    models = [getattr(block, "data_model", None) for block in page.demo.blocks.values()]
+    page.close()
     assert not [model for model in models if model and "FileData" in json.dumps(model.model_json_schema())]

@@ -68,7 +68,7 @@ def test_errors_arrive_as_they_are(page: dict[str, Any]) -> None:
         "class": "InvalidInput", "says": page["here"]["refused"], "title": None, "steps": 0,
     }  # fmt: skip
     assert page["not numbers"]["class"] == "NotNumbers" and page["not numbers"]["steps"] == 1
-    assert page["not numbers"]["says"] == str(errors.NotNumbers.of("target"))
+    assert page["not numbers"]["says"] == str(errors.NotNumbers("target"))
     assert page["same worker"]
 
 
@@ -126,7 +126,7 @@ def test_a_pair_remembers_its_device() -> None:
 
 
 def test_every_error_can_be_pickled() -> None:
-    found = [errors.NotNumbers.of("target"), *(kind("a b") for kind in errors.SpecdecError.__subclasses__())]
+    found = [errors.NotNumbers("target"), *(kind("a b") for kind in errors.SpecdecError.__subclasses__())]
     for error in found:
         twin = pickle.loads(pickle.dumps(error))
         assert (type(twin), str(twin)) == (type(error), str(error))

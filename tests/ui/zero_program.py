@@ -70,7 +70,7 @@ def endless(pair: specdec.Pair, closed: Path) -> Iterator[list[Event]]:
 
 def not_numbers(pair: specdec.Pair) -> Iterator[None]:
     yield None
-    raise NotNumbers.of("target")
+    raise NotNumbers("target")
 
 
 def faulty(pair: specdec.Pair) -> Iterator[None]:
