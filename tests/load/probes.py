@@ -74,7 +74,7 @@ def snare() -> Iterator[tuple[str, list[str]]]:
 
 def fetched(address: str, path: str) -> tuple[int, str]:
     """A GET of a path as it is written: usual clients tidy it up first."""
-    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)
+    connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=30)
     connection.putrequest("GET", path, skip_accept_encoding=True)
     connection.putheader("X-Forwarded-For", an_address())
     connection.endheaders()
