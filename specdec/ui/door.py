@@ -77,6 +77,8 @@ class Door:
             if message["type"] == "http.response.start":
                 held_back = _unfit(message)
                 started = not held_back
+                if message["status"] == 500:  # Gradio's own, in JSON: a listener failed on what it was sent
+                    message = {**message, "status": 400}
             if started:
                 await send(message)
 

@@ -144,7 +144,7 @@ class Machine:
     def leave(self, place: Place) -> None:
         """Nobody waits for this job any more."""
         place.left = True
-        self._withdraw(place, Cancelled("Its visitor left."))
+        self._withdraw(place, Cancelled("Nobody listened for its answer, so nothing ran. Try again."))
 
     def left(self, session: str) -> None:
         """A visitor's browser listens no more."""

@@ -1,0 +1,30 @@
+"""Faults of a machine, put into a page's own process: each strikes once, in the next pass of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from specdec.passes.runner import Runner
+
+OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB."
+DEVICE_LOST = "CUDA error: device-side assert triggered"
+
+
+def inject(order: Path) -> None:
+    """From now on a pass looks into the file ``order``; the fault that it names strikes, and the file goes."""
+    forward = Runner.forward
+
+    def faulty(self: Runner, ids: torch.Tensor, keep: int | None = None) -> torch.Tensor:
+        if not order.exists():
+            return forward(self, ids, keep)
+        fault = order.read_text()
+        order.unlink()
+        if fault == "memory":
+            raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+        if fault == "device":
+            raise getattr(torch, "AcceleratorError", RuntimeError)(DEVICE_LOST)
+        return forward(self, ids, keep) * float("nan")
+
+    Runner.forward = faulty

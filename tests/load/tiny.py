@@ -1,0 +1,18 @@
+"""A pair that a busy machine runs in no time, as folders that a page loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.fakes import byte_tokenizer, noisy_copy, tiny
+
+CONTEXT = 4096
+
+
+def save_pair(folder: Path) -> list[str]:
+    """Write it below ``folder``; return the arguments of the command that name it."""
+    target = tiny("llama", context=CONTEXT)
+    for name, model in (("target", target), ("draft", noisy_copy(target))):
+        model.save_pretrained(folder / name)
+        byte_tokenizer().save_pretrained(folder / name)
+    return ["--target", str(folder / "target"), "--draft", str(folder / "draft")]

@@ -1,0 +1,225 @@
+"""A public page and its strangers, over HTTP; ``python -m tests.load`` does the same at length."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from specdec.models.loading import plan_pair
+from specdec.models.slot import Slot
+from specdec.ui import build, serve
+from specdec.ui.journal import Journal
+from specdec.ui.limits import PUBLIC
+from specdec.ui.page import Page
+from tests.load import inputs, probes
+from tests.load.runs import Alone, Wanted, decoded, distinct, text_of
+from tests.load.tiny import save_pair
+from tests.load.web import Web, an_address, new_session
+
+pytestmark = pytest.mark.xdist_group("public page")  # one server
+WAIT = 60.0  # seconds: a busy machine is no reason to fail
+LONG = Wanted("Once upon a time", 256)
+
+
+class Noted(Journal):
+    """Keeps the kind of each job and what became of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[str, str]] = []
+
+    def wrote(self, place, outcome, *rest, **more) -> None:
+        self.lines.append((place.job.kind, outcome))
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> list[str]:
+    return save_pair(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(scope="module")
+def alone(pair) -> Alone:
+    return Alone(*pair)
+
+
+@pytest.fixture(scope="module")
+def served(pair) -> Iterator[tuple[Page, str]]:
+    torch.set_num_threads(1)
+    page = build(Slot(plan_pair(*pair[1::2])), PUBLIC, journal=Noted(), trusted_proxy=True)
+    yield page, serve(page, quiet=True)
+    page.close()
+
+
+@pytest.fixture
+def page(served) -> Iterator[Page]:
+    """The page while nobody uses it."""
+    wait_until(served[0], lambda health: not health["waiting"] and health["running"] is None)
+    served[0].machine.journal.lines.clear()
+    yield served[0]
+    assert served[0].health()["ok"]
+
+
+@pytest.fixture
+def address(served, page) -> str:
+    return served[1]
+
+
+@pytest.fixture
+def slow(monkeypatch) -> None:
+    """Passes that take their time, so that what is asked in the midst of a run is asked there."""
+    from specdec.passes.runner import Runner
+
+    forward = Runner.forward
+    monkeypatch.setattr(Runner, "forward", lambda *args, **more: (time.sleep(0.05), forward(*args, **more))[1])
+
+
+def wait_until(page: Page, so) -> None:
+    end = time.monotonic() + WAIT
+    while not so(page.health()):
+        assert time.monotonic() < end, page.health()
+        time.sleep(0.01)
+
+
+def note(done: str, asked: str, measured: str, ok: bool) -> None:
+    assert ok, f"{done}: {asked}; {measured}"
+
+
+def test_visitors_at_once_each_get_their_own(address, alone) -> None:
+    async def visit() -> list[str]:
+        async with Web(address) as web:
+            heard = await asyncio.gather(*(decoded(web, distinct(number), an_address()) for number in range(8)))
+            return [text_of(one) for one in heard]
+
+    assert [alone.is_right(distinct(number), text) for number, text in enumerate(asyncio.run(visit()))] == [True] * 8
+
+
+@pytest.mark.parametrize("kind", ["race", "decode", "whatif", "lossless"])
+def test_who_leaves_frees_the_machine(address, page, alone, slow, kind: str) -> None:
+    async def leave() -> tuple[float, str]:
+        async with Web(address) as web:
+            f = web.functions
+            function = {
+                "race": lambda: f.pressed("sd-run"), "decode": lambda: f.named("decode"),
+                "whatif": lambda: f.pressed("sd-whatif-start"), "lossless": lambda: f.pressed("sd-lossless-start"),
+            }[kind]()  # fmt: skip
+            session, visitor = new_session(), an_address()
+            await web.join(session, function, LONG.inputs if kind == "decode" else f.values(function), visitor)
+            stream, heard = web.messages(session, visitor), 0
+            async for message in stream:
+                heard += message["msg"] == "process_generating"
+                if heard == 2:
+                    break
+            assert page.health()["running"] == kind
+            left = time.monotonic()
+            await stream.aclose()
+            await asyncio.to_thread(wait_until, page, lambda health: health["running"] is None)
+            return time.monotonic() - left, text_of(await decoded(web, distinct(1), an_address()))
+
+    took, text = asyncio.run(leave())
+    assert took < 5 and alone.is_right(distinct(1), text)
+    assert page.machine.journal.lines == [(kind, "left"), ("decode", "done")]
+
+
+def test_a_job_that_nobody_listens_to_never_runs(address, page, monkeypatch) -> None:
+    monkeypatch.setattr("specdec.ui.machine.GRACE", 0.5)
+
+    async def ask() -> None:
+        async with Web(address) as web:
+            for function, values in (
+                (web.functions.named("decode"), LONG.inputs),
+                (run := web.functions.pressed("sd-run"), web.functions.values(run)),
+            ):
+                assert (await web.join(new_session(), function, values, an_address())).status_code == 200
+
+    asyncio.run(ask())
+    wait_until(page, lambda health: len(page.machine.journal.lines) == 2)
+    assert Counter(page.machine.journal.lines) == {("decode", "left"): 1, ("race", "left"): 1}
+
+
+@pytest.mark.parametrize(("by", "places"), [("session", PUBLIC.places), ("address", PUBLIC.places_of_address)])
+def test_places_are_few(address, page, monkeypatch, by: str, places: int) -> None:
+    """Counted for a program's calls and the page's own alike."""
+    monkeypatch.setattr("specdec.ui.machine.GRACE", WAIT)  # the first ones wait for a listener all the while
+    session, home = new_session(), an_address()
+
+    async def ask() -> list[str]:
+        async with Web(address) as web:
+            run, decode = web.functions.pressed("sd-run"), web.functions.named("decode")
+            calls = [(decode, LONG.inputs), (run, web.functions.values(run))]
+            for number in range(places):
+                own = session if by == "session" else new_session()
+                await web.join(own, *calls[number % 2], home)
+                await asyncio.to_thread(wait_until, page, lambda health, n=number: health["waiting"] == n + 1)
+            return [await refused(web, *call) for call in calls]
+
+    async def refused(web: Web, function: int, values: list) -> str:
+        """What a visitor too many is told. A session's stream stays open: its end would take its jobs off the line."""
+        own, visitor = (session, an_address()) if by == "session" else (new_session(), home)
+        answer = await web.join(own, function, values, visitor)
+        streams.append(web.messages(own, visitor))
+        async for message in streams[-1]:
+            if message.get("event_id") == answer.json()["event_id"] and message["msg"] == "process_completed":
+                return str(message["output"])
+        return ""
+
+    streams: list = []
+    told = asyncio.run(ask())
+    words = f"hold {places} places" if by == "session" else f"address holds {places} places"
+    assert all(words in text for text in told), told
+
+
+def test_the_functions_of_the_page_are_known(page) -> None:
+    """Nothing else can be called by number, and nothing changes the pair."""
+    found = Counter(
+        f"{block.fn.__module__}.{block.fn.__qualname__}".removeprefix("specdec.ui.")
+        for block in page.demo.fns.values()
+        if block.fn is not None and block.js is not True
+    )
+    assert found == {
+        "page.build.<locals>.racing.<locals>.run": 2,  # Run, and Again
+        "page.build.<locals>.stop": 1,
+        "page.build.<locals>.settings": 1,  # what a link holds
+        "page.build.<locals>.restore": 1,
+        "page.build.<locals>.<lambda>": 5,  # what the page says of its pair, and one field that locks another
+        "startup.StartupRace.lines": 1,
+        "code.code_answer": 1,
+        "measuring.Buttons.wire.<locals>.run": 4,  # sweep, what-if, benchmark, losslessness
+        "measuring.Buttons.wire.<locals>.stop": 4,
+        "measuring.Buttons.wire.<locals>.<lambda>": 4,
+        "api.add_endpoints.<locals>.decode": 1,
+        "api.add_endpoints.<locals>.race": 1,
+    }
+
+
+@pytest.mark.parametrize("api_name", ["decode", "race"])
+def test_bad_inputs_are_refused(address, alone, api_name: str) -> None:
+    async def attack() -> tuple[inputs.Found, str]:
+        async with Web(address) as web:
+            number = web.functions.named(api_name)
+            web.functions.rows = {number: web.functions.rows[number]}
+            found = await inputs.attack(web, 200, public=True, hang=WAIT)
+            return found, text_of(await decoded(web, inputs.NEXT, an_address())) if api_name == "decode" else ""
+
+    found, text = asyncio.run(attack())
+    assert found.count >= 150 and not found.bad, found.bad[:3]
+    assert api_name != "decode" or alone.is_right(inputs.NEXT, text)
+
+
+def test_bad_inputs_to_the_page_s_own_functions(address) -> None:
+    async def attack() -> inputs.Found:
+        async with Web(address) as web:
+            return await inputs.attack(web, 150, public=True, hang=WAIT)
+
+    found = asyncio.run(attack())
+    assert found.count > 100 and not found.bad, found.bad[:3]
+
+
+def test_probes_are_refused(address) -> None:
+    probes.files(address, note)
+    with probes.snare() as (trap, caught):
+        asyncio.run(probes.on_functions(address, trap, caught, note, uploads=20))
