@@ -52,7 +52,7 @@ def said(heard: Heard) -> str:
     """The error that a visitor of the page or a program was told, or ""."""
     if heard.error or not heard.last:
         return heard.error
-    for line in str(heard.last[-1]).splitlines():
+    for line in heard.last[-1].splitlines() if isinstance(heard.last[-1], str) else ():
         if line.startswith("{") and (record := json.loads(line))["event"] == "error":
             return str(record["message"])
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import itertools
 import json
 import tempfile
 import threading
@@ -93,31 +94,38 @@ def _tells(text: str) -> bool:
     return "root:" in text or "import " in text or bool(SECRETS.search(text))
 
 
-async def on_functions(address: str, trap: str, caught: list[str], note: Any, uploads: int = 1000) -> None:
-    """The probes that ask of the page's functions; ``note(done, asked, measured, ok)`` takes what came of them."""
+async def on_functions(address: str, trap: str, caught: list[str], note: Any, every: int = 1) -> None:
+    """The probes that ask of the page's functions; ``note(done, asked, measured, ok)`` takes what came of them.
+    Of the many alike only the n-th ones are sent, where ``every`` is n."""
     async with Web(address) as web:
-        await _urls_as_files(web, trap, caught, note)
-        await _uploads(web, uploads, note)
-        for probe in (_large, _forged, _past_the_queue, _pair, _limits):
+        await _urls_as_files(web, trap, caught, every, note)
+        await _uploads(web, 1000 // every, note)
+        await _past_the_queue(web, every, note)
+        for probe in (_large, _forged, _pair, _limits):
             await probe(web, note)
 
 
-async def _urls_as_files(web: Web, trap: str, caught: list[str], note: Any) -> None:
+async def _urls_as_files(web: Web, trap: str, caught: list[str], every: int, note: Any) -> None:
     """A file's record in every input of every function, with the meta that Gradio looks for and without."""
-    asked = bad = 0
-    for number, row in web.functions.rows.items():
-        for at in range(len(row["inputs"])):
-            for kind in ({"meta": {"_type": "gradio.FileData"}}, {}, {"orig_name": "x", "is_stream": True}):
-                for place in ({"path": f"{trap}/a", "url": f"{trap}/b"}, {"path": "/etc/passwd"}, {"path": ME}):
-                    values = web.functions.values(number)
-                    values[at] = [place | kind] if asked % 2 else place | kind
-                    answer = await web.join(new_session(), number, values, an_address())
-                    asked += 1
-                    bad += answer.status_code >= 500 or (bool(kind.get("meta")) and answer.status_code != 400)
-                    bad += _tells(answer.text)
+    marks = ({"meta": {"_type": "gradio.FileData"}}, {}, {"orig_name": "x", "is_stream": True})
+    places = ({"path": f"{trap}/a", "url": f"{trap}/b"}, {"path": "/etc/passwd"}, {"path": ME})
+    functions = web.functions.rows.items()
+    cells = [(number, at) for number, row in functions for at in range(len(row["inputs"]))]
+    asked = [*itertools.product(cells, marks, places)][::every]
+    bad = 0
+    for count, ((number, at), mark, place) in enumerate(asked):
+        values = web.functions.values(number)
+        values[at] = [place | mark] if count % 2 else place | mark
+        answer = await web.join(new_session(), number, values, an_address())
+        bad += answer.status_code >= 500 or ("meta" in mark and answer.status_code != 400) or _tells(answer.text)
     await asyncio.sleep(1)
     measured = f"{bad} taken or failed, {len(caught)} fetched"
-    note(f"{asked} files as URLs and paths in every input", "refused, nothing fetched", measured, not (bad or caught))
+    note(
+        f"{len(asked)} files as URLs and paths in every input",
+        "refused, nothing fetched",
+        measured,
+        not (bad or caught),
+    )
 
 
 async def _uploads(web: Web, count: int, note: Any) -> None:
@@ -163,24 +171,22 @@ async def _forged(web: Web, note: Any) -> None:
     note(f"{len(FORGED)} forged sessions", "400", str(sorted(set(statuses))), set(statuses) == {400})
 
 
-async def _past_the_queue(web: Web, note: Any) -> None:
+async def _past_the_queue(web: Web, every: int, note: Any) -> None:
     """Each function that works for a visitor, by every way round the queue."""
-    taken, ran, asked = [], 0, 0
+    taken, ran = [], 0
     queued = [number for number, row in web.functions.rows.items() if row["backend_fn"] and row["queue"]]
-    for path in PAST_THE_QUEUE:
-        for number in queued:
-            values = web.functions.values(number)
-            if web.functions.rows[number]["api_name"] == "decode":
-                values = NEXT.inputs
-            body = {"data": values, "fn_index": number, "session_hash": new_session()}
-            for extra in ({}, {"batched": True}, {"event_id": "x"}, {"simple_format": True}):
-                answer = await web.post(f"{API}/{path}", body | extra, an_address())
-                asked += 1
-                if answer.status_code == 200 or answer.status_code >= 500 or _tells(answer.text):
-                    taken.append((path, number, extra, answer.status_code, answer.text[:100]))
-                ran += (await web.health())["running"] is not None
+    extras = ({}, {"batched": True}, {"event_id": "x"}, {"simple_format": True})
+    asked = [*itertools.product(PAST_THE_QUEUE, queued, extras)][::every]
+    for path, number, extra in asked:
+        is_decode = web.functions.rows[number]["api_name"] == "decode"
+        values = NEXT.inputs if is_decode else web.functions.values(number)
+        body = {"data": values, "fn_index": number, "session_hash": new_session()}
+        answer = await web.post(f"{API}/{path}", body | extra, an_address())
+        if answer.status_code == 200 or answer.status_code >= 500 or _tells(answer.text):
+            taken.append((path, number, extra, answer.status_code, answer.text[:100]))
+        ran += (await web.health())["running"] is not None
     measured = f"{len(taken)} taken {taken[:2]}, {ran} ran"
-    note(f"{asked} requests past the queue", "refused, nothing runs", measured, not taken and not ran)
+    note(f"{len(asked)} requests past the queue", "refused, nothing runs", measured, not taken and not ran)
 
 
 async def _pair(web: Web, note: Any) -> None:
