@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 
@@ -17,6 +17,8 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, parse_prompts, read_prompts
 from specdec.measure.results_file import ResultsText, measured_on
 from specdec.measure.summary import rows
+from specdec.measure.task import Task
+from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 from specdec.report.benchmark import EXPORTS, as_json
 from specdec.report.overall import overall
@@ -84,17 +86,22 @@ class BenchTab:
     def _measure(
         self, turn: Turn, plan: Plan, own: TextFile | None, before: TextFile | None
     ) -> Iterator[dict[Any, Any]]:
-        pair = turn.pair
-        allowed(pair, plan, self._limits)
-        lines = ResultsText(pair, plan)
-        found = lines.read(before.text, before.name) if before else []
+        allowed(turn.pair, plan, self._limits)
         known = f"Prompts: {own.name if own else 'the examples'}."
-        if own and pair.name == "embedded":
+        if own and turn.pair.name == "embedded":
             known += f" {KNOWN}"
-        for text, whole in follow(turn, plan, self._limits, found):
+        found: list[Trial] = []
+        begun: list[_Begun] = []
+
+        def begin(step: _Begun) -> None:
+            begun.append(step)
+            found.extend(step.found)
+
+        task = Task(partial(_benchmark, plan=plan, before=before), plan.tokens)
+        for text, whole in follow(turn, task, plan, self._limits, found, begin):
             yield {self._buttons.status: text} | (self._found(plan, found, whole, known) if found else {})
         if found:
-            yield self._ending(lines, pair, plan, found)
+            yield self._ending(begun[0], plan, found)
 
     def _found(self, plan: Plan, found: Sequence[Trial], whole: bool, known: str) -> dict[Any, Any]:
         result = overall(found, plan)
@@ -105,11 +112,27 @@ class BenchTab:
             fragments.verdict(result.headline, result.factor, [*result.notes, known]), table, figure
         )
 
-    def _ending(self, lines: ResultsText, pair: Pair, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
-        about = measured_on(pair)
+    def _ending(self, begun: _Begun, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
+        about = begun.about
         files = {f"benchmark{suffix}": export(about, found) for suffix, export in EXPORTS.items()}
-        files |= {"benchmark.json": as_json(about, plan, found), RESULTS: lines.write(found)}
+        files |= {"benchmark.json": as_json(about, plan, found), RESULTS: begun.lines.write(found)}
         return {self._files: offered(files)} | self._findings.explain(overall(found, plan).judgement)
+
+
+class _Begun(NamedTuple):
+    """What is known on the device before the first call: the head of the results and what is already measured."""
+
+    lines: ResultsText
+    about: dict[str, Any]
+    found: list[Trial]
+
+
+def _benchmark(pair: Pair, plan: Plan, before: TextFile | None) -> Generator[_Begun | Trial | None, None, None]:
+    """On the device: what is known before, then what ``before`` does not hold of a plan."""
+    lines = ResultsText(pair, plan)
+    found = lines.read(before.text, before.name) if before else []
+    yield _Begun(lines, measured_on(pair), found)
+    yield from trials(pair, plan, {trial.key for trial in found})
 
 
 def _choices() -> list[Lane]:

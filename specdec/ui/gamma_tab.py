@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -12,15 +12,16 @@ from typing import Any
 import gradio as gr
 
 from specdec.engine.decode import speculative
+from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput
-from specdec.events import Event, SamplingParams, Started
+from specdec.events import Event, SamplingParams
 from specdec.lanes.driver import Batches, driven
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
 from specdec.measure.summary import fastest, summarise
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.task import Task
-from specdec.measure.trials import INTERVAL
+from specdec.measure.trials import INTERVAL, trials
 from specdec.measure.whatif import Calibration, Costs, Outcome, what_if
 from specdec.models.pair import Pair, Prompt
 from specdec.report import words
@@ -101,7 +102,8 @@ class GammaTab:
     def _sweep(self, turn: Turn, plan: Plan) -> Iterator[dict[Any, Any]]:
         allowed(turn.pair, plan, self._limits)
         found: list[Trial] = []
-        for text, whole in follow(turn, plan, self._limits, found):
+        task = Task(partial(trials, plan=plan), plan.tokens)
+        for text, whole in follow(turn, task, plan, self._limits, found):
             yield {self._buttons.status: text} | (self._found(plan, found, whole) if found else {})
         if ending := self._ending(turn, plan, found):
             yield ending
@@ -131,12 +133,12 @@ class GammaTab:
             return {}
         item = plan.prompts[0]
         # At home a text may end where it ends.
-        params = replace(plan.params, ignore_eos=False)
-        message = item.message(turn.pair.tokenizer)
-        started = next(iter(turn.run(Task(partial(_first, prompt=message, gamma=best.gamma or 0, params=params), 0))))
-        settings = {"prompt": item.prompt, "chat": int(message != item.prompt)}
-        answer = json.loads(code_answer(json.dumps({"settings": settings, "started": asdict(started)})))
-        lines = json.dumps({"gamma": started.gamma} | answer)
+        params, gamma = replace(plan.params, ignore_eos=False), best.gamma or 0
+        settings = {"prompt": item.prompt, "chat": int(item.message(turn.pair.tokenizer) != item.prompt)}
+        started = {"pair": turn.slot.facts, "gamma": gamma if isinstance(gamma, int) else str(policy_of(gamma))}
+        started |= {"params": asdict(params), "acceptance": "lossless"}
+        answer = json.loads(code_answer(json.dumps({"settings": settings, "started": started})))
+        lines = json.dumps({"gamma": started["gamma"]} | answer)
         return {self._home: gr.update(visible=True), self._lines: lines} | self._findings.explain(judgement)
 
     def _what_if_job(self, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float) -> Job:
@@ -164,13 +166,6 @@ class GammaTab:
 def _recorded(pair: Pair, prompt: Prompt, params: SamplingParams, seconds: float | None) -> Batches:
     """The batches of events that what-if is worked out from."""
     return driven(speculative(pair, prompt, gamma=Calibration(), params=params), INTERVAL, seconds)
-
-
-def _first(pair: Pair, prompt: Prompt, gamma: int | str, params: SamplingParams) -> Generator[Started, None, None]:
-    """What a run with these settings begins with: all that its lines of code are made of."""
-    started = next(speculative(pair, prompt, gamma=gamma, params=params))
-    assert isinstance(started, Started)  # a lane's first event
-    yield started
 
 
 def _params(tokens: float | None, temperature: float | None) -> SamplingParams:

@@ -56,6 +56,7 @@ class Turn:
     slot: Slot
     run: Run
     stop: threading.Event
+    lent: bool = False  # the device is lent for each task, and the visitor has little time on it
     counts: dict[str, Any] = field(default_factory=dict)
     problem: Exception | None = None
 
@@ -98,10 +99,21 @@ class Place:
 
 class Machine:
     """Runs jobs one at a time, in the order in which they came. ``listening(session)`` is whether somebody hears what
-    becomes of a job: without that it does not begin. ``trusted_proxy`` is that of ``address_of``."""
+    becomes of a job: without that it does not begin. ``lent``: another process lends the device for each task.
+    ``trusted_proxy`` is that of ``address_of``."""
 
-    def __init__(self, slot: Slot, run: Run, limits: Limits, journal: Journal, trusted_proxy: bool = False):
-        self.slot, self.limits, self.journal, self.trusted_proxy = slot, limits, journal, trusted_proxy
+    def __init__(
+        self,
+        slot: Slot,
+        run: Run,
+        limits: Limits,
+        journal: Journal,
+        *,
+        lent: bool = False,
+        trusted_proxy: bool = False,
+    ):
+        self.slot, self.limits, self.journal = slot, limits, journal
+        self.lent, self.trusted_proxy = lent, trusted_proxy
         self.listening: Callable[[str], bool] = lambda session: True
         self.on_lost: Callable[[], None] = lambda: None  # called where the device works no more
         self._run = run
@@ -239,7 +251,7 @@ class Machine:
         return None
 
     def _work(self, place: Place) -> None:
-        turn = Turn(self.slot, self._watched, place.stop)
+        turn = Turn(self.slot, self._watched, place.stop, self.lent)
         try:
             for value in place.job.work(turn):
                 if not place.left:

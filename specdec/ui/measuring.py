@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
-from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -16,7 +15,6 @@ from specdec.errors import InvalidInput, SpecdecError
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
 from specdec.measure.summary import comparable
 from specdec.measure.task import Task
-from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 from specdec.report import words
 from specdec.report.judge import Judgement
@@ -127,21 +125,30 @@ def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
     return plan
 
 
-def follow(turn: Turn, plan: Plan, limits: Limits, found: list[Trial]) -> Iterator[tuple[str, bool]]:
-    """Measure what ``found`` does not hold of a plan; yield a status after each call, and whether a whole round of
-    entrants is done.
+def follow(
+    turn: Turn,
+    task: Task[Any],
+    plan: Plan,
+    limits: Limits,
+    found: list[Trial],
+    begin: Callable[[Any], None] = lambda step: None,
+) -> Iterator[tuple[str, bool]]:
+    """Measure into ``found`` by a task whose steps are the trials of a plan, None in between, and before them what
+    ``begin`` takes; yield a status after each call, and whether a whole round of entrants is done.
 
     Between two calls only, so that showing falls into no call's time. Ends when the job is stopped or the page's limit
     is reached; the last status says so.
     """
-    began, total, first = time.monotonic(), len(plan) - len(found), len(found)
-    task = Task(partial(trials, plan=plan, done={trial.key for trial in found}), plan.tokens)
+    began, done = time.monotonic(), 0
     yield fragments.status("Warming up."), False
     with closing(turn.run(task)) as steps:
-        for trial in steps:
-            if trial is not None:
-                found.append(trial)
-                turn.counts["calls"] = len(found) - first
+        for step in steps:
+            if isinstance(step, Trial):
+                found.append(step)
+                done += 1
+                turn.counts["calls"] = done
+            elif step is not None:
+                begin(step)
             late = limits.seconds is not None and time.monotonic() - began > limits.seconds
             if (turn.stop.is_set() or late) and len(found) < len(plan):
                 why = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit" if late else "Stopped"
@@ -149,9 +156,8 @@ def follow(turn: Turn, plan: Plan, limits: Limits, found: list[Trial]) -> Iterat
                 rest = f"; the verdict counts {counted}, of runs that every lane has" if counted < len(found) else ""
                 yield fragments.status(f"{why}: {len(found)} of {len(plan)} calls made{rest}."), True
                 return
-            if trial is not None:
-                done = len(found) - first
-                left = (time.monotonic() - began) / done * (total - done)
+            if isinstance(step, Trial):
+                left = (time.monotonic() - began) / done * (len(plan) - len(found))
                 text = f"{len(found)} of {len(plan)} calls, about {words.duration(left)} left."
                 yield fragments.status(text, len(found) / len(plan)), len(found) % len(plan.entrants) == 0
     yield "", True

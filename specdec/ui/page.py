@@ -84,7 +84,14 @@ def build(
     greets its visitors with a recorded race, as there is no device before somebody asks for one. ``trusted_proxy``:
     visitors come through a proxy, which names their addresses."""
     examples = read_prompts(EXAMPLES)
-    machine = Machine(slot, run or (lambda task: task.run(slot.pair)), limits, journal or Journal(), trusted_proxy)
+    machine = Machine(
+        slot,
+        run or (lambda task: task.run(slot.pair)),
+        limits,
+        journal or Journal(),
+        lent=run is not None,
+        trusted_proxy=trusted_proxy,
+    )
     startup, ask = StartupRace(machine, examples[0].prompt) if run is None else None, AskPanel(limits)
 
     def racing(read: Callable[..., Ask]) -> Callable[..., AsyncIterator[dict[Any, Any]]]:

@@ -114,6 +114,8 @@ def _tokens(events: list[Event]) -> int:
 
 def _float32(turn: Turn, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
     """The note on a difference; the race is over, and nothing that fails here may lose it."""
+    if turn.lent:  # it would cost the visitor time on the device that nobody asked for
+        return None
     try:
         found = next(iter(turn.run(Task(partial(_checked, run=run), 0))))
         return float32_note(found, recorder.text_of) if found else None
