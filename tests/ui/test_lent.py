@@ -1,0 +1,38 @@
+"""A page whose device is lent for each task, as on ZeroGPU: what it shows and does before it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from specdec.models.loading import plan_pair
+from specdec.models.slot import Slot
+from specdec.ui import build
+from specdec.ui.limits import PUBLIC
+from specdec.ui.page import Page
+from specdec.ui.recorded import recorded_race
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    slot = Slot(plan_pair(None, None))
+
+    def run(task):
+        raise AssertionError("nobody asked for a task")
+        yield
+
+    page = build(slot, PUBLIC, run)
+    yield page
+    page.close()
+
+
+def test_it_greets_with_a_recording_and_asks_for_no_device(page: Page) -> None:
+    listeners = [fn.fn for fn in page.demo.fns.values()]
+    assert recorded_race in listeners
+    assert page.machine.health()["running"] is None and page.machine.lent
+
+
+def test_its_pair_is_fixed(page: Page) -> None:
+    """The processes that have the device know no other pair."""
+    assert not [block for block in page.demo.blocks.values() if getattr(block, "elem_id", "") in ("sd-load", "sd-check")]
