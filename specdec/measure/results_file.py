@@ -46,10 +46,13 @@ class ResultsFile:
         self._write(self._own, own)
 
     def add(self, trial: Trial) -> None:
-        with self._own.open("a", encoding="utf-8") as file:
-            file.write(_line(asdict(trial)))
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with self._own.open("a", encoding="utf-8") as file:
+                file.write(_line(asdict(trial)))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise _not_written(self._own, error) from error
 
     def merge(self, every: Iterable[Trial]) -> None:
         """All trials of all processes into the one file, in the plan's order."""
@@ -76,7 +79,7 @@ class ResultsFile:
             new.write_text(self._head + "".join(_line(asdict(trial)) for trial in known), encoding="utf-8")
             os.replace(new, path)
         except OSError as error:
-            raise InvalidInput(f"Results cannot be written to {path} ({error}). Name another file.") from error
+            raise _not_written(path, error) from error
 
     def _read(self, path: Path) -> Iterator[Trial]:
         if not path.exists():
@@ -93,6 +96,10 @@ class ResultsFile:
         for text in lines[1:]:
             if trial := _trial(text):
                 yield trial
+
+
+def _not_written(path: Path, error: OSError) -> InvalidInput:
+    return InvalidInput(f"Results cannot be written to {path} ({error.strerror}). Name another file.")
 
 
 def measured_on(pair: Pair) -> dict[str, Any]:
