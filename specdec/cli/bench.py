@@ -104,7 +104,12 @@ def main(argv: Sequence[str]) -> None:
     report(console, about, plan, found, record, left_out)
     for path in arguments.export:
         text = as_json(about, plan, found, record) if path.suffix == ".json" else EXPORTS[path.suffix](about, found)
-        path.write_text(text, encoding="utf-8")
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise SystemExit(
+                f"specdec: {path} cannot be written ({error.strerror}); its table stands above."
+            ) from error
 
 
 def _pair_of(arguments: argparse.Namespace) -> Pair:

@@ -75,10 +75,13 @@ class ResultsFile:
         self._write(self._own, own)
 
     def add(self, trial: Trial) -> None:
-        with self._own.open("a", encoding="utf-8") as file:
-            file.write(_trial_line(trial))
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with self._own.open("a", encoding="utf-8") as file:
+                file.write(_trial_line(trial))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise _not_written(self._own, error) from error
 
     def merge(self, every: Iterable[Trial]) -> None:
         """All trials of all processes into the one file, in the plan's order."""
@@ -104,7 +107,7 @@ class ResultsFile:
             new.write_text(self._text.write(known), encoding="utf-8")
             os.replace(new, path)
         except OSError as error:
-            raise InvalidInput(f"Results cannot be written to {path} ({error}). Name another file.") from error
+            raise _not_written(path, error) from error
 
     def _read(self, path: Path) -> list[Trial]:
         if not path.exists():
@@ -117,6 +120,10 @@ class ResultsFile:
             reason = error.strerror or "it is no file of this program"
             raise InvalidInput(f"Results cannot be read from {path.name} ({reason}). Name another file.") from error
         return self._text.read(text, path.name)
+
+
+def _not_written(path: Path, error: OSError) -> InvalidInput:
+    return InvalidInput(f"Results cannot be written to {path} ({error.strerror}). Name another file.")
 
 
 def measured_on(pair: Pair) -> dict[str, Any]:

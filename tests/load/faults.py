@@ -160,7 +160,7 @@ def _limited(connection: Any, arguments: list[str], bytes_: int) -> None:
 
 def _disk_full(report: Report, folder: Path, pair: list[str]) -> None:
     (folder / "prompts.jsonl").write_text('{"name": "a", "prompt": "Once upon a time"}\n')
-    sizes = ["--runs", "1", "--tokens", "4", "--gammas", "2", "--lanes", "generate", "speculative"]
+    sizes = ["--runs", "1", "--tokens", "32", "--gammas", "2", "--lanes", "generate", "speculative"]
     bench = ["bench", *pair, "--prompts", str(folder / "prompts.jsonl"), *sizes]
     told = []
     for number in range(TIMES):
@@ -189,11 +189,11 @@ def _signals(report: Report, pair: list[str], number: signal.Signals) -> None:
     for at in range(TIMES):
         with Served(*pair, whole=at == 0) as page:
             children = psutil.Process(page.pid).children(recursive=True)
-            told, took, status = asyncio.run(_stopped(page, number))
+            told, took, status = asyncio.run(stopped(page, number))
             seconds.append(took)
             alive = [child.pid for child in children if child.is_running()]
             found = {"status": status, "running": told[0], "waiting": told[1:], "children": alive, "port": page.port}
-            free, gone = _is_free(page.port), not psutil.pid_exists(page.pid)
+            free, gone = is_free(page.port), not psutil.pid_exists(page.pid)
             well = status == 0 and took <= END and free and gone and not alive
             if not (well and "Stopped" in told[0] and all("is being stopped" in text for text in told[1:])):
                 problems.append(f"{found}, free {free}, gone {gone}, {took:.1f} s")
@@ -202,7 +202,7 @@ def _signals(report: Report, pair: list[str], number: signal.Signals) -> None:
     report.note(f"{number.name} in mid-run, {TIMES} times", asked, measured, not problems)
 
 
-async def _stopped(page: Served, number: signal.Signals) -> tuple[list[str], float, int | None]:
+async def stopped(page: Served, number: signal.Signals) -> tuple[list[str], float, int | None]:
     """What the one who runs and those who wait are told as the signal comes, and how the process ends."""
     async with Web(page.address) as web:
         run, decode = web.functions.pressed("sd-run"), web.functions.named("decode")
@@ -241,7 +241,7 @@ def _sentence_of(heard: Heard) -> str:
     return str(record.get("sentence") or record.get("message") or heard.error or record.get("event"))
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: old connections linger
         try:

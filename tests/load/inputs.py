@@ -170,7 +170,7 @@ async def _ask(web: Web, function: int, data: Any, forwarded: str | None) -> Hea
 
 def _loaders(report: Report, folder: Path, alone: Alone) -> None:
     """Files and links of a stranger, in this process: each is read, or refused in a sentence."""
-    plan = Plan((PromptItem("a", "a", "Once"),), entrants_of(["generate"], [2]), SamplingParams(4, seed=0), 1)
+    plan = Plan((PromptItem("a", "a", "Once"),), entrants_of(["generate"], [2]), SamplingParams(32, seed=0), 1)
     with gr.Blocks():
         panel = AskPanel(PUBLIC)
     results = folder / "x.results.jsonl"

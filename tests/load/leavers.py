@@ -36,6 +36,8 @@ async def _on(page: Served, report: Report) -> None:
             times.setdefault(kind, []).append(await _left(web, kind, function, values, chance.random()))
             heard = await decoded(web, NEXT)
             wrong += not alone.is_right(NEXT, text_of(heard))
+            if number % 12 == 11:
+                print(f"  {number + 1} gone, worst {max(map(max, times.values())):.3f} s, {wrong} wrong", flush=True)
     for kind, found in times.items():
         measured = f"median {median(found):.3f} s, worst {max(found):.3f} s"
         report.note(f"{len(found)} visitors gone {kind}", "machine free within 1 s", measured, max(found) <= SECOND)
@@ -60,7 +62,7 @@ def _kinds(web: Web) -> dict[str, tuple[int, list]]:
 async def _left(web: Web, kind: str, function: int, values: list, chance: float) -> float:
     """Seconds from a visitor's leaving until nobody has the machine, or, for one who waits, until it waits no more."""
     waits = kind == "while they wait"
-    before = asyncio.create_task(_hold(web, chance + 1.5)) if waits else None
+    before = asyncio.create_task(_hold(web, chance + 1)) if waits else None
     if before is not None:
         await _until(web, lambda health: health["running"] is not None)
     session = new_session()
@@ -73,7 +75,7 @@ async def _left(web: Web, kind: str, function: int, values: list, chance: float)
         async for message in stream:
             if message["msg"] == "process_generating":
                 break
-        await asyncio.sleep(chance * (0.3 if kind == "in a prefill" else 2))
+        await asyncio.sleep(chance * (0.3 if kind == "in a prefill" else 1))
     left = time.monotonic()
     await stream.aclose()
     await _until(web, lambda health: not health["waiting"] if waits else health["running"] is None)

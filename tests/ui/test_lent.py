@@ -35,4 +35,6 @@ def test_it_greets_with_a_recording_and_asks_for_no_device(page: Page) -> None:
 
 def test_its_pair_is_fixed(page: Page) -> None:
     """The processes that have the device know no other pair."""
-    assert not [block for block in page.demo.blocks.values() if getattr(block, "elem_id", "") in ("sd-load", "sd-check")]
+    assert not [
+        block for block in page.demo.blocks.values() if getattr(block, "elem_id", "") in ("sd-load", "sd-check")
+    ]
