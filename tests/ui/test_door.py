@@ -615,11 +615,10 @@ def test_programs_use_the_page(demo, listeners):
     client = Client(f"http://127.0.0.1:{demo.server_port}", verbose=False)
     assert list(client.view_api(return_format="dict")["named_endpoints"]) == ["/count"]
     job = client.submit(3, api_name="/count")
-    assert eventually(lambda: listeners.listening(client.session_hash))
     assert job.result(timeout=20) == "2" and [int(output) for output in job.outputs()] == [0, 1, 2]
     assert eventually(lambda: LEFT == [client.session_hash])
     job = client.submit(1000, api_name="/count")
-    assert eventually(lambda: job.outputs())
+    assert eventually(lambda: job.outputs()) and listeners.listening(client.session_hash)
     job.cancel()
     assert eventually(lambda: LEFT == [client.session_hash] * 2)
     assert len(job.outputs()) < 1000
