@@ -192,6 +192,11 @@ class _Bounded(GenerateJsonSchema):
     def float_schema(self, schema: Any) -> dict[str, Any]:
         return {"minimum": -LARGEST_NUMBER, "maximum": LARGEST_NUMBER} | super().float_schema(schema)
 
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        # Unknown fields are refused in all of them. pydantic 2.12 does so too, but leaves it out of the schema of those
+        # that have the setting from the dataclass around them.
+        return super().dataclass_schema(schema) | {"additionalProperties": False}
+
 
 _DROPPED = {"title", "description", "default", "propertyNames"}
 

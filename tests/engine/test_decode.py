@@ -132,7 +132,7 @@ def test_started_tells_how_to_run_it_again() -> None:
     started = run(temperature=0.5, seed=3)[0]
     assert started.params == specdec.SamplingParams(max_new_tokens=40, temperature=0.5, seed=3)
     assert {"torch", "transformers"} <= set(started.versions)
-    assert started.versions["torch"] == torch.__version__
+    assert torch.__version__.startswith(started.versions["torch"])  # a CUDA build has a label behind it
     assert started.pair and started.machine
 
 
