@@ -104,8 +104,8 @@ def lanes(lines: Iterable[str]) -> list[list[Event]]:
 
 
 def token_bytes(lines: Iterable[str]) -> dict[int, bytes]:
-    """The bytes of every token a recording mentions."""
-    tables = (json.loads(line).get("tokens", {}) for _, line in _written(lines))
+    """The bytes of every token a recording mentions. Raises as ``read`` does."""
+    tables = (getattr(parse(text, number), "tokens", None) or {} for number, text in _written(lines))
     return {int(i): text.encode("latin-1") for table in tables for i, text in table.items()}
 
 
