@@ -118,7 +118,7 @@ def token_bytes(lines: Iterable[str]) -> dict[int, bytes]:
     """The bytes of every token a recording mentions. Raises ``InvalidInput`` where a line is none of a recording."""
     found = {}
     for number, text in _written(lines):
-        for token_id, characters in getattr(parse(text, number), "tokens", {}).items():
+        for token_id, characters in (getattr(parse(text, number), "tokens", None) or {}).items():
             try:
                 found[int(token_id)] = characters.encode("latin-1")
             except ValueError as error:  # a UnicodeEncodeError is one

@@ -139,6 +139,8 @@ class AskPanel:
     def read(self, *values: Any) -> Ask:
         """The fields' values as an ``Ask``. Raises ``InvalidInput`` for what cannot be meant."""
         given = dict(zip(_FIELDS, values, strict=True))
+        if not isinstance(given["lanes"], list):
+            raise InvalidInput("The further lanes are no list. Nothing ran.")
         if given["auto"]:
             given["gamma"] = "auto"
         given |= {name: number(label, given[name]) for name, label in _NUMBERS.items() if given[name] != "auto"}
@@ -238,7 +240,9 @@ def _exact(seed: Any) -> Any:
     return seed
 
 
-def _whole_text(text: str) -> Any:
+def _whole_text(text: Any) -> Any:
     """A text field, as a number field cannot be empty; what is no number is passed on for the engine to name."""
-    text = (text or "").strip()
+    text = text.strip() if isinstance(text, str) else text or ""
+    if not isinstance(text, str):
+        return text
     return int(text) if re.fullmatch(r"[+-]?\d{1,30}", text) else text or None

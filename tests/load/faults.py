@@ -160,7 +160,7 @@ def _limited(connection: Any, arguments: list[str], bytes_: int) -> None:
 
 def _disk_full(report: Report, folder: Path, pair: list[str]) -> None:
     (folder / "prompts.jsonl").write_text('{"name": "a", "prompt": "Once upon a time"}\n')
-    sizes = ["--runs", "1", "--tokens", "32", "--gammas", "2", "--lanes", "generate", "speculative"]
+    sizes = ["--runs", "8", "--tokens", "32", "--gammas", "2", "--lanes", "generate", "speculative"]
     bench = ["bench", *pair, "--prompts", str(folder / "prompts.jsonl"), *sizes]
     told = []
     for number in range(TIMES):

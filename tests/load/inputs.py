@@ -101,7 +101,7 @@ async def _on(page: Served, public: bool, alone: Alone, report: Report) -> None:
 
 
 async def attack(web: Web, count: int, public: bool, hang: float = HANG) -> Found:
-    """So many bad inputs, spread over all functions of the page. ``hang``: seconds that an answer may take."""
+    """So many bad inputs, spread over all functions of the page; ``hang`` is the seconds that a first word may take."""
     found, places = Found(hang), asyncio.Semaphore(AT_ONCE)
     functions = web.functions.rows
     each = max(1, count // (len(functions) + 1))
@@ -114,7 +114,7 @@ async def attack(web: Web, count: int, public: bool, hang: float = HANG) -> Foun
                     heard = await work()
             except TimeoutError:
                 heard = Heard(error="nothing came")
-            found.add(what, heard, time.monotonic() - began)
+            found.add(what, heard, (heard.first or time.monotonic()) - began)
 
     jobs = []
     for number in functions:

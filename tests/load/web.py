@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import secrets
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ class Heard:
     success: bool | None = None  # None: nobody said
     error: str = ""
     status: int = 200
+    first: float | None = None  # when its first output or its end came (time.monotonic)
     raw: list[str] = field(default_factory=list)
 
     @property
@@ -125,6 +127,8 @@ class Web:
 def take(heard: Heard, message: dict[str, Any]) -> bool:
     """Note what a message says; whether it was the last one of its call."""
     kind, output = message["msg"], message.get("output") or {}
+    if heard.first is None and kind not in ("estimation", "process_starts", "heartbeat"):
+        heard.first = time.monotonic()
     if kind == "process_generating" and output.get("data") is not None:
         parts = output["data"]
         if heard.outputs:  # what follows the first is told as a difference

@@ -27,8 +27,10 @@ from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem, parse_prompts, read_prompts
 from specdec.measure.results_file import ResultsFile, ResultsText
+from specdec.measure.task import Task
 from specdec.measure.trials import trials
 from specdec.ui.limits import LOCAL
+from specdec.ui.machine import Turn
 from specdec.ui.measuring import follow
 
 ROOT = Path(specdec.__file__).parent.parent
@@ -285,7 +287,8 @@ def test_a_stopped_measurement_tells_what_its_verdict_counts(pair) -> None:
     """Stopped in a second run: the first, which every lane has, is what the lanes are compared on."""
     asked, stop, found = plan(runs=3), Event(), []
     statuses = []
-    for status, _ in follow(trials(pair, asked), asked, stop, LOCAL, found):
+    turn = Turn(SimpleNamespace(pair=pair), lambda task: task.run(pair), stop)
+    for status, _ in follow(turn, Task(partial(trials, plan=asked), asked.tokens), asked, LOCAL, found):
         statuses.append(status)
         if len(found) == len(asked) // 3 + 1:
             stop.set()
