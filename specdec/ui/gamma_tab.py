@@ -135,7 +135,10 @@ class GammaTab:
         # At home a text may end where it ends.
         params, gamma = replace(plan.params, ignore_eos=False), best.gamma or 0
         settings = {"prompt": item.prompt, "chat": int(item.message(turn.pair.tokenizer) != item.prompt)}
-        started = {"pair": turn.slot.facts, "gamma": gamma if isinstance(gamma, int) else str(policy_of(gamma))}
+        started: dict[str, Any] = {
+            "pair": turn.slot.facts,
+            "gamma": gamma if isinstance(gamma, int) else str(policy_of(gamma)),
+        }
         started |= {"params": asdict(params), "acceptance": "lossless", "accept_top_k": None}
         answer = json.loads(code_answer(json.dumps({"settings": settings, "started": started})))
         lines = json.dumps({"gamma": started["gamma"]} | answer)
