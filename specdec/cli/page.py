@@ -46,6 +46,8 @@ def main(argv: Sequence[str]) -> None:
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING)
     JOBS.setLevel(logging.INFO)
+    JOBS.addHandler(logging.StreamHandler())  # its lines are JSON, without a prefix
+    JOBS.propagate = False
     leave_a_core()
     try:
         auth = _auth(args.auth)
