@@ -49,7 +49,7 @@ class Door:
         trusted_proxy: bool = False,
         requests: Rate = Rate(600, 30),
         posts: Rate = Rate(40, 2),
-        max_body: int = 2_000_000,
+        max_body: int = 3_000_000,
         hosts: tuple[str, ...] = (),
     ):
         self._app, self._listeners, self._health = app, listeners, health

@@ -1,4 +1,5 @@
-"""Number fields that hold what was typed, and the way from that to a value or to a sentence about it.
+"""Number fields that hold what was typed, and the way from that to a value or to a sentence about it;
+and what the page's scripts send.
 
 Not sliders: Gradio's move a number that is out of range to the nearest end, and an empty field to the lowest number,
 without a word.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import gradio as gr
+from pydantic_core import from_json
 
 from specdec.errors import InvalidInput
 
@@ -41,3 +43,14 @@ def parsed(text: str, kind: type[_Number]) -> _Number:
         return kind(text)
     except ValueError as error:
         raise InvalidInput("not a whole number" if kind is int else "not a number") from error
+
+
+def sent(text: Any) -> dict[str, Any]:
+    """An object that the page's scripts wrote as JSON. A forged request may hold anything else."""
+    try:
+        found = from_json(text)  # nests 200 levels at most
+    except (TypeError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidInput("The page sent what cannot be read. Reload it and try again.")
+    return found

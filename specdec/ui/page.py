@@ -12,7 +12,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.errors import SpecdecError
+from specdec.errors import InvalidInput, SpecdecError
 from specdec.lanes.table import LANES
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.task import Run
@@ -23,6 +23,7 @@ from specdec.ui.api import add_endpoints
 from specdec.ui.ask import REPEATS, Ask, AskPanel
 from specdec.ui.bench_tab import BenchTab
 from specdec.ui.code import code_answer
+from specdec.ui.fields import sent
 from specdec.ui.gamma_tab import GammaTab
 from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL, Limits
@@ -120,8 +121,10 @@ def build(
 
     def shown_again(shown: str) -> Ask:
         """Once more what the page shows, whatever the form says by now."""
-        wanted = json.loads(shown)
-        return ask.ask_of(wanted["settings"], runs=REPEATS if wanted["repeat"] else 1)
+        match sent(shown):
+            case {"settings": dict(settings), "repeat": repeat}:
+                return ask.ask_of(settings, runs=REPEATS if repeat else 1)
+        raise InvalidInput("The run to repeat is not named. Nothing ran.")
 
     def stop(request: gr.Request) -> None:
         machine.stop(request.session_hash or "", "race")
@@ -135,7 +138,10 @@ def build(
             return json.dumps({"problem": str(error)})
 
     def restore(link: str) -> tuple[Any, ...]:
-        values, problems = ask.restore(json.loads(link), slot.chat)
+        try:
+            values, problems = ask.restore(sent(link), slot.chat)
+        except InvalidInput as error:
+            values, problems = [gr.skip() for _ in ask.inputs], [str(error)]
         return *values, "".join(map(fragments.error, problems))
 
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:

@@ -29,6 +29,7 @@ MANY = 100_000  # streams and requests a second of one's own page: a cap that no
 SHARE_HOSTS = ("https://gradio.s3-us-west-2.amazonaws.com",)  # where Gradio's page behind a share link has its scripts
 SESSIONS = 100  # whose state Gradio keeps; the page itself keeps none
 THREADS = 250  # more than the line has places, so that a job that waits keeps nobody's listener from running
+BESIDE_FILES = 1_000_000  # bytes of a request beside its files, and for what JSON escapes in them
 PATIENCE = 5.0  # seconds that a job has to end, once the page is stopped
 LAST_WORDS = 0.5  # and those for what the visitors are told to reach them
 
@@ -105,6 +106,7 @@ def serve(page: Page, **options: Any) -> str:
     listeners = Listeners(machine.left) if limits.public else Listeners(machine.left, MANY, MANY)
     machine.listening = listeners.listening
     door = {"listeners": listeners, "health": page.health, "trusted_proxy": machine.trusted_proxy}
+    door["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark takes two files
     if not limits.public:
         door |= {"requests": Rate(MANY, MANY), "posts": Rate(MANY, MANY)}
     if options.get("share"):

@@ -147,7 +147,7 @@ async def _uploaded(web: Web, path: str, size: int, visitor: str) -> str:
 
 async def _large(web: Web, note: Any) -> None:
     function, statuses = web.functions.named("decode"), Counter[str]()
-    for size in (2_000_001, 10_000_000, 50_000_000):
+    for size in (3_000_001, 10_000_000, 50_000_000):
         try:
             answer = await web.join(new_session(), function, ["x" * size], an_address())
             statuses[str(answer.status_code)] += 1
