@@ -1,7 +1,7 @@
 """Stands in for the package ``spaces`` where there is no ZeroGPU: how 0.51.3 runs a generator, without its GPU.
 
 As there (``zero/wrappers.py``, ``generator_function_wrapper``): a worker is forked from the page's process and kept for
-further tasks; arguments and steps are pickled; whether to stop is looked at after each step; closing the caller's
+further tasks; arguments and steps are pickled; the stop flag is checked after each step; closing the caller's
 generator waits until the worker has ended the task; of an error other than ``gr.Error`` only the class's name arrives,
 and the worker is not used again.
 """
@@ -23,7 +23,7 @@ import gradio as gr
 fork = multiprocessing.get_context("fork")
 asked: list[int] = []  # the seconds of each task
 forks: list[int] = []  # the process ids of the workers
-refusal: gr.Error | None = None  # of the next task, by the API
+refusal: gr.Error | None = None  # what the API answers to the next task
 _idle: list[Worker] = []
 
 

@@ -22,7 +22,7 @@ from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL, PUBLIC, Limits
 
 OPEN_TO_ALL = (
-    "Whoever has the address can use this page, within the limits of a public page. "
+    "Anyone who has the address can use this page, within the limits of a public page. "
     "--auth USER:PASSWORD asks them for a password."
 )
 
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> None:
     if os.environ.get("SPACES_ZERO_GPU"):
         from specdec.ui.zero import zero_run
 
-        page = build(slot, PUBLIC, zero_run(slot.pair), journal, **options)  # its processes know no other pair
+        page = build(slot, PUBLIC, zero_run(slot.pair), journal, **options)  # ZeroGPU's processes know no other pair
     else:
         page = build(slot, _limits(public, args.allow_pairs), None, journal, **options)
     serve_until_stopped(page, server_name=host, server_port=args.port, share=share, auth=auth)

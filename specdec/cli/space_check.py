@@ -1,4 +1,4 @@
-"""Check the folder you stand in before it is uploaded as a Space: ``specdec space-check [cpu|gpu|zerogpu]``."""
+"""Check the current folder before it is uploaded as a Space: ``specdec space-check [cpu|gpu|zerogpu]``."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def findings(
         yield Finding("good", "Front matter", f"{len(front)} fields, all as Spaces take them.")
     yield _sizes(folder)
     if not (folder / home.requirements).is_file():
-        return  # said above
+        return  # reported above
     yield (resolve or installable)(folder, home, front)
     if (folder / str(front.get("app_file"))).is_file():
         yield _builds(folder, front["app_file"])

@@ -1,10 +1,10 @@
 """Chat templates and tokenizers of strangers, tried in a process that can be ended.
 
 A thread would not do. It cannot be ended within one operation of C (a power of large numbers in a template, a regular
-expression of a tokenizer), which may keep all other threads waiting, and its memory has no bound of its own. A fork of
-this process would copy its page tables at each call, which takes long with large models. So there is one small process
-for all of it, started when it is first needed, without torch, without the network and without the owner's token. It
-renders with the code of transformers itself.
+expression of a tokenizer), such an operation may block all other threads, and a thread's memory cannot be bounded. A
+fork of this process would copy its page tables at each call, which takes long with large models. So one small process
+does all of it. It starts when it is first needed, has no torch, no network and not the owner's token, and renders with
+transformers' own code.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 SECONDS = 5.0  # for rendering a chat
-STARTING = 60.0  # seconds that the process may take to start, and on a busy machine it may
+STARTING = 60.0  # seconds that the process may take to start: a busy machine needs them
 MEMORY = 3 * 2**30  # bytes of its address space
-LONGEST = 2**24  # characters of an answer; more is no prompt
+LONGEST = 2**24  # characters of an answer; no prompt is longer
 SAMPLE = "Once upon a time 123 naïve 日本語 🙂\n\n\tdef f(x): return x  # " + "a" * 200 + " " * 50 + "!" * 50
 
 
@@ -29,7 +29,7 @@ class NoAnswer(Exception):
 
 
 class TooMuch(NoAnswer):
-    """It was ended, because it took too long or too much memory."""
+    """The process was ended, because the work took too long or too much memory."""
 
 
 class _Process:
@@ -77,7 +77,7 @@ class _Process:
 def _started() -> subprocess.Popen[str]:
     kept = {name: value for name, value in os.environ.items() if "TOKEN" not in name}
     return subprocess.Popen(
-        [sys.executable, "-P", __file__],  # no folder of ours on its path: their modules have names of their own
+        [sys.executable, "-P", __file__],  # -P: it must not import modules of this folder by accident
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -91,7 +91,7 @@ _process = _Process()
 
 def _forget_process() -> None:
     global _process
-    _process = _Process()  # the parent still talks with the one that there was
+    _process = _Process()  # the parent still uses the other one
 
 
 if hasattr(os, "register_at_fork"):
@@ -102,7 +102,7 @@ def render(tokenizer: Any, messages: list[dict[str, Any]]) -> str:
     """Chat messages as the text that ``tokenizer``'s own template makes of them, ready for an answer.
 
     Raises ``NoAnswer`` where the template refuses them, ``TooMuch`` beyond ``SECONDS`` or ``MEMORY``; TypeError and
-    ValueError for messages that are no JSON, and for a tokenizer that has several templates and names none.
+    ValueError for messages that are not JSON, and for a tokenizer that has several templates and no default.
     """
     template, names = tokenizer.get_chat_template(), dict(tokenizer.special_tokens_map)
     request = {"kind": "render", "template": template, "messages": messages, "names": names}
@@ -140,7 +140,7 @@ def _ready(request: dict[str, Any]) -> None:
 
     try:
         import resource
-    except ImportError:  # Windows: the time alone is bounded
+    except ImportError:  # Windows: only the time is bounded
         return
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 

@@ -1,6 +1,6 @@
 """Where a model comes from: a folder, or a repository of the Hugging Face hub, fetched only when it can work.
 
-Everything here needs no weights: file names, configuration, tokenizer, and the headers of the safetensors files.
+Nothing here reads weights: only file names, configuration, tokenizer, and the headers of the safetensors files.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from specdec.models import apart
 from specdec.models.memory import gigabytes
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being fetched, the bytes that are here, and the bytes in all."""
+"""Called with the name of what is fetched, the bytes fetched so far, and the bytes in all."""
 
-# What is fetched and read before the weights, with the most bytes of each such file; the first that fits counts.
+# Files that are fetched and read before the weights, with their most bytes. The first pattern that matches counts.
 _SMALL = {
     "config.json": 1_000_000,
     "generation_config.json": 1_000_000,
@@ -57,7 +57,7 @@ _INDEX = "model.safetensors.index.json"
 _OURS = Path(__file__).parents[1]
 TRYING = 20.0  # seconds that a tokenizer may take to be read
 
-# What no config of a model that could run here goes beyond. Its class would make lists as long as it says.
+# Bounds that no config of a usable model exceeds. A config's class would make lists as long as its numbers say.
 _DEEPEST = 32
 _MOST = {r"layers$|^n_layer$": 1_000, r"labels$": 100_000}  # by the end of the field's name
 _MOST_OF_ANYTHING = 10**8
@@ -68,7 +68,7 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model's files. ``folder`` holds the small ones; ``shards`` are its weights, which may still be far away."""
+    """A model's files. ``folder`` holds the small ones; ``shards`` are its weights, which may not be fetched yet."""
 
     name: str
     revision: str | None
@@ -97,7 +97,7 @@ class Checkpoint:
             return config
 
     def tokenizer(self) -> Any:
-        """Tried apart first where others made it: reading it, and its chat template, may take for ever."""
+        """The tokenizer. Others' are first tried in another process: reading one or its chat template may hang."""
         with as_load_failed(self.name, "tokenizer"):
             theirs, file = not self.folder.resolve().is_relative_to(_OURS), self.folder / "tokenizer.json"
             if theirs and file.exists():
@@ -121,7 +121,7 @@ class Checkpoint:
             return total
 
     def fetch(self, progress: Progress | None = None) -> None:
-        """Bring the weights here."""
+        """Fetch the weights that are missing. Raises ``LoadFailed``."""
         if not self.missing_bytes:
             return
         if self.missing_bytes > (free := shutil.disk_usage(self.folder).free):
@@ -131,7 +131,7 @@ class Checkpoint:
             )
 
         class Bar(tqdm):
-            """The hub library's way to hear of progress."""
+            """How the hub library reports progress."""
 
             def __init__(self, *args: Any, **kwargs: Any):
                 self._bytes = kwargs.get("unit") == "B"
@@ -154,15 +154,15 @@ class Checkpoint:
             )
 
 
-# For what transformers reads: all of it is in the folder, and it has no business on the hub.
+# Options for transformers: all that it reads is in the folder, and it must not ask the hub.
 _HERE: dict[str, Any] = {"local_files_only": True, "token": False}
 
 
 def open_checkpoint(name: str, revision: str | None = None, token: bool = True) -> Checkpoint:
-    """Look at a folder or a hub repository; raise ``LoadFailed`` if there is no causal model to be read safely.
+    """Look at a folder or a hub repository; raise ``LoadFailed`` if it has no causal model that can be read safely.
 
     The sizes of its files are looked at before any is fetched or read. ``token``: whether the hub is told the owner's
-    token, now and when the weights are fetched; not for what a stranger chose.
+    token, now and when the weights are fetched; False for what a stranger chose.
     """
     with as_load_failed(name, "files", token):
         folder = Path(name).expanduser() if name.startswith("~/") else Path(name)
@@ -180,7 +180,7 @@ def _on_hub(name: str, revision: str | None, token: bool) -> Checkpoint:
     try:
         entries = api.list_repo_tree(name, revision=commit, token=_token(token))
         sizes = _bounded(name, ((file.path, file.size) for file in entries if isinstance(file, RepoFile)))
-    except (httpx2.TransportError, OfflineModeIsEnabled):  # what was fetched before is here
+    except (httpx2.TransportError, OfflineModeIsEnabled):  # use what was fetched before
         config = try_to_load_from_cache(name, "config.json", revision=commit)
         if not isinstance(config, str):
             raise
@@ -198,7 +198,7 @@ def _on_hub(name: str, revision: str | None, token: bool) -> Checkpoint:
 
 
 def _token(owners: bool) -> bool | None:
-    """The hub's own word: None is the owner's token where there is one, False is none."""
+    """The hub library's argument: None uses the owner's token where there is one, False uses none."""
     return None if owners else False
 
 
@@ -217,7 +217,7 @@ def _bounded(name: str, files: Iterable[tuple[str, int]]) -> dict[str, int]:
     for file, size in sizes.items():
         if (most := _most_bytes(file)) and size > most:
             raise LoadFailed(
-                f"{name!r} holds {file} of {gigabytes(size)}, and such a file may have {gigabytes(most)} here. Choose "
+                f"{name!r} holds {file} of {gigabytes(size)}, and at most {gigabytes(most)} are read here. Choose "
                 "another checkpoint."
             )
     return sizes
@@ -268,7 +268,7 @@ def _require_sane(name: str, value: Any, field: str = "", depth: int = 0) -> Non
 
 
 def _in_time(what: str, work: Callable[..., object], *given: object) -> None:
-    """Refuse what took too long or too much; what fails otherwise is told by whoever uses it."""
+    """Raise ``LoadFailed`` for too much time or memory. Other failures show where the thing is used."""
     try:
         work(*given)
     except apart.TooMuch as error:

@@ -21,7 +21,7 @@ class Slot:
     """Holds the loaded pair. Whoever keeps a reference to ``pair`` beyond a call keeps its memory too.
 
     ``facts`` are what ``Pair.facts`` said of it, and ``chat`` whether its tokenizer has a chat template; both can be
-    read while another pair is on its way.
+    read while another pair is being loaded.
     """
 
     def __init__(self, plan: PairPlan):
@@ -41,11 +41,11 @@ class Slot:
     def change(self, plan: PairPlan, progress: Progress | None = None) -> str:
         """Load ``plan`` instead of what is here; return what happened, in a sentence.
 
-        Beside the old pair where both fit. Otherwise the old one is freed first, and loaded again if the new one
-        fails: then the error of the new one is raised, and ``pair`` works as before.
+        It is loaded beside the old pair where both fit. Otherwise the old one is freed first, and loaded again if the
+        new one fails: then the error of the new one is raised, and ``pair`` works as before.
         """
         plan = replace(plan, engine=self._plan.engine)
-        must_spread(plan, regained=self._plan.weights)  # refuses what would not fit even then, before it is fetched
+        must_spread(plan, regained=self._plan.weights)  # what cannot fit even without the old pair is not fetched
         for part in plan.parts:
             part.checkpoint.fetch(progress)
         if plan.bytes <= free_bytes(plan.device):

@@ -211,7 +211,7 @@ def reason(found: Judgement) -> str:
 
 
 def advice(found: Judgement) -> str:
-    """What may help where speculation loses; empty where nothing is known to."""
+    """What may help where speculation loses; empty where nothing is known to help."""
     return ADVICE[found.advice] if found.advice else ""
 
 
@@ -273,7 +273,7 @@ def _capital(text: str) -> str:
 
 
 def _runs(found: Judgement) -> str:
-    """How many runs a figure is of, and what they lie between; a single run with a stall says so at once."""
+    """How many runs are behind a figure, and their lowest and highest; a single run says here if it stalled."""
     if found.runs < 2 or found.spread is None:
         return " (1 run, with a stall)" if found.stalled else " (1 run)"
     low, high = found.spread
@@ -293,7 +293,7 @@ def factor(value: float) -> str:
 
 def percent(share: float | None, digits: int = 0) -> str:
     """A share with its % sign; a browser keeps the two on one line."""
-    # Adding zero takes the sign from what rounds to none.
+    # Adding zero turns a rounded -0.0 into 0.0.
     return "\u2013" if share is None else f"{round(share * 100, digits) + 0.0:.{digits}f}\u00a0%"
 
 
@@ -307,7 +307,7 @@ def rate(value: float | None) -> str:
 
 
 def spread(values: Sequence[float], show: Callable[[float], str]) -> str:
-    """A median with the lowest and highest value, or the one value there is."""
+    """A median with the lowest and highest value, or one value if all are shown alike."""
     if not values:
         return "\u2013"
     if len({show(value) for value in values}) == 1:
@@ -345,7 +345,7 @@ def duration(value: float) -> str:
 
 
 def ahead(jobs: int, left: float | None) -> str:
-    """How long a job waits: what stands before it, and the seconds that takes if they are known."""
+    """How long a job waits: the number of jobs before it, and the seconds that they take if that is known."""
     return f"{jobs} ahead." if left is None else f"{jobs} ahead, about {duration(left)}."
 
 
@@ -361,7 +361,7 @@ def pair_line(facts: dict[str, Any]) -> str:
 
 
 def synthetic(facts: dict[str, Any]) -> str:
-    """The label of a pair whose draft agrees as often as somebody set; empty for all others."""
+    """The label of a pair whose draft agrees as often as it was set to; empty for all others."""
     agreement = (facts["draft"] or {}).get("agreement")
     return "" if agreement is None else SYNTHETIC.format(agreement=agreement)
 
@@ -372,7 +372,7 @@ def titled(title: str, label: str) -> str:
 
 
 def passes(facts: dict[str, Any]) -> str:
-    """Which forward the passes of each model use, and why where it is not the lean one."""
+    """Which forward the passes of each model use and, where it is not the lean one, why."""
     models = {"target": facts["target"], "draft": facts["draft"] or {}}
     known = {role: model["own_forward"] for role, model in models.items() if "own_forward" in model}
     if not any(known.values()):
@@ -383,7 +383,7 @@ def passes(facts: dict[str, Any]) -> str:
 
 
 def engine(facts: dict[str, Any]) -> str:
-    """What ran the passes, and why where the graph engine was wanted and could not."""
+    """What ran the passes and, where the graph engine was asked for and did not run, why."""
     known = facts.get("engine")
     if known is None:
         return "not recorded"

@@ -12,9 +12,9 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive
 
 BODY_SECONDS = 10.0  # for a client to send all of a request
-DEPTH = 50  # of nested JSON; Gradio nests a handful, and what reads JSON here recurses
+DEPTH = 50  # levels of nested JSON: Gradio uses a handful, and the code that reads JSON here recurses
 
-# What Gradio's frontend, gradio_client and launch ask for: nothing that reads or writes files or fetches addresses.
+# What Gradio's frontend, gradio_client and launch ask for. None of it reads or writes files or fetches addresses.
 _API = "/gradio_api"
 STREAM = f"{_API}/queue/data"
 _ROOT_FILES = {"/", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt"}
@@ -30,12 +30,12 @@ class Refusal(Exception):
 
     def __init__(self, status: int, sentence: str, **headers: str):
         super().__init__(sentence)
-        # Gradio's frontend shows "detail". What a refused client still sends is not read.
+        # Gradio's frontend shows "detail". The rest of a refused request is not read.
         self.response = JSONResponse({"detail": sentence}, status, headers={"Connection": "close", **headers})
 
 
 def known(method: str, path: str) -> bool:
-    """Whether the page needs this."""
+    """Whether the page needs requests of this method and path."""
     if method == "POST":
         return path in _POST
     is_file = path in _ROOT_FILES or _FILES.fullmatch(path) is not None
@@ -45,7 +45,7 @@ def known(method: str, path: str) -> bool:
 
 
 async def read_body(connection: HTTPConnection, receive: Receive, most: int) -> bytes | None:
-    """The whole body, of ``most`` bytes at most, or None where the client left before its end."""
+    """The whole body, None where the client left before its end. Raises ``Refusal`` above ``most`` bytes or if late."""
     too_large = f"The request is larger than {most:,} bytes."
     try:
         length = int(connection.headers.get("content-length", 0))
@@ -70,17 +70,17 @@ async def read_body(connection: HTTPConnection, receive: Receive, most: int) -> 
 
 
 def check_session(name: Any) -> None:
-    """Refuse a name of a session that no page gives itself."""
+    """Raise ``Refusal`` for a session name that no page gives itself."""
     if not (isinstance(name, str) and _SESSION.fullmatch(name)):
         raise Refusal(400, "The name of the session is not one this page gave.")
 
 
 def check_json(content_type: str, body: bytes) -> None:
-    """Refuse what Gradio would fail on, names of sessions that no page gives, and references to files."""
-    if not content_type.startswith("application/json"):  # the other types another web site may send unasked
+    """Raise ``Refusal`` for what Gradio would fail on, session names that no page gives, and references to files."""
+    if not content_type.startswith("application/json"):  # browsers let other sites send other types unasked
         raise Refusal(415, "The request does not say that it is JSON.")
     try:
-        value = from_json(body, allow_inf_nan=False)  # takes no half of a surrogate pair, and nests 200 levels at most
+        value = from_json(body, allow_inf_nan=False)  # refuses lone surrogates, and more than 200 levels
     except ValueError:
         raise Refusal(400, "The request is not JSON, or has text in it that is not Unicode.") from None
     if not isinstance(value, dict):
@@ -92,7 +92,7 @@ def check_json(content_type: str, body: bytes) -> None:
         groups = [item for item in level if isinstance(item, (dict, list))]
         if not groups:
             return
-        # Gradio would fetch the address of such a file, or read it, whatever the field is for.
+        # Gradio would read such a file, or fetch its address, whatever the field is for.
         if any(isinstance(group, dict) and "path" in group and "meta" in group for group in groups):
             raise Refusal(400, "This page takes no files.")
         level = [child for group in groups for child in (group.values() if isinstance(group, dict) else group)]

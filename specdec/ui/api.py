@@ -50,14 +50,14 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
 
         Parameters:
             prompt: the text to continue
-            gamma: tokens the draft proposes a round, 0 to 16, or "auto"; not used by lanes that take none
+            gamma: tokens the draft proposes a round, 0 to 16, or "auto"; ignored by lanes without a draft length
             max_new_tokens: tokens to write at most
             temperature: 0 is greedy
             top_k: sample from the k most likely tokens; 0 is all
             top_p: sample from the most likely tokens that together have this probability
             min_p: leave out tokens less likely than this share of the most likely one
             repetition_penalty: above 1 makes tokens that occurred before less likely
-            seed: for sampling; none draws one, which the recording names
+            seed: for sampling; without one a seed is drawn, and the recording names it
             ignore_eos: write on past the end of the text
             lane: one of the lanes
         """
@@ -97,7 +97,7 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
             gamma: tokens the draft proposes a round, 0 to 16, or "auto"
             max_new_tokens: tokens to write at most, in each lane
             temperature: 0 is greedy
-            seed: for sampling; none draws one
+            seed: for sampling; without one a seed is drawn
             runs: how often to run each lane; figures are then medians with lowest and highest
             further_lanes: those to run beside {default}
         """
@@ -111,7 +111,7 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
             ask = Ask(prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs)
             job = Job("race of a program", ask.tokens, partial(stream, ask=ask, limits=limits), ask.settings())
             text = ""
-            # A step is yielded now and then, so that a caller sees that it goes on; the last one is told of at length.
+            # Each step only tells the caller that the race goes on; the last output is the verdict.
             async with aclosing(followed(machine, request, job)) as steps:
                 async for step in steps:
                     text = text if isinstance(step, Ahead) else step
@@ -127,12 +127,12 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
         "further": _named_lanes([lane for lane in LANES if not lane.race]),
     }
     for endpoint in (decode, race):
-        endpoint.__doc__ = (endpoint.__doc__ or "").format(**lanes)  # what a program is told of the endpoint
+        endpoint.__doc__ = (endpoint.__doc__ or "").format(**lanes)  # shown to programs
         gr.api(endpoint, **UNLIMITED)
 
 
 def _decode(turn: Turn, prompt: str, params: SamplingParams, task: Task[list[Event]], limits: Limits) -> Iterator[str]:
-    """The events of a task as lines, until its visitor leaves."""
+    """The events of a task as lines, until the job is stopped."""
     check(turn.pair, prompt, params, limits)
     recorder = Recorder(turn.pair.tokenizer)
     with closing(turn.run(task)) as batches:
@@ -153,14 +153,14 @@ def _named_lanes(lanes: Sequence[Lane]) -> str:
 
 
 def _require(name: str, value: Any, kind: type, wanted: str) -> None:
-    """What the caller's JSON holds is not held to the types above by anyone else."""
+    """Refuse a value of another type: Gradio does not check the caller's JSON against the annotations above."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise InvalidInput(f"{name} is {value!r}; give {wanted}.")
 
 
 @contextlib.contextmanager
 def _sentences() -> Iterator[None]:
-    """What specdec refuses reaches the caller as its sentence, without a traceback in the log."""
+    """An error of specdec reaches the caller as its sentence, without a traceback in the log."""
     try:
         yield
     except SpecdecError as error:

@@ -1,4 +1,4 @@
-"""What a visitor asks for: the fields of the page, the same as a value, and the same in a link."""
+"""What a visitor asks for, in three forms: the fields of the page, a value, and a link."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOSSLESS, TOP_K = "lossless", "top-k"
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One race as it is asked for; the engine checks the values."""
+    """A race that somebody asks for; the engine checks the values."""
 
     prompt: str
     gamma: int | str = GAMMA
@@ -59,7 +59,7 @@ class Ask:
         return self.params.max_new_tokens * len(self.keys) * self.runs
 
     def settings(self) -> dict[str, Any]:
-        """As a link and a recording carry it: prompt and chat always, else the values that are not the defaults."""
+        """The settings in a link or recording: prompt and chat always, others where they differ from the default."""
         values = {name: getattr(self.params, field) for name, field in _PARAMS.items()}
         values |= {"gamma": self.gamma, "accept_top_k": self.accept_top_k, "ignore_eos": int(self.params.ignore_eos)}
         values |= {"lanes": ",".join(lane for lane in self.lanes if lane in _further_keys())}
@@ -91,7 +91,7 @@ _NUMBERS = {
 
 
 class AskPanel:
-    """The fields, and between them the way from their values to an ``Ask`` and from a link to their values."""
+    """The fields. Turns their values into an ``Ask``, and a link into their values."""
 
     def __init__(self, limits: Limits):
         self._limits = limits
@@ -101,7 +101,7 @@ class AskPanel:
         return self.prompt
 
     def setting_fields(self) -> None:
-        """Draft length, length and temperature in sight; the rest folded."""
+        """Draft length, new tokens and temperature are visible; the rest is folded."""
         most = self._limits.new_tokens
         with gr.Row():
             self.gamma = number_field(GAMMA, "Draft length \u03b3", info=f"0 to {MAX_GAMMA}", elem_id="sd-gamma")
@@ -137,10 +137,10 @@ class AskPanel:
         ]  # fmt: skip
 
     def read(self, *values: Any) -> Ask:
-        """The fields' values as an ``Ask``. Raises ``InvalidInput`` for what cannot be meant."""
+        """The fields' values as an ``Ask``. Raises ``InvalidInput`` for values that make no sense."""
         given = dict(zip(_FIELDS, values, strict=True))
         if not isinstance(given["lanes"], list):
-            raise InvalidInput("The further lanes are no list. Nothing ran.")
+            raise InvalidInput("The further lanes are not a list. Nothing ran.")
         if given["auto"]:
             given["gamma"] = "auto"
         given |= {name: number(label, given[name]) for name, label in _NUMBERS.items() if given[name] != "auto"}
@@ -149,7 +149,7 @@ class AskPanel:
         return _ask(given | {"prompt": given["prompt"] or ""})
 
     def ask_of(self, settings: dict[str, Any], runs: int = 1) -> Ask:
-        """A race as a recording carries it. Raises as ``read`` does."""
+        """The race of a recording's settings. Raises as ``read`` does."""
         values: dict[str, Any] = _DEFAULTS | {"prompt": ""}
         for name, text in settings.items():
             try:
@@ -161,8 +161,8 @@ class AskPanel:
         return _ask(values | {"lanes": values["lanes"].split(",")}, runs)
 
     def restore(self, link: dict[str, Any], chat: bool) -> tuple[list[Any], list[str]]:
-        """The fields' values from a link, those it does not name left alone, and a sentence about each value that
-        could not be taken. ``chat`` is whether the pair has a chat template."""
+        """The fields' values from a link, and a sentence about each value that could not be taken. Fields that the
+        link does not name stay as they are. ``chat`` is whether the pair has a chat template."""
         problems = []
         taken: dict[str, Any] = {}
         for name, text in link.items():
@@ -212,7 +212,7 @@ class AskPanel:
 
 
 def _ask(values: dict[str, Any], runs: int = 1) -> Ask:
-    """A race from its values by the names of a link, lanes as a list."""
+    """A race from values under the names of a link; the lanes are a list."""
     kept = values["accept_top_k"]
     return Ask(
         prompt=values["prompt"],
@@ -234,14 +234,14 @@ def _further_keys() -> list[str]:
 
 
 def _exact(seed: Any) -> Any:
-    """A seed that a browser can carry: it rounds whole numbers above 2^53."""
+    """The seed, if a browser keeps it exactly: browsers round whole numbers above 2^53."""
     if isinstance(seed, int) and seed > 2**53 - 1:
         raise InvalidInput(f"seed {seed} is above {2**53 - 1}, the largest whole number that a browser keeps.")
     return seed
 
 
 def _whole_text(text: Any) -> Any:
-    """A text field, as a number field cannot be empty; what is no number is passed on for the engine to name."""
+    """The number in a text field, which may be empty; other text is passed on, and the engine refuses it by name."""
     text = text.strip() if isinstance(text, str) else text or ""
     if not isinstance(text, str):
         return text

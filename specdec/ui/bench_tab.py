@@ -41,7 +41,7 @@ class BenchTab:
 
     def __init__(self, machine: Machine, limits: Limits, files: str):
         self._machine, self._limits = machine, limits
-        lede = '<p class="sd-lede">Lanes over a prompt set, in turns: by category, with spread.</p>'
+        lede = '<p class="sd-lede">Runs lanes over a prompt set, in turns; results by category, with their spread.</p>'
         gr.HTML(lede, apply_default_css=False)
         with gr.Row(elem_classes="sd-form"):
             most = f"up to {limits.file_bytes / 1e6:g} MB"
@@ -128,7 +128,7 @@ class _Begun(NamedTuple):
 
 
 def _benchmark(pair: Pair, plan: Plan, before: TextFile | None) -> Generator[_Begun | Trial | None, None, None]:
-    """On the device: what is known before, then what ``before`` does not hold of a plan."""
+    """Runs on the device: yields a ``_Begun``, then the trials of the plan that ``before`` does not hold."""
     lines = ResultsText(pair, plan)
     found = lines.read(before.text, before.name) if before else []
     yield _Begun(lines, measured_on(pair), found)

@@ -1,4 +1,4 @@
-"""Who calls: a request's address, how often each address may ask, and which sessions listen to the page."""
+"""Who sends requests: their address, how often each address may ask, and which sessions listen to the page."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Any, NamedTuple
 
 from specdec.ui.admitted import Refusal
 
-ADDRESSES = 10_000  # that a bucket is kept for; those unheard of for longest are forgotten
+ADDRESSES = 10_000  # that have a bucket; those not heard of for longest are dropped
 
 log = logging.getLogger(__name__)
 
 
 def address_of(request: Any, trusted_proxy: bool) -> str:
-    """The address a request came from: IPv4, or the /64 network of IPv6, which one visitor has for himself.
+    """The address a request came from: an IPv4 address, or an IPv6 /64 network, as one visitor has all of it.
 
-    ``request`` is a Starlette request or Gradio's. With ``trusted_proxy``, where the peer is no address of the public
-    internet, it is the last public one in X-Forwarded-For: proxies append, so what stands before it may be invented.
+    ``request`` is a Starlette request or Gradio's. With ``trusted_proxy`` and a peer whose address is not public, it is
+    the last public address in X-Forwarded-For: proxies append to it, so a client may have invented what stands before.
     """
     address = _parsed(request.client.host) if request.client else None
     if trusted_proxy and address is not None and not address.is_global:
         for hop in reversed(",".join(request.headers.getlist("x-forwarded-for")).split(",")):
             forwarded = _parsed(hop.strip())
             if forwarded is None:
-                break  # not to be passed over: what stands before it is older, and may be invented
+                break  # not skipped: a client may have invented what stands before it
             if forwarded.is_global:
                 address = forwarded
                 break
@@ -46,14 +46,14 @@ def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Rate(NamedTuple):
-    """How often an address may ask: ``burst`` times at once, and ``per_second`` times a second for good."""
+    """How often an address may ask: ``burst`` times at once, and ``per_second`` times a second in the long run."""
 
     burst: float
     per_second: float
 
 
 class Buckets:
-    """A bucket of tokens for each address: a request takes one, and ``rate`` fills them up again."""
+    """A token bucket for each address: a request takes a token, and ``rate`` refills the bucket."""
 
     def __init__(self, rate: Rate):
         self._rate = rate
@@ -72,7 +72,7 @@ class Buckets:
 
 
 class Listeners:
-    """The open streams: how many an address holds, and which sessions hear what they wait for.
+    """The open streams: how many an address holds, and which sessions listen for their answers.
 
     ``on_left(session)`` is called as the last stream of a session closes, on the event loop's thread: it must not
     wait for anything. ``of_address`` and ``in_all`` cap the streams; an open page holds one, and while it waits for
@@ -89,9 +89,9 @@ class Listeners:
         return session in self._sessions
 
     def opened(self, address: str, session: str | None = None) -> ExitStack:
-        """Count a stream in, which brings the session, if one is named, its answers; or raise a Refusal.
+        """Count an open stream, which carries the answers of ``session`` if one is named. Raises ``Refusal`` at a cap.
 
-        Closing the result, once or more often, counts it out.
+        Closing the result ends the count; closing it again does nothing.
         """
         if self._addresses[address] >= self._of_address:
             raise Refusal(429, "Too many pages are open at your address. Close one.", **{"Retry-After": "10"})
@@ -110,11 +110,11 @@ class Listeners:
             try:
                 self.on_left(session)
             except Exception:
-                log.exception("What follows a visitor's leaving failed.")  # the stream still has to end
+                log.exception("The callback for a session that left failed.")  # the stream still has to end
 
 
 def _count_out(counter: Counter[str], key: str) -> bool:
-    """Count one less; whether it was the last one, whose key is then dropped."""
+    """Count one less, and drop the key at zero. Returns whether this was the last one."""
     counter[key] -= 1
     if counter[key]:
         return False

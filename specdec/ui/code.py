@@ -10,8 +10,8 @@ from specdec.report.takehome import take_home
 
 
 def expression_of(kind: str, text: str) -> str:
-    """The Python that builds a way to draft. It is written anew from the text form: a recording may come from anywhere,
-    and its own expression could be any program."""
+    """The Python expression that builds a way to draft. It is made from the text form: a recording may come from
+    anywhere, and its own expression could be any program. Raises ``InvalidInput`` for an unknown way."""
     method = method_of(text)
     if method is None or method.kind != kind:
         raise InvalidInput("It names a way to draft that this program does not know.")

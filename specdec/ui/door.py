@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import Any
 
-from starlette._utils import get_route_path  # the very one that Starlette's router uses
+from starlette._utils import get_route_path  # the function that Starlette's router uses
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from specdec.ui.admitted import HEARTBEAT, STREAM, Refusal, check_json, check_session, known, read_body
 from specdec.ui.callers import Buckets, Listeners, Rate, address_of
 
-# Gradio's frontend has scripts in its HTML and makes functions of text. A Space shows the page in a frame.
+# Gradio's frontend has inline scripts and compiles text to functions. A Space shows the page in a frame.
 _POLICY = (
     "default-src 'self'{hosts}; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:{hosts}; "
     "style-src 'self' 'unsafe-inline'{hosts}; img-src 'self' data: blob:{hosts}; font-src 'self' data:{hosts}; "
@@ -25,7 +25,7 @@ _POLICY = (
     "form-action 'self'; frame-ancestors 'self' https://huggingface.co https://*.hf.space"
 )
 
-# Gradio lets every other web site read its answers, and as the visitor who is logged in. The page needs none to.
+# With these headers Gradio lets any web site read its answers, even with a visitor's login. The page needs neither.
 _CROSS_SITE = ("access-control-allow-origin", "access-control-allow-credentials")
 
 log = logging.getLogger(__name__)
@@ -35,8 +35,8 @@ class Door:
     """ASGI middleware around Gradio's app; ``in_front`` puts it there.
 
     ``listeners`` counts the open streams. ``health`` gives what /healthz answers: 200 where its "ok" is true, else
-    503; it runs on the event loop. ``trusted_proxy``: the page is reached through a proxy that says who asks.
-    ``requests`` is how often an address may ask, ``posts`` how often it may ask for work; ``max_body`` is in bytes.
+    503; it runs on the event loop. ``trusted_proxy``: a proxy in front names the visitors' addresses.
+    ``requests`` limits all requests of an address, ``posts`` its POST requests; ``max_body`` is in bytes.
     ``hosts``: other hosts that the page loads its scripts from, as a page with a share link does.
     """
 
@@ -67,7 +67,7 @@ class Door:
             return
         if scope["type"] != "http":
             await receive()
-            await send({"type": "websocket.close", "code": 1008})  # the page has no use for one
+            await send({"type": "websocket.close", "code": 1008})  # the page uses no websockets
             return
         send = self._with_headers(send)
         started, held_back = False, 0
@@ -77,7 +77,7 @@ class Door:
             if message["type"] == "http.response.start":
                 held_back = _unfit(message)
                 started = not held_back
-                if message["status"] == 500:  # Gradio's own, in JSON: a listener failed on what it was sent
+                if message["status"] == 500:  # Gradio's own, in JSON: a listener failed on its inputs
                     message = {**message, "status": 400}
             if started:
                 await send(message)
@@ -125,7 +125,7 @@ class Door:
             async def replay() -> Message:
                 message = waiting.pop() if waiting else await receive()
                 if message["type"] == "http.disconnect":
-                    streams.close()  # at once, not when the app has tidied up
+                    streams.close()  # at once, not after the app has cleaned up
                 return message
 
             await self._app(scope, replay, send)
@@ -170,7 +170,7 @@ def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None
 
 
 def _unfit(start: Message) -> int:
-    """The status of an answer that is not to be sent: FastAPI's 422 repeats the request, its 500 is no JSON."""
+    """The status of an answer that must not be sent, else 0: FastAPI's 422 repeats the request, its 500 is no JSON."""
     status: int = start["status"]
     plain = Headers(raw=start["headers"]).get("content-type", "").startswith("text/plain")
     return status if status == 422 or (status == 500 and plain) else 0

@@ -1,8 +1,7 @@
-"""Number fields that hold what was typed, and the way from that to a value or to a sentence about it;
-and what the page's scripts send.
+"""Number fields that keep what was typed, the checks that turn it into a value or an error, and what scripts send.
 
-Not sliders: Gradio's move a number that is out of range to the nearest end, and an empty field to the lowest number,
-without a word.
+The fields are not sliders: Gradio's sliders silently move a number that is out of range to the nearest end, and an
+empty field to the lowest number.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ _Number = TypeVar("_Number", int, float)
 
 
 def number_field(value: float, label: str, **settings: Any) -> gr.Number:
-    """A field without bounds of its own: the engine and the page's limits name what they do not take."""
+    """A field without bounds of its own: the engine and the page's limits say what they refuse."""
     return gr.Number(value, label=label, min_width=90, **settings)
 
 
 def number(name: str, value: float | None) -> float:
-    """What a field holds; a whole number as an ``int``, as browsers send 5.0 for 5."""
+    """The value of a field, an ``int`` for a whole number: browsers may send 5.0. Raises ``InvalidInput`` if empty."""
     if value is None:
         raise InvalidInput(f"{name} is empty; write a number. Nothing ran.")
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def integer(name: str, value: float | None) -> int:
-    """The same for what is counted."""
+    """The same for a field that takes whole numbers only."""
     found = number(name, value)
     if isinstance(found, bool) or not isinstance(found, int):
         raise InvalidInput(f"{name} is {found}; give a whole number. Nothing ran.")
@@ -38,7 +37,7 @@ def integer(name: str, value: float | None) -> int:
 
 
 def parsed(text: str, kind: type[_Number]) -> _Number:
-    """A number written as text."""
+    """A number written as text. Raises ``InvalidInput``, whose message is a part of a sentence."""
     try:
         return kind(text)
     except ValueError as error:
@@ -46,11 +45,11 @@ def parsed(text: str, kind: type[_Number]) -> _Number:
 
 
 def sent(text: Any) -> dict[str, Any]:
-    """An object that the page's scripts wrote as JSON. A forged request may hold anything else."""
+    """A JSON object from the page's scripts. Raises ``InvalidInput``, as a forged request may hold anything."""
     try:
         found = from_json(text)  # nests 200 levels at most
     except (TypeError, ValueError):
         found = None
     if not isinstance(found, dict):
-        raise InvalidInput("The page sent what cannot be read. Reload it and try again.")
+        raise InvalidInput("The page sent data that cannot be read. Reload it and try again.")
     return found

@@ -16,7 +16,7 @@ from specdec.measure.summary import find, summarise
 from specdec.report.judge import Judgement
 from specdec.report.sweep import Row
 
-# Marks that keep 3:1 on white and on the dark page alike.
+# Colours of marks, with a contrast of at least 3:1 on the white page and on the dark one.
 BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#5aa9a3"
 COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # as the table of lanes names them
 
@@ -71,7 +71,7 @@ def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
 def waterfall_figure(found: Judgement) -> go.Figure:
     """From plain ``generate`` to speculative, in milliseconds a token; the steps add up exactly.
 
-    Drawn from the top down, so that the steps' names stand level on a phone too.
+    Drawn from the top down, so that the steps' names are horizontal on a phone too.
     """
     names = [name.replace(" ", "<br>", 1) for name, _ in found.steps] + ["Speculative"]
     values = [1e3 * seconds for _, seconds in found.steps]
@@ -106,7 +106,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         bars = _bars([gains for _, gains in found], middles)
         colour = COLOURS[entrant.row.colour]
         figure.add_scatter(
-            # Plotly reads markup in names; entities for quotes it would show as they stand.
+            # Plotly interprets markup in names, but would show the entity of a quote as it is.
             x=[escape(category, quote=False) for category, _ in found], y=middles,
             name=entrant.label, mode="markers", offsetgroup=key,
             marker={"color": colour, "size": 11, "symbol": entrant.row.sign or "star"},
@@ -131,7 +131,7 @@ def _bars(gains: Sequence[Sequence[float]], middles: Sequence[float]) -> dict[st
 
 
 def _styled(figure: go.Figure, height: int, legend: bool = True, across: bool = False) -> go.Figure:
-    """``across``: values run from left to right, and that of the longest bar stands beyond its end."""
+    """``across``: bars run from left to right, with a margin for the number beyond the longest one."""
     axis: dict[str, Any] = {"fixedrange": True, "zeroline": False, "gridcolor": "#808080", "automargin": True}
     figure.update_layout(
         height=height, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=legend, dragmode=False,

@@ -1,4 +1,4 @@
-"""Files that a visitor's browser reads and saves itself: the server takes and gives texts, and its disk holds none."""
+"""Files that a visitor's browser reads and saves itself: the server receives and sends text, and stores none."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ class TextFile(NamedTuple):
 
 
 def file_field(script: str, label: str, hint: str, elem_id: str, limits: Limits) -> gr.HTML:
-    """A field for one file, of which ``chosen`` makes a listener's value. ``script`` is the address of ``files.js``."""
+    """A field for one file; ``chosen`` reads its value. ``script`` is the address of ``files.js``."""
     settings = {"id": elem_id, "label": label, "hint": hint, "most": limits.file_bytes}
     return gr.HTML(js_on_load=_CHOOSE % (script, json.dumps(settings)), elem_id=elem_id, **_LOOK)
 
 
 def file_buttons(script: str, label: str, hint: str, elem_id: str) -> gr.HTML:
-    """A button for each of the files ``offered`` in its value, which the browser saves; nothing while it is None."""
+    """A button for each file of its value, made by ``offered``; the browser saves it. No buttons while it is None."""
     settings = {"label": label, "hint": hint}
     return gr.HTML(js_on_load=_OFFER % (script, json.dumps(settings)), elem_id=elem_id, **_LOOK)
 
 
 def offered(files: Mapping[str, str]) -> str:
-    """The value of buttons for files, given as texts by name."""
+    """The value of ``file_buttons``; ``files`` maps names to texts."""
     return json.dumps(files)
 
 
 def chosen(value: Any, limits: Limits) -> TextFile | None:
-    """The file that a field holds, if it holds one. The browser has checked it; a forged request has not."""
+    """The file of a field, or None. Raises ``InvalidInput``: browsers check the file, but requests may be forged."""
     match value:
-        case None | "":  # Gradio's browser side makes the one of the other
+        case None | "":  # Gradio's frontend may send either for no file
             return None
         case {"name": str(name), "text": str(text)} if len(name) <= _LONGEST_NAME:
-            # A forged one may hold half a surrogate pair, which no page can show.
+            # A forged request may hold a lone surrogate, which no page can show.
             name, content = name.encode(errors="replace").decode(), text.encode(errors="replace")
             if len(content) > limits.file_bytes:
                 most = f"{limits.file_bytes / 1e6:g} MB"

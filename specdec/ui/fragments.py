@@ -78,12 +78,12 @@ _HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string
 
 
 def verdict(sentence: str, factor: str | None = None, notes: Iterable[str] = ()) -> str:
-    """The sentence that is seen first, its figure beside it, and what there is to say about it."""
+    """The sentence that is seen first, its figure beside it, and the notes below it."""
     return _HTML.verdict(sentence, factor, list(notes)).strip()
 
 
 def status(text: str, done: float | None = None) -> str:
-    """What is going on, with a bar where it is known how much of it is done."""
+    """What is going on, with a progress bar where ``done``, from 0 to 1, is known."""
     return _HTML.status(text, done).strip()
 
 
@@ -117,7 +117,7 @@ def header(pair: str) -> str:
 
 
 def share_place(page: str) -> str:
-    """Where the live view puts the Share menu; ``page`` is the address that links are to name, if it is not its own."""
+    """Where the live view puts the Share menu. ``page`` is the address for links, or empty for the page's own."""
     return _HTML.share_place(page)
 
 
@@ -127,5 +127,5 @@ def findings(found: Iterable[Any]) -> str:
 
 
 def your_own(command: str, space: str | None) -> str:
-    """Where the pairs are a fixed list: how to measure another one."""
+    """How to measure a pair that is not in the page's fixed list."""
     return _HTML.your_own(command, space).strip()

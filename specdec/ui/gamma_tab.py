@@ -39,7 +39,7 @@ from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
 from specdec.ui.stream import check
 
 OWN = "The prompt of the race"
-RECORDED = 128  # tokens at least
+RECORDED = 128  # tokens at least, for what-if
 WHAT_IF = ("Draft length", "tokens a pass", "guesses", "ms a token", "computed gain over \u03b3 0")
 
 
@@ -50,7 +50,7 @@ class GammaTab:
         self._machine, self._limits = machine, limits
         self._examples = {item.name: item for item in examples}
         gr.HTML(
-            '<p class="sd-lede">Every draft length from 0 to 16 and auto, each measured on this machine, in turns.</p>',
+            '<p class="sd-lede">Measures every draft length from 0 to 16, and auto, on this machine, in turns.</p>',
             apply_default_css=False,
         )
         self._prompt, self._chat = ask.prompt, ask.chat
@@ -72,8 +72,8 @@ class GammaTab:
             )
         with gr.Accordion("What if", elem_id="sd-gamma-whatif", **settings):
             gr.HTML(
-                '<p class="sd-hint">One run whose draft length changes from round to round tells how every other would '
-                "have gone: exactly in tokens when greedy, as an expectation when sampling.</p>",
+                '<p class="sd-hint">One run, with a draft length that changes from round to round, tells what every '
+                "other length would have done: exactly in tokens when greedy, as an expectation when sampling.</p>",
                 apply_default_css=False,
             )
             self._record = Buttons("Record one run", "whatif")
@@ -109,15 +109,15 @@ class GammaTab:
             yield ending
 
     def _found(self, plan: Plan, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
-        """Verdict, chart and table; the chart only where a round of all lengths is complete, as it is costly."""
+        """Verdict, chart and table; the chart only after a round of all lengths, as drawing it is slow."""
         rows, result = sweep_rows(summarise(found)), overall(found, plan)
         best = marked(rows, found, plan)
         table = fragments.table(
             COLUMNS,
             (cells(row, at == best) for at, row in enumerate(rows)),
             "Medians over the runs (lowest\u2013highest). Speed-up is over plain generate; gain, measured and "
-            "predicted by the closed form, over our loop at \u03b3 0. c: a draft pass, v: a round's check, in target "
-            "passes.",
+            "predicted by the closed form, over our loop at \u03b3 0. c is the cost of a draft pass and v of a round's "
+            "check, in target passes.",
             best,
             minor=COLUMNS[4:],
         )
@@ -127,12 +127,12 @@ class GammaTab:
         )
 
     def _ending(self, turn: Turn, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
-        """What a whole sweep leads to: why its fastest draft length is as fast, and the lines that use the fastest."""
+        """What a whole sweep ends with: why the fastest draft length is fastest, and the code that uses it."""
         best, judgement = fastest(summarise(found)), overall(found, plan).judgement
         if best is None or judgement.kind is Kind.TOO_EARLY:
             return {}
         item = plan.prompts[0]
-        # At home a text may end where it ends.
+        # The code to take home lets a text end by itself.
         params, gamma = replace(plan.params, ignore_eos=False), best.gamma or 0
         settings = {"prompt": item.prompt, "chat": int(item.message(turn.pair.tokenizer) != item.prompt)}
         started: dict[str, Any] = {
@@ -176,7 +176,7 @@ def _params(tokens: float | None, temperature: float | None) -> SamplingParams:
 
 
 def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None) -> str:
-    """Every policy's outcome; the fastest one that can be had, the oracle aside, is marked."""
+    """Every policy's outcome. The fastest is marked, except the oracle, which no real run can have."""
     real = [outcome for outcome in outcomes if outcome.name != "oracle"]
     best = outcomes.index(min(real, key=lambda outcome: outcome.seconds_per_token))
     exact = "all of it an expectation"

@@ -18,8 +18,8 @@ LOG = logging.getLogger("specdec.jobs")
 
 
 class Journal:
-    """Writes what was asked for and what became of it. Prompts are written as their length unless ``prompts``; an
-    address as a code that differs from one start of the program to the next."""
+    """Writes what each job asked for and how it ended. A prompt is written as its length unless ``prompts`` is true, an
+    address as a code that changes with each start of the program."""
 
     def __init__(self, prompts: bool = False):
         self._prompts, self._key = prompts, secrets.token_bytes(16)

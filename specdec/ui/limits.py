@@ -1,4 +1,4 @@
-"""What a page lets its visitors ask for: little on one's own machine, firm caps where strangers can reach it."""
+"""What a page lets its visitors ask for: wide limits on one's own machine, tight ones where strangers can reach it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 class Limits:
     """Caps of one page; None means no cap beyond what the models themselves take.
 
-    ``pairs`` is which pairs visitors may load: any, those of the list, or none but the one that is there.
+    ``pairs`` is which pairs visitors may load: any, listed ones, or none; then they use the loaded one.
     """
 
     new_tokens: int = 2048

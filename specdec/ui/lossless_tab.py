@@ -20,9 +20,9 @@ from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.measuring import Buttons
 
 INTRODUCTION = (
-    "Greedy text is compared token for token by every race. When sampling, what must stay the same is the "
-    "distribution. So many short continuations are drawn with plain generate and with speculative decoding, and the "
-    "two samples are compared. A third sample, with lossy top-k acceptance, shows that the test would have noticed."
+    "Greedy text is compared token for token by every race. When sampling, the distribution must stay the same. So "
+    "this test draws many short continuations with plain generate and with speculative decoding, and compares the two "
+    "samples. A third sample, with lossy top-k acceptance, shows that the test would notice a difference."
 )
 
 
@@ -55,7 +55,7 @@ class LosslessTab:
                 elif most is not None and time.monotonic() - began > 2 * most:
                     raise InvalidInput(
                         f"This pair is too slow for the test: in {2 * most:.0f}\u00a0s {step.done // 3} continuations "
-                        f"of each sample were drawn, and it takes {LEAST['draws']}. Test it on your own machine."
+                        f"of each sample were drawn, and {LEAST['draws']} are needed. Test it on your own machine."
                     )
                 elif time.monotonic() - shown > 0.25:
                     shown = time.monotonic()

@@ -1,7 +1,7 @@
 """The one machine, the line in front of it, and the thread that runs its jobs one after another.
 
 Everything that needs the machine is a job: races, measurements, calls of programs, the loading of a pair. Jobs run on a
-thread of their own, never on the web server's: a visitor who leaves sets a flag and nobody waits for the rest.
+thread of their own, never on the web server's: when a visitor leaves, a flag is set and nothing waits for the job.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from specdec.ui.limits import Limits
 
 LOG = logging.getLogger(__name__)
 
-LOOK = 0.02  # seconds between two looks whether the browser of whoever is next listens
-GRACE = 5.0  # seconds that a visitor's browser has to listen to its job, after it asked for it
+LOOK = 0.02  # seconds between two checks whether the session of the next job listens
+GRACE = 5.0  # seconds that a visitor's browser has to start listening, after it asked for a job
 
 Tell = Callable[[str, Any], None]
-"""Takes what becomes of a job: ("value", v) for each of its values, ("error", e) and at last ("end", None)."""
+"""Called with what a job yields: ("value", v) for each value, ("error", e) if it fails, at last ("end", None)."""
 
 
 class Refused(SpecdecError):
-    """A job that the machine did not take, or could not end."""
+    """A job that the machine did not take or did not run, or that failed."""
 
 
 class Cancelled(Refused):
-    """A job that its visitor took off the line."""
+    """A job that left the line before it ran."""
 
 
 class Visitor(NamedTuple):
@@ -50,8 +50,8 @@ class Visitor(NamedTuple):
 
 @dataclass
 class Turn:
-    """What a job has while the machine is its own. ``counts`` is what the log is to say besides the job's settings, and
-    ``problem`` an error that the job told its visitor itself."""
+    """What a job is given while it runs. ``counts`` is what the log is to say besides the job's settings; ``problem``
+    is an error that the job told its visitor itself."""
 
     slot: Slot
     run: Run
@@ -68,7 +68,7 @@ class Turn:
 @dataclass(frozen=True)
 class Job:
     """``work(turn)`` yields what the visitor is to see, and ends soon after ``turn.stop`` is set. ``tokens`` is how
-    many new tokens it writes at most: what the wait of others is estimated from."""
+    many new tokens it writes at most; the waiting time of others is estimated from it."""
 
     kind: str
     tokens: int
@@ -77,7 +77,7 @@ class Job:
 
 
 class Ahead(NamedTuple):
-    """What stands before a job: how many, and for about how many seconds; None if that is not known."""
+    """What a job waits for: how many jobs, and for about how many seconds, None if not known."""
 
     jobs: int
     seconds: float | None
@@ -98,9 +98,9 @@ class Place:
 
 
 class Machine:
-    """Runs jobs one at a time, in the order in which they came. ``listening(session)`` is whether somebody hears what
-    becomes of a job: without that it does not begin. ``lent``: another process lends the device for each task.
-    ``trusted_proxy`` is that of ``address_of``."""
+    """Runs jobs one at a time, in the order in which they came. ``listening(session)`` is whether a session
+    listens for its answers; its jobs do not begin before that. ``lent``: another process lends the device for each
+    task. ``trusted_proxy`` is that of ``address_of``."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Machine:
         self.slot, self.limits, self.journal = slot, limits, journal
         self.lent, self.trusted_proxy = lent, trusted_proxy
         self.listening: Callable[[str], bool] = lambda session: True
-        self.on_lost: Callable[[], None] = lambda: None  # called where the device works no more
+        self.on_lost: Callable[[], None] = lambda: None  # called when the device is lost
         self._run = run
         self._changed = threading.Condition()
         self._line: list[Place] = []
@@ -128,7 +128,7 @@ class Machine:
         self._thread.start()
 
     def join(self, visitor: Visitor, job: Job, tell: Tell) -> Place:
-        """Take a place at the end of the line. Raises ``Refused`` where none is to be had, and says why."""
+        """Take a place at the end of the line. Raises ``Refused`` with the reason where there is none."""
         place = Place(visitor, job, tell)
         with self._changed:
             if (why := self._closed or self._no_place(visitor)) is not None:
@@ -147,7 +147,7 @@ class Machine:
             self._changed.notify_all()
 
     def stop(self, session: str, kind: str) -> None:
-        """A visitor's Stop: what waits leaves the line at once, what runs ends with what it has found."""
+        """A visitor's Stop: a waiting job leaves the line at once, a running one ends with what it has found."""
         with self._changed:
             mine = [p for p in self._places() if p.visitor and p.visitor.session == session and p.job.kind == kind]
         for place in mine:
@@ -159,14 +159,14 @@ class Machine:
         self._withdraw(place, Cancelled("Nobody listened for its answer, so nothing ran. Try again."))
 
     def left(self, session: str) -> None:
-        """A visitor's browser listens no more."""
+        """A visitor's browser no longer listens."""
         with self._changed:
             mine = [p for p in self._places() if p.visitor and p.visitor.session == session]
         for place in mine:
             self.leave(place)
 
     def ahead(self, place: Place) -> Ahead | None:
-        """What stands before ``place``; None where it waits no more."""
+        """What ``place`` waits for; None once it has left the line."""
         with self._changed:
             if place not in self._line:
                 return None
@@ -175,8 +175,8 @@ class Machine:
         return Ahead(len(before), None if None in left else sum(s for s in left if s is not None))
 
     def close(self, why: str, seconds: float = 0.0) -> bool:
-        """Take no more jobs: tell those that wait why, stop the one that runs, and give it some ``seconds`` to end.
-        Returns whether it has."""
+        """Take no more jobs: tell those that wait why, stop the one that runs, and give it ``seconds`` to end.
+        Returns whether it has ended."""
         with self._changed:
             self._closed, self._idle, waiting = why, None, list(self._line)
             if self._running is not None:
@@ -215,7 +215,7 @@ class Machine:
         place.stop.set()
         with self._changed:
             if place not in self._line:
-                return  # it runs, and sees the flag, or is over
+                return  # it runs and will see the flag, or it has ended
             self._line.remove(place)
         self.journal.wrote(place, "left" if place.left else "cancelled")
         place.tell("error", error)
@@ -246,7 +246,7 @@ class Machine:
                     self._running, place.began = place, time.monotonic()
                     return place
                 for place in [p for p in self._line if time.monotonic() - p.joined > GRACE]:
-                    self.leave(place)  # nobody listens: it was asked for without a browser
+                    self.leave(place)  # nobody came to listen for its answer
                 self._changed.wait(LOOK if self._line else None)
         return None
 
@@ -279,7 +279,7 @@ class Machine:
             self.on_lost()
 
     def _watched(self, task: Task[Any]) -> Generator[Any, None, None]:
-        """Run a task, and note where the device is lost with it, whatever the job makes of the error."""
+        """Run a task; note it if the device is lost, whatever the job does with the error."""
         try:
             with closing(self._run(task)) as steps:
                 yield from steps

@@ -30,12 +30,12 @@ from specdec.ui.work import INTERNAL, UNLIMITED, followed
 Values = dict[Any, Any]  # by component
 
 # Where Gradio itself ends a job (the quota of a shared GPU is used up, the server is lost), its own notice says why.
-REFUSED = "It did not run to its end; the notice at the top says what is known of it."
+REFUSED = "It did not run to its end; the notice at the top says why, if that is known."
 
 
 class Buttons:
-    """Start, and Stop in its place while it runs; ``status`` says what goes on. The live view changes them round and
-    reads out what was found."""
+    """Start, which Stop replaces during a run; ``status`` says what goes on. The live view swaps the two and has the
+    findings read out."""
 
     def __init__(self, label: str, name: str):
         self.name = name
@@ -44,10 +44,10 @@ class Buttons:
         self.status = gr.HTML("", elem_id=f"sd-{name}-status", apply_default_css=False)
 
     def wire(self, machine: Machine, job_of: Callable[..., Job], inputs: list[Any], cleared: Values) -> None:
-        """``job_of(*inputs)`` is the job; its values are values by component: of the status and of those ``cleared``.
+        """``job_of(*inputs)`` is the job. It yields values by component, for the status and the keys of ``cleared``.
 
-        ``cleared`` has the value of each before there is a result. An earlier result stays until the job first tells
-        of more than the status: a refusal loses nothing.
+        ``cleared`` has each component's value before there is a result. An earlier result stays until the job yields
+        more than a status, so a refusal does not erase it.
         """
 
         async def run(request: gr.Request, *values: Any) -> AsyncIterator[Values]:
@@ -80,8 +80,8 @@ class Buttons:
 
 
 class Findings:
-    """Verdict, chart and table; in a fold where the time goes from plain ``generate`` to speculative, and the figures
-    behind it. All of them are hidden or empty until known; ``cleared`` has the values for that."""
+    """Verdict, chart and table, and a fold that says where the time goes, from plain ``generate`` to speculative. All
+    are hidden or empty until known; ``cleared`` has the values for that."""
 
     def __init__(self, name: str):
         look = {"elem_classes": "sd-fragment", "apply_default_css": False}
@@ -96,7 +96,7 @@ class Findings:
         self.cleared |= {self._fold: gr.update(visible=False), self._steps: None, self._facts: ""}
 
     def show(self, verdict: str, table: str, figure: go.Figure | None) -> Values:
-        """What stands there now; without a figure the last one stays."""
+        """The values that show these; without a figure the last chart stays."""
         shown = {self._verdict: verdict, self._table: table}
         return shown | ({self._plot: gr.update(value=figure, visible=True)} if figure else {})
 
@@ -108,7 +108,7 @@ class Findings:
 
 
 def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number, gr.Number]:
-    """How much to measure; ``tokens`` and ``runs`` are the first values."""
+    """The fields for how much to measure; ``tokens`` and ``runs`` are their first values."""
     return (
         number_field(tokens, "New tokens", info=f"{LEAST_TOKENS} to {limits.new_tokens}", elem_id=f"sd-{name}-tokens"),
         number_field(runs, "Runs", info=f"up to {limits.runs}", elem_id=f"sd-{name}-runs"),
@@ -116,7 +116,7 @@ def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number,
 
 
 def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
-    """The plan, if the page offers as much."""
+    """The plan. Raises ``InvalidInput`` where it is above the page's limits."""
     for name, found, most in (("Runs", plan.runs, limits.runs), ("Prompts", len(plan.prompts), limits.prompts)):
         if found > most:
             raise InvalidInput(f"{name} {found} is above {most}. Nothing ran.")
@@ -133,11 +133,11 @@ def follow(
     found: list[Trial],
     begin: Callable[[Any], None] = lambda step: None,
 ) -> Iterator[tuple[str, bool]]:
-    """Measure into ``found`` by a task whose steps are the trials of a plan, None in between, and before them what
-    ``begin`` takes; yield a status after each call, and whether a whole round of entrants is done.
+    """Run a task and add its trials to ``found``; yield a status after each call, and whether a whole round of entrants
+    is done. Other steps of the task are None, or go to ``begin``.
 
-    Between two calls only, so that showing falls into no call's time. Ends when the job is stopped or the page's limit
-    is reached; the last status says so.
+    It yields between two calls only, so that showing costs no call any time. It ends when the job is stopped or the
+    page's limit is reached; the last status says so.
     """
     began, done = time.monotonic(), 0
     yield fragments.status("Warming up."), False
@@ -153,7 +153,7 @@ def follow(
             if (turn.stop.is_set() or late) and len(found) < len(plan):
                 why = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit" if late else "Stopped"
                 counted = len(comparable(found))
-                rest = f"; the verdict counts {counted}, of runs that every lane has" if counted < len(found) else ""
+                rest = f"; the verdict uses {counted}, from runs that all lanes made" if counted < len(found) else ""
                 yield fragments.status(f"{why}: {len(found)} of {len(plan)} calls made{rest}."), True
                 return
             if isinstance(step, Trial):

@@ -81,9 +81,9 @@ def build(
     journal: Journal | None = None,
     trusted_proxy: bool = False,
 ) -> Page:
-    """The page around a loaded pair. ``run`` runs the device's work where that is not this process's own: then the page
-    greets its visitors with a recorded race, as there is no device before somebody asks for one. ``trusted_proxy``:
-    visitors come through a proxy, which names their addresses."""
+    """The page around a loaded pair. ``run``, if given, runs tasks in another process that has the device; the page
+    then shows a recorded race first, as there is no device until a job asks for one. ``trusted_proxy``: visitors come
+    through a proxy, which names their addresses."""
     examples = read_prompts(EXAMPLES)
     machine = Machine(
         slot,
@@ -96,7 +96,7 @@ def build(
     startup, ask = StartupRace(machine, examples[0].prompt) if run is None else None, AskPanel(limits)
 
     def racing(read: Callable[..., Ask]) -> Callable[..., AsyncIterator[dict[Any, Any]]]:
-        """The listener that runs what ``read`` makes of its inputs."""
+        """A listener that runs the race that ``read`` makes of its inputs."""
 
         async def run(request: gr.Request, *values: Any) -> AsyncIterator[dict[Any, Any]]:
             try:
@@ -120,7 +120,7 @@ def build(
         return run
 
     def shown_again(shown: str) -> Ask:
-        """Once more what the page shows, whatever the form says by now."""
+        """The race that the page shows, whatever its fields hold by now."""
         match sent(shown):
             case {"settings": dict(settings), "repeat": repeat}:
                 return ask.ask_of(settings, runs=REPEATS if repeat else 1)
@@ -147,7 +147,7 @@ def build(
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
         with gr.Row(elem_id="sd-top"):
             header = gr.HTML(fragments.header(words.pair_line(slot.facts)), elem_id="sd-header")
-            # Filled by the live view. A Space stands in a frame: links must name the page around it.
+            # Filled by the live view. A Space is shown in a frame: links must name the page around it.
             space = os.environ.get("SPACE_ID")
             place = fragments.share_place(f"https://huggingface.co/spaces/{space}" if space else "")
             gr.HTML(place, elem_id="sd-share", apply_default_css=False)
@@ -193,7 +193,7 @@ def build(
         shared, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
         share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
         on_show, codes = gr.Textbox(visible=False), gr.Textbox(visible=False)
-        code = gr.Button("Code", elem_id="sd-code")  # the same, where a run is on show
+        code = gr.Button("Code", elem_id="sd-code")  # pressed by the live view where it shows a run
 
         faces = [header, prompt, ask.chat]
         # Another visitor may have loaded another pair since the header was written.
@@ -226,7 +226,7 @@ def build(
         for tab in (gamma_tab, bench_tab, lossless_tab):
             tab.wire()
         add_endpoints(machine, limits)
-    demo.queue(api_open=False)  # a listener of a job is called through the queue alone
+    demo.queue(api_open=False)  # a job's listener can only be called through the queue
     return Page(demo, machine)
 
 

@@ -75,8 +75,8 @@ class PairPanel:
         )
 
     def wire(self, machine: Machine, start: gr.Button, facing: Sequence[Any]) -> tuple[Any, Any]:
-        """Both buttons. ``start`` is Run, which waits for a load and says why; ``facing`` are the components of the
-        function of that name. Returns the events of a check and of a load."""
+        """Wire both buttons. ``start`` is Run, which is locked during a load and says why; ``facing`` are the
+        components that the function of that name fills. Returns the events of a check and of a load."""
         choice, locked = [self.preset, self.target, self.draft, self.method], [self.report, start, *facing]
 
         async def look(request: gr.Request, *values: Any) -> AsyncIterator[Any]:
@@ -101,7 +101,7 @@ class PairPanel:
         yield fragments.findings(check(self._plan(*choice))), None
 
     def change(self, turn: Turn, choice: Sequence[Any]) -> Iterator[str | tuple[str, tuple[Any, ...]]]:
-        """Load a choice; yield how far it is as HTML, at last with what the page now says of its pair."""
+        """Load a choice; yield progress as HTML, at the end together with what the page says of the new pair."""
         said = ["Loading."]
 
         def progress(name: str, done: int, total: int) -> None:
@@ -141,12 +141,12 @@ class PairPanel:
             raise InvalidInput(f"{text!r} does not say how to draft; write {row.form}.")
         if self._limits.public and written and drafting is not None and drafting.parts():
             raise InvalidInput("This public page loads the models of its list only; choose one of its pairs.")
-        # The owner's token opens private models: it is not for others to choose them by.
+        # The owner's token opens private models, which visitors must not reach.
         return plan_pair(model, drafting, token=not self._limits.public)
 
 
 async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
-    """What a job of the panel yields: HTML, and at its end HTML with something else."""
+    """What a job of the panel yields: HTML, and at its end a pair of HTML and further values, or None."""
     try:
         async with aclosing(followed(machine, request, job)) as steps:
             async for shown in steps:

@@ -25,13 +25,13 @@ from specdec.ui.sessions import bound_sessions
 if TYPE_CHECKING:
     from specdec.ui.page import Page
 
-MANY = 100_000  # streams and requests a second of one's own page: a cap that nobody meets
-SHARE_HOSTS = ("https://gradio.s3-us-west-2.amazonaws.com",)  # where Gradio's page behind a share link has its scripts
+MANY = 100_000  # streams, and requests a second, of one's own page: in effect no cap
+SHARE_HOSTS = ("https://gradio.s3-us-west-2.amazonaws.com",)  # Gradio's scripts on a page behind a share link
 SESSIONS = 100  # whose state Gradio keeps; the page itself keeps none
-THREADS = 250  # more than the line has places, so that a job that waits keeps nobody's listener from running
-BESIDE_FILES = 1_000_000  # bytes of a request beside its files, and for what JSON escapes in them
-PATIENCE = 5.0  # seconds that a job has to end, once the page is stopped
-LAST_WORDS = 0.5  # and those for what the visitors are told to reach them
+THREADS = 250  # more than the line has places, so that waiting jobs cannot take all threads
+BESIDE_FILES = 1_000_000  # bytes of a request besides its files, and of what JSON adds by escaping them
+PATIENCE = 5.0  # seconds that the running job has to end, once the page is stopped
+LAST_WORDS = 0.5  # seconds for the last messages to reach the visitors
 
 ASSETS = Path(__file__).parent / "assets"
 ROUTE = "specdec-assets"
@@ -99,8 +99,8 @@ def theme() -> gr.themes.Base:
 
 
 def serve(page: Page, **options: Any) -> str:
-    """Serve a page with its look, its own files and its door, in the background; its local address. ``options`` are
-    those of ``launch``."""
+    """Serve a page in the background, with its theme, its own files and its door. Returns its local address.
+    ``options`` are those of ``launch``."""
     machine, limits = page.machine, page.machine.limits
     bound_sessions(page.demo._queue)
     listeners = Listeners(machine.left) if limits.public else Listeners(machine.left, MANY, MANY)
@@ -129,9 +129,9 @@ def serve(page: Page, **options: Any) -> str:
 
 
 def serve_until_stopped(page: Page, **options: Any) -> None:
-    """Serve a page until the process is told to end (SIGINT, SIGTERM) or its device works no more; then end it.
+    """Serve a page until the process is told to end (SIGINT, SIGTERM) or its device is lost; then end it.
 
-    Who waits is told so, and what runs ends with what it has found.
+    Visitors who wait are told, and the running job ends with what it has found.
     """
     stopped: list[str] = []
     page.machine.on_lost = lambda: stopped.append("lost")
@@ -147,7 +147,7 @@ def serve_until_stopped(page: Page, **options: Any) -> None:
     sys.stdout.flush()
     status = 1 if "lost" in stopped else 0
     if status or not ended:
-        os._exit(status)  # a pass that hangs would keep the interpreter from its end
+        os._exit(status)  # a pass that hangs would keep the interpreter from exiting
     sys.exit(status)
 
 

@@ -1,7 +1,7 @@
-"""What Gradio's queue remembers of visitors, within bounds.
+"""Bounds on what Gradio's queue keeps about its sessions.
 
-Gradio 6.31 keeps the messages of the 2,000 sessions that came last. Where it drops one that still waits, its queue ends
-by a KeyError and no job runs any more. It keeps the numbers of ended jobs for ever, and computes statistics of 10,000
+Gradio 6.31 keeps the messages of the 2,000 sessions that came last. When it drops one that still waits, its queue ends
+with a KeyError and no job runs any more. It keeps the numbers of ended jobs for ever, and computes statistics of 10,000
 jobs at the end of each.
 """
 
@@ -17,8 +17,8 @@ SESSIONS = 2000
 
 
 class _Messages(LRUCache):
-    """The messages of each session. Those of a session with jobs that have not ended are the last to be dropped, and
-    messages to one that is not there go nowhere."""
+    """The messages of each session. Sessions with unfinished jobs are dropped last, and messages to a session that is
+    not there are discarded."""
 
     def __init__(self, queue: Queue):
         super().__init__(SESSIONS)
@@ -39,4 +39,4 @@ def bound_sessions(queue: Queue) -> None:
     """Bound what a queue keeps. To be called before it starts."""
     queue.pending_messages_per_session = _Messages(queue)
     queue.ANALYTICS_MAX_EVENTS = 1
-    queue.ANAYLTICS_CACHE_FREQUENCY = 10**9  # the statistics are never computed: nobody is shown them
+    queue.ANAYLTICS_CACHE_FREQUENCY = 10**9  # never compute the statistics: nothing shows them

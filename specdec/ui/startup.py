@@ -1,4 +1,4 @@
-"""The race as a pair comes in: the page is never empty, and the first visitor meets warm models."""
+"""The race that runs once a pair is loaded, so that the page is never empty and the first visitor finds warm models."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from specdec.ui.stream import stream
 
 TOKENS = 64
 SECONDS = 60.0
-LOOK = 0.2  # seconds between two looks whether the race is over
+LOOK = 0.2  # seconds between two checks whether the race is over
 
 
 class StartupRace:
-    """A short race that runs while nobody else wants the machine, until it has come to its end once."""
+    """A short race that runs while nobody else wants the machine, until it has run to its end once."""
 
     def __init__(self, machine: Machine, prompt: str):
         self._machine, self._prompt = machine, prompt
@@ -57,13 +57,13 @@ class StartupRace:
 
     def _take(self, job: Job, kind: str, value: Any) -> None:
         if job is not self._job:
-            return  # of a pair that is gone
+            return  # a race of a pair that was replaced
         if kind == "value":
             self._last = value
         elif kind == "end" and self._gave_way:
             self._machine.when_idle(job, partial(self._take, job))
         elif kind == "end":
-            # A race that failed is nothing to greet a visitor with.
+            # A race that failed is not shown.
             whole = "figures" in json.loads((self._last.splitlines() or ["{}"])[-1])
             self._text = self._last if whole else None
             self._over.set()

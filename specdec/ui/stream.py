@@ -34,8 +34,8 @@ _numbers = itertools.count(1)
 
 
 # Gradio's page handles the whole of a value each time some of it is new, so a long race is sent in parts.
-PART = 256_000  # characters: a part that is longer makes way for the next one,
-OVERLAP = 128_000  # which repeats so many, as a page that is busy may miss a few values
+PART = 256_000  # characters: after a part that is longer, a new one begins
+OVERLAP = 128_000  # characters that the new part repeats, as a busy page may miss a few values
 
 
 def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iterator[str]:
@@ -47,7 +47,7 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
     """
     try:
         check(turn.pair, ask.message, ask.params, limits)
-    except SpecdecError as error:  # before an overlong prompt is sent back
+    except SpecdecError as error:  # refused here, so that an overlong prompt is not sent back
         yield refusal(error)
         return
     written = _Written(_begin(origin, turn.slot.facts, ask))
@@ -79,7 +79,7 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
     except SpecdecError as error:
         turn.problem = error
         written.lines.append(_error(str(error)))
-    except gr.Error:  # Gradio shows it as it is: the quota of a shared GPU is used up
+    except gr.Error:  # Gradio shows it itself: the quota of a shared GPU is used up
         raise
     except Exception as error:
         LOG.exception("The race failed.")
@@ -113,7 +113,7 @@ def _tokens(events: list[Event]) -> int:
 
 
 def _float32(turn: Turn, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
-    """The note on a difference; the race is over, and nothing that fails here may lose it."""
+    """The note on a difference between the texts. A failure here must not lose the finished race."""
     if turn.lent:  # it would cost the visitor time on the device that nobody asked for
         return None
     try:
@@ -134,7 +134,7 @@ def refusal(error: SpecdecError | ValueError) -> str:
 
 
 def check(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
-    """Refuse what this page does not offer; what the engine itself refuses, it refuses itself."""
+    """Raise ``InvalidInput`` for what is above this page's limits. The engine checks the rest itself."""
     if params.max_new_tokens > limits.new_tokens:
         raise InvalidInput(f"New tokens {params.max_new_tokens} is above {limits.new_tokens}. Nothing ran.")
     if limits.prompt_tokens is not None:
@@ -163,7 +163,7 @@ def _lines(
 
 
 def _begin(origin: str, facts: dict[str, Any], ask: Ask) -> str:
-    """The first line. It differs from run to run: so the reader sees that a new string began."""
+    """The first line. It differs from run to run, so that the reader sees that a new string begins."""
     record: dict[str, Any] = {"event": "begin", "version": VERSION, "number": next(_numbers), "origin": origin}
     record |= {"at": time.time(), "pair": words.pair_line(facts)}
     return line(record | {"settings": ask.settings(), "lanes": ask.keys, "runs": ask.runs})

@@ -12,17 +12,17 @@ import gradio as gr
 from specdec.ui.callers import address_of
 from specdec.ui.machine import Job, Machine, Visitor
 
-INTERNAL: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}  # a listener of the page alone
-UNLIMITED: dict[str, Any] = {"concurrency_limit": None}  # Gradio's queue keeps nobody: the machine's own line does
+INTERNAL: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}  # a listener for the page only
+UNLIMITED: dict[str, Any] = {"concurrency_limit": None}  # Gradio's queue lets all through to the machine's line
 
-TICK = 1.0  # seconds between two looks at what is ahead
+TICK = 1.0  # seconds between two checks of what is ahead
 
 
 async def followed(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
     """Ask for a job; yield what is ahead of it (``Ahead``), each time that changes, and then the values of its work.
 
-    Raises what the job raises, and ``Refused`` where it does not run. To be closed by whoever leaves before the end,
-    which ends the job; nothing here waits for that.
+    Raises what the job raises, and ``Refused`` where it does not run. A caller that leaves before the end must close
+    the generator, which tells the job to end and does not wait for it.
     """
     loop, news = asyncio.get_running_loop(), asyncio.Queue[tuple[str, Any]]()
 

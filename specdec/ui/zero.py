@@ -1,8 +1,8 @@
 """Runs tasks on ZeroGPU, which lends a GPU to one task at a time.
 
 There the page's own process has no GPU. The package ``spaces`` forks a process for each GPU and keeps it for further
-tasks. A task goes there pickled and its steps come back pickled; what else the page knows by then does not. The pair is
-what it was when the page was launched.
+tasks. A task goes there pickled and its steps come back pickled. Nothing else that changes in the page's
+process reaches it, so the pair is the one from the launch of the page.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LOG = logging.getLogger(__name__)
 # Seconds to ask for. A visitor has few of them a day; a task that takes longer than it asked for may be ended.
 LEAST, MOST = 10, 60
 START = 5.0  # until a new process has the weights on its GPU
-RATE = 40.0  # tokens a second, before a task of the kind has run to its end
+RATE = 40.0  # tokens a second, assumed until a task of the kind has run to its end
 
 _pair: Pair
-# The rates of the latest tasks by kind of work: a test of short texts spends most of its time on their prompts.
+# Rates of the latest tasks, by kind of work: kinds differ, as a test of short texts spends most time on prompts.
 _rates: dict[str, deque[float]] = defaultdict(lambda: deque([RATE], maxlen=8))
 
 
@@ -38,7 +38,7 @@ class DeviceFailed(SpecdecError):
 
 
 def zero_run(pair: Pair) -> Run:
-    """What runs tasks with ``pair`` on ZeroGPU. Call it before the page is launched."""
+    """The function that runs tasks with ``pair`` on ZeroGPU. Call this before the page is launched."""
     global _pair
     _pair = pair
     return run
@@ -55,7 +55,7 @@ def run(task: Task[Any]) -> Generator[Any, None, None]:
     try:
         with closing(_steps(task)) as steps:
             for step in steps:
-                began = began or time.monotonic()  # what was before is the wait for a GPU
+                began = began or time.monotonic()  # the time before is the wait for a GPU
                 if isinstance(step, SpecdecError):
                     raise step
                 yield step
@@ -71,14 +71,14 @@ def run(task: Task[Any]) -> Generator[Any, None, None]:
 
 
 def seconds_for(task: Task[Any]) -> int:
-    """For how long to ask for a GPU, by the slowest of the latest tasks of this kind."""
+    """The seconds of a GPU to ask for, from the slowest of the latest tasks of this kind."""
     return round(min(MOST, max(LEAST, START + task.tokens / min(_rates[_kind(task)]))))
 
 
 @spaces.GPU(duration=seconds_for)  # type: ignore[untyped-decorator]
 def _steps(task: Task[Any]) -> Generator[Any, None, None]:
-    """In the process with the GPU: the steps of ``task``. An error is the last step, as no other way brings it whole to
-    the page's process."""
+    """The steps of ``task``, in the process with the GPU. An error is yielded as the last step: if raised, only the
+    name of its class would reach the page's process."""
     try:
         yield from task.run(_pair)
     except SpecdecError as error:

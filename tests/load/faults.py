@@ -44,7 +44,7 @@ def faults(report: Report) -> None:
 
 
 def is_sentence(text: str) -> bool:
-    """Whether a visitor can read it: one line, and nothing of the program's inside."""
+    """Whether a visitor can read it: one line, without a traceback or a path."""
     return bool(text) and "\n" not in text and text.rstrip()[-1] in ".!?" and not SECRETS.search(text)
 
 
@@ -59,7 +59,7 @@ def said(heard: Heard) -> str:
 
 
 async def _struck(web: Web, order: Path, fault: str, number: int) -> Heard:
-    """A run, of the page or of a program in turns, whose next pass after its first tokens meets the fault."""
+    """A run that meets the fault in a pass after its first tokens; by turns a run of the page and of a program."""
     if number % 2:
         function, values = web.functions.named("decode"), LONG.inputs
     else:
@@ -115,7 +115,7 @@ def _device_lost(report: Report, folder: Path, pair: list[str]) -> None:
 
 
 def _damage(path: Path, number: int) -> None:
-    """Cut the weights short at some place, or spoil what stands in front of them."""
+    """Cut the weights short at some place, or damage their header or the config."""
     weights = path / "model.safetensors"
     found = weights.read_bytes()
     if number % 5 == 4:
@@ -152,7 +152,7 @@ def _damaged(report: Report, folder: Path, pair: list[str], alone: Alone) -> Non
 
 
 def _limited(connection: Any, arguments: list[str], bytes_: int) -> None:
-    """The command, where no file may grow beyond some bytes: a full disk that needs no disk."""
+    """Run the command where no file may grow beyond ``bytes_`` bytes, which stands in for a full disk."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, resource.RLIM_INFINITY))
     ended = specdec_command(*arguments)
     connection.send((ended.returncode, ended.stdout, ended.stderr))
@@ -184,7 +184,7 @@ def _disk_full(report: Report, folder: Path, pair: list[str]) -> None:
 
 
 def _signals(report: Report, pair: list[str], number: signal.Signals) -> None:
-    """The first time to the command as a person starts it, then to forks."""
+    """Send a signal to a page in mid-run: first to the command as a person starts it, then to forks."""
     problems, seconds = [], []
     for at in range(TIMES):
         with Served(*pair, whole=at == 0) as page:
@@ -203,7 +203,7 @@ def _signals(report: Report, pair: list[str], number: signal.Signals) -> None:
 
 
 async def stopped(page: Served, number: signal.Signals) -> tuple[list[str], float, int | None]:
-    """What the one who runs and those who wait are told as the signal comes, and how the process ends."""
+    """What the running visitor and the waiting ones are told, the seconds to the end, and the exit status."""
     async with Web(page.address) as web:
         run, decode = web.functions.pressed("sd-run"), web.functions.named("decode")
         values = web.functions.values(run, sd_tokens=2048, sd_ignore=True)

@@ -13,7 +13,7 @@ DEVICE_LOST = "CUDA error: device-side assert triggered"
 
 
 def inject(order: Path) -> None:
-    """From now on a pass looks into the file ``order``; the fault that it names strikes, and the file goes."""
+    """From now on, if the file ``order`` exists, a pass deletes it and meets the fault that it names."""
     forward = Runner.forward
 
     def faulty(self: Runner, ids: torch.Tensor, keep: int | None = None) -> torch.Tensor:

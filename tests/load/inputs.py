@@ -37,8 +37,8 @@ from tests.load.web import API, Heard, Web, an_address, new_session, take
 ALL = 2000
 AT_ONCE = 4
 HANG = 5.0  # seconds
-GRACE = 60.0  # seconds after which one is given up
-OUTPUTS = 3  # that a job which runs is heard for
+GRACE = 60.0  # seconds to wait for the answer to one input
+OUTPUTS = 3  # of a running job, after which the visitor leaves
 
 
 @dataclass
@@ -101,7 +101,7 @@ async def _on(page: Served, public: bool, alone: Alone, report: Report) -> None:
 
 
 async def attack(web: Web, count: int, public: bool, hang: float = HANG) -> Found:
-    """So many bad inputs, spread over all functions of the page; ``hang`` is the seconds that a first word may take."""
+    """Send ``count`` bad inputs, spread over all functions of the page. ``hang``: seconds until a first answer."""
     found, places = Found(hang), asyncio.Semaphore(AT_ONCE)
     functions = web.functions.rows
     each = max(1, count // (len(functions) + 1))
@@ -128,7 +128,7 @@ async def attack(web: Web, count: int, public: bool, hang: float = HANG) -> Foun
 
 
 def _good(web: Web, function: int) -> list[Any]:
-    """Inputs that the function takes; for a load a pair that is not there, as another pair would answer otherwise."""
+    """Inputs that the function takes. A load names a missing pair: with a new pair the later run would differ."""
     load = "sd-load" in web.functions.elements and function == web.functions.pressed("sd-load")
     other = {"sd_preset": "Another pair", "sd_target": "/nowhere", "sd_draft": "/nowhere"}
     return web.functions.values(function, **(other if load else {}))
@@ -136,7 +136,7 @@ def _good(web: Web, function: int) -> list[Any]:
 
 @st.composite
 def _bodies(draw: Any) -> Any:
-    """Whole requests that are odd, and where they go."""
+    """Requests that are odd as a whole: a path and a body."""
     names = ("data", "fn_index", "session_hash", "event_id", "api_name", "event_data", "trigger_id", "batched")
     odd = st.integers(0, 9).flatmap(lambda kind: LEAVES if kind else ANYTHING)
     body = {name: draw(odd) for name in names if draw(st.booleans())}
@@ -150,7 +150,7 @@ async def _send(web: Web, body: list[Any], forwarded: str | None) -> Heard:
 
 
 async def _ask(web: Web, function: int, data: Any, forwarded: str | None) -> Heard:
-    """Through the queue or, for the functions that have none, past it. What runs is left after some outputs."""
+    """Call a function through the queue, or directly if it has none. A running job is left after some outputs."""
     session, heard = new_session(), Heard()
     if not web.functions.rows[function]["queue"]:
         body = {"data": data, "fn_index": function, "session_hash": session}
@@ -234,7 +234,7 @@ def _recorded(alone: Alone) -> Iterator[str]:
 
 @st.composite
 def _changed(draw: Any, records: list[dict[str, Any]]) -> list[str]:
-    """A recording of which some values were replaced."""
+    """A recording with some values replaced and some lines left out."""
     lines = []
     for record in records:
         new = {name: draw(ANYTHING) if draw(st.integers(0, 9)) == 0 else value for name, value in record.items()}
@@ -250,7 +250,7 @@ def _texts() -> Any:
 
 @st.composite
 def _contents(draw: Any) -> bytes:
-    """What a file of JSON lines is not, or may be."""
+    """Contents of files that should hold JSON lines: bad ones and some good ones."""
     kind = draw(st.integers(0, 4))
     if kind == 0:
         return draw(st.binary(max_size=200))

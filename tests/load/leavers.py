@@ -1,4 +1,4 @@
-"""Visitors who leave at random moments of every kind of work: the machine is the next one's within a second."""
+"""Visitors who leave at random moments of every kind of work: the machine is free within a second."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG = "Once upon a time there was a little girl named Lily who went to the park
 
 
 def leavers(report: Report) -> None:
-    """The embedded pair: its passes take as long as those of a small machine's."""
+    """With the embedded pair, whose passes take longer than those of the tiny pair."""
     with Served() as page:
         asyncio.run(_on(page, report))
 
@@ -37,10 +37,10 @@ async def _on(page: Served, report: Report) -> None:
             heard = await decoded(web, NEXT)
             wrong += not alone.is_right(NEXT, text_of(heard))
             if number % 12 == 11:
-                print(f"  {number + 1} gone, worst {max(map(max, times.values())):.3f} s, {wrong} wrong", flush=True)
+                print(f"  {number + 1} left, worst {max(map(max, times.values())):.3f} s, {wrong} wrong", flush=True)
     for kind, found in times.items():
         measured = f"median {median(found):.3f} s, worst {max(found):.3f} s"
-        report.note(f"{len(found)} visitors gone {kind}", "machine free within 1 s", measured, max(found) <= SECOND)
+        report.note(f"{len(found)} visitors leave {kind}", "machine free within 1 s", measured, max(found) <= SECOND)
     report.note(f"the run after each of {LEAVERS}", "right", f"{wrong} wrong", not wrong)
 
 
@@ -60,7 +60,7 @@ def _kinds(web: Web) -> dict[str, tuple[int, list]]:
 
 
 async def _left(web: Web, kind: str, function: int, values: list, chance: float) -> float:
-    """Seconds from a visitor's leaving until nobody has the machine, or, for one who waits, until it waits no more."""
+    """Seconds from a visitor's leaving until the machine is free or, if the visitor waited, until nobody waits."""
     waits = kind == "while they wait"
     before = asyncio.create_task(_hold(web, chance + 1)) if waits else None
     if before is not None:
@@ -87,7 +87,7 @@ async def _left(web: Web, kind: str, function: int, values: list, chance: float)
 
 
 async def _hold(web: Web, seconds: float) -> None:
-    """Another visitor, who has the machine for so long."""
+    """Another visitor, who holds the machine for ``seconds``."""
     function = web.functions.pressed("sd-run")
     session = new_session()
     await web.join(session, function, web.functions.values(function, sd_tokens=2048, sd_ignore=True))
@@ -103,5 +103,5 @@ async def _until(web: Web, so) -> None:
     end = time.monotonic() + 120
     while not so(await web.health()):
         if time.monotonic() > end:
-            raise TimeoutError("The machine is never free.")
+            raise TimeoutError("The machine did not become free.")
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What a stranger would try on a public page; all of it is refused, and nothing runs."""
+"""What a stranger may try on a public page; all of it must be refused, and nothing may run."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def snare() -> Iterator[tuple[str, list[str]]]:
 
 
 def fetched(address: str, path: str) -> tuple[int, str]:
-    """A GET of a path as it is written: usual clients tidy it up first."""
+    """The status and text of a GET of a path as it is written: usual clients normalize the path first."""
     connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=30)
     connection.putrequest("GET", path, skip_accept_encoding=True)
     connection.putheader("X-Forwarded-For", an_address())
@@ -95,8 +95,8 @@ def _tells(text: str) -> bool:
 
 
 async def on_functions(address: str, trap: str, caught: list[str], note: Any, every: int = 1) -> None:
-    """The probes that ask of the page's functions; ``note(done, asked, measured, ok)`` takes what came of them.
-    Of the many alike only the n-th ones are sent, where ``every`` is n."""
+    """The probes of the page's functions; ``note(done, asked, measured, ok)`` receives each result. Of many requests
+    that are alike, each ``every``-th one is sent."""
     async with Web(address) as web:
         await _urls_as_files(web, trap, caught, every, note)
         await _uploads(web, 1000 // every, note)
@@ -262,10 +262,10 @@ async def _jobs(page: Served, alone: Alone, report: Report) -> None:
                     if ended == joined:
                         break
         held = joined - refused
-        measured = f"{statuses.count(429)} stopped by the rate, {refused} told, {held} ran; at most {most} held a place"
+        measured = f"{statuses.count(429)} above the rate, {refused} refused, {held} ran; at most {most} held a place"
         report.note(
             "300 joins of one session",
-            "2 places at most, the rest told",
+            "2 places at most, the rest refused in a sentence",
             measured,
             most <= 2 and set(statuses) <= {200, 429} and refused > 0,
         )
@@ -279,7 +279,7 @@ async def _jobs(page: Served, alone: Alone, report: Report) -> None:
             ran += health["running"] is not None
             await asyncio.sleep(0.1)
         health = await web.health()
-        measured = f"{ran} of 80 looks saw one run, {health['waiting']} wait after 8 s"
+        measured = f"one ran in {ran} of 80 checks, {health['waiting']} wait after 8 s"
         report.note(
             "20 jobs that nobody listens to",
             "none runs, all leave the line",

@@ -1,4 +1,4 @@
-"""Runs with a known end: what a visitor asks of /decode, and what a lone run in this process finds."""
+"""Runs with a known result: what a visitor asks of /decode, and what a lone run in this process writes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ids_of(events: list[Any]) -> tuple[list[int], tuple[int, ...]]:
 
 
 def text_of(heard: Heard) -> str:
-    """The whole recording that a call of /decode brought. Its last output is told twice: as it came and at the end."""
+    """The whole recording that a call of /decode brought. Its last output comes twice: once more at the end."""
     return "".join(output[0] for output in heard.outputs[:-1])
 
 

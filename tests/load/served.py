@@ -1,4 +1,4 @@
-"""A page in a process of its own, where its memory, threads and files can be measured and its signals sent."""
+"""A page in a process of its own, so that its memory, threads and files can be measured and signals sent to it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Footprint(NamedTuple):
 class Served:
     """``with Served(public=True) as page``: its address is ``page.address``. ``arguments`` are those of the command.
 
-    A fork of a process that has imported everything already, as dozens are served; ``whole`` starts the command as a
-    person does. ``fault`` is a file that names a fault for the next pass (see ``faults``).
+    Each page is a fork of a process that has imported everything already, as dozens are served; ``whole`` starts the
+    command as a person does. ``fault`` is a file that names a fault for the next pass (see ``faults``).
     """
 
     def __init__(self, *arguments: str, public: bool = False, whole: bool = False, fault: Path | None = None):
@@ -83,7 +83,7 @@ class Served:
         os.kill(self.pid, number)
 
     def ended(self, seconds: float) -> int | None:
-        """The status that it ended with, once it has, within so many seconds."""
+        """Its exit status, or None if it has not ended within ``seconds``."""
         if self._fork is not None:
             self._fork.join(seconds)
             return self._fork.exitcode
@@ -121,8 +121,8 @@ class Served:
 
 
 def settled(page: Served, seconds: float = 60.0, at_most: Footprint | None = None) -> Footprint:
-    """The footprint once nothing runs or waits, and, where one is given, once threads and files are no more than
-    those: what visitors leave behind is closed in a while."""
+    """The footprint once nothing runs or waits and its threads and files are no more than those of ``at_most``, if
+    given: what visitors leave open is closed after a while. After ``seconds`` it is taken as it is."""
     end = time.monotonic() + seconds
     while True:
         health, found = page.health(), page.footprint()

@@ -1,4 +1,4 @@
-"""Sessions by the hundred: what Gradio keeps of each must not grow, and none may stop the queue."""
+"""Hundreds of sessions: what Gradio keeps of them must not grow, and none may stop the queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.load.tiny import save_pair
 from tests.load.web import Heard, Web, an_address, new_session, take
 
 RUNS, EARLY, LEAVERS, AT_ONCE = 500, 50, 3000, 20
-KEPT = 2000  # sessions whose messages the queue keeps: what it holds grows until there are so many
+KEPT = 2000  # sessions whose messages the queue keeps: its memory grows until there are that many
 
 
 def sessions(report: Report) -> None:
@@ -46,7 +46,7 @@ async def _on(page: Served, public: bool, alone: Alone, report: Report) -> None:
         late = await asyncio.to_thread(settled, page)
         growth = late.memory / early.memory - 1
         measured = f"{right} right; {early}; {late}: {growth:+.1%}"
-        asked = f"each right; memory within 5 % of after {EARLY}"
+        asked = f"each right; memory within 5 % of that after {EARLY}"
         report.note(f"{RUNS} runs, a session each, {which}", asked, measured, right == RUNS and growth <= 0.05)
 
         left = await _join_and_leave(web, range(KEPT), address)
@@ -63,7 +63,7 @@ async def _on(page: Served, public: bool, alone: Alone, report: Report) -> None:
             f"{told}; then a run is {'right' if well else 'WRONG'}, ok {health['ok']}; {full}; {after}: {growth:+.1%}"
         )
         whole = well and health["ok"] and not left["odd"] and growth <= 0.05
-        asked = f"the queue lives; memory within 5 % of after {KEPT}"
+        asked = f"the queue works; memory within 5 % of that after {KEPT}"
         report.note(f"{LEAVERS} sessions that join and leave, {which}", asked, measured, whole)
 
 

@@ -1,4 +1,4 @@
-"""What no page or program would send: drawn by hypothesis, the same at every run."""
+"""Values that no page or program would send, drawn by hypothesis; they are the same at every run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAIN = st.one_of(
     st.text(TEXT, max_size=20),
 )  # fmt: skip
 ODD = st.one_of(st.floats(), st.text(st.characters(), max_size=5), st.sampled_from(["\ud800", "\udfff\ud800"]))
-LEAVES = st.one_of(*[PLAIN] * 15, ODD)  # most of it passes as JSON, and reaches what reads it
+LEAVES = st.one_of(*[PLAIN] * 15, ODD)  # most are valid JSON, and so reach the code that reads them
 NAMES = st.one_of(
     st.text(TEXT, max_size=10), st.sampled_from(["__type__", "path", "url", "meta", "role", "data", "lanes"])
 )
@@ -33,7 +33,7 @@ VALUES = st.recursive(
 
 @st.composite
 def deep(draw: Any) -> Any:
-    """One list or object in another, many times."""
+    """Lists and objects, nested many levels deep."""
     found = draw(LEAVES)
     for _ in range(draw(st.integers(1, 120))):
         found = {"a": found} if draw(st.booleans()) else [found]
@@ -59,7 +59,7 @@ def inputs_like(draw: Any, good: list[Any]) -> Any:
 
 
 def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
-    """So many examples."""
+    """``count`` examples of ``strategy``, the same at every run."""
     found: list[Any] = []
 
     @settings(

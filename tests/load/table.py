@@ -20,11 +20,11 @@ class Report:
 
     def note(self, done: str, asked: str, measured: str, ok: bool) -> None:
         self.rows.append((self.part, done, asked, measured, ok))
-        print(f"  {'ok   ' if ok else 'SHORT'} {done}: {asked}; {measured}", flush=True)
+        print(f"  {'ok    ' if ok else 'FAILED'} {done}: {asked}; {measured}", flush=True)
 
     @contextmanager
     def named(self, part: str) -> Iterator[None]:
-        """A part that breaks is one row of the table, and the others still run."""
+        """A part that fails becomes one row of the table, and the others still run."""
         self.part, began = part, time.monotonic()
         print(f"{part}:", flush=True)
         try:
@@ -41,7 +41,7 @@ class Report:
         for column in ("part", "done", "asked", "measured", ""):
             table.add_column(column, overflow="fold")
         for part, done, asked, measured, ok in self.rows:
-            table.add_row(part, done, asked, measured, "ok" if ok else "SHORT")
+            table.add_row(part, done, asked, measured, "ok" if ok else "FAILED")
         Console(width=160, highlight=False, markup=False).print(table)
 
     @property

@@ -1,4 +1,4 @@
-"""A pair that a busy machine runs in no time, as folders that a page loads."""
+"""A pair small enough to run fast on a busy machine, saved in folders that a page loads."""
 
 from __future__ import annotations
 

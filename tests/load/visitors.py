@@ -28,7 +28,7 @@ def visitors(report: Report) -> None:
         alone = Alone(*pair)
         for public in (False, True):
             with Served(*pair, public=public) as page:
-                _burst(page, alone, 0)  # threads and buffers that the first visitors bring into being stay
+                _burst(page, alone, 0)  # the first visitors create threads and buffers that stay
                 before, began = settled(page), time.monotonic()
                 found = _burst(page, alone, 1)
                 took, after = time.monotonic() - began, settled(page, at_most=before)
@@ -44,7 +44,7 @@ def visitors(report: Report) -> None:
                 and after.children == 0
             )
             report.note(
-                "the same, afterwards", "memory within 5 %, no more threads or files", f"{before}; {after}", same
+                "the page afterwards", "memory within 5 %, no more threads or files", f"{before}; {after}", same
             )
 
 
@@ -56,7 +56,7 @@ def _burst(page: Served, alone: Alone, burst: int) -> Counter[str]:
 
 def _visit(page: Served, alone: Alone, burst: int, number: int) -> list[str]:
     headers = {"X-Forwarded-For": f"81.{burst}.7.{number // OF_ADDRESS}"}
-    # Without the reading of certificates for each stream, which takes 50 visitors in one process many seconds.
+    # ssl_verify=False: reading certificates for each stream takes 50 visitors in one process many seconds.
     client = Client(page.address, headers=headers, verbose=False, ssl_verify=False, httpx_kwargs={"timeout": PATIENCE})
     try:
         return [_run(client, alone, distinct((burst * VISITORS + number) * RUNS + at, 16)) for at in range(RUNS)]
@@ -71,7 +71,7 @@ def _run(client: Client, alone: Alone, wanted: Wanted) -> str:
             found = client.predict(wanted.prompt, 5, wanted.tokens, api_name="/race")
             return "right" if found["same"] and found["runs"] == 1 else "wrong"
         job = client.submit(*wanted.inputs, api_name="/decode")
-        job.result(PATIENCE)  # of a job that failed, its outputs are waited for without end
+        job.result(PATIENCE)  # raises if the job failed; job.outputs() would wait without end
         return "right" if alone.is_right(wanted, "".join(job.outputs())) else "wrong"
     except AppError as error:
         return "full" if FULL.match(str(error)) else f"told {str(error)!r}"

@@ -1,4 +1,4 @@
-"""A page as raw HTTP: what a browser sends and hears, for visitors that Gradio's own client would not let us be."""
+"""A page over raw HTTP, as a browser uses it, for visitors that Gradio's own client cannot imitate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Heard:
     """What a visitor was told of one call: each of its outputs, and how it ended."""
 
     outputs: list[list[Any]] = field(default_factory=list)
-    success: bool | None = None  # None: nobody said
+    success: bool | None = None  # None: not known
     error: str = ""
     status: int = 200
     first: float | None = None  # when its first output or its end came (time.monotonic)
@@ -96,7 +96,7 @@ class Web:
         return await self.http.post(path, content=text, headers=_from(forwarded, JSON=True))
 
     async def messages(self, session: str, forwarded: str | None = None) -> AsyncGenerator[dict[str, Any], None]:
-        """The session's stream, until its end. Leaving it is what a closed tab does."""
+        """The session's stream, until its end. Closing it is what a closed tab does."""
         query = {"session_hash": session}
         async with self.http.stream("GET", DATA, params=query, headers=_from(forwarded), timeout=None) as answer:
             if answer.status_code != 200:
@@ -109,7 +109,7 @@ class Web:
     async def call(
         self, function: int, data: Any, session: str | None = None, forwarded: str | None = None, seconds: float = 300
     ) -> Heard:
-        """Ask for one job, in a session of its own where none is named, and hear it out."""
+        """Ask for one job, in a session of its own where none is named, and follow it to its end."""
         session, heard = session or new_session(), Heard()
         answer = await self.join(session, function, data, forwarded)
         heard.raw.append(answer.text)
@@ -131,7 +131,7 @@ def take(heard: Heard, message: dict[str, Any]) -> bool:
         heard.first = time.monotonic()
     if kind == "process_generating" and output.get("data") is not None:
         parts = output["data"]
-        if heard.outputs:  # what follows the first is told as a difference
+        if heard.outputs:  # later outputs are sent as differences
             parts = [apply_diff(old, part) for old, part in zip(heard.last, parts, strict=True)]
         heard.outputs.append(parts)
     elif kind == "process_completed":

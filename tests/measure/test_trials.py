@@ -294,7 +294,7 @@ def test_a_stopped_measurement_tells_what_its_verdict_counts(pair) -> None:
         if len(found) == len(asked) // 3 + 1:
             stop.set()
     made = len(found)
-    assert f"Stopped: {made} of {len(asked)} calls made; the verdict counts {made - 1}, of runs" in statuses[-1]
+    assert f"Stopped: {made} of {len(asked)} calls made; the verdict uses {made - 1}, from runs" in statuses[-1]
 
 
 def test_a_set_from_another_editor_reads_alike(tmp_path) -> None:
