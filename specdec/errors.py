@@ -3,6 +3,16 @@
 Each is made with its message alone, so that it can be pickled and arrives in another process as it was.
 """
 
+import reprlib
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def quoted(value: object) -> str:
+    """The ``repr`` of what somebody gave, cut to about 80 characters, for a sentence about it."""
+    return _SHORT.repr(value)
+
 
 class SpecdecError(Exception):
     """Anything specdec refuses to do."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, quoted
 
 MAX_GAMMA = 16
 
@@ -37,7 +37,7 @@ class SamplingParams:
         if isinstance(self.stop, str):  # a bare string would be read as its letters
             object.__setattr__(self, "stop", (self.stop,))
         if not isinstance(self.stop, (list, tuple)):
-            raise InvalidInput(f"stop is {self.stop!r}; give a string or several.")
+            raise InvalidInput(f"stop is {quoted(self.stop)}; give a string or several.")
         object.__setattr__(self, "stop", tuple(self.stop))
         _require_int("max_new_tokens", self.max_new_tokens, 1)
         _require_int("top_k", self.top_k, 0)
@@ -52,7 +52,7 @@ class SamplingParams:
         if self.seed is not None:
             _require_int("seed", self.seed, 0, 2**63 - 1)
         if not all(isinstance(text, str) and text for text in self.stop):
-            raise InvalidInput(f"stop is {self.stop!r}; give strings that are not empty.")
+            raise InvalidInput(f"stop is {quoted(self.stop)}; give strings that are not empty.")
 
     @property
     def greedy(self) -> bool:
@@ -164,7 +164,7 @@ def check_gamma(gamma: int) -> int:
 
 def _require_int(name: str, value: object, low: int, high: int | None = None) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInput(f"{name} is {value!r}; give a whole number.")
+        raise InvalidInput(f"{name} is {quoted(value)}; give a whole number.")
     if value < low or (high is not None and value > high):
         raise InvalidInput(
             f"{name} {value} is outside {low}-{high}." if high is not None else f"{name} {value} is below {low}."
@@ -173,7 +173,7 @@ def _require_int(name: str, value: object, low: int, high: int | None = None) ->
 
 def _require_number(name: str, value: object, low: float, high: float, above: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidInput(f"{name} is {value!r}; give a number.")
+        raise InvalidInput(f"{name} is {quoted(value)}; give a number.")
     if not (low <= value <= high) or (above and value == low):
         bounds = f"above {low} and at most {high}" if above else f"from {low} to {high}"
         raise InvalidInput(f"{name} is {value}; give a number {bounds}.")

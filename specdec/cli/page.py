@@ -34,6 +34,11 @@ def main(argv: Sequence[str]) -> None:
     parser.set_defaults(target=os.environ.get("SPECDEC_TARGET"), draft=os.environ.get("SPECDEC_DRAFT"))
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in")
     parser.add_argument("--port", type=int, help="port to listen on; else the first free one from 7860")
+    parser.add_argument(
+        "--behind-proxy",
+        action="store_true",
+        help="the page is public, and a proxy in front of it names its visitors in X-Forwarded-For",
+    )
     parser.add_argument("--share", action="store_true", help="open a public link through Gradio's tunnel")
     parser.add_argument(
         "--auth",
@@ -48,20 +53,23 @@ def main(argv: Sequence[str]) -> None:
     JOBS.setLevel(logging.INFO)
     JOBS.addHandler(logging.StreamHandler())  # its lines are JSON, without a prefix
     JOBS.propagate = False
+    space = bool(os.environ.get("SPACE_ID"))
+    # Gradio reads both from its own variables where they are not given.
+    host = args.host or os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if space else "127.0.0.1")
+    share = args.share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
+    if share and not _is_loopback(host):
+        sys.exit("--share opens a link to this machine's own address. Leave out --host, or leave out --share.")
+    proxy = space or share or args.behind_proxy
+    public = proxy or not _is_loopback(host)
     leave_a_core()
     try:
         auth = _auth(args.auth)
         slot = Slot(plan_of(args))
     except SpecdecError as error:
         sys.exit(str(error))
-    space = bool(os.environ.get("SPACE_ID"))
-    # Gradio reads both from its own variables where they are not given.
-    host = args.host or os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if space else "127.0.0.1")
-    share = args.share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
-    public = space or share or not _is_loopback(host)
     if public and not space and auth is None:
         print(OPEN_TO_ALL, file=sys.stderr)
-    journal, options = Journal(args.log_prompts), {"trusted_proxy": space or share}
+    journal, options = Journal(args.log_prompts), {"trusted_proxy": proxy}
     if os.environ.get("SPACES_ZERO_GPU"):
         from specdec.ui.zero import zero_run
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
 
 from specdec.closed_forms import expected_tokens
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, quoted
 from specdec.events import MAX_GAMMA, Round, check_gamma
 
 
@@ -65,7 +65,7 @@ class ConfidenceStop(Fixed):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.least_confidence, float) or not 0 < self.least_confidence < 1:
-            raise InvalidInput(f"least_confidence is {self.least_confidence!r}; give a number between 0 and 1.")
+            raise InvalidInput(f"least_confidence is {quoted(self.least_confidence)}; give a number between 0 and 1.")
 
     def __str__(self) -> str:
         return f"up to {self.gamma}, while confidence is {self.least_confidence:g} or more"
@@ -112,7 +112,7 @@ def policy_of(gamma: int | str | Policy) -> Policy:
     if gamma == "auto":
         return AutoGamma()
     if isinstance(gamma, str) or isinstance(gamma, type):
-        raise InvalidInput(f'gamma is {gamma!r}; give a whole number from 0 to {MAX_GAMMA}, "auto", or a policy.')
+        raise InvalidInput(f'gamma is {quoted(gamma)}; give a whole number from 0 to {MAX_GAMMA}, "auto", or a policy.')
     if isinstance(gamma, int) or not callable(getattr(gamma, "start", None)):  # a range has a start, too
         return Fixed(cast(int, gamma))  # refuses what is no length
     return gamma

@@ -16,7 +16,7 @@ import torch
 from transformers import StopStringCriteria
 
 from specdec.engine.policy import Fixed, Policy, policy_of
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, quoted
 from specdec.events import FinishReason, SamplingParams, Started
 from specdec.models.compatibility import refuse_rope_change
 from specdec.models.pair import Pair, Prompt
@@ -124,7 +124,7 @@ def make_request(pair: Pair, prompt: Prompt, params: SamplingParams) -> Request:
         require_text("A stop string", text)
     prompt_ids = pair.encode(prompt)[0]
     if params.stop and pair.tokenizer is None:
-        raise InvalidInput(f"stop is {params.stop!r}, but the pair has no tokenizer to read its tokens with.")
+        raise InvalidInput(f"stop is {quoted(params.stop)}, but the pair has no tokenizer to read its tokens with.")
     if params.seed is None:
         params = replace(params, seed=secrets.randbits(32))  # JSON readers round integers above 2^53
     stop = _stop_strings(pair, params.stop) if params.stop else None
@@ -136,7 +136,7 @@ def _stop_strings(pair: Pair, stop: tuple[str, ...]) -> StopStrings:
         return StopStrings(pair.tokenizer, list(stop))
     except (ValueError, IndexError, KeyError) as error:
         raise InvalidInput(
-            f"stop is {stop!r}, of which the target's tokenizer cannot write every character; leave those out."
+            f"stop is {quoted(stop)}, of which the target's tokenizer cannot write every character; leave those out."
         ) from error
 
 
@@ -220,13 +220,15 @@ def prepare(
     if drafting and pair.draft is None:
         raise InvalidInput(f"gamma is {policy}, but the pair has no draft; give the pair a draft or use gamma 0.")
     if acceptance not in ("lossless", "top-k"):
-        raise InvalidInput(f"acceptance is {acceptance!r}; use 'lossless' or 'top-k'.")
+        raise InvalidInput(f"acceptance is {quoted(acceptance)}; use 'lossless' or 'top-k'.")
     if acceptance == "top-k" and (
         isinstance(accept_top_k, bool) or not isinstance(accept_top_k, int) or accept_top_k < 1
     ):
-        raise InvalidInput(f"acceptance 'top-k' needs accept_top_k of 1 or more; it is {accept_top_k!r}.")
+        raise InvalidInput(f"acceptance 'top-k' needs accept_top_k of 1 or more; it is {quoted(accept_top_k)}.")
     if acceptance == "lossless" and accept_top_k is not None:
-        raise InvalidInput(f"accept_top_k is {accept_top_k!r}, but acceptance is 'lossless'; leave one of them out.")
+        raise InvalidInput(
+            f"accept_top_k is {quoted(accept_top_k)}, but acceptance is 'lossless'; leave one of them out."
+        )
     _check_length(pair, len(request.prompt_ids), params.max_new_tokens, drafting)
     if lane != "generate":  # drafted tokens are checked in one target pass, which may pick other factors
         refuse_rope_change(pair.target.config, len(request.prompt_ids), params.max_new_tokens)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from specdec.engine.policy import Fixed, Policy, policy_of
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, quoted
 
 if TYPE_CHECKING:
     from specdec.engine.request import Request
@@ -30,7 +30,9 @@ class Entrant(NamedTuple):
         """Its row of ``LANES``: that of its own draft length, if there is one, else that of its lane."""
         rows = [lane for lane in LANES if lane.name == self.lane]
         if not rows:
-            raise InvalidInput(f"There is no lane {self.lane!r}; choose from {', '.join(lane.key for lane in LANES)}.")
+            raise InvalidInput(
+                f"There is no lane {quoted(self.lane)}; choose from {', '.join(lane.key for lane in LANES)}."
+            )
         # False equals 0, but is no length: it goes on to the lane's own row, which refuses it.
         return next((lane for lane in rows if type(self.gamma) is int and lane.gamma == self.gamma), rows[0])
 
@@ -94,7 +96,7 @@ def row_of(key: str) -> Lane:
     """The row with this key. Raises ``InvalidInput`` where there is none."""
     found = next((lane for lane in LANES if lane.key == key), None)
     if found is None:
-        raise InvalidInput(f"There is no lane {key!r}; choose from {', '.join(lane.key for lane in LANES)}.")
+        raise InvalidInput(f"There is no lane {quoted(key)}; choose from {', '.join(lane.key for lane in LANES)}.")
     return found
 
 

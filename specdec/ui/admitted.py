@@ -12,17 +12,19 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive
 
 BODY_SECONDS = 10.0  # for a client to send all of a request
+STRINGS, BARE, TEXT = 5000, 100_000, 200_000  # strings, bytes outside of them, characters beside those of files
 DEPTH = 50  # levels of nested JSON: Gradio uses a handful, and the code that reads JSON here recurses
 
 # What Gradio's frontend, gradio_client and launch ask for. None of it reads or writes files or fetches addresses.
 _API = "/gradio_api"
 STREAM = f"{_API}/queue/data"
-_ROOT_FILES = {"/", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt"}
-_GET = {"/config", "/logout", f"{_API}/info", f"{_API}/app_id", f"{_API}/startup-events", STREAM} | _ROOT_FILES
+_ROOTFILES = {"/", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt"}
+_GET = {"/config", f"{_API}/info", f"{_API}/app_id", f"{_API}/startup-events", STREAM} | _ROOTFILES
 _POST = {"/login", f"{_API}/queue/join", f"{_API}/run/predict", f"{_API}/cancel", f"{_API}/reset"}
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # one that has no end goes on to the end of all
 HEARTBEAT = re.compile(rf"{_API}/heartbeat/{_SESSION.pattern}")
-_FILES = re.compile(r"/(static|assets|specdec-assets)(/[\w@+-][\w.@+-]*)+", re.ASCII)  # no name begins with a dot
+FILES = re.compile(r"/(static|assets|specdec-assets)(/[\w@+-][\w.@+-]*)+", re.ASCII)  # no name begins with a dot
 
 
 class Refusal(Exception):
@@ -38,7 +40,7 @@ def known(method: str, path: str) -> bool:
     """Whether the page needs requests of this method and path."""
     if method == "POST":
         return path in _POST
-    is_file = path in _ROOT_FILES or _FILES.fullmatch(path) is not None
+    is_file = path in _ROOTFILES or FILES.fullmatch(path) is not None
     if method == "HEAD":
         return is_file
     return method == "GET" and (is_file or path in _GET or HEARTBEAT.fullmatch(path) is not None)
@@ -79,6 +81,8 @@ def check_json(content_type: str, body: bytes) -> None:
     """Raise ``Refusal`` for what Gradio would fail on, session names that no page gives, and references to files."""
     if not content_type.startswith("application/json"):  # browsers let other sites send other types unasked
         raise Refusal(415, "The request does not say that it is JSON.")
+    if not _is_small(body):
+        raise Refusal(413, "The request has more values than this page takes.")
     try:
         value = from_json(body, allow_inf_nan=False)  # refuses lone surrogates, and more than 200 levels
     except ValueError:
@@ -88,12 +92,32 @@ def check_json(content_type: str, body: bytes) -> None:
     if value.get("session_hash") is not None:
         check_session(value["session_hash"])
     level: list[Any] = [value]
+    characters = 0
     for _ in range(DEPTH + 1):
+        characters += sum(len(item) for item in level if isinstance(item, str))
+        if characters > TEXT:
+            raise Refusal(413, f"The request has more than {TEXT:,} characters beside its files.")
         groups = [item for item in level if isinstance(item, (dict, list))]
         if not groups:
             return
         # Gradio would read such a file, or fetch its address, whatever the field is for.
         if any(isinstance(group, dict) and "path" in group and "meta" in group for group in groups):
             raise Refusal(400, "This page takes no files.")
+        groups = [group for group in groups if not _is_file(group)]
         level = [child for group in groups for child in (group.values() if isinstance(group, dict) else group)]
     raise Refusal(400, f"The JSON of the request is nested deeper than {DEPTH} levels.")
+
+
+def _is_small(body: bytes) -> bool:
+    """Whether JSON holds few values, told without reading it: to parse 3 MB of empty lists takes 2 s."""
+    bare = len(body)
+    for number, found in enumerate(_STRING.finditer(body)):
+        bare -= len(found[0])
+        if number == STRINGS:
+            return False
+    return bare <= BARE
+
+
+def _is_file(group: Any) -> bool:
+    """Whether this is a file that the browser read: its length has a limit of its own, and is no text to be quoted."""
+    return isinstance(group, dict) and group.keys() == {"name", "text"} and isinstance(group["text"], str)

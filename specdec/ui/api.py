@@ -13,7 +13,7 @@ from typing import Any, Literal
 import gradio as gr
 
 from specdec.engine.request import make_request
-from specdec.errors import InvalidInput, SpecdecError
+from specdec.errors import InvalidInput, SpecdecError, quoted
 from specdec.events import Event, SamplingParams
 from specdec.lanes.driver import Batches, driven
 from specdec.lanes.race import named, start
@@ -68,11 +68,12 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
             params = SamplingParams(
                 max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, ignore_eos=ignore_eos
             )
+            limits.take(params.max_new_tokens)
             entrant = row_of(lane).entrant(gamma)
             task = Task(
                 partial(_decoded, prompt=prompt, params=params, entrant=entrant, seconds=limits.seconds), max_new_tokens
             )
-            settings = {"prompt": prompt, "lane": lane, "gamma": gamma} | asdict(params)
+            settings = {"prompt": prompt, "lane": lane, "gamma": entrant.gamma} | asdict(params)
             job = Job("decode", task.tokens, partial(_decode, prompt=prompt, params=params, task=task, limits=limits))
             async with aclosing(followed(machine, request, replace(job, settings=settings))) as steps:
                 async for lines in steps:
@@ -104,11 +105,12 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
         with _sentences():
             _require("prompt", prompt, str, "a text")
             _require("runs", runs, int, "a whole number")
-            if runs > limits.runs:
-                raise InvalidInput(f"runs {runs} is above {limits.runs}. Nothing ran.")
             _require("further_lanes", further_lanes or [], list, "a list of names")
+            if len(further_lanes or []) > len(LANES):
+                raise InvalidInput(f"further_lanes has {len(further_lanes or [])} names; there are {len(LANES)} lanes.")
             lanes = (*DEFAULT_KEYS, *map(str, further_lanes or ()))
             ask = Ask(prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs)
+            limits.take(ask.params.max_new_tokens, runs)
             job = Job("race of a program", ask.tokens, partial(stream, ask=ask, limits=limits), ask.settings())
             text = ""
             # Each step only tells the caller that the race goes on; the last output is the verdict.
@@ -155,7 +157,7 @@ def _named_lanes(lanes: Sequence[Lane]) -> str:
 def _require(name: str, value: Any, kind: type, wanted: str) -> None:
     """Refuse a value of another type: Gradio does not check the caller's JSON against the annotations above."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InvalidInput(f"{name} is {value!r}; give {wanted}.")
+        raise InvalidInput(f"{name} is {quoted(value)}; give {wanted}.")
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.errors import InvalidInput, SpecdecError
+from specdec.errors import InvalidInput, SpecdecError, quoted
 from specdec.events import MAX_GAMMA, Event, SamplingParams, check_gamma
 from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS, LANES, entrants_of_race
@@ -156,7 +156,7 @@ class AskPanel:
                 values[name] = self._value(name, str(text))
             except SpecdecError as error:
                 raise InvalidInput(
-                    f"This run's {name} {text!r} cannot be taken here ({error}). Nothing ran."
+                    f"This run's {name} {quoted(text)} cannot be taken here ({error}). Nothing ran."
                 ) from error
         return _ask(values | {"lanes": values["lanes"].split(",")}, runs)
 
@@ -172,7 +172,7 @@ class AskPanel:
                     raise InvalidInput("the pair has no chat template")
             except SpecdecError as error:
                 left = "left out" if _DEFAULTS.get(name, "") in ("", None) else f"{_DEFAULTS[name]} stands instead"
-                problems.append(f"The link's {name} {text!r} was not taken ({error}); {left}.")
+                problems.append(f"The link's {name[:40]} {quoted(text)} was not taken ({error}); {left}.")
                 taken.pop(name, None)
         if "gamma" in taken:
             taken["auto"] = taken["gamma"] == "auto"

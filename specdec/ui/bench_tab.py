@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from specdec.engine.policy import gamma_of
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, quoted
 from specdec.events import SamplingParams, check_gamma
 from specdec.lanes.table import LANES, Lane, entrants_of
 from specdec.measure.plan import Plan, Trial
@@ -33,6 +33,7 @@ from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
 
 KNOWN = "The embedded pair writes stories, dialogue and Python and copies; other sets tell little about it."
 RESULTS = "benchmark.results.jsonl"
+MOST_TEXT = 200  # characters of the field for draft lengths
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
 
 
@@ -79,6 +80,7 @@ class BenchTab:
     ) -> Job:
         own, before = chosen(prompts, self._limits), chosen(earlier, self._limits)
         plan = _plan(own, lanes, gammas, integer("New tokens", tokens), integer("Runs", runs))
+        self._limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
         settings = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
         work = partial(self._measure, plan=plan, own=own, before=before)
         return Job(self._buttons.name, plan.tokens, work, settings | asdict(plan.params))
@@ -143,17 +145,19 @@ def _choices() -> list[Lane]:
 def _plan(own: TextFile | None, lanes: Sequence[str], gammas: str, tokens: int, runs: int) -> Plan:
     items = parse_prompts(own.text) if own else read_prompts(EXAMPLES)
     if unknown := set(lanes) - {lane.key for lane in _choices()}:
-        raise InvalidInput(f"There is no lane {', '.join(sorted(unknown))}. Nothing ran.")
+        raise InvalidInput(f"There is no lane {quoted(sorted(unknown))}. Nothing ran.")
     keys = [lane.key for lane in LANES if lane.race or lane.key in lanes]
     params = SamplingParams(tokens, seed=0, ignore_eos=True)
     return Plan(tuple(items), entrants_of(keys, _lengths(gammas)), params, runs)
 
 
 def _lengths(text: str) -> list[int | str]:
+    if len(text) > MOST_TEXT:
+        raise InvalidInput(f"The draft lengths have {len(text)} characters; write {MOST_TEXT} at most.")
     try:
         found = [gamma_of(word) for word in text.replace(",", " ").split()]
     except ValueError as error:
-        raise InvalidInput(f"The draft lengths are {text!r}; give numbers from 0 to 16, or auto.") from error
+        raise InvalidInput(f"The draft lengths are {quoted(text)}; give numbers from 0 to 16, or auto.") from error
     if not found:
         raise InvalidInput("No draft length is given; write some, for example 3 5 8.")
     return [g if isinstance(g, str) else check_gamma(g) for g in found]

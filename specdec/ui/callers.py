@@ -79,7 +79,7 @@ class Listeners:
     answers a second one.
     """
 
-    def __init__(self, on_left: Callable[[str], None] = lambda session: None, of_address: int = 20, in_all: int = 1000):
+    def __init__(self, on_left: Callable[[str], None] = lambda session: None, of_address: int = 60, in_all: int = 1000):
         self.on_left = on_left
         self._of_address, self._in_all = of_address, in_all
         self._addresses: Counter[str] = Counter()

@@ -7,6 +7,7 @@ import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette._utils import get_route_path  # the function that Starlette's router uses
 from starlette.datastructures import Headers, MutableHeaders
@@ -14,8 +15,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from specdec.ui.admitted import HEARTBEAT, STREAM, Refusal, check_json, check_session, known, read_body
+from specdec.ui.admitted import FILES, HEARTBEAT, STREAM, Refusal, check_json, check_session, known, read_body
 from specdec.ui.callers import Buckets, Listeners, Rate, address_of
+from specdec.ui.packed import PackedFiles
 
 # Gradio's frontend has inline scripts and compiles text to functions. A Space shows the page in a frame.
 _POLICY = (
@@ -37,7 +39,8 @@ class Door:
     ``listeners`` counts the open streams. ``health`` gives what /healthz answers: 200 where its "ok" is true, else
     503; it runs on the event loop. ``trusted_proxy``: a proxy in front names the visitors' addresses.
     ``requests`` limits all requests of an address, ``posts`` its POST requests; ``max_body`` is in bytes.
-    ``hosts``: other hosts that the page loads its scripts from, as a page with a share link does.
+    ``hosts``: other hosts that the page loads its scripts from, as a page with a share link does. ``names``: those of
+    this machine, where the page is its owner's alone: a request by another name, or through a proxy, is refused.
     """
 
     def __init__(
@@ -48,13 +51,16 @@ class Door:
         health: Callable[[], dict[str, Any]],
         trusted_proxy: bool = False,
         requests: Rate = Rate(600, 30),
-        posts: Rate = Rate(40, 2),
+        posts: Rate = Rate(100, 4),
         max_body: int = 3_000_000,
         hosts: tuple[str, ...] = (),
+        names: frozenset[str] | None = None,
     ):
         self._app, self._listeners, self._health = app, listeners, health
         self._trusted_proxy, self._max_body = trusted_proxy, max_body
         self._requests, self._posts = Buckets(requests), Buckets(posts)
+        self._names = names
+        self._files = None if names else PackedFiles()  # an owner may change them while the page runs
         self._headers = {
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",
@@ -99,6 +105,8 @@ class Door:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or raise a Refusal."""
         path, method, connection = get_route_path(scope) or "/", scope["method"], HTTPConnection(scope)
+        if self._names is not None:
+            _check_owner(connection.headers, self._names)
         if path == "/healthz":
             await self._say_health()(scope, receive, send)
             return
@@ -115,7 +123,7 @@ class Door:
                 streams.enter_context(self._listeners.opened(address, sessions[0]))
             elif HEARTBEAT.fullmatch(path):
                 streams.enter_context(self._listeners.opened(address))
-            body = await read_body(connection, receive, self._max_body)
+            body = await read_body(connection, receive, self._max_body if method == "POST" else 0)
             if body is None:
                 return  # the client left
             if method == "POST" and path != "/login":
@@ -128,7 +136,10 @@ class Door:
                     streams.close()  # at once, not after the app has cleaned up
                 return message
 
-            await self._app(scope, replay, send)
+            if self._files is not None and method == "GET" and FILES.fullmatch(path):
+                await self._files.answer(self._app, path, scope, replay, send)
+            else:
+                await self._app(scope, replay, send)
 
     def _with_headers(self, send: Send) -> Send:
         async def with_headers(message: Message) -> None:
@@ -167,6 +178,16 @@ def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None
         yield
 
     return lifespan
+
+
+def _check_owner(headers: Headers, names: frozenset[str]) -> None:
+    """Refuse who is not at this machine: another web site, whose name was made to lead here, and guests of a proxy."""
+    try:
+        host = urlsplit(f"//{headers.get('host', '')}").hostname
+    except ValueError:
+        host = None
+    if host not in names or "x-forwarded-for" in headers or "forwarded" in headers:
+        raise Refusal(403, "This page is for its own machine. Start it with --behind-proxy or --host to let others in.")
 
 
 def _unfit(start: Message) -> int:

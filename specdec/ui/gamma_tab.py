@@ -96,6 +96,7 @@ class GammaTab:
         self, prompt: str, chat: bool, chosen: list[str], tokens: float, runs: float, temperature: float
     ) -> Job:
         plan = Plan(self._items(prompt, chat, chosen), ENTRANTS, _params(tokens, temperature), integer("Runs", runs))
+        self._limits.take(plan.params.max_new_tokens, plan.runs)
         settings = {"prompts": len(plan.prompts), "runs": plan.runs} | asdict(plan.params)
         return Job(self._buttons.name, plan.tokens, partial(self._sweep, plan=plan), settings)
 

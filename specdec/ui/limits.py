@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from specdec.errors import InvalidInput, quoted
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -29,6 +31,16 @@ class Limits:
     def public(self) -> bool:
         """Whether strangers can reach the page."""
         return self.pairs != "any"
+
+    def take(self, new_tokens: int, runs: int = 1, prompts: int = 1) -> None:
+        """Raise ``InvalidInput`` for more than this page offers. To be called before a job joins the line."""
+        for name, found, most in (
+            ("New tokens", new_tokens, self.new_tokens),
+            ("Runs", runs, self.runs),
+            ("Prompts", prompts, self.prompts),
+        ):
+            if found > most:
+                raise InvalidInput(f"{name} {quoted(found)} is above {most}. Nothing ran.")
 
 
 LOCAL = Limits()

@@ -44,7 +44,7 @@ class LosslessTab:
         return Job(self._buttons.name, task.tokens, partial(self._test, task=task))
 
     def _test(self, turn: Turn, task: Task[Progress | Findings]) -> Iterator[dict[Any, Any]]:
-        status, began, shown, most = self._buttons.status, time.monotonic(), 0.0, self._limits.seconds
+        status, shown, most = self._buttons.status, 0.0, self._limits.seconds
         with closing(turn.run(task)) as steps:
             for step in steps:
                 if isinstance(step, Findings):
@@ -52,7 +52,7 @@ class LosslessTab:
                 elif turn.stop.is_set():
                     yield {status: fragments.status(STOPPED)}
                     return
-                elif most is not None and time.monotonic() - began > 2 * most:
+                elif most is not None and turn.seconds > 2 * most:
                     raise InvalidInput(
                         f"This pair is too slow for the test: in {2 * most:.0f}\u00a0s {step.done // 3} continuations "
                         f"of each sample were drawn, and {LEAST['draws']} are needed. Test it on your own machine."

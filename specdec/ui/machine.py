@@ -54,15 +54,31 @@ class Turn:
     is an error that the job told its visitor itself."""
 
     slot: Slot
-    run: Run
+    device: Run
     stop: threading.Event
     lent: bool = False  # the device is lent for each task, and the visitor has little time on it
     counts: dict[str, Any] = field(default_factory=dict)
     problem: Exception | None = None
+    began: float | None = None
+
+    def __post_init__(self) -> None:
+        self.began = None if self.lent else time.monotonic()
 
     @property
     def pair(self) -> Pair:
         return self.slot.pair
+
+    @property
+    def seconds(self) -> float:
+        """How long the job has had the device. The wait for one that is lent does not count."""
+        return 0.0 if self.began is None else time.monotonic() - self.began
+
+    def run(self, task: Task[Any]) -> Generator[Any, None, None]:
+        """The steps of a task on the device."""
+        with closing(self.device(task)) as steps:
+            for step in steps:
+                self.began = self.began or time.monotonic()
+                yield step
 
 
 @dataclass(frozen=True)
@@ -232,6 +248,8 @@ class Machine:
     def _serve(self) -> None:
         while (place := self._next()) is not None:
             place.context.run(self._work, place)
+            if self._lost:
+                self.on_lost()
 
     def _next(self) -> Place | None:
         """The next job, once there is one; None as the machine closes."""
@@ -263,20 +281,27 @@ class Machine:
             LOG.exception("A job of the kind %s failed.", place.job.kind)
             turn.problem = error
             place.tell("error", Refused("It failed; the log of the program says why."))
-        whole = turn.problem is None and not place.stop.is_set()
+        try:
+            self._note(place, turn)
+        except Exception:
+            LOG.exception("A job of the kind %s could not be noted.", place.job.kind)
         with self._changed:
             self._running = None
-            took = time.monotonic() - (place.began or 0.0)
-            if whole and place.job.tokens and place.visitor:
-                self._seconds_per_token.pop(place.job.kind, None)  # so that the latest kind stands last
-                self._seconds_per_token[place.job.kind] = took / place.job.tokens
             self._changed.notify_all()
-        if place.visitor is not None:
-            outcome = type(turn.problem).__name__ if turn.problem else "left" if place.left else "stopped"
-            self.journal.wrote(place, "done" if whole else outcome, turn.problem, took, turn.counts)
         place.tell("end", None)
-        if self._lost:
-            self.on_lost()
+
+    def _note(self, place: Place, turn: Turn) -> None:
+        """Remember how fast the job was, and write its line in the log."""
+        if place.visitor is None:
+            return
+        took, job = time.monotonic() - (place.began or 0.0), place.job
+        whole = turn.problem is None and not place.stop.is_set()
+        outcome = type(turn.problem).__name__ if turn.problem else "left" if place.left else "stopped"
+        if whole and job.tokens:
+            with self._changed:
+                self._seconds_per_token.pop(job.kind, None)  # so that the latest kind stands last
+                self._seconds_per_token[job.kind] = took / job.tokens
+        self.journal.wrote(place, "done" if whole else outcome, turn.problem, took, turn.counts)
 
     def _watched(self, task: Task[Any]) -> Generator[Any, None, None]:
         """Run a task; note it if the device is lost, whatever the job does with the error."""

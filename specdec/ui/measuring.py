@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 import plotly.graph_objects as go
 
-from specdec.errors import InvalidInput, SpecdecError
+from specdec.errors import SpecdecError
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
 from specdec.measure.summary import comparable
 from specdec.measure.task import Task
@@ -54,7 +54,7 @@ class Buttons:
             fresh = False
             try:
                 yield {self.status: ""}
-                job = job_of(*values)
+                job = await asyncio.to_thread(job_of, *values)  # a file of prompts takes a while to read
                 async with aclosing(followed(machine, request, job)) as steps:
                     async for shown in steps:
                         if isinstance(shown, Ahead):
@@ -117,9 +117,7 @@ def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number,
 
 def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
     """The plan. Raises ``InvalidInput`` where it is above the page's limits."""
-    for name, found, most in (("Runs", plan.runs, limits.runs), ("Prompts", len(plan.prompts), limits.prompts)):
-        if found > most:
-            raise InvalidInput(f"{name} {found} is above {most}. Nothing ran.")
+    limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
     for item in plan.prompts:
         check(pair, item.prompt, plan.params, limits)
     return plan
@@ -139,7 +137,7 @@ def follow(
     It yields between two calls only, so that showing costs no call any time. It ends when the job is stopped or the
     page's limit is reached; the last status says so.
     """
-    began, done = time.monotonic(), 0
+    done = 0
     yield fragments.status("Warming up."), False
     with closing(turn.run(task)) as steps:
         for step in steps:
@@ -149,7 +147,7 @@ def follow(
                 turn.counts["calls"] = done
             elif step is not None:
                 begin(step)
-            late = limits.seconds is not None and time.monotonic() - began > limits.seconds
+            late = limits.seconds is not None and turn.seconds > limits.seconds
             if (turn.stop.is_set() or late) and len(found) < len(plan):
                 why = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit" if late else "Stopped"
                 counted = len(comparable(found))
@@ -157,7 +155,7 @@ def follow(
                 yield fragments.status(f"{why}: {len(found)} of {len(plan)} calls made{rest}."), True
                 return
             if isinstance(step, Trial):
-                left = (time.monotonic() - began) / done * (len(plan) - len(found))
+                left = turn.seconds / done * (len(plan) - len(found))
                 text = f"{len(found)} of {len(plan)} calls, about {words.duration(left)} left."
                 yield fragments.status(text, len(found) / len(plan)), len(found) % len(plan.entrants) == 0
     yield "", True

@@ -102,6 +102,7 @@ def build(
             try:
                 yield {waiting: ""}
                 asked = read(*values)
+                limits.take(asked.params.max_new_tokens, asked.runs)
                 job = Job("race", asked.tokens, partial(stream, ask=asked, limits=limits), asked.settings())
                 waited = False
                 async with aclosing(followed(machine, request, job)) as steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import aclosing
@@ -13,7 +14,7 @@ import gradio as gr
 from specdec.drafters import methods
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.model import DraftModel
-from specdec.errors import InvalidInput, LoadFailed, SpecdecError
+from specdec.errors import InvalidInput, LoadFailed, SpecdecError, quoted
 from specdec.models.check import check
 from specdec.models.loading import PairPlan, plan_pair
 from specdec.models.memory import gigabytes
@@ -29,6 +30,9 @@ from specdec.ui.work import INTERNAL, UNLIMITED, followed
 OWN = "Another pair"
 STEP = 0.25  # seconds between two looks at a load
 _PRESETS = {preset.name: preset for preset in PRESETS}
+
+# What libraries say of a file names its path, which is nothing for strangers. Addresses on the web stay.
+_PATH = re.compile(r"(?<![\w:/])/[^\s'\"]+")
 
 
 class PairPanel:
@@ -135,10 +139,10 @@ class PairPanel:
             model, listed = _PRESETS[preset].target, _PRESETS[preset].draft
             text = (draft or row.example) if written else listed or ""
         else:
-            raise InvalidInput(f"There is no pair {preset!r} in the list.")
+            raise InvalidInput(f"There is no pair {quoted(preset)} in the list.")
         drafting = row.parse(text) if text else None
         if text and drafting is None:
-            raise InvalidInput(f"{text!r} does not say how to draft; write {row.form}.")
+            raise InvalidInput(f"{quoted(text)} does not say how to draft; write {row.form}.")
         if self._limits.public and written and drafting is not None and drafting.parts():
             raise InvalidInput("This public page loads the models of its list only; choose one of its pairs.")
         # The owner's token opens private models, which visitors must not reach.
@@ -152,7 +156,8 @@ async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerat
             async for shown in steps:
                 yield fragments.note(words.ahead(*shown)) if isinstance(shown, Ahead) else shown
     except SpecdecError as error:
-        yield fragments.error(str(error)), None
+        said = _PATH.sub("a file", str(error)) if machine.limits.public else str(error)
+        yield fragments.error(said), None
 
 
 def facing(slot: Slot) -> tuple[str, Any, Any]:
@@ -168,7 +173,7 @@ def _row(method: str) -> type[DraftMethod]:
     """The row of the table with this label."""
     found = next((row for row in methods.METHODS if row.label == method), None)
     if found is None:
-        raise InvalidInput(f"There is no way to draft {method!r} in the list.")
+        raise InvalidInput(f"There is no way to draft {quoted(method)} in the list.")
     return found
 
 

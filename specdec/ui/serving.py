@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MANY = 100_000  # streams, and requests a second, of one's own page: in effect no cap
 SHARE_HOSTS = ("https://gradio.s3-us-west-2.amazonaws.com",)  # Gradio's scripts on a page behind a share link
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+MESSAGES = 2000  # that wait for a browser to read them; a job of a public page sends fewer than 1,000
 SESSIONS = 100  # whose state Gradio keeps; the page itself keeps none
 THREADS = 250  # more than the line has places, so that waiting jobs cannot take all threads
 BESIDE_FILES = 1_000_000  # bytes of a request besides its files, and of what JSON adds by escaping them
@@ -102,13 +104,14 @@ def serve(page: Page, **options: Any) -> str:
     """Serve a page in the background, with its theme, its own files and its door. Returns its local address.
     ``options`` are those of ``launch``."""
     machine, limits = page.machine, page.machine.limits
-    bound_sessions(page.demo._queue)
     listeners = Listeners(machine.left) if limits.public else Listeners(machine.left, MANY, MANY)
+    bound_sessions(page.demo._queue, listeners.listening, MESSAGES if limits.public else MANY)
     machine.listening = listeners.listening
     door = {"listeners": listeners, "health": page.health, "trusted_proxy": machine.trusted_proxy}
     door["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark takes two files
     if not limits.public:
         door |= {"requests": Rate(MANY, MANY), "posts": Rate(MANY, MANY)}
+        door["names"] = LOOPBACK | {options.get("server_name") or "127.0.0.1"}
     if options.get("share"):
         door["hosts"] = SHARE_HOSTS
     _, address, _ = page.demo.launch(

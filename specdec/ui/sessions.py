@@ -1,42 +1,67 @@
 """Bounds on what Gradio's queue keeps about its sessions.
 
-Gradio 6.31 keeps the messages of the 2,000 sessions that came last. When it drops one that still waits, its queue ends
-with a KeyError and no job runs any more. It keeps the numbers of ended jobs for ever, and computes statistics of 10,000
-jobs at the end of each.
+Gradio 6.31 keeps the messages of the 2,000 sessions that came last, however many they are and whether or not anybody
+reads them. When it drops a session that still waits, its queue ends with a KeyError and no job runs any more. It keeps
+the numbers of ended jobs for ever, and computes statistics of 10,000 jobs at the end of each.
 """
 
 from __future__ import annotations
 
+import time
 from asyncio import Queue as AsyncQueue
+from collections.abc import Callable
 from typing import Any
 
 from gradio.queueing import EventMessage, Queue
 from gradio.utils import LRUCache
 
 SESSIONS = 2000
+UNHEARD = 60.0  # seconds that a session is kept to which nobody listens
+FIRST = 50  # messages that wait for a session's first listener
+
+
+class _Mail(AsyncQueue[EventMessage]):
+    """The messages that wait for a session. What is above the bound is discarded: its browser does not read them."""
+
+    def __init__(self, most: Callable[[], int]):
+        super().__init__()
+        self._most, self.since = most, time.monotonic()
+
+    def put_nowait(self, item: EventMessage) -> None:
+        if self.qsize() < self._most():
+            super().put_nowait(item)
 
 
 class _Messages(LRUCache):
     """The messages of each session. Sessions with unfinished jobs are dropped last, and messages to a session that is
     not there are discarded."""
 
-    def __init__(self, queue: Queue):
+    def __init__(self, queue: Queue, listening: Callable[[str], bool], most: int):
         super().__init__(SESSIONS)
-        self._jobs = queue.pending_event_ids_session
+        self._jobs, self._listening, self._most = queue.pending_event_ids_session, listening, most
 
     def __setitem__(self, session: str, messages: Any) -> None:
-        if session not in self and len(self) >= self.max_size:
-            oldest = next((one for one in self if not self._jobs.get(one)), next(iter(self)))
-            del self[oldest]
-            self._jobs.pop(oldest, None)
-        super().__setitem__(session, messages)
+        """Gradio gives an empty queue; a bounded one takes its place."""
+        if session not in self:
+            before = time.monotonic() - UNHEARD
+            for one in [one for one, mail in self.items() if mail.since < before and not self._listening(one)]:
+                del self[one]
+            if len(self) >= self.max_size:
+                del self[next((one for one in self if not self._jobs.get(one)), next(iter(self)))]
+        super().__setitem__(session, _Mail(lambda: self._most if self._listening(session) else FIRST))
+
+    def __delitem__(self, session: str) -> None:
+        """Also where Gradio drops the session of a visitor who left while a job of theirs runs."""
+        super().__delitem__(session)
+        self._jobs.pop(session, None)
 
     def __missing__(self, session: str) -> AsyncQueue[EventMessage]:
         return AsyncQueue()
 
 
-def bound_sessions(queue: Queue) -> None:
-    """Bound what a queue keeps. To be called before it starts."""
-    queue.pending_messages_per_session = _Messages(queue)
+def bound_sessions(queue: Queue, listening: Callable[[str], bool], most: int) -> None:
+    """Bound what a queue keeps: ``most`` messages for a session that ``listening`` is true of. Call it before the queue
+    starts."""
+    queue.pending_messages_per_session = _Messages(queue, listening, most)
     queue.ANALYTICS_MAX_EVENTS = 1
     queue.ANAYLTICS_CACHE_FREQUENCY = 10**9  # never compute the statistics: nothing shows them

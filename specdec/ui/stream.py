@@ -45,16 +45,12 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
     last value holds all lines again. The last line is a ``verdict``, or an ``error`` whose message is a sentence to
     show.
     """
-    try:
-        check(turn.pair, ask.message, ask.params, limits)
-    except SpecdecError as error:  # refused here, so that an overlong prompt is not sent back
-        yield refusal(error)
-        return
+    check(turn.pair, ask.message, ask.params, limits)  # before an overlong prompt is sent back
     written = _Written(_begin(origin, turn.slot.facts, ask))
     yield written.latest()
     runs: list[dict[str, list[Event]]] = []
     keys = ask.keys
-    began, stopped = time.monotonic(), None
+    stopped = None
     try:
         recorder = Recorder(turn.pair.tokenizer)
         with closing(turn.run(ask.task)) as batches:
@@ -63,7 +59,7 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
                 yield written.latest()
                 if turn.stop.is_set():
                     stopped = "Stopped"
-                elif limits.seconds is not None and time.monotonic() - began > limits.seconds:
+                elif limits.seconds is not None and turn.seconds > limits.seconds:
                     stopped = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit,"
                 if stopped:
                     break
@@ -135,8 +131,7 @@ def refusal(error: SpecdecError | ValueError) -> str:
 
 def check(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
     """Raise ``InvalidInput`` for what is above this page's limits. The engine checks the rest itself."""
-    if params.max_new_tokens > limits.new_tokens:
-        raise InvalidInput(f"New tokens {params.max_new_tokens} is above {limits.new_tokens}. Nothing ran.")
+    limits.take(params.max_new_tokens)
     if limits.prompt_tokens is not None:
         takes = f"this public page takes {limits.prompt_tokens} tokens. Nothing ran."
         written = prompt if isinstance(prompt, str) else prompt[0]["content"]

@@ -18,6 +18,8 @@ import gradio as gr
 import spaces
 
 from specdec.errors import SpecdecError
+from specdec.events import Round
+from specdec.measure.plan import Trial
 from specdec.measure.task import Run, Task
 from specdec.models.pair import Pair
 
@@ -51,23 +53,27 @@ def run(task: Task[Any]) -> Generator[Any, None, None]:
     ``spaces`` reads the context of whoever asks for the first step. Closing the generator waits until the task has
     ended, which it does at its next step.
     """
-    began = None
+    began, written = None, 0
     try:
         with closing(_steps(task)) as steps:
             for step in steps:
                 began = began or time.monotonic()  # the time before is the wait for a GPU
                 if isinstance(step, SpecdecError):
                     raise step
+                written += _tokens(step)
                 yield step
     except gr.Error as error:
         if error.title != "ZeroGPU worker error":
             raise
+        asked = seconds_for(task)
+        _rates[_kind(task)].append(task.tokens / MOST)  # the next task of this kind asks for as long as it can
         raise DeviceFailed(
             f"The process with the GPU ended before the work did ({error.message}). It may have taken longer than the "
-            f"{seconds_for(task)}\u00a0s that were asked for; ask for less, or try again."
+            f"{asked}\u00a0s that were asked for; ask for less, or try again."
         ) from error
     if began is not None:
-        _rates[_kind(task)].append(task.tokens / max(1e-3, time.monotonic() - began))
+        # A text may end early. Where steps hold no tokens, the task has written all it was to write.
+        _rates[_kind(task)].append((written or task.tokens) / max(1e-3, time.monotonic() - began))
 
 
 def seconds_for(task: Task[Any]) -> int:
@@ -86,6 +92,13 @@ def _steps(task: Task[Any]) -> Generator[Any, None, None]:
     except Exception:
         LOG.exception("A task on the GPU failed.")
         yield DeviceFailed("It failed on the GPU; the log of the program says why.")
+
+
+def _tokens(step: Any) -> int:
+    """The new tokens that a step tells of."""
+    if isinstance(step, Trial):
+        return len(step.token_ids)
+    return sum(len(event.committed_ids) for event in step if isinstance(event, Round)) if isinstance(step, list) else 0
 
 
 def _kind(task: Task[Any]) -> str:

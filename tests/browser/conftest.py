@@ -1,4 +1,4 @@
-"""A real Chromium on the real page: one server a session; a test loads the page anew in an emptied profile."""
+"""A real Chromium on the real page: one server for these tests; a test loads the page anew in an emptied profile."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def launch(slot, *limits) -> tuple[object, str]:
     return page, serve(page, quiet=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[object]:
     missing = None if CHROMIUM else "chromium is not installed"
     try:
@@ -62,13 +62,13 @@ def browser() -> Iterator[object]:
         chromium.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def slot(browser) -> object:
     """The default pair, loaded once for all servers that do not change it."""
     return load_page_slot()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def address(slot) -> Iterator[str]:
     """The page's address."""
     demo, address = launch(slot)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import ask, open_page, run, unfold, visit
 
+from browser.conftest import ask, open_page, run, unfold, visit
 from specdec.lanes.table import entrants_of
 from specdec.ui import gamma_tab
 

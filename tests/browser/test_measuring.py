@@ -8,8 +8,8 @@ import re
 
 import pytest
 from comparison import FULL
-from conftest import PAUSE, ask, go_to, open_page, quick_self_test, text, visit
 
+from browser.conftest import PAUSE, ask, go_to, open_page, quick_self_test, text, visit
 from specdec.ui import lossless_tab
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser

@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
-from conftest import ask, open_page, run, text, unfold
 
+from browser.conftest import ask, open_page, run, text, unfold
 from specdec.measure.prompts import EXAMPLES
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives it: two would fight for the cores

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ask, launch, load_page_slot, open_page, run, unfold, visit
+
+from browser.conftest import ask, launch, load_page_slot, open_page, run, unfold, visit
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fakes import byte_tokenizer, tiny  # noqa: E402

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from conftest import ask, go_to, launch, open_page, quick_self_test, run, text, unfold, visit
 
+from browser.conftest import ask, go_to, launch, open_page, quick_self_test, run, text, unfold, visit
 from specdec.ui.limits import PUBLIC
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser

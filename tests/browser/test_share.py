@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from conftest import ask, open_page, run, text, unfold, visit
 from shell import commands, options
 
 import specdec
+from browser.conftest import ask, open_page, run, text, unfold, visit
 from specdec.measure.metrics import measure
 from specdec.report import recording
 

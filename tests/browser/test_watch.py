@@ -6,7 +6,8 @@ import re
 import time
 
 import pytest
-from conftest import SKIP, ask, open_page, run, text, unfold, visit
+
+from browser.conftest import SKIP, ask, open_page, run, text, unfold, visit
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
 

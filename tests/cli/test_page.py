@@ -6,10 +6,18 @@ import asyncio
 import signal
 
 import psutil
+import pytest
 
+from specdec.cli.page import main
 from tests.load.faults import is_free, stopped
 from tests.load.served import Served
 from tests.load.tiny import save_pair
+
+
+def test_a_link_is_opened_to_this_machine_alone() -> None:
+    """Neighbours in the network could name addresses as they like."""
+    with pytest.raises(SystemExit, match="--share"):
+        main(["--share", "--host", "0.0.0.0"])
 
 
 def test_a_page_that_is_stopped_tells_its_visitors_and_ends(tmp_path) -> None:

@@ -104,11 +104,12 @@ def post(door, value: Any = None, body: bytes | list = b"", path=JOIN, **options
 # Paths
 
 OPEN = [
-    "/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/logout", "/gradio_api/info",
+    "/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/gradio_api/info",
     "/gradio_api/app_id", "/gradio_api/startup-events", "/gradio_api/heartbeat/s1", "/assets/index-Dph_gB.js",
     "/static/img/logo.svg", "/static/fonts/Inter/Inter-Bold.woff2", "/specdec-assets/page.css",
 ]  # fmt: skip
 CLOSED = [
+    "/logout",
     "/gradio_api/upload", "/gradio_api/upload_progress", "/gradio_api/file=/etc/passwd", "/gradio_api/file=app.py",
     "/gradio_api/file/app.py", "/file=app.py", "/gradio_api/proxy=https://x.hf.space/", "/gradio_api/stream/x",
     "/gradio_api/stream/s/1/2/playlist.m3u8", "/gradio_api/call/run", "/gradio_api/call/run/1",
@@ -200,14 +201,14 @@ def test_a_large_body_is_refused_by_what_it_says_and_by_what_it_is():
         post(small, body=[b'"' + b"x" * 60, b"x" * 60 + b'"']),
         post(small, body=[b"x" * 60, b"x" * 60, 9e9], headers=[("content-length", "5")]),
         post(small, body=b"x" * 101, path="/login"),
-        ask(small, "/config", body=b"x" * 101),
     ):
         assert reply.status == 413 and reply.sentence == "The request is larger than 100 bytes."
         assert reply.headers["connection"] == "close"  # or the rest of it would be read
     assert post(small, body=b"{}", headers=[("content-length", "9" * 5000)]).status == 400
     assert not app.paths
     assert post(small, body=b'{"data": "%s"}' % (b"x" * 80)).status == 200
-    assert post(door(app), {"data": "x" * 1_999_900}).status == 200
+    assert post(door(app), {"data": [{"name": "a", "text": "x" * 2_999_900}]}).status == 200
+    assert ask(door(app), "/config", body=b"x").status == 413  # no question has a body
 
 
 def test_a_slow_body_is_refused(monkeypatch):
@@ -251,6 +252,99 @@ def test_what_gradio_would_fail_on_is_refused(body):
         reply = post(door(app), body=body, path=path)
         assert reply.status == 400 and "JSON" in reply.sentence
     assert not app.paths
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"data": [[] for _ in range(50_000)]}, {"data": ["x"] * 5001}, {"data": ["x" * 200_001]},
+        {"data": ["x" * 50_001] * 4}, {"data": [{"name": "x" * 200_001}]}, {"x" * 10: "y" * 200_001},
+        {"data": [{"name": "a", "text": ["x" * 200_001]}]},
+    ],
+)  # fmt: skip
+def test_more_than_the_page_sends_is_refused_before_gradio_reads_it(value):
+    app = Bare()
+    assert post(door(app), value).status == 413 and not app.paths
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":[' + b"[]," * 900_000 + b"[]]}", b'{"a":[' + b'"",' * 900_000 + b'""]}', b'{"a":"' + b'\\"' * 1_400_000,
+        b"\\" * 2_900_000, b'"' * 2_900_001, b'{"a":"' + b"\\" * 2_900_001, b" " * 2_900_000,
+    ],
+)  # fmt: skip
+def test_no_body_is_long_to_refuse(body):
+    """To parse the first one takes 2 s of the event loop."""
+    front, began = door(), time.process_time()
+    assert post(front, body=body).status in (400, 413)
+    assert time.process_time() - began < 0.5
+
+
+OWNER = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@pytest.mark.parametrize("host", ["localhost:7860", "127.0.0.1:7860", "127.0.0.1", "[::1]:7860", "LOCALHOST"])
+def test_an_owner_s_page_is_reached_by_its_own_names(host):
+    assert ask(door(names=OWNER), headers=[("Host", host)]).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("Host", "evil.example:7860")], [("Host", "127.0.0.1.evil.example")], [("Host", "")], [], [("Host", "[")],
+        [("Host", "localhost"), ("X-Forwarded-For", "8.8.8.8")], [("Host", "localhost"), ("Forwarded", "for=8.8.8.8")],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", ["/config", "/healthz", "/specdec-assets/page.css"])
+def test_an_owner_s_page_has_nothing_for_others(headers, path):
+    """A web site whose name was made to lead to this machine, and guests of a proxy."""
+    app = Bare()
+    reply = ask(door(app, names=OWNER), path, headers=headers)
+    assert reply.status == 403 and "--behind-proxy" in reply.sentence and not app.paths
+
+
+@dataclass
+class Packing:
+    """An app with one file, which it packs."""
+
+    asked: list[Headers] = field(default_factory=list)
+
+    async def __call__(self, scope, receive, send) -> None:
+        self.asked.append(Headers(scope=scope))
+        there = scope["path"] == "/assets/a.js"
+        packing = self.asked[-1].get("accept-encoding", "")
+        headers = [(b"etag", b'"1"'), (b"content-type", b"text/javascript"), (b"content-encoding", packing.encode())]
+        await send({"type": "http.response.start", "status": 200 if there else 404, "headers": headers})
+        for part in (b"packed by ", packing.encode()):
+            await send({"type": "http.response.body", "body": part, "more_body": not part.startswith(packing.encode())})
+
+
+def test_a_file_is_packed_once():
+    app = Packing()
+    front = door(app)
+    headers = [("Accept-Encoding", "gzip, deflate, br"), ("Range", "bytes=0-1"), ("If-None-Match", '"0"')]
+    for _ in range(3):
+        reply = ask(front, "/assets/a.js", headers=headers)
+        assert (reply.status, reply.body, reply.headers["content-encoding"]) == (200, b"packed by br", "br")
+        assert reply.headers["content-length"] == "12" and "content-security-policy" in reply.headers
+    assert len(app.asked) == 1 and not {"range", "if-none-match"} & set(app.asked[0].keys())
+    same = ask(front, "/assets/a.js", headers=[("Accept-Encoding", "br"), ("If-None-Match", '"1"')])
+    assert (same.status, same.body, same.headers["etag"]) == (304, b"", '"1"')
+    assert ask(front, "/assets/a.js", headers=[("Accept-Encoding", "gzip")]).body == b"packed by gzip"
+    assert len(app.asked) == 2
+    for _ in range(2):
+        assert ask(front, "/assets/a.js").status == 200  # without packing
+        assert ask(front, "/assets/none.js", headers=headers).status == 404  # of which nothing is kept
+    assert len(app.asked) == 6
+
+
+def test_an_owner_s_files_are_fresh():
+    app = Packing()
+    front = door(app, names=OWNER)
+    for _ in range(2):
+        ask(front, "/assets/a.js", headers=[("Host", "localhost"), ("Accept-Encoding", "br")])
+    assert len(app.asked) == 2
 
 
 def test_ordinary_json_is_let_in():

@@ -207,6 +207,26 @@ def test_errors_reach_the_visitor_and_the_next_job_runs(made, caplog) -> None:
         assert after.ended() and after.values == ["on pair"]
 
 
+def test_the_line_goes_on_whatever_a_job_s_figures_are(made) -> None:
+    machine = made()
+    _, heard = asked(machine, "a", Job("race", 10**400, quick))
+    assert heard.ended() and heard.values == ["on pair"]
+    _, after = asked(machine, "a")
+    assert after.ended() and after.values == ["on pair"] and machine.health()["ok"]
+
+
+def test_the_wait_for_a_lent_device_is_not_the_job_s_time() -> None:
+    def lent(task: Task) -> Iterator[str]:
+        time.sleep(0.3)
+        yield from task.run("pair")
+
+    for is_lent in (False, True):
+        turn = Turn(SLOT, lent, threading.Event(), is_lent)
+        assert (turn.seconds == 0) == is_lent
+        for _ in turn.run(Task(lambda pair: iter([1]), 1)):
+            assert (turn.seconds < 0.2) == is_lent
+
+
 def test_the_page_s_own_job_gives_way_and_comes_again(made) -> None:
     machine, own, mine = made(), Gate(), Heard()
     machine.when_idle(own.job, mine)

@@ -29,6 +29,7 @@ from specdec.models.pair import Pair
 from specdec.passes import lean
 from specdec.report import words
 
+pytestmark = pytest.mark.xdist_group("zero")  # one run of the program
 TESTS = Path(__file__).parents[1]
 
 

@@ -1,0 +1,70 @@
+"""What Gradio's queue keeps of sessions is bounded, whoever joins and whether or not anybody reads."""
+
+from __future__ import annotations
+
+from asyncio import Queue as AsyncQueue
+from types import SimpleNamespace
+
+import pytest
+
+from specdec.ui import sessions
+
+MOST = 100
+
+
+@pytest.fixture
+def heard() -> set[str]:
+    """The sessions that somebody listens to."""
+    return set()
+
+
+@pytest.fixture
+def queue(heard: set[str]) -> SimpleNamespace:
+    queue = SimpleNamespace(pending_event_ids_session={})
+    sessions.bound_sessions(queue, heard.__contains__, MOST)
+    return queue
+
+
+def join(queue: SimpleNamespace, session: str) -> None:
+    """As Gradio takes a job."""
+    queue.pending_messages_per_session[session] = AsyncQueue()
+    queue.pending_event_ids_session.setdefault(session, set()).add("a job")
+
+
+def test_messages_that_nobody_reads_are_bounded(queue, heard) -> None:
+    join(queue, "a")
+    mail = queue.pending_messages_per_session["a"]
+    for number in range(1000):
+        mail.put_nowait(number)
+    assert mail.qsize() == sessions.FIRST
+    heard.add("a")
+    for number in range(1000):
+        mail.put_nowait(number)
+    assert mail.qsize() == MOST and mail.get_nowait() == 0
+
+
+def test_a_session_that_nobody_listens_to_is_forgotten(queue, heard, monkeypatch) -> None:
+    heard.add("heard")
+    for session in ("heard", "unheard"):
+        join(queue, session)
+    monkeypatch.setattr(sessions, "UNHEARD", 0.0)
+    join(queue, "next")
+    assert set(queue.pending_messages_per_session) == {"heard", "next"} == set(queue.pending_event_ids_session)
+
+
+def test_sessions_that_wait_are_dropped_last_and_their_messages_go_nowhere(queue, monkeypatch) -> None:
+    for number in range(sessions.SESSIONS):
+        join(queue, f"{number}")
+    queue.pending_event_ids_session["7"].clear()
+    join(queue, "one more")
+    assert "7" not in queue.pending_messages_per_session and "0" in queue.pending_messages_per_session
+    join(queue, "and one")
+    assert "0" not in queue.pending_messages_per_session and len(queue.pending_event_ids_session) == sessions.SESSIONS
+    queue.pending_messages_per_session["0"].put_nowait("lost")
+
+
+def test_who_leaves_leaves_nothing(queue) -> None:
+    """Gradio drops the messages of a cut stream; of the job that runs it would keep the number for ever."""
+    join(queue, "a")
+    del queue.pending_messages_per_session["a"]
+    assert not queue.pending_event_ids_session
