@@ -17,7 +17,7 @@ from gradio.utils import LRUCache
 
 SESSIONS = 2000
 UNHEARD = 60.0  # seconds that a session is kept to which nobody listens
-FIRST = 50  # messages that wait for a session's first listener
+FIRST = 500  # messages that wait for the first listener of a session
 
 
 class _Mail(AsyncQueue[EventMessage]):

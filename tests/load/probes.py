@@ -153,7 +153,7 @@ async def _large(web: Web, note: Any) -> None:
             statuses[str(answer.status_code)] += 1
         except httpx.TransportError:
             statuses["hung up"] += 1
-    note("requests of 2, 10 and 50 MB", "none is taken", _counted(statuses), not statuses.keys() - {"413", "hung up"})
+    note("requests of 3, 10 and 50 MB", "none is taken", _counted(statuses), not statuses.keys() - {"413", "hung up"})
 
 
 def _counted(found: Counter[str]) -> str:

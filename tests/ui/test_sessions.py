@@ -9,7 +9,7 @@ import pytest
 
 from specdec.ui import sessions
 
-MOST = 100
+MOST = 800
 
 
 @pytest.fixture
