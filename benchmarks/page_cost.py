@@ -20,6 +20,7 @@ from specdec.report import recording
 from specdec.ui import page as page_module
 from specdec.ui.ask import Ask
 from specdec.ui.limits import LOCAL
+from specdec.ui.machine import Turn
 from specdec.ui.stream import stream
 from tests.browser.conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run, unfold
 
@@ -64,7 +65,8 @@ def main() -> None:
         page.check("#sd-ignore input")
         headless, shown = [], []
         for _ in range(TURNS):
-            *_, text = stream(slot.pair, Ask(PROMPT, params=params), limits=LOCAL, stop=threading.Event())
+            turn = Turn(slot, lambda task: task.run(slot.pair), threading.Event())
+            *_, text = stream(turn, Ask(PROMPT, params=params), limits=LOCAL)
             headless.append(figures(text))
             run(page)
             shown.append(figures(last[0]))

@@ -28,9 +28,9 @@ def visitors(report: Report) -> None:
         alone = Alone(*pair)
         for public in (False, True):
             with Served(*pair, public=public) as page:
-                _burst(page, alone, 0)  # the first visitors create threads and buffers that stay
+                _burst(page, alone, 0, public)  # the first visitors create threads and buffers that stay
                 before, began = settled(page), time.monotonic()
-                found = _burst(page, alone, 1)
+                found = _burst(page, alone, 1, public)
                 took, after = time.monotonic() - began, settled(page, at_most=before)
             name = f"{VISITORS} visitors at once, {RUNS} runs each, {'public' if public else 'local'} page"
             asked = "each right, or told that there is no place" if public else "each right"
@@ -48,14 +48,14 @@ def visitors(report: Report) -> None:
             )
 
 
-def _burst(page: Served, alone: Alone, burst: int) -> Counter[str]:
+def _burst(page: Served, alone: Alone, burst: int, public: bool) -> Counter[str]:
     with ThreadPoolExecutor(VISITORS) as pool:
-        kinds = pool.map(lambda number: _visit(page, alone, burst, number), range(VISITORS))
+        kinds = pool.map(lambda number: _visit(page, alone, burst, number, public), range(VISITORS))
         return Counter(kind for visit in kinds for kind in visit)
 
 
-def _visit(page: Served, alone: Alone, burst: int, number: int) -> list[str]:
-    headers = {"X-Forwarded-For": f"81.{burst}.7.{number // OF_ADDRESS}"}
+def _visit(page: Served, alone: Alone, burst: int, number: int, public: bool) -> list[str]:
+    headers = {"X-Forwarded-For": f"81.{burst}.7.{number // OF_ADDRESS}"} if public else {}
     # ssl_verify=False: reading certificates for each stream takes 50 visitors in one process many seconds.
     client = Client(page.address, headers=headers, verbose=False, ssl_verify=False, httpx_kwargs={"timeout": PATIENCE})
     try:
