@@ -46,6 +46,12 @@ class _Process:
                 self._exchange({"kind": "start"}, STARTING)
             return self._exchange(request, seconds)
 
+    def end(self) -> None:
+        """End the process at once, in the midst of a request too."""
+        if (process := self._process) is not None:
+            process.kill()
+            process.wait()
+
     def _exchange(self, request: dict[str, Any], seconds: float) -> Any:
         process, late = self._process, threading.Event()
         assert process is not None and process.stdin is not None and process.stdout is not None
@@ -113,6 +119,11 @@ def try_tokenizer(file: str, seconds: float) -> None:
     """Read a tokenizer.json and encode a short text with it. Raises ``NoAnswer`` where that fails, ``TooMuch`` where it
     takes longer than ``seconds`` or more than ``MEMORY``."""
     _process.ask({"kind": "tokenizer", "file": file}, seconds)
+
+
+def end() -> None:
+    """End the process, if it was started. By itself it would end a second or two after this one."""
+    _process.end()
 
 
 # Within the process.

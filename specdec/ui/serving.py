@@ -18,6 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from specdec.models import apart
 from specdec.ui.callers import Listeners, Rate
 from specdec.ui.door import in_front
 from specdec.ui.sessions import bound_sessions
@@ -147,6 +148,7 @@ def serve_until_stopped(page: Page, **options: Any) -> None:
     ended = page.machine.close("The page is being stopped. Try again in a minute. Nothing ran.", PATIENCE)
     time.sleep(LAST_WORDS)
     page.demo.close()
+    apart.end()
     sys.stdout.flush()
     status = 1 if "lost" in stopped else 0
     if status or not ended:

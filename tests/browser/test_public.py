@@ -45,6 +45,21 @@ def test_pairs_of_the_list_can_be_allowed(browser, slot, short_start):
         demo.close()
 
 
+def test_a_recording_greets_where_the_device_is_lent(browser, slot):
+    """It says that it is one, and makes way for the visitor's own race."""
+    demo, address = launch(slot, PUBLIC, lambda task: task.run(slot.pair))
+    try:
+        with visit(browser, address) as page:
+            open_page(page, address)
+            assert "A recording made on" in text(page, ".sd-live") and "not measured here" in text(page, ".sd-live")
+            ask(page, tokens=8)
+            run(page)
+            assert "1 run on this machine" in text(page, ".sd-live").replace("\u00a0", " ")
+            assert "A recording" not in text(page, ".sd-live")
+    finally:
+        demo.close()
+
+
 def test_caps_are_said_in_words(page):
     """Too long a prompt and too many tokens are refused by name; the page goes on."""
     ask(page, tokens=257)
