@@ -56,9 +56,12 @@ def main(argv: Sequence[str]) -> None:
     space = bool(os.environ.get("SPACE_ID"))
     # Gradio reads both from its own variables where they are not given.
     host = args.host or os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if space else "127.0.0.1")
-    share = args.share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
+    share = not space and (args.share or os.environ.get("GRADIO_SHARE", "").lower() == "true")
     if share and not _is_loopback(host):
-        sys.exit("--share opens a link to this machine's own address. Leave out --host, or leave out --share.")
+        sys.exit(
+            "--share opens a link to this machine alone, and --host or GRADIO_SERVER_NAME says that the page listens "
+            f"on {host}. Leave one of them out."
+        )
     proxy = space or share or args.behind_proxy
     public = proxy or not _is_loopback(host)
     leave_a_core()

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive
 
 BODY_SECONDS = 10.0  # for a client to send all of a request
-STRINGS, BARE, TEXT = 5000, 100_000, 200_000  # strings, bytes outside of them, characters beside those of files
+STRINGS, BARE = 5000, 100_000  # strings of a request, and bytes outside of them
 DEPTH = 50  # levels of nested JSON: Gradio uses a handful, and the code that reads JSON here recurses
 
 # What Gradio's frontend, gradio_client and launch ask for. None of it reads or writes files or fetches addresses.
@@ -77,7 +77,7 @@ def check_session(name: Any) -> None:
         raise Refusal(400, "The name of the session is not one this page gave.")
 
 
-def check_json(content_type: str, body: bytes) -> None:
+def check_json(content_type: str, body: bytes, most: int) -> None:
     """Raise ``Refusal`` for what Gradio would fail on, session names that no page gives, and references to files."""
     if not content_type.startswith("application/json"):  # browsers let other sites send other types unasked
         raise Refusal(415, "The request does not say that it is JSON.")
@@ -95,8 +95,8 @@ def check_json(content_type: str, body: bytes) -> None:
     characters = 0
     for _ in range(DEPTH + 1):
         characters += sum(len(item) for item in level if isinstance(item, str))
-        if characters > TEXT:
-            raise Refusal(413, f"The request has more than {TEXT:,} characters beside its files.")
+        if characters > most:
+            raise Refusal(413, f"The request has more than {most:,} characters beside its files.")
         groups = [item for item in level if isinstance(item, (dict, list))]
         if not groups:
             return

@@ -30,6 +30,8 @@ _POLICY = (
 # With these headers Gradio lets any web site read its answers, even with a visitor's login. The page needs neither.
 _CROSS_SITE = ("access-control-allow-origin", "access-control-allow-credentials")
 
+TEXT = 200_000  # characters of a stranger's request beside those of files; a public page takes prompts of fewer
+
 log = logging.getLogger(__name__)
 
 
@@ -60,6 +62,7 @@ class Door:
         self._trusted_proxy, self._max_body = trusted_proxy, max_body
         self._requests, self._posts = Buckets(requests), Buckets(posts)
         self._names = names
+        self._most_text = TEXT if names is None else max_body  # an owner's prompt is as long as the model takes
         self._files = None if names else PackedFiles()  # an owner may change them while the page runs
         self._headers = {
             "X-Content-Type-Options": "nosniff",
@@ -127,7 +130,7 @@ class Door:
             if body is None:
                 return  # the client left
             if method == "POST" and path != "/login":
-                check_json(connection.headers.get("content-type", ""), body)
+                check_json(connection.headers.get("content-type", ""), body, self._most_text)
             waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
             async def replay() -> Message:

@@ -5,6 +5,7 @@ Gradio packs a file anew for each request, on the event loop: 0.2 s for Plotly, 
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -37,7 +38,7 @@ class PackedFiles:
             return
         file = self._kept.get((path, packing))
         if file is None:
-            file = await _fetched(app, scope, receive, packing, send)
+            file = await _fetched(app, scope, packing, send)
             if file is None:
                 return
             self._kept[path, packing] = file
@@ -47,24 +48,37 @@ class PackedFiles:
         await send({"type": "http.response.body", "body": b"" if same else file.body})
 
 
-async def _fetched(app: ASGIApp, scope: Scope, receive: Receive, packing: str, send: Send) -> _File | None:
+async def _fetched(app: ASGIApp, scope: Scope, packing: str, send: Send) -> _File | None:
     """The whole file as ``app`` packs it. Any other answer than a file is sent on, and None returned."""
+    asked = iter([{"type": "http.request", "body": b"", "more_body": False}])
+    whole = False
+
+    async def receive() -> Message:
+        """A client who never leaves: for one who does, ``app`` would stop in the midst of the file."""
+        if (message := next(asked, None)) is None:
+            await asyncio.Event().wait()
+        return message or {}
+
     headers = MutableHeaders(raw=[pair for pair in scope["headers"] if pair[0].decode("latin-1") not in _LEFT_OUT])
     headers["accept-encoding"] = packing
     start: Message = {}
     parts: list[bytes] = []
 
     async def collect(message: Message) -> None:
+        nonlocal whole
         if message["type"] == "http.response.start":
             start.update(message)
         if start["status"] != 200:
             await send(message)
         elif message["type"] == "http.response.body":
             parts.append(message.get("body", b""))
+            whole = not message.get("more_body", False)
 
     await app({**scope, "headers": headers.raw}, receive, collect)
     if start.get("status") != 200:
         return None
+    if not whole:
+        raise RuntimeError(f"The file {scope['path']} was not sent to its end.")
     body = b"".join(parts)
     kept = [(name, value) for name, value in start["headers"] if name not in (b"content-length", b"transfer-encoding")]
     return _File([*kept, (b"content-length", str(len(body)).encode())], body)

@@ -21,13 +21,17 @@ FIRST = 500  # messages that wait for the first listener of a session
 
 
 class _Mail(AsyncQueue[EventMessage]):
-    """The messages that wait for a session. What is above the bound is discarded: its browser does not read them."""
+    """The messages that wait for a session. What is above the bound is discarded: its browser does not read them.
+
+    ``since`` is when the latest message came. A job's first one comes as the job is taken, before its browser listens.
+    """
 
     def __init__(self, most: Callable[[], int]):
         super().__init__()
         self._most, self.since = most, time.monotonic()
 
     def put_nowait(self, item: EventMessage) -> None:
+        self.since = time.monotonic()
         if self.qsize() < self._most():
             super().put_nowait(item)
 

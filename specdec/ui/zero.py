@@ -71,7 +71,7 @@ def run(task: Task[Any]) -> Generator[Any, None, None]:
             f"The process with the GPU ended before the work did ({error.message}). It may have taken longer than the "
             f"{asked}\u00a0s that were asked for; ask for less, or try again."
         ) from error
-    if began is not None:
+    if began is not None and (written or task.tokens) > task.tokens / 4:  # the start takes most of a short one's time
         # A text may end early. Where steps hold no tokens, the task has written all it was to write.
         _rates[_kind(task)].append((written or task.tokens) / max(1e-3, time.monotonic() - began))
 

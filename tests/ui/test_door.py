@@ -16,6 +16,8 @@ import gradio as gr
 import pytest
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
 
 from specdec.ui import admitted, callers
 from specdec.ui.callers import Listeners, Rate, address_of
@@ -25,6 +27,9 @@ pytestmark = pytest.mark.xdist_group("door")  # one server
 JOIN, RUN, DATA = "/gradio_api/queue/join", "/gradio_api/run/predict", "/gradio_api/queue/data"
 WIDE = {"requests": Rate(1e6, 1e6), "posts": Rate(1e6, 1e6)}
 PEER = "203.0.113.7"
+
+
+OWNER = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass
@@ -267,6 +272,11 @@ def test_more_than_the_page_sends_is_refused_before_gradio_reads_it(value):
     assert post(door(app), value).status == 413 and not app.paths
 
 
+def test_an_owner_s_prompt_is_as_long_as_the_model_takes():
+    body = {"data": ["x" * 2_000_000]}
+    assert post(door(names=OWNER), body, headers=[("Host", "localhost")]).status == 200
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -279,9 +289,6 @@ def test_no_body_is_long_to_refuse(body):
     front, began = door(), time.process_time()
     assert post(front, body=body).status in (400, 413)
     assert time.process_time() - began < 0.5
-
-
-OWNER = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @pytest.mark.parametrize("host", ["localhost:7860", "127.0.0.1:7860", "127.0.0.1", "[::1]:7860", "LOCALHOST"])
@@ -337,6 +344,43 @@ def test_a_file_is_packed_once():
         assert ask(front, "/assets/a.js").status == 200  # without packing
         assert ask(front, "/assets/none.js", headers=headers).status == 404  # of which nothing is kept
     assert len(app.asked) == 6
+
+
+def test_who_leaves_amid_a_file_leaves_it_whole_for_the_next(tmp_path):
+    """Starlette stops sending a file to a client who is gone."""
+    (tmp_path / "a.js").write_bytes(b"x" * 1_000_000)
+    front = door(Mount("/assets", StaticFiles(directory=tmp_path)))
+
+    async def leave():
+        async def receive():
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            pass
+
+        headers = [(b"accept-encoding", b"br")]
+        scope = {"type": "http", "method": "GET", "path": "/assets/a.js", "headers": headers, "client": (PEER, 1)}
+        body = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+        async def once():
+            return next(body, None) or await receive()
+
+        await front(scope | {"query_string": b"", "root_path": "", "scheme": "http"}, once, send)
+
+    asyncio.run(leave())
+    reply = ask(front, "/assets/a.js", headers=[("Accept-Encoding", "br")])
+    assert len(reply.body) == 1_000_000 == int(reply.headers["content-length"])
+
+
+def test_a_file_that_ends_too_soon_is_not_kept():
+    async def torn(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+
+    front = door(torn)
+    for _ in range(2):
+        reply = ask(front, "/assets/a.js", headers=[("Accept-Encoding", "br")])
+        assert reply.status == 500 and b"half" not in reply.body
 
 
 def test_an_owner_s_files_are_fresh():

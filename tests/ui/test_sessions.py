@@ -26,14 +26,17 @@ def queue(heard: set[str]) -> SimpleNamespace:
 
 
 def join(queue: SimpleNamespace, session: str) -> None:
-    """As Gradio takes a job."""
-    queue.pending_messages_per_session[session] = AsyncQueue()
+    """As Gradio takes a job, and says at once how many are ahead."""
+    if session not in queue.pending_messages_per_session:
+        queue.pending_messages_per_session[session] = AsyncQueue()
     queue.pending_event_ids_session.setdefault(session, set()).add("a job")
+    queue.pending_messages_per_session[session].put_nowait("estimation")
 
 
 def test_messages_that_nobody_reads_are_bounded(queue, heard) -> None:
     join(queue, "a")
     mail = queue.pending_messages_per_session["a"]
+    mail.get_nowait()
     for number in range(1000):
         mail.put_nowait(number)
     assert mail.qsize() == sessions.FIRST
@@ -50,6 +53,21 @@ def test_a_session_that_nobody_listens_to_is_forgotten(queue, heard, monkeypatch
     monkeypatch.setattr(sessions, "UNHEARD", 0.0)
     join(queue, "next")
     assert set(queue.pending_messages_per_session) == {"heard", "next"} == set(queue.pending_event_ids_session)
+
+
+def test_a_job_after_a_pause_is_heard(queue, heard, monkeypatch) -> None:
+    """Between a job and the stream that its browser opens for it, another session comes."""
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr(sessions, "time", clock)
+    now = 0.0
+    join(queue, "a")
+    now = 1000.0
+    join(queue, "a")
+    join(queue, "b")
+    assert set(queue.pending_messages_per_session) == {"a", "b"}
+    now += sessions.UNHEARD + 1
+    join(queue, "c")
+    assert set(queue.pending_messages_per_session) == {"c"}
 
 
 def test_sessions_that_wait_are_dropped_last_and_their_messages_go_nowhere(queue, monkeypatch) -> None:
