@@ -38,6 +38,7 @@ LAST_WORDS = 0.5  # seconds for the last messages to reach the visitors
 
 ASSETS = Path(__file__).parent / "assets"
 ROUTE = "specdec-assets"
+STYLES = ("colours", "page", "race", "texts", "tabs", "narrow")  # the last one undoes what needs a wide screen
 
 _SANS = ("-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Noto Sans", "Liberation Sans", "Arial", "sans-serif")
 _MONO = ("ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "Liberation Mono", "monospace")
@@ -118,7 +119,7 @@ def serve(page: Page, **options: Any) -> str:
     _, address, _ = page.demo.launch(
         theme=theme(),
         # Linked, not passed as css: Gradio would prefix each rule and so keep it from elements outside its own.
-        head=f'<link rel="stylesheet" href="{ROUTE}/page.css">',
+        head="".join(f'<link rel="stylesheet" href="{ROUTE}/{name}.css">' for name in STYLES),
         app_kwargs={"routes": _routes(), "lifespan": in_front(**door)},
         ssr_mode=False,
         show_error=False,

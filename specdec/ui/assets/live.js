@@ -10,6 +10,7 @@ import { Replay } from "./replay.js";
 import { Ribbon, legend } from "./ribbon.js";
 import { RoundCard } from "./rounds.js";
 import { Share } from "./share.js";
+import { showRace } from "./shown.js";
 import { Timing } from "./timing.js";
 import { Why } from "./why.js";
 
@@ -230,6 +231,7 @@ class View {
       this.#setRunning(false);
       this.#showRun();
       this.#showVerdict(record);
+      showRace(this.#race);
       this.#state.verdicts += 1;
       this.replay.load(Math.max(0, ...[...this.#race.lanes.values()].map((lane) => lane.duration)));
       if (this.#shown === "run" && record.figures && !record.stopped && !reducedMotion()) this.replay.restart();
@@ -248,6 +250,7 @@ class View {
     this.root.classList.remove("empty", "stale");
     this.how.open = false;
     this.factor.hidden = this.warning.hidden = true;
+    showRace(null);
     this.replay.hide();
     this.card.hide();
     this.timing.hide();
