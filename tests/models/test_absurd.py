@@ -178,6 +178,9 @@ def test_a_chat_that_takes_for_ever_is_ended_and_the_next_is_written(started, mo
 def test_the_process_for_templates_knows_no_token(started, monkeypatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_owner")
     process = apart._started()
+    process.stdin.write('{"kind": "start"}\n')
+    process.stdin.flush()
+    process.stdout.readline()  # only by now is it sure that the new program runs: its environment was empty before
     environment = Path(f"/proc/{process.pid}/environ").read_bytes()
     process.communicate()
     assert b"HF_HUB_OFFLINE" in environment and b"hf_owner" not in environment
