@@ -1,4 +1,4 @@
-"""Finished charts, as Plotly figures. Text and grid take their colours from ``colours.css``, so that both themes fit."""
+"""Finished charts, as Plotly figures. Text and grid take their colours from ``colours.css``: both themes fit."""
 
 from __future__ import annotations
 
