@@ -168,7 +168,9 @@ def _same(name: str, line: str, ours: dict[str, Any]) -> float:
             return float(theirs["at"])
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InvalidInput(f"{name} holds no results of this program. Name another file.") from None
-    raise InvalidInput(f"{name} holds results of another measurement ({', '.join(differing)} differ). Name another file.")
+    raise InvalidInput(
+        f"{name} holds results of another measurement ({', '.join(differing)} differ). Name another file."
+    )
 
 
 def _trial_line(trial: Trial) -> str:

@@ -43,9 +43,8 @@ _MOUNT = """
 import(%s).then((live) =>
   live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s, %s));
 """
-_TAKE_HOME = f"""
-import({_ASSET % "takehome.js"}).then((home) => home.mount(element, props, watch));
-"""
+_SCRIPTS = {name: _ASSET % f"{name}.js" for name in ("files", "results", "takehome")}  # of the tabs
+_OPEN_ADDRESS = f"async () => {{ (await import({_SCRIPTS['results']})).openAddress(); }}"
 _LOADED = f"(pair) => import({_ASSET % 'live.js'}).then(() => {{ window.specdec.loaded(pair); }})"
 _READY = f"await (await import({_ASSET % 'live.js'})).ready;"  # the scripts have their tables
 _BEGIN = f"async (...values) => {{ {_READY} window.specdec.begin(); return values; }}"
@@ -140,7 +139,9 @@ def build(
 
     def restore(link: str) -> tuple[Any, ...]:
         try:
-            values, problems = ask.restore(sent(link), slot.chat)
+            # Results of a tab are opened by the tab.
+            asked = {name: text for name, text in sent(link).items() if name not in ("sweep", "bench")}
+            values, problems = ask.restore(asked, slot.chat)
         except InvalidInput as error:
             values, problems = [gr.skip() for _ in ask.inputs], [str(error)]
         return *values, "".join(map(fragments.error, problems))
@@ -157,7 +158,7 @@ def build(
             panel = None if startup is None or limits.pairs == "none" else PairPanel(slot, limits, startup)
             if limits.public:
                 gr.HTML(your_own(space), elem_id="sd-own", apply_default_css=False)
-        with gr.Tabs(elem_id="sd-tabs"):
+        with gr.Tabs(elem_id="sd-tabs") as tabs:
             with gr.Tab("Race"):
                 with gr.Row(elem_id="sd-ask"):
                     with gr.Column(scale=7, min_width=320):
@@ -184,10 +185,10 @@ def build(
                     elem_id="sd-live",
                     elem_classes="sd-live",
                 )
-            with gr.Tab("Best gamma"):
-                gamma_tab = GammaTab(machine, examples, limits, ask, _TAKE_HOME)
-            with gr.Tab("Benchmark"):
-                bench_tab = BenchTab(machine, limits, _ASSET % "files.js")
+            with gr.Tab("Best gamma", id="gamma") as gamma:
+                gamma_tab = GammaTab(machine, examples, limits, ask, _SCRIPTS)
+            with gr.Tab("Benchmark", id="bench") as bench:
+                bench_tab = BenchTab(machine, limits, _SCRIPTS)
             with gr.Tab("Lossless?"):
                 lossless_tab = LosslessTab(machine, limits)
         link = gr.Textbox(visible=False)
@@ -224,8 +225,10 @@ def build(
             restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **INTERNAL
         )
         demo.load(startup.lines if startup else recorded_race, outputs=live, queue=False, **INTERNAL)
-        for tab in (gamma_tab, bench_tab, lossless_tab):
-            tab.wire()
+        gamma_tab.wire(gamma, tabs)
+        bench_tab.wire(bench, tabs)
+        lossless_tab.wire()
+        demo.load(None, js=_OPEN_ADDRESS, **INTERNAL)
         add_endpoints(machine, limits)
     demo.queue(api_open=False)  # a job's listener can only be called through the queue
     return Page(demo, machine)
