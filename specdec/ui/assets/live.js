@@ -476,6 +476,7 @@ class View {
       this.texts.node,
       this.strip.node,
       this.replay.node,
+      this.strip.foot,
       el("div", "sd-columns", "", [this.chart.node, this.card.node]),
       this.why.node,
       this.texts.others,

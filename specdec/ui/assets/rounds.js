@@ -277,7 +277,7 @@ export class RoundCard {
       cell.title = COLUMNS[column][1];
       return cell;
     });
-    return el("table", "sd-table sd-verdicts", "", [
+    return el("table", `sd-table sd-verdicts${this.#greedy ? " greedy" : ""}`, "", [
       el("thead", "", "", [el("tr", "", "", head)]),
       el("tbody", "", "", rows),
     ]);

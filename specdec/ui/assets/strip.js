@@ -26,10 +26,8 @@ export class Strip {
       ["cell", "token written, below its pass"],
     ].map(([name, words]) => el("li", `sd-stripKey ${name}`, words));
     this.words = el("span", "sd-stripWords");
-    this.node = el("section", "sd-strip", "", [
-      this.rows,
-      el("div", "sd-stripFoot", "", [el("ul", "", "", key), this.words]),
-    ]);
+    this.node = el("section", "sd-strip", "", [this.rows]);
+    this.foot = el("div", "sd-stripFoot", "", [el("ul", "", "", key), this.words]);
     this.node.setAttribute("aria-label", "Passes, true to scale");
     onLook(this.rows, () => this.draw());
   }

@@ -1,5 +1,5 @@
 // The verdict: the speed-up, its sentence, where it is from, and four figures at most.
-import { button, el } from "./dom.js";
+import { button, el, fold } from "./dom.js";
 import { term } from "./figures.js";
 
 export const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran
@@ -13,10 +13,11 @@ export class VerdictPanel {
     this.headline = el("p", "sd-headline");
     this.warning = el("p", "sd-warning");
     this.notes = el("div", "sd-notes");
+    this.doubts = fold("sd-doubts", "", [el("div", "sd-doubtWords")]);
     this.figures = el("dl", "sd-figures");
     this.node = el("section", "sd-verdict", "", [
       this.factor,
-      el("div", "sd-verdictWords", "", [this.headline, this.warning, this.notes]),
+      el("div", "sd-verdictWords", "", [this.headline, this.warning, this.notes, this.doubts]),
       this.figures,
     ]);
   }
@@ -26,6 +27,7 @@ export class VerdictPanel {
     this.factor.hidden = this.warning.hidden = true;
     this.figures.replaceChildren();
     this.notes.replaceChildren(el("span", "", words));
+    this.doubts.hidden = true;
   }
 
   progress(words) {
@@ -41,10 +43,19 @@ export class VerdictPanel {
     this.origin(race, loaded);
   }
 
-  // Where the figures are from, with every doubt about them.
+  // Where the figures are from. What else there is to know about them is one line, which opens.
   origin(race, loaded) {
-    const notes = race.verdict.notes.map((note) => el("span", "", note));
-    this.notes.replaceChildren(...this.#originOf(race, loaded), ...notes);
+    this.notes.replaceChildren(...this.#originOf(race, loaded));
+    this.#remark(race.verdict.notes);
+  }
+
+  #remark(notes) {
+    const [first, ...more] = notes;
+    this.doubts.hidden = !first;
+    if (!first) return;
+    const summary = el("span", "sd-doubt", first);
+    this.doubts.firstChild.replaceChildren(summary, ...(more.length ? [el("b", "", `+${more.length}`)] : []));
+    this.doubts.lastChild.replaceChildren(...notes.map((note) => el("p", "", note)));
   }
 
   // Another draft length, computed from the run on show: `found` is its row.
@@ -53,14 +64,11 @@ export class VerdictPanel {
     const text = gain >= 10 ? gain.toFixed(0) : gain < 2 ? gain.toFixed(2) : gain.toFixed(1);
     this.#say(`${text}x`, gain > 1, `\u03b3 ${found.gamma} would run at ${text}x plain generate.`);
     const { assumed, best } = race.verdict.whatif;
-    const words = [
-      el("strong", "", "Computed from this run, not measured."),
-      el("span", "", `Run race measures \u03b3 ${found.gamma}.`),
-      ...(measured === found.gamma ? [] : [el("span", "", `Measured: \u03b3 ${measured}.`)]),
-      ...(best === null || best === undefined ? [] : [el("span", "", `Fastest by this computation: \u03b3 ${best}.`)]),
-      ...(assumed ? [el("span", "", assumed)] : []),
-    ];
-    this.notes.replaceChildren(...words);
+    this.notes.replaceChildren(
+      el("strong", "", "Computed from this run."),
+      el("span", "", `Run race measures it.${best == null ? "" : ` Fastest by this computation: \u03b3 ${best}.`}`),
+    );
+    this.#remark([`Measured: \u03b3 ${measured}.`, ...(assumed ? [assumed] : [])]);
     const number = (value, digits) => (value === null ? "\u2013" : value.toFixed(digits));
     this.figures.replaceChildren(
       ...[
