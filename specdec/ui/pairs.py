@@ -119,7 +119,8 @@ class PairPanel:
                 work = pool.submit(lambda: self._slot.change(self._plan(*choice), progress))
                 while not wait([work], STEP).done:
                     yield fragments.note(said[0])
-            yield fragments.note(work.result()), facing(self._slot, self._limits)
+            work.result()  # raises what the load raised
+            yield fragments.note(f"Loaded: {words.pair_line(self._slot.facts)}."), facing(self._slot, self._limits)
         except SpecdecError as error:
             still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
             raise LoadFailed(f"{error}{still}") from error

@@ -212,6 +212,9 @@ def ask(page, prompt: str | None = None, tokens: int | None = None, temperature:
 
 def unfold(page, selector: str) -> None:
     """Open a fold, of the form too, and pause as a person does."""
+    if selector == "#sd-change":
+        page.click(".sd-changePair")
+        return
     if page.locator(f"#sd-ask {selector}").count():
         edit(page)
     page.click(f"{selector} button")
@@ -227,6 +230,11 @@ def go_to(page, name: str) -> None:
 def text(page, selector: str) -> str:
     """What a person reads there."""
     return page.locator(selector).inner_text()
+
+
+def notes(page) -> str:
+    """Everything that stands with the verdict's sentence, folded or not."""
+    return page.locator(".sd-verdictWords").text_content()
 
 
 def quick_self_test(monkeypatch, **settings) -> list[tuple]:

@@ -14,7 +14,7 @@ export class FormLine {
     this.slider = el("input", "sd-scrub");
     Object.assign(this.slider, { type: "range", min: 0, max: 16, step: 1, id: "sd-line-gamma" });
     this.slider.setAttribute("aria-label", "Draft length \u03b3");
-    this.edit = button("sd-action", "Edit", () => this.open(!document.body.classList.contains(OPEN)));
+    this.edit = button("sd-action", "Edit", () => this.open(!this.isOpen));
     this.edit.setAttribute("aria-expanded", "false");
     this.edit.setAttribute("aria-controls", "sd-ask");
     this.gamma = el("label", "sd-lineLength", "", [this.value, this.slider]);
@@ -46,11 +46,16 @@ export class FormLine {
     this.settings.textContent = `${tokens} tokens \u00b7 ${temperature > 0 ? `temperature ${temperature}` : "greedy"}`;
   }
 
-  open(open) {
+  get isOpen() {
+    return document.body.classList.contains(OPEN);
+  }
+
+  // `focus`: the prompt is ready to be written.
+  open(open, focus = true) {
     document.body.classList.toggle(OPEN, open);
     this.edit.textContent = open ? "Close" : "Edit";
     this.edit.setAttribute("aria-expanded", String(open));
-    if (open) document.querySelector("#sd-prompt textarea")?.focus({ preventScroll: true });
+    if (open && focus) document.querySelector("#sd-prompt textarea")?.focus({ preventScroll: true });
   }
 }
 

@@ -51,6 +51,7 @@ class View {
   #ignored = false; // a greeting that came when another race was on show already
   #waiting = null; // a greeting that comes on show once the replay of the recording has ended
   #halting = false;
+  #edited = false; // whether the form was open as Run was pressed
   #pressed = 0;
   #ended = 0;
 
@@ -240,6 +241,7 @@ class View {
     verdict: () => this.#showVerdict(),
     error: (record) => {
       if (this.#race === this.#next) this.verdict.progress("The race did not end.");
+      else if (this.#edited) this.form.open(true, false); // what was refused stands in it
       this.#setRunning(false);
       this.#showError(record.message);
       state.errors += 1;
@@ -296,6 +298,7 @@ class View {
     this.#halting = false;
     if (running) {
       this.#waiting = null;
+      this.#edited = this.form.isOpen;
       this.form.open(false);
       if (state.replaying) this.replay.skip();
     }
@@ -455,7 +458,8 @@ class View {
       const count = lane.counts[(seconds === null ? lane.rounds.length : lane.roundsAt(seconds)) - 1] ?? 0;
       const first = lane.duration <= Math.min(...times);
       const rate = lane === this.#race.lanes.get(key) && rates[key] ? ` \u00b7 ${rates[key]}` : "";
-      const words = seconds === null ? `${secondsOf(lane.duration)}${rate}` : `done in ${secondsOf(lane.duration)}`;
+      const waits = first ? "\u2713 waits \u00b7 " : "";
+      const words = seconds === null ? `${secondsOf(lane.duration)}${rate}` : `${waits}${secondsOf(lane.duration)}`;
       this.texts.say(key, ended ? words : `${count} of ${this.#race.asked} tokens`, ended, ended && first);
     }
   }
