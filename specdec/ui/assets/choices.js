@@ -30,7 +30,9 @@ export function gameRounds(race, lane, told) {
 export function choicesOf(race, lane, game, place) {
   const truth = game.truth[place];
   const random = randomFrom(game.round.index * 64 + place);
-  const pool = shuffled([...new Set([...writtenBy(lane), ...lane.started.prompt_ids])], random);
+  const likely = lane.rounds.flatMap((round) => topsOf(round));
+  const words = shuffled([...new Set([...writtenBy(lane), ...likely])], random);
+  const pool = [...words, ...lane.started.prompt_ids];
   const like = pool.filter((id) => kindOf(textOf(race, id)) === kindOf(textOf(race, truth)));
   const chosen = new Map(); // as displayed -> id
   const before = place ? shown(textOf(race, game.truth[place - 1])) : null;
@@ -55,11 +57,13 @@ function likelyAt(lane, game, place) {
     const added = start + round.committed_ids.length - 1;
     if (round.draft && at >= start && at <= start + kept && at - start < round.draft.length)
       guesses.unshift(round.draft[at - start].token_id); // behind the true text
-    if (at === added) tops.push(...(round.decision?.p ?? []), ...(round.decision?.q ?? []));
+    if (at === added) tops.push(...topsOf(round));
     start += round.committed_ids.length;
   }
-  return [...guesses, ...tops.map(([id]) => id)];
+  return [...guesses, ...tops];
 }
+
+const topsOf = ({ decision }) => [...(decision?.p ?? []), ...(decision?.q ?? [])].map(([id]) => id);
 
 // Words behind a space, parts of words, and the rest.
 const kindOf = (text) => (isWord(text) ? (text.startsWith(" ") ? "word" : "part") : "sign");

@@ -3,10 +3,10 @@ import { chip, dress, spaced } from "./acts.js";
 import { choicesOf, gameRounds, verdictOf } from "./choices.js";
 import { button, el } from "./dom.js";
 import { TokenText } from "./lines.js";
-import { counted, endOf, inWords, shown, sum, writtenBy } from "./telling.js";
+import { counted, endOf, inWords, sentence, shown, sum, writtenBy } from "./telling.js";
 
 const KEPT = "specdec-guess"; // in the browser's storage: how the last game ended
-const CONTEXT = 260; // characters of the text before a round
+const CONTEXT = 220; // characters of the text before a round
 
 export class Game {
   #race = null;
@@ -14,6 +14,7 @@ export class Game {
   #rounds = [];
   #results = []; // of the rounds that were checked
   #picks = [];
+  #rival = "";
 
   constructor() {
     this.body = el("div", "sd-gameBody");
@@ -28,11 +29,13 @@ export class Game {
     this.said.after(this.next);
   }
 
-  // A race is on show; `told` is the round whose end the steps above show.
-  open(race, lane, told) {
+  // A race is on show, and the steps above tell its `story`.
+  open(race, { lane, round, model }) {
     this.#race = race;
     this.#lane = lane;
-    this.#rounds = gameRounds(race, lane, told);
+    this.#rival = model ? "draft model" : "draft";
+    this.#results = [];
+    this.#rounds = gameRounds(race, lane, round);
     this.said.textContent = "";
     const last = remembered();
     if (!this.#rounds.length)
@@ -68,7 +71,7 @@ export class Game {
     this.choices.setAttribute("role", "group");
     this.choices.setAttribute("aria-labelledby", this.label.id);
     this.check = button("sd-howButton strong", "Check my guesses", () => this.#check());
-    const ask = `You are the draft model now. Guess the next ${counted(game.length, "token")} of this text, one by one. Then the target checks them in one pass.`;
+    const ask = `You are the ${this.#rival} now. Guess the next ${counted(game.length, "token")} of this text, one by one. Then the target checks them in one pass.`;
     this.said.textContent = "";
     this.#show(
       [el("p", "sd-gameAsk", ask), this.line, this.label, this.choices],
@@ -90,7 +93,12 @@ export class Game {
     const names = ids.map((id) => this.text.peek([...game.truth.slice(0, place), id]).at(-1));
     this.choices.replaceChildren(
       ...ids.map((id, at) => {
-        const choice = button("sd-gameChoice", shown(names[at]), () => this.#pick(id, names[at]));
+        // The second click of a double click is meant for the token that stood there before.
+        const choice = button(
+          "sd-gameChoice",
+          shown(names[at]),
+          ({ detail }) => detail < 2 && this.#pick(id, names[at]),
+        );
         choice.dataset.token = String(id);
         return choice;
       }),
@@ -115,32 +123,25 @@ export class Game {
     const added = chip(this.pieces[verdict.kept], verdict.addedKind);
     this.slots[Math.min(verdict.kept, this.#picks.length - 1)].after(...spaced(added));
     const picked = this.#picks.length;
-    this.#results.push({ you: verdict.kept, draft: game.kept, of: game.length, wrote: verdict.wrote });
+    this.#results.push({ you: verdict.kept, draft: game.kept, of: game.length });
     this.said.textContent =
-      `You: ${verdict.kept} of ${picked} kept. The draft model: ${game.kept} of ${game.length}. ` +
+      `You: ${verdict.kept} of ${picked} kept. The ${this.#rival}: ${game.kept} of ${game.length}. ` +
       `This round wrote ${counted(verdict.wrote, "token")} for one pass of the target.`;
     this.label.remove();
     this.choices.remove();
     const over = this.#results.length === this.#rounds.length;
+    if (over) remember(this.#end);
     const on = button("sd-howButton strong", over ? "See the result" : "Next round", () =>
-      over ? this.#finish() : this.#ask(true),
+      over ? this.#summary(this.#end, true) : this.#ask(true),
     );
     this.next.replaceChildren(on, ...(over ? [] : [button("sd-howButton quiet", "Skip", () => this.#skip())]));
     this.#score();
     rest(on);
   }
 
-  #finish() {
+  get #end() {
     const total = (name) => sum(this.#results.map((result) => result[name]));
-    const end = {
-      you: total("you"),
-      draft: total("draft"),
-      of: total("of"),
-      wrote: total("wrote"),
-      rounds: this.#results.length,
-    };
-    remember(end);
-    this.#summary(end, true);
+    return { you: total("you"), draft: total("draft"), of: total("of"), rounds: this.#results.length };
   }
 
   #skip() {
@@ -152,7 +153,7 @@ export class Game {
   #summary(end, focus) {
     const again = button("sd-howButton", "Play again", () => this.#start(true));
     this.#show([], [again]);
-    this.said.textContent = end.skipped ? "You skipped this game." : endInWords(end);
+    this.said.textContent = end.skipped ? "You skipped this game." : endInWords(end, this.#rival);
     if (focus) rest(again);
   }
 
@@ -166,20 +167,17 @@ export class Game {
   #score() {
     this.board.hidden = !this.#results.length;
     if (!this.#results.length) return;
-    const head = el("tr", "", "", [el("th", "", "Round"), el("th", "", "You"), el("th", "", "Draft model")]);
+    const head = el("tr", "", "", [el("th", "", "Round"), el("th", "", "You"), el("th", "", `The ${this.#rival}`)]);
     for (const cell of head.children) cell.setAttribute("scope", "col");
     const rows = this.#results.map(({ you, draft, of }, at) => {
       const name = el("th", "", String(at + 1));
       name.scope = "row";
       return el("tr", "", "", [name, cellOf(you, of), cellOf(draft, of)]);
     });
-    const total = (name) => sum(this.#results.map((result) => result[name]));
     const name = el("th", "", "All");
     name.scope = "row";
-    const all = el("tr", "total", "", [
-      name,
-      ...["you", "draft"].map((who) => el("td", "", `${total(who)} of ${total("of")} kept`)),
-    ]);
+    const { you, draft, of } = this.#end;
+    const all = el("tr", "total", "", [name, ...[you, draft].map((kept) => el("td", "", `${kept} of ${of} kept`))]);
     this.board.replaceChildren(
       el("table", "", "", [
         el("caption", "", "Guesses kept"),
@@ -197,22 +195,25 @@ function cellOf(kept, of) {
   return el("td", "", "", [picture, el("span", "", `${kept} of ${of}`)]);
 }
 
-export function endInWords({ you, draft, of, wrote, rounds }) {
-  const passes = rounds === 1 ? "one pass" : `${inWords(rounds)} passes`;
+export function endInWords({ you, draft, of, rounds }, rival) {
+  const passes = rounds === 1 ? "One pass" : `${sentence(inWords(rounds))} passes`;
   const compared =
     you > draft
-      ? "You beat the draft model."
+      ? `You beat the ${rival}.`
       : you === draft
-        ? "You did as well as the draft model."
-        : "The draft model did better, and it had no list to choose from.";
-  return `You kept ${you} of ${of} guesses, the draft model ${draft}. You wrote ${wrote} tokens in ${passes} of the target. ${compared}`;
+        ? `You did as well as the ${rival}.`
+        : `The ${rival} did better, and it had no list to choose from.`;
+  return (
+    `You kept ${you} of ${of} guesses, the ${rival} ${draft}. ${passes} of the target wrote ` +
+    `${you + rounds} tokens with your guesses and ${draft + rounds} with those of the ${rival}. ${compared}`
+  );
 }
 
 // Storage may be forbidden: then the game is new each time.
 function remembered() {
   try {
     const end = JSON.parse(localStorage.getItem(KEPT) ?? "null");
-    const whole = ["you", "draft", "of", "wrote", "rounds"].every((name) => Number.isInteger(end?.[name]));
+    const whole = ["you", "draft", "of", "rounds"].every((name) => Number.isInteger(end?.[name]));
     return end?.skipped || whole ? end : null;
   } catch {
     return null;

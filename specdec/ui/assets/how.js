@@ -39,7 +39,7 @@ export function mount(element) {
     game.node,
   ]);
   element.classList.add("sd-howTab");
-  element.replaceChildren(origin, parts);
+  element.replaceChildren(el("div", "sd-howHead", "", [el("h2", "", "One round in three steps"), origin]), parts);
   parts.hidden = true;
   origin.textContent = FIRST;
   onRace((race) => {
@@ -53,7 +53,7 @@ export function mount(element) {
     sampling.classList.toggle("ours", temperature !== 0);
     lossy.hidden = story.lane.started.acceptance === "lossless";
     steps.open(story);
-    game.open(race, story.lane, story.round);
+    game.open(race, story);
   });
 }
 
