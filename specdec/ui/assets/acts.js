@@ -85,7 +85,7 @@ function checking(story) {
   return {
     title: "One pass checks them all",
     caption:
-      `The target reads all ${guesses} in one pass.` +
+      `The target reads the last token and ${guesses} in one pass.` +
       (both ? ` Checking ${positions} took ${ratioInWords(times.check / times.one)} writing one token.` : ""),
     note: both ? `Medians of ${times.checks} passes like this one and of ${times.ones} passes ${plain}.${doubt}` : "",
     lines: [node],
@@ -153,8 +153,9 @@ function outcomeOf({ round, words }, kept, finished = false) {
   if (words.added !== null) {
     const mark = chip(words.added);
     const miss = marks[kept];
-    if (miss) miss.after(...spaced(mark));
-    else node.append(...spaced(mark));
+    const place = el("span", "sd-howAdded", "", spaced(mark));
+    if (miss) miss.after(place);
+    else node.append(place);
     turns.push({ mark, kind: round.token_kind, turn: miss ? kept + 2 : kept + 1 });
   }
   if (finished) for (const { mark, kind } of turns) dress(mark, kind);

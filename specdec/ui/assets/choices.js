@@ -35,7 +35,7 @@ export function choicesOf(race, lane, game, place) {
   const pool = [...words, ...lane.started.prompt_ids];
   const like = pool.filter((id) => kindOf(textOf(race, id)) === kindOf(textOf(race, truth)));
   const chosen = new Map(); // as displayed -> id
-  const before = place ? shown(textOf(race, game.truth[place - 1])) : null;
+  const before = shown(textOf(race, writtenBy(lane)[game.start + place - 1]));
   for (const id of [truth, ...likelyAt(lane, game, place), ...like, ...pool]) {
     const text = textOf(race, id);
     const name = shown(text);

@@ -3,6 +3,7 @@ import { actsOf } from "./acts.js";
 import { button, drawSign, el, reducedMotion, sign } from "./dom.js";
 
 const REST = 0.9; // seconds between two steps
+const SHORTEST = 0.05; // seconds of a step: a draft may take no time to speak of
 
 export class Steps {
   #acts = [];
@@ -93,7 +94,7 @@ export class Steps {
       this.#rested += passed;
       if (this.#rested >= REST) this.#follow();
     } else if (this.#waits && !this.#acts[this.#at].seen) this.#follow();
-    else this.#to(this.#at, Math.min(1, this.#done + passed / this.#acts[this.#at].seconds));
+    else this.#to(this.#at, Math.min(1, this.#done + passed / Math.max(this.#acts[this.#at].seconds, SHORTEST)));
     if (this.over) this.#pause();
   }
 
