@@ -71,7 +71,10 @@ export class Game {
     this.choices.setAttribute("role", "group");
     this.choices.setAttribute("aria-labelledby", this.label.id);
     this.check = button("sd-howButton strong", "Check my guesses", () => this.#check());
-    const ask = `You are the ${this.#rival} now. Guess the next ${counted(game.length, "token")} of this text, one by one. Then the target checks them in one pass.`;
+    const sampled = this.#lane.started.params.temperature !== 0;
+    const ask =
+      `You are the ${this.#rival} now. Guess the next ${counted(game.length, "token")} of this text, one by one. ` +
+      `Then the target checks them in one pass.${sampled ? " Here it keeps the tokens that it wrote itself." : ""}`;
     this.said.textContent = "";
     this.#show(
       [el("p", "sd-gameAsk", ask), this.line, this.label, this.choices],

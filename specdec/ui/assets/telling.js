@@ -28,7 +28,7 @@ export function tellingRound(race, lane) {
       (missed ? 8 : 0) +
       (missed && kept + 1 < round.draft.length ? 4 : 0) +
       (words.every((word) => /^ ?[\p{L}'.,!?]+$/u.test(word)) ? 2 : 0) +
-      (missed && isWord(textOf(race, missed.token_id)) && isWord(textOf(race, round.token_id)) ? 1 : 0) +
+      (missed && [missed.token_id, round.token_id].every((id) => /^ \p{L}{2,}$/u.test(textOf(race, id))) ? 1 : 0) +
       kept / 100
     );
   };
