@@ -25,6 +25,7 @@ from specdec.ui.bench_tab import BenchTab
 from specdec.ui.code import code_answer
 from specdec.ui.fields import sent
 from specdec.ui.gamma_tab import GammaTab
+from specdec.ui.how_tab import how_tab
 from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL, Limits
 from specdec.ui.lossless_tab import LosslessTab
@@ -196,6 +197,8 @@ def build(
                 bench_tab = BenchTab(machine, limits, _ASSET % "files.js")
             with gr.Tab("Lossless?"):
                 lossless_tab = LosslessTab(machine, limits)
+            with gr.Tab("How it works"):
+                how_tab(_ASSET % "how.js")
         link = gr.Textbox(visible=False)
         shared, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
         share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
