@@ -59,8 +59,9 @@ _TEMPLATES = """
 </dl>
 {% endmacro %}
 
-{% macro header(pair) %}
-<header class="sd-head"><div><h1>specdec</h1><p class="sd-pair"><b>Pair</b> <span>{{ pair }}</span></p></div>
+{% macro header(pair, change) %}
+<header class="sd-head"><div><h1>specdec</h1><p class="sd-pair"><b>Pair</b> <span>{{ pair }}</span>
+<button type="button" class="sd-changePair">{{ change }}</button></p></div>
 <p class="sd-lede">A small model guesses, a large one checks all guesses at once. Same result, fewer waits.</p></header>
 {% endmacro %}
 
@@ -120,9 +121,9 @@ def facts(found: Iterable[Figure]) -> str:
     return _HTML.facts(list(found)).strip()
 
 
-def header(pair: str) -> str:
-    """The top of the page, with the pair in words."""
-    return _HTML.header(pair).strip()
+def header(pair: str, change: str) -> str:
+    """The top of the page, with the pair in words; ``change`` names the button that opens what can be done about it."""
+    return _HTML.header(pair, change).strip()
 
 
 def share_place(page: str) -> str:
