@@ -11,7 +11,7 @@ import gradio as gr
 
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, quoted
-from specdec.events import SamplingParams, check_gamma
+from specdec.events import SamplingParams
 from specdec.lanes.table import LANES, Lane, entrants_of
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, parse_prompts, read_prompts
@@ -59,18 +59,17 @@ class BenchTab:
         with gr.Row(elem_classes="sd-form"):
             self._sizes = sizes("bench", limits, tokens=64, runs=3)
         self._opening = Opening("bench", scripts["results"], limits)
-        self._buttons = Buttons("Run benchmark", "bench")
-        self._opening.button()
+        self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
         self._findings = Findings("bench")
         hint = f"{RESULTS} holds every call. Give it as earlier results to go on from there."
         self._files = file_buttons(files, "Save the results", hint, "sd-bench-files")
         self._link = self._opening.link_field()
 
-    def wire(self, tab: gr.Tab, tabs: gr.Tabs) -> None:
+    def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._sizes]
         cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
-        self._opening.wire(tab, tabs, self._buttons.status, cleared, self._finished)
+        self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
 
     def _job(
         self,
@@ -135,7 +134,9 @@ def _lengths(text: str) -> list[int | str]:
     try:
         found = [gamma_of(word) for word in text.replace(",", " ").split()]
     except ValueError as error:
-        raise InvalidInput(f"The draft lengths are {quoted(text)}; give numbers from 0 to 16, or auto.") from error
+        raise InvalidInput(
+            f"The draft lengths are {quoted(text)}; give numbers from 0 to 16, auto, or confidence:0.4."
+        ) from error
     if not found:
         raise InvalidInput("No draft length is given; write some, for example 3 5 8.")
-    return [g if isinstance(g, str) else check_gamma(g) for g in found]
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, closing
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ from specdec.ui.fields import number_field
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.files import TextFile
 from specdec.ui.limits import Limits
-from specdec.ui.machine import Ahead, Cancelled, Job, Machine, Turn
+from specdec.ui.machine import STARTUP, Ahead, Cancelled, Job, Machine, Turn
 from specdec.ui.stream import check
 from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
@@ -46,11 +46,39 @@ class Buttons:
     """Start, which Stop replaces during a run; ``status`` says what goes on. The live view swaps the two and has the
     findings read out."""
 
-    def __init__(self, label: str, name: str):
+    def __init__(self, label: str, name: str, beside: Callable[[], None] = lambda: None):
+        """``beside`` builds what else stands in the row of Start."""
         self.name = name
-        self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
-        self.halt = gr.Button("Stop", variant="secondary", elem_id=f"sd-{name}-stop", elem_classes="sd-halt")
+        with gr.Row(elem_classes="sd-startRow"):
+            self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
+            self.halt = gr.Button("Stop", variant="secondary", elem_id=f"sd-{name}-stop", elem_classes="sd-halt")
+            self._estimate = gr.HTML("", elem_id=f"sd-{name}-estimate", elem_classes="sd-estimate")
+            beside()
         self.status = gr.HTML("", elem_id=f"sd-{name}-status", apply_default_css=False)
+
+    def estimate(
+        self,
+        machine: Machine,
+        tab: gr.Tab,
+        fields: list[Any],
+        size_of: Callable[..., tuple[str, int, int]],
+        like: Sequence[str] = ("race", STARTUP),
+    ) -> None:
+        """Say beside Start what it will take: as ``tab`` is opened, and when a field changes.
+
+        ``size_of`` makes of the fields' values what there is to do: a name for one of it, how many, and the tokens of
+        each. ``like`` are the kinds of job that tell how long that takes before one of this kind has run.
+        """
+
+        def say(*values: Any) -> str:
+            try:
+                name, count, tokens = size_of(*values)
+            except SpecdecError:
+                return ""  # Start says what is wrong
+            return words.work_ahead(name, count, tokens, machine.expected(count * tokens, self.name, *like))
+
+        changes = [field.change for field in fields]
+        gr.on([tab.select, *changes], say, fields, self._estimate, queue=False, trigger_mode="always_last", **INTERNAL)
 
     def wire(self, machine: Machine, job_of: Callable[..., Job], inputs: list[Any], cleared: Values) -> None:
         """``job_of(*inputs)`` is the job. It yields values by component, for the status and the keys of ``cleared``.
@@ -175,7 +203,8 @@ class Measurement:
         It yields between two calls only, so that showing costs no call any time. It ends when the job is stopped or
         the page's limit is reached; the last status says so.
         """
-        found, planned, done, drawn_at = self._found, len(self._plan), 0, float("-inf")
+        found, planned, done = self._found, len(self._plan), 0
+        first, drawn_at = 0.0, float("-inf")
         yield fragments.status("Warming up."), False
         with closing(self._turn.run(self._task)) as steps:
             for step in steps:
@@ -192,10 +221,13 @@ class Measurement:
                     yield fragments.status(f"{why}: {len(found):,} of {planned:,} calls made{rest}."), True
                     return
                 if isinstance(step, Trial):
-                    left = self._turn.seconds / done * (planned - len(found))
-                    text = f"{len(found):,} of {planned:,} calls, about {words.duration(left)} left."
-                    if due := time.monotonic() - drawn_at > CHART_EVERY:
-                        drawn_at = time.monotonic()
+                    now = time.monotonic()
+                    first = first or now  # warming up is behind it
+                    each = (now - first) / (done - 1) if done > 1 else None
+                    text = words.calls_left(len(found), planned, each)
+                    # A call is compared with another one.
+                    if due := len(found) > 1 and now - drawn_at > CHART_EVERY:
+                        drawn_at = now
                     yield fragments.status(text, len(found) / planned), due
         yield "", True
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import gradio as gr
 
+from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.lanes.table import LANES
 from specdec.measure.prompts import EXAMPLES, read_prompts
@@ -45,7 +46,10 @@ import(%s).then((live) =>
   live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s, %s));
 """
 _SCRIPTS = {name: _ASSET % f"{name}.js" for name in ("files", "results", "takehome")}  # of the tabs
-_OPEN_ADDRESS = f"async () => {{ (await import({_SCRIPTS['results']})).openAddress(); }}"
+_ADDRESS = f"""
+import({_SCRIPTS["results"]}).then((results) => results.followAddress(props, trigger));
+// Gradio lets listeners hear the events that it finds named here: "sweep", "bench".
+"""
 _LOADED = f"(pair) => import({_ASSET % 'live.js'}).then(() => {{ window.specdec.loaded(pair); }})"
 _READY = f"await (await import({_ASSET % 'live.js'})).ready;"  # the scripts have their tables
 _BEGIN = f"async (...values) => {{ {_READY} window.specdec.begin(); return values; }}"
@@ -148,6 +152,11 @@ def build(
             values, problems = [gr.skip() for _ in ask.inputs], [str(error)]
         return *values, "".join(map(fragments.error, problems))
 
+    def race_it(best: str) -> list[Any]:
+        """Put the best draft length of What if into the form of the race."""
+        said = fragments.note(f"Set from What if: {words.policy(best)}. Press Run race to measure it.")
+        return [gr.update(selected="race"), said, *ask.length_values(gamma_of(best))]
+
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
         with gr.Row(elem_id="sd-top"):
             header = gr.HTML(facing(slot, limits)[0], elem_id="sd-header")
@@ -160,7 +169,7 @@ def build(
             if limits.public:
                 gr.HTML(your_own(space), elem_id="sd-own", apply_default_css=False)
         with gr.Tabs(elem_id="sd-tabs") as tabs:
-            with gr.Tab("Race"):
+            with gr.Tab("Race", id="race"):
                 with gr.Row(elem_id="sd-line"):
                     # The form in one line; filled by the live view.
                     gr.HTML('<div class="sd-linePlace"></div>', elem_id="sd-summary", apply_default_css=False)
@@ -192,14 +201,15 @@ def build(
                     elem_id="sd-live",
                     elem_classes="sd-live",
                 )
-            with gr.Tab("Best gamma", id="gamma") as gamma:
+            with gr.Tab("Best gamma", id="best-gamma") as gamma:
                 gamma_tab = GammaTab(machine, examples, limits, ask, _SCRIPTS)
-            with gr.Tab("Benchmark", id="bench") as bench:
+            with gr.Tab("Benchmark", id="benchmark") as bench:
                 bench_tab = BenchTab(machine, limits, _SCRIPTS)
-            with gr.Tab("Lossless?"):
+            with gr.Tab("Lossless?", id="lossless") as lossless:
                 lossless_tab = LosslessTab(machine, limits)
             with gr.Tab("How it works"):
                 how_tab(_ASSET % "how.js")
+        address = gr.HTML("", html_template="", js_on_load=_ADDRESS, apply_default_css=False)
         link = gr.Textbox(visible=False)
         shared, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
         share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
@@ -228,16 +238,19 @@ def build(
         if panel is not None:
             _, changed = panel.wire(machine, start, faces)
             changed.then(**renew).then(**announce)
-        ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **INTERNAL)
+        ask.wire()
         demo.load(**renew).then(**announce)
         demo.load(lambda: facing(slot, limits), outputs=faces, queue=False, **INTERNAL).then(
             restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **INTERNAL
         ).then(None, js=_ASKED, **INTERNAL)
         demo.load(startup.lines if startup else recorded_race, outputs=live, queue=False, **INTERNAL)
-        gamma_tab.wire(gamma, tabs)
-        bench_tab.wire(bench, tabs)
-        lossless_tab.wire()
-        demo.load(None, js=_OPEN_ADDRESS, **INTERNAL)
+        gamma_tab.wire(gamma, tabs, address)
+        bench_tab.wire(bench, tabs, address)
+        lossless_tab.wire(lossless)
+        into_race = [tabs, problems, *ask.lengths]
+        gamma_tab.race_it.click(race_it, gamma_tab.best, into_race, queue=False, **INTERNAL).then(
+            None, js=_ASKED, **INTERNAL
+        )
         add_endpoints(machine, limits)
     demo.queue(api_open=False)  # a job's listener can only be called through the queue
     return Page(demo, machine)
