@@ -60,8 +60,6 @@ _TEMPLATES = """
 <p class="sd-lede">A small model guesses, a large one checks all guesses at once. Same result, fewer waits.</p></header>
 {% endmacro %}
 
-{% macro share_place(page) %}<div class="sd-sharePlace" data-page="{{ page }}"></div>{% endmacro %}
-
 {% macro findings(found) %}
 <ul class="sd-findings">
 {%- for one in found %}<li class="sd-{{ one.level }}"><b>{{ one.topic }}</b> {{ one.sentence }}</li>{% endfor -%}
@@ -114,11 +112,6 @@ def facts(found: Iterable[Figure]) -> str:
 def header(pair: str) -> str:
     """The top of the page, with the pair in words."""
     return _HTML.header(pair).strip()
-
-
-def share_place(page: str) -> str:
-    """Where the live view puts the Share menu. ``page`` is the address for links, or empty for the page's own."""
-    return _HTML.share_place(page)
 
 
 def findings(found: Iterable[Any]) -> str:

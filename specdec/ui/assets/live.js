@@ -3,7 +3,6 @@ import { Chart } from "./chart.js";
 import { defineFigures } from "./definitions.js";
 import { button, el, fold, narrow, reducedMotion } from "./dom.js";
 import { LineReader } from "./lines.js";
-import { runInAddress } from "./link.js";
 import { defineLanes, labelOf } from "./lanes.js";
 import { Race, readRecording } from "./race.js";
 import { Replay } from "./replay.js";
@@ -12,6 +11,7 @@ import { RoundCard } from "./rounds.js";
 import { Share } from "./share.js";
 import { showRace } from "./shown.js";
 import { Timing } from "./timing.js";
+import { follow } from "./visit.js";
 import { Why } from "./why.js";
 
 const FIGURES = [
@@ -47,9 +47,6 @@ window.specdec ??= {
   loaded(pair) {
     this.pair = pair;
   },
-  share() {},
-  run() {},
-  codes() {},
   shown() {},
   go() {},
   rest() {},
@@ -61,10 +58,10 @@ export const ready = new Promise((resolve) => {
   mounted = () => resolve(undefined);
 });
 
-export async function mount(element, props, watch, plotlyAddress, lanes, definitions) {
+export async function mount(element, props, watch, plotlyAddress, lanes, definitions, again) {
   defineLanes(lanes);
   defineFigures(definitions);
-  const view = new View(element, plotlyAddress);
+  const view = new View(element, plotlyAddress, again);
   mounted(); // the buttons have what they need; a link that cannot be read must not hold them back
   const reader = new LineReader();
   await view.openLink();
@@ -87,8 +84,10 @@ class View {
   #pressed = 0;
   #ended = 0;
 
-  constructor(root, plotlyAddress) {
+  // `again` has the server run what `window.specdec.shown()` says.
+  constructor(root, plotlyAddress, again) {
     this.root = root;
+    this.again = again;
     this.chart = new Chart(plotlyAddress, (seconds) => this.#pickMoment(seconds));
     this.card = new RoundCard((lane, index) => this.#markRound(lane, index));
     this.timing = new Timing(plotlyAddress);
@@ -115,9 +114,6 @@ class View {
         this.#state.pair = pair;
         this.#showNotes();
       },
-      share: (answer) => this.share.take(answer.settings, answer.problem),
-      run: () => this.share.shown,
-      codes: (answer) => this.share.takeCodes(answer),
       shown: () => this.#wanted,
       // A tab's measurement begins and ends. What it found is read out; what stood there before is not.
       go: (name) => {
@@ -152,16 +148,8 @@ class View {
       this.share.offer(this.#race, () => text);
   }
 
-  async openLink() {
-    try {
-      const records = await runInAddress();
-      if (records) this.#open(records, "link", () => records.map((record) => JSON.stringify(record)).join("\n"));
-    } catch (error) {
-      // Above everything, and for as long as the address holds that link: a start-up race would cover it.
-      const said = el("p", "sd-error sd-linkError", `The run in this link cannot be shown. ${error.message}`);
-      said.setAttribute("role", "alert");
-      document.querySelector("#sd-top").before(said);
-    }
+  openLink() {
+    return follow({ open: (...race) => this.#open(...race), running: () => this.#state.running });
   }
 
   #openFile(name, text, size) {
@@ -227,14 +215,16 @@ class View {
     },
     verdict: (record) => {
       this.#shown = this.#race.begin.origin;
-      if (MEASURED.includes(this.#shown)) this.#state.pair = this.#race.begin.pair; // the header may not know yet
+      const { kept } = this.#race.begin; // over a reload
+      if (MEASURED.includes(this.#shown) && !kept) this.#state.pair = this.#race.begin.pair; // the header may not know yet
       this.#setRunning(false);
       this.#showRun();
       this.#showVerdict(record);
       showRace(this.#race);
       this.#state.verdicts += 1;
       this.replay.load(Math.max(0, ...[...this.#race.lanes.values()].map((lane) => lane.duration)));
-      if (this.#shown === "run" && record.figures && !record.stopped && !reducedMotion()) this.replay.restart();
+      if (this.#shown === "run" && record.figures && !record.stopped && !kept && !reducedMotion())
+        this.replay.restart();
     },
     error: (record) => {
       if (this.#race === this.#next) this.headline.textContent = "The race did not end.";
@@ -410,7 +400,7 @@ class View {
   #again(repeat) {
     if (this.#state.running) return;
     this.#wanted = { settings: this.#race.begin.settings, repeat };
-    document.querySelector("#sd-again").click();
+    this.again();
   }
 
   // Where the figures are from, how many runs they are of, and what can be done about it.
@@ -537,7 +527,6 @@ class View {
     this.root.classList.add("empty");
     this.root.replaceChildren(this.errorNode, this.statusNode, result, this.#buildHow());
     (document.querySelector("main") ?? document.body).append(this.spoken); // heard from every tab
-    document.querySelector("#sd-share .sd-sharePlace")?.replaceChildren(this.share.node);
   }
 
   #buildTexts() {
