@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from specdec.ui.api import add_endpoints
 from specdec.ui.ask import REPEATS, Ask, AskPanel
 from specdec.ui.bench_tab import BenchTab
 from specdec.ui.code import code_answer
-from specdec.ui.fields import sent
+from specdec.ui.fields import given, sent
 from specdec.ui.gamma_tab import GammaTab
 from specdec.ui.how_tab import how_tab
 from specdec.ui.journal import Journal
@@ -42,7 +43,11 @@ from specdec.ui.work import INTERNAL, UNLIMITED, followed
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
 _MOUNT = """
 import(%s).then((live) =>
-  live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s, %s));
+  live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s, %s, () => trigger("again")));
+"""
+_MENU = f"""
+import({_ASSET % "server.js"}).then((server) => server.connect(element, props, watch, trigger, %s));
+// Gradio lets listeners hear the events that it finds named here: "answer", "restore", "tab".
 """
 _TAKE_HOME = f"""
 import({_ASSET % "takehome.js"}).then((home) => home.mount(element, props, watch));
@@ -56,6 +61,10 @@ _READ_LINK = f"""async () => {{
   {_READY}
   return JSON.stringify(await (await import({_ASSET % "link.js"})).settingsInAddress());
 }}"""
+_KEPT = f"async (...values) => (await import({_ASSET % 'kept.js'})).fieldsAsKept(values)"
+_KEEP = f"(...values) => {{ import({_ASSET % 'kept.js'}).then((kept) => kept.keepFields(values)); }}"
+_TAB = f"async () => ({{ __type__: 'update', selected: (await import({_ASSET % 'address.js'})).tabInAddress() }})"
+_TAB_CHOSEN = f"() => {{ import({_ASSET % 'address.js'}).then((address) => address.tabChosen(%s)); }}"
 
 
 @dataclass(frozen=True)
@@ -132,13 +141,16 @@ def build(
     def stop(request: gr.Request) -> None:
         machine.stop(request.session_hash or "", "race")
 
-    def settings(*values: Any) -> str:
+    def answer(event: gr.EventData, *values: Any) -> str:
+        """What the Share menu shows: the settings of the form, and the code of the run on show if there is one."""
+        number, shown = given(event, "number"), given(event, "run")
+        found = {"number": number, "code": code_answer(shown) if isinstance(shown, str) else None}
         try:
             asked = ask.read(*values)
             check(slot.pair, asked.message, asked.params, limits)
-            return json.dumps({"settings": asked.settings()})
+            return json.dumps(found | {"settings": asked.settings()})
         except SpecdecError as error:
-            return json.dumps({"problem": str(error)})
+            return json.dumps(found | {"problem": str(error)})
 
     def restore(link: str) -> tuple[Any, ...]:
         try:
@@ -150,22 +162,21 @@ def build(
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
         with gr.Row(elem_id="sd-top"):
             header = gr.HTML(facing(slot, limits)[0], elem_id="sd-header")
-            # Filled by the live view. A Space is shown in a frame: links must name the page around it.
+            # A Space is shown in a frame: links must name the page around it.
             space = os.environ.get("SPACE_ID")
-            place = fragments.share_place(f"https://huggingface.co/spaces/{space}" if space else "")
-            gr.HTML(place, elem_id="sd-share", apply_default_css=False)
+            around = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
+            menu = gr.HTML("", html_template="", js_on_load=_MENU % around, elem_id="sd-share", apply_default_css=False)
         with gr.Column(elem_id="sd-change"):  # opened by a button of the header
             panel = None if startup is None or limits.pairs == "none" else PairPanel(slot, limits, startup)
             if limits.public:
                 gr.HTML(your_own(space), elem_id="sd-own", apply_default_css=False)
-        with gr.Tabs(elem_id="sd-tabs"):
-            with gr.Tab("Race"):
+        with gr.Tabs(elem_id="sd-tabs") as tabs:
+            with _tab("Race"):
                 with gr.Row(elem_id="sd-line"):
                     # The form in one line; filled by the live view.
                     gr.HTML('<div class="sd-linePlace"></div>', elem_id="sd-summary", apply_default_css=False)
                     start = gr.Button("Run race", variant="primary", elem_id="sd-run")
                     halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
-                    again = gr.Button("Again", elem_id="sd-again")  # pressed by the live view's own buttons
                 with gr.Row(elem_id="sd-chips"):
                     gr.HTML('<span class="sd-try">Try</span>', apply_default_css=False, elem_id="sd-try")
                     chips = [gr.Button(e.name, size="sm", min_width=0, elem_classes="sd-chip") for e in examples]
@@ -191,38 +202,33 @@ def build(
                     elem_id="sd-live",
                     elem_classes="sd-live",
                 )
-            with gr.Tab("Best gamma"):
+            with _tab("Best gamma"):
                 gamma_tab = GammaTab(machine, examples, limits, ask, _TAKE_HOME)
-            with gr.Tab("Benchmark"):
+            with _tab("Benchmark"):
                 bench_tab = BenchTab(machine, limits, _ASSET % "files.js")
-            with gr.Tab("Lossless?"):
+            with _tab("Lossless?"):
                 lossless_tab = LosslessTab(machine, limits)
-            with gr.Tab("How it works"):
+            with _tab("How it works"):
                 how_tab(_ASSET % "how.js")
-        link = gr.Textbox(visible=False)
-        shared, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
-        share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
-        on_show, codes = gr.Textbox(visible=False), gr.Textbox(visible=False)
-        code = gr.Button("Code", elem_id="sd-code")  # pressed by the live view where it shows a run
+        link, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
 
         faces = [header, prompt, ask.chat]
         # Another visitor may have loaded another pair since the header was written.
         renew: dict[str, Any] = {"outputs": [header, loaded], "queue": False} | INTERNAL
         renew["fn"] = lambda: (facing(slot, limits)[0], words.pair_line(slot.facts))
         announce = {"fn": None, "inputs": loaded, "js": _LOADED} | INTERNAL
-        for button, read, given, begin in ((start, ask.read, ask.inputs, _BEGIN), (again, shown_again, link, _AGAIN)):
-            ran = button.click(racing(read), given, [waiting, live], js=begin, **UNLIMITED, **INTERNAL)
+        form, shown = (start.click, ask.read, ask.inputs, _BEGIN), (live.again, shown_again, link, _AGAIN)
+        for asked, read, values, begin in (form, shown):
+            ran = asked(racing(read), values, [waiting, live], js=begin, **UNLIMITED, **INTERNAL)
             ran.then(None, waiting, js="(said) => { window.specdec.end(said); }", **INTERNAL)
             ran.then(**renew).then(**announce)
             ended = f"() => {{ window.specdec.end('', {json.dumps(REFUSED)}); }}"
             ran.failure(None, js=ended, **INTERNAL)
-        share.click(settings, ask.inputs, shared, queue=False, **INTERNAL).then(
-            None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **INTERNAL
+        menu.answer(answer, ask.inputs, menu, queue=False, **INTERNAL)
+        menu.restore(restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **INTERNAL).then(
+            None, js=_ASKED, **INTERNAL
         )
-        of_run = "() => JSON.stringify(window.specdec.run())"
-        code.click(code_answer, on_show, codes, js=of_run, queue=False, **INTERNAL).then(
-            None, codes, js="(answer) => { window.specdec.codes(JSON.parse(answer)); }", **INTERNAL
-        )
+        menu.tab(None, None, tabs, js=_TAB, **INTERNAL)
         halt.click(stop, js="() => { window.specdec.halt(); }", queue=False, **INTERNAL)
         if panel is not None:
             _, changed = panel.wire(machine, start, faces)
@@ -231,13 +237,22 @@ def build(
         demo.load(**renew).then(**announce)
         demo.load(lambda: facing(slot, limits), outputs=faces, queue=False, **INTERNAL).then(
             restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **INTERNAL
-        ).then(None, js=_ASKED, **INTERNAL)
+        ).then(None, ask.inputs, ask.inputs, js=_KEPT, **INTERNAL).then(None, js=_ASKED, **INTERNAL)
+        gr.on([field.change for field in ask.inputs], None, ask.inputs, js=_KEEP, **INTERNAL)
         demo.load(startup.lines if startup else recorded_race, outputs=live, queue=False, **INTERNAL)
         for tab in (gamma_tab, bench_tab, lossless_tab):
             tab.wire()
         add_endpoints(machine, limits)
     demo.queue(api_open=False)  # a job's listener can only be called through the queue
     return Page(demo, machine)
+
+
+def _tab(name: str) -> gr.Tab:
+    """A tab with an address: "Best gamma" has #tab=best-gamma."""
+    address = "-".join(re.findall("[a-z]+", name.lower()))
+    tab = gr.Tab(name, id=address)
+    tab.select(None, js=_TAB_CHOSEN % json.dumps(address), **INTERNAL)
+    return tab
 
 
 def _lane_rows() -> str:
