@@ -448,8 +448,10 @@ class View {
       const count = lane.counts[(seconds === null ? lane.rounds.length : lane.roundsAt(seconds)) - 1] ?? 0;
       const first = lane.duration <= Math.min(...times);
       const rate = lane === this.#race.lanes.get(key) && rates[key] ? ` \u00b7 ${rates[key]}` : "";
+      const computed = lane === this.#race.lanes.get(key) ? "" : "computed: ";
       const waits = first ? "\u2713 waits \u00b7 " : "";
-      const words = seconds === null ? `${secondsOf(lane.duration)}${rate}` : `${waits}${secondsOf(lane.duration)}`;
+      const time = `${computed}${secondsOf(lane.duration)}`;
+      const words = seconds === null ? `${time}${rate}` : `${waits}${time}`;
       this.texts.say(key, ended ? words : `${count} of ${this.#race.asked} tokens`, ended, ended && first);
     }
   }
