@@ -1,4 +1,4 @@
-"""The race as one object: it plays in view, what is pointed at lights up everywhere, another draft length is dragged."""
+"""The race as one object: it plays in view, what is pointed at lights up everywhere, draft lengths can be dragged."""
 
 from __future__ import annotations
 
