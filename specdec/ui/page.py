@@ -224,10 +224,10 @@ def build(
             ran.then(**renew).then(**announce)
             ended = f"() => {{ window.specdec.end('', {json.dumps(REFUSED)}); }}"
             ran.failure(None, js=ended, **INTERNAL)
-        menu.answer(answer, ask.inputs, menu, queue=False, **INTERNAL)
-        menu.restore(restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **INTERNAL).then(
-            None, js=_ASKED, **INTERNAL
-        )
+        menu.answer(answer, ask.inputs, menu, queue=False, trigger_mode="multiple", **INTERNAL)
+        linked: dict[str, Any] = {"fn": restore, "inputs": link, "outputs": [*ask.inputs, problems]}
+        linked |= {"js": _READ_LINK, "queue": False} | INTERNAL
+        menu.restore(trigger_mode="always_last", **linked).then(None, js=_ASKED, **INTERNAL)
         menu.tab(None, None, tabs, js=_TAB, **INTERNAL)
         halt.click(stop, js="() => { window.specdec.halt(); }", queue=False, **INTERNAL)
         if panel is not None:
@@ -235,9 +235,9 @@ def build(
             changed.then(**renew).then(**announce)
         ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **INTERNAL)
         demo.load(**renew).then(**announce)
-        demo.load(lambda: facing(slot, limits), outputs=faces, queue=False, **INTERNAL).then(
-            restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **INTERNAL
-        ).then(None, ask.inputs, ask.inputs, js=_KEPT, **INTERNAL).then(None, js=_ASKED, **INTERNAL)
+        demo.load(lambda: facing(slot, limits), outputs=faces, queue=False, **INTERNAL).then(**linked).then(
+            None, ask.inputs, ask.inputs, js=_KEPT, **INTERNAL
+        ).then(None, js=_ASKED, **INTERNAL)
         gr.on([field.change for field in ask.inputs], None, ask.inputs, js=_KEEP, **INTERNAL)
         demo.load(startup.lines if startup else recorded_race, outputs=live, queue=False, **INTERNAL)
         for tab in (gamma_tab, bench_tab, lossless_tab):

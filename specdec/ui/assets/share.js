@@ -2,6 +2,7 @@
 import { button, el, narrow, save } from "./dom.js";
 import { keepRace } from "./kept.js";
 import { runLink, settingsLink } from "./link.js";
+import { Picture } from "./picture.js";
 import { LARGEST } from "./race.js";
 import { askServer, menuPlace } from "./server.js";
 
@@ -14,6 +15,8 @@ export class Share {
     this.settings = new Copyable("Link to these settings");
     this.run = new Copyable("Link to this run");
     this.runWords = el("p", "sd-hint", "Token texts, statuses and times; no probabilities.");
+    this.picture = new Picture();
+    this.noPicture = el("p", "sd-hint", "No run is on show.");
     this.save = button("sd-action", "Download this run", () => this.#download());
     const chooser = el("input", "sd-file");
     Object.assign(chooser, { type: "file", accept: ".jsonl", id: "sd-open" });
@@ -33,6 +36,7 @@ export class Share {
       el("div", "sd-sharePanel", "", [
         section("These settings", this.settings.node),
         section("This run", this.run.node, this.runWords),
+        section("Picture", this.picture.node, this.noPicture),
         section(
           "File",
           el("div", "sd-actions", "", [this.save, chooser, open]),
@@ -64,6 +68,8 @@ export class Share {
   async #fill() {
     const race = this.#race?.verdict?.figures ? this.#race : null;
     this.save.disabled = !race;
+    this.picture.show(race);
+    this.noPicture.hidden = Boolean(race);
     this.run.set("", race ? "" : "No run is on show.");
     if (!race) this.code.replaceChildren(el("p", "sd-hint", "Run a race first."));
     this.#showAnswer(race);
