@@ -20,7 +20,7 @@ from specdec.ui.limits import Limits
 from specdec.ui.measuring import Values
 from specdec.ui.work import INTERNAL
 
-LONGEST = 4096  # characters of a link; above it the file is offered
+LONGEST = 4096  # characters of a link; the browser counts those before "#" too
 RECORDED = Path(__file__).parents[1] / "data"
 _LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
 _OPEN = "import(%s).then((results) => results.open(element, props, trigger, %s));"
@@ -70,7 +70,7 @@ class Opening:
 
     def link_field(self) -> gr.HTML:
         """The field whose value ``packed`` makes; empty while that is None."""
-        settings = json.dumps({"key": self._key, "longest": LONGEST})
+        settings = json.dumps({"key": self._key})
         self.link = gr.HTML(js_on_load=_LINK % (self._script, settings), elem_id=f"sd-{self._key}-link", **_LOOK)
         return self.link
 

@@ -1,18 +1,21 @@
 // Results of a measurement as files and links. The server packs, unpacks and checks them.
+import { inAddress, resultLink } from "./address.js";
 import { el } from "./dom.js";
 import { textOf } from "./files.js";
-import { page } from "./link.js";
 import { Copyable } from "./share.js";
 
 const KEYS = ["sweep", "bench"];
 
 // Has the tab opened whose results the address holds, now and when the address changes. The value is what it holds.
 export function followAddress(props, trigger) {
+  let shown = "";
   const read = () => {
-    const parts = new URLSearchParams(location.hash.slice(1));
-    const key = KEYS.find((key) => parts.get(key));
+    const key = KEYS.find(inAddress);
+    const packed = key ? inAddress(key) : "";
+    if (packed === shown) return;
+    shown = packed;
     if (!key) return;
-    props.value = parts.get(key);
+    props.value = packed;
     trigger(key);
   };
   window.addEventListener("hashchange", read);
@@ -45,16 +48,12 @@ export function open(element, props, trigger, { id, label, most }) {
 }
 
 // The link to results, from one JSON value: { packed }, which is empty where they are too long for a link.
-export function link(element, props, watch, { key, longest }) {
+export function link(element, props, watch, { key }) {
   const field = new Copyable("Link to these results");
   const update = () => {
     const found = props.value ? JSON.parse(props.value) : null;
-    const address = `${page()}#${key}=${found?.packed}`;
-    const fits = Boolean(found?.packed) && address.length <= longest;
-    field.set(
-      fits ? address : "",
-      fits ? "Figures only, no text." : "These results are too long for a link. Save them.",
-    );
+    const address = found?.packed ? resultLink({ [key]: found.packed }) : null;
+    field.set(address ?? "", address ? "Figures only, no text." : "These results are too long for a link. Save them.");
     element.replaceChildren(...(found ? [el("h3", "", "Link to these results"), field.node] : []));
   };
   watch("value", update);
