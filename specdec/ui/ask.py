@@ -129,10 +129,10 @@ class AskPanel:
                 self.min_p = number_field(0, "Min-p", step=0.05)
                 self.penalty = number_field(1, "Repetition penalty", step=0.05)
                 self.accept = gr.Textbox(
-                    "", label="Accept target's top k", placeholder="lossless", max_lines=1, min_width=90,
+                    "", label="Lossy: accept if in the target's top k", placeholder="off", max_lines=1, min_width=90,
                     elem_id="sd-accept",
                 )  # fmt: skip
-            self.ignore_eos = gr.Checkbox(False, label="Write on past the end of text", elem_id="sd-ignore")
+            self.ignore_eos = gr.Checkbox(False, label="Ignore end of text", elem_id="sd-ignore")
 
     def chat_field(self) -> None:
         self.chat = gr.Checkbox(label="Chat", elem_id="sd-chat")

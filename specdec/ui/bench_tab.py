@@ -29,7 +29,7 @@ from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.measuring import Buttons, Findings, Measurement, Values, sizes
 from specdec.ui.opening import Opening, packed
 
-KNOWN = "The embedded pair writes stories, dialogue and Python and copies; other sets tell little about it."
+KNOWN = "The embedded pair writes stories, dialogue and Python and copies; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
 MOST_TEXT = 200  # characters of the field for draft lengths
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
@@ -41,7 +41,7 @@ class BenchTab:
     def __init__(self, machine: Machine, limits: Limits, scripts: dict[str, str]):
         files = scripts["files"]
         self._machine, self._limits = machine, limits
-        lede = '<p class="sd-lede">Runs lanes over a prompt set, in turns; results by category, with their spread.</p>'
+        lede = '<p class="sd-lede">Compare methods over many prompts.</p>'
         gr.HTML(lede, apply_default_css=False)
         with gr.Row(elem_classes="sd-form"):
             most = f"up to {limits.file_bytes / 1e6:g} MB"

@@ -56,7 +56,7 @@ class GammaTab:
         self._machine, self._limits = machine, limits
         self._examples = {item.name: item for item in examples}
         gr.HTML(
-            '<p class="sd-lede">Measures every draft length from 0 to 16, and auto, on this machine, in turns.</p>',
+            '<p class="sd-lede">Measures every draft length here and names the fastest.</p>',
             apply_default_css=False,
         )
         self._prompt, self._chat = ask.prompt, ask.chat
@@ -72,7 +72,7 @@ class GammaTab:
         self._opening = Opening("sweep", scripts["results"], limits)
         self._buttons = Buttons("Find the best \u03b3", "gamma", self._opening.button)
         self._findings = Findings("gamma")
-        hint = "JSON lines with every call. Open them here, or give them to a benchmark of the same settings."
+        hint = "JSON lines with every call. Open results shows them, on this page or on another one."
         self._files = file_buttons(scripts["files"], "Save results", hint, "sd-gamma-files")
         self._link = self._opening.link_field()
         settings = {"open": False, "elem_classes": "sd-after"}
