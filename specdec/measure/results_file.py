@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from specdec.errors import InvalidInput
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.models.pair import Pair
 
-VERSION = 2
+VERSION = 3
 LARGEST = 256_000_000  # bytes of a results file that is read
+UNASKED = ("date", "chosen")  # of the first line; the same prompts may have been chosen in another way
 _TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
 
 
@@ -43,8 +45,7 @@ class ResultsText:
         lines = text.splitlines()
         if not lines:
             return []
-        if lines[0] + "\n" != self._head:
-            raise InvalidInput(_difference(name, lines[0], self._head))
+        _refuse_others(name, lines[0], self._head)
         found: dict[Key, Trial] = {}
         for trial in filter(None, map(_trial, lines[1:])):
             found.setdefault(trial.key, trial)
@@ -127,8 +128,9 @@ def _not_written(path: Path, error: OSError) -> InvalidInput:
 
 
 def measured_on(pair: Pair) -> dict[str, Any]:
-    """What figures are measured on: the pair, the machine and the versions."""
-    return {"pair": pair.describe(), "machine": machine(pair.device), "versions": versions()}
+    """What figures are measured on: the pair, the machine, the versions and the day (UTC)."""
+    day = datetime.now(UTC).date().isoformat()
+    return {"pair": pair.describe(), "machine": machine(pair.device), "versions": versions(), "date": day}
 
 
 def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
@@ -138,7 +140,7 @@ def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
     # A drawn seed is no part of what was asked for when sampling is off.
     params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})
     asked = {"prompts": [asdict(item) for item in plan.prompts], "entrants": plan.entrants, "runs": plan.runs}
-    return {"results": about | asked | {"params": params}}
+    return {"results": about | asked | {"params": params, "chosen": asdict(plan.chosen)}}
 
 
 def _weights(pair: Pair) -> str:
@@ -153,13 +155,16 @@ def _weights(pair: Pair) -> str:
     return digest.hexdigest()[:16]
 
 
-def _difference(name: str, found: str, wanted: str) -> str:
+def _refuse_others(name: str, found: str, wanted: str) -> None:
+    """Raise ``InvalidInput`` where a file's first line is not that of the wanted measurement."""
     try:
         theirs, ours = json.loads(found)["results"], json.loads(wanted)["results"]
-        names = [name for name in ours if theirs.get(name) != ours[name]]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return f"{name} holds no results of this program. Name another file."
-    return f"{name} holds results of another measurement ({', '.join(names)} differ). Name another file."
+        differing = [key for key in ours if key not in UNASKED and theirs.get(key) != ours[key]]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InvalidInput(f"{name} holds no results of this program. Name another file.") from error
+    if differing:
+        differ = ", ".join(differing)
+        raise InvalidInput(f"{name} holds results of another measurement ({differ} differ). Name another file.")
 
 
 def _trial(text: str) -> Trial | None:

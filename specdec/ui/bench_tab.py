@@ -12,19 +12,20 @@ import gradio as gr
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, quoted
 from specdec.events import SamplingParams, check_gamma
-from specdec.lanes.table import LANES, Lane, entrants_of
+from specdec.lanes.table import LANES, Entrant, Lane, entrants_of
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.prompts import EXAMPLES, parse_prompts, read_prompts
+from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
 from specdec.measure.results_file import ResultsText, measured_on
 from specdec.measure.summary import rows
 from specdec.measure.task import Task
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
+from specdec.report import words
 from specdec.report.benchmark import EXPORTS, as_json
 from specdec.report.overall import overall
 from specdec.report.summary import COLUMNS, cells
 from specdec.ui import fragments
-from specdec.ui.fields import integer
+from specdec.ui.fields import integer, number, number_field
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
 from specdec.ui.limits import Limits
@@ -58,14 +59,18 @@ class BenchTab:
             )
             self._gammas = gr.Textbox("3 5 8", label="Draft lengths, or auto", max_lines=1, elem_id="sd-bench-gammas")
         with gr.Row(elem_classes="sd-form"):
-            self._sizes = sizes("bench", limits, tokens=64, runs=3)
+            sized = sizes("bench", limits, tokens=64, runs=3)
+            first = number_field(None, "First prompts a category", info="empty: all", elem_id="sd-bench-first")
+            temperature = number_field(0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature")
+            self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
+            self._settings = [*sized, first, temperature, self.chat]
         self._buttons = Buttons("Run benchmark", "bench")
         self._findings = Findings("bench")
         hint = f"{RESULTS} holds every call. Give it as earlier results to go on from there."
         self._files = file_buttons(files, "Save the results", hint, "sd-bench-files")
 
     def wire(self) -> None:
-        asked = [self._set, self._earlier, self._lanes, self._gammas, *self._sizes]
+        asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
         cleared = self._findings.cleared | {self._files: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
 
@@ -77,11 +82,21 @@ class BenchTab:
         gammas: str,
         tokens: float | None,
         runs: float | None,
+        first: float | None,
+        temperature: float | None,
+        chat: bool,
     ) -> Job:
         own, before = chosen(prompts, self._limits), chosen(earlier, self._limits)
-        plan = _plan(own, lanes, gammas, integer("New tokens", tokens), integer("Runs", runs))
+        many = None if first is None else integer("First prompts a category", first)
+        choice = Choice(own.name if own else NAME, many, bool(chat))
+        params = SamplingParams(
+            integer("New tokens", tokens), number("Temperature", temperature), seed=0, ignore_eos=True
+        )
+        items = choice.of(parse_prompts(own.text) if own else read_prompts(EXAMPLES))
+        plan = Plan(items, _entrants(lanes, gammas), params, integer("Runs", runs), choice)
         self._limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
         settings = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
+        settings |= {"first": many, "chat": choice.chat}
         work = partial(self._measure, plan=plan, own=own, before=before)
         return Job(self._buttons.name, plan.tokens, work, settings | asdict(plan.params))
 
@@ -89,7 +104,7 @@ class BenchTab:
         self, turn: Turn, plan: Plan, own: TextFile | None, before: TextFile | None
     ) -> Iterator[dict[Any, Any]]:
         allowed(turn.pair, plan, self._limits)
-        known = f"Prompts: {own.name if own else 'the examples'}."
+        known = words.prompts(plan.chosen, len(plan.prompts))
         if own and turn.pair.name == "embedded":
             known += f" {KNOWN}"
         found: list[Trial] = []
@@ -116,7 +131,7 @@ class BenchTab:
 
     def _ending(self, begun: _Begun, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
         about = begun.about
-        files = {f"benchmark{suffix}": export(about, found) for suffix, export in EXPORTS.items()}
+        files = {f"benchmark{suffix}": export(about, plan, found) for suffix, export in EXPORTS.items()}
         files |= {"benchmark.json": as_json(about, plan, found), RESULTS: begun.lines.write(found)}
         return {self._files: offered(files)} | self._findings.explain(overall(found, plan).judgement)
 
@@ -142,13 +157,11 @@ def _choices() -> list[Lane]:
     return [lane for lane in LANES if not lane.race and lane.bench is not None]
 
 
-def _plan(own: TextFile | None, lanes: Sequence[str], gammas: str, tokens: int, runs: int) -> Plan:
-    items = parse_prompts(own.text) if own else read_prompts(EXAMPLES)
+def _entrants(lanes: Sequence[str], gammas: str) -> tuple[Entrant, ...]:
     if unknown := set(lanes) - {lane.key for lane in _choices()}:
         raise InvalidInput(f"There is no lane {quoted(sorted(unknown))}. Nothing ran.")
     keys = [lane.key for lane in LANES if lane.race or lane.key in lanes]
-    params = SamplingParams(tokens, seed=0, ignore_eos=True)
-    return Plan(tuple(items), entrants_of(keys, _lengths(gammas)), params, runs)
+    return entrants_of(keys, _lengths(gammas))
 
 
 def _lengths(text: str) -> list[int | str]:

@@ -196,7 +196,7 @@ def build(
         on_show, codes = gr.Textbox(visible=False), gr.Textbox(visible=False)
         code = gr.Button("Code", elem_id="sd-code")  # pressed by the live view where it shows a run
 
-        faces = [header, prompt, ask.chat]
+        faces = [header, prompt, ask.chat, bench_tab.chat]
         # Another visitor may have loaded another pair since the header was written.
         renew: dict[str, Any] = {"outputs": [header, loaded], "queue": False} | INTERNAL
         renew["fn"] = lambda: (facing(slot)[0], words.pair_line(slot.facts))
