@@ -112,8 +112,8 @@ def main(argv: Sequence[str]) -> None:
     ]
     report(console, about, plan, found, record, left_out)
     for path in arguments.export:
-        made = EXPORTS.get(path.suffix)
-        text = made(about, plan, found) if made else as_json(about, plan, found, record)
+        export = EXPORTS.get(path.suffix)
+        text = export(about, plan, found) if export else as_json(about, plan, found, record)
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:

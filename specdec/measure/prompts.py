@@ -21,6 +21,7 @@ NAME = "the examples"
 LARGEST = 16_000_000  # bytes of a set, unpacked
 MOST = 10_000  # prompts of a set
 LONGEST_NAME = 200  # characters of a name or a category, which stand in every trial and every row
+LONGEST_FILE_NAME = 255  # characters, as file systems have it
 GZIP = b"\x1f\x8b"  # how a packed file begins
 TAKEN = "name and prompt, task_id and prompt (HumanEval), or turns (Spec-Bench, MT-bench, SPEED-Bench)"
 
@@ -64,6 +65,8 @@ class Choice:
         first = self.first
         if first is not None and (isinstance(first, bool) or not isinstance(first, int) or first < 1):
             raise InvalidInput(f"The first {quoted(first)} prompts of a category: give a whole number, 1 or more.")
+        if len(self.name) > LONGEST_FILE_NAME:
+            raise InvalidInput(f"The name of the prompt set is longer than {LONGEST_FILE_NAME} characters; shorten it.")
 
     def of(self, items: Iterable[PromptItem]) -> tuple[PromptItem, ...]:
         """The chosen prompts of a set, in its order."""

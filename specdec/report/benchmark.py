@@ -15,10 +15,11 @@ from rich.table import Table
 from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
+from specdec.measure.results import About
 from specdec.measure.summary import auto_share, find, rows, summarise
 from specdec.report import words
 from specdec.report.limit import show_limit
-from specdec.report.origin import About, columns, origin
+from specdec.report.made import columns, made
 from specdec.report.overall import overall
 from specdec.report.recording import plain_json
 from specdec.report.summary import COLUMNS, cells
@@ -41,14 +42,14 @@ def markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
     lines = [COLUMNS, ["---"] * 2 + ["---:"] * (len(COLUMNS) - 2), *map(cells, rows(trials))]
     label = words.synthetic(about["pair"])
     head = f"{label.capitalize()}\n\n" if label else ""
-    head += "".join(f"- {name}: {value}\n" for name, value in origin(about, plan).items()) + "\n"
+    head += "".join(f"- {name}: {value}\n" for name, value in made(about, plan).items()) + "\n"
     return head + "".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |\n" for line in lines)
 
 
 def as_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
     """The rows as plain numbers (seconds, factors and shares, not percent), each with what it comes from."""
-    made = columns(about, plan)
-    found, out = [row | made for row in labelled_rows(about, trials)], io.StringIO()
+    source = columns(about, plan)
+    found, out = [row | source for row in labelled_rows(about, trials)], io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(found[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(found)
@@ -121,7 +122,7 @@ def report(
 ) -> None:
     """Everything there is to say in a terminal. ``left_out``: a sentence for each lane that the pair cannot run."""
     label = words.synthetic(about["pair"])
-    for name, value in origin(about, plan).items():
+    for name, value in made(about, plan).items():
         console.print(f"{name}: {value}")
     for sentence in left_out:
         console.print(sentence)

@@ -414,12 +414,12 @@ def machine(facts: dict[str, Any]) -> str:
 
 
 def _drafting(draft: dict[str, Any], named: bool) -> str:
-    return _model(draft, named, "draft") if draft["kind"] in ("model", "synthetic") else draft["text"]
+    return _model(draft, named, "draft") if "name" in draft else draft["text"]
 
 
 def _model(facts: dict[str, Any], named: bool, role: str) -> str:
     # The folders of a pair with a name of its own are called target and draft: its layers say more than their names.
-    name, layers = facts["name"], facts["layers"]
+    name, layers = facts["name"], facts.get("layers")
     if layers is None:
         return name
     return f"{role if named else name} ({layers} layer{'s' * (layers != 1)})"

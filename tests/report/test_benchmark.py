@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import UTC, datetime
 
 import pytest
 from judged import PAIR, drafting, loop, plain, trial
@@ -14,14 +15,14 @@ from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice, PromptItem
 from specdec.report.benchmark import EXPORTS, as_json
-from specdec.report.origin import origin
+from specdec.report.made import made
 
 SPECULATIVE = Entrant("speculative", 4)
 ABOUT = {
     "pair": PAIR | {"engine": {"name": "eager", "reason": None}},
     "machine": {"cpu": "A CPU", "gpu": "A GPU", "cores": 8, "threads": 7, "device": "cuda:0"},
     "versions": {"specdec": "1.2", "python": "3.12.1", "torch": "2.13.0", "transformers": "5.23.0"},
-    "date": "2026-01-31",
+    "at": datetime(2026, 1, 31, 23, 59, tzinfo=UTC).timestamp(),
 }
 FOUND = [
     trial(0, BASELINE, plain(0.020)),
@@ -47,20 +48,18 @@ WORDS = (
 @pytest.mark.parametrize("suffix", [".md", ".csv", ".json"])
 def test_a_file_names_what_it_comes_from(plan, suffix: str) -> None:
     text = (EXPORTS.get(suffix) or as_json)(ABOUT, plan, FOUND)
-    if suffix == ".json":
-        text = json.dumps(json.loads(text), ensure_ascii=False)
-        text = text.replace('"name": "embedded"', WORDS[0])  # the pair's facts stand there as they are
-    for word in WORDS:
+    # In JSON the pair's facts and the time stand as they are.
+    for word in WORDS if suffix != ".json" else ('"name": "embedded"', str(ABOUT["at"]), *WORDS[1:-2], WORDS[-1]):
         assert word in text, word
 
 
 def test_the_settings_as_a_person_reads_them(plan) -> None:
-    found = origin(ABOUT, plan)
+    found = made(ABOUT, plan)
     assert found["Settings"] == "64 new tokens a prompt, 3 runs, temperature 0.7, seed 3, \u03b3 0, 4 and auto"
     assert found["Prompts"] == "1 prompt of questions.jsonl, the first 1 of each category, as chat messages."
     assert found["Machine"] == "A GPU \u00b7 A CPU \u00b7 cuda:0 \u00b7 8 cores, 7 threads used"
     greedy = Plan(plan.prompts, (BASELINE,), specdec.SamplingParams(64, seed=0), 1)
-    assert origin(ABOUT, greedy)["Settings"] == "64 new tokens a prompt, 1 run, temperature 0 (greedy)"
+    assert made(ABOUT, greedy)["Settings"] == "64 new tokens a prompt, 1 run, temperature 0 (greedy)"
 
 
 def test_every_row_of_the_csv_stands_alone(plan) -> None:

@@ -1,16 +1,16 @@
-"""What figures come from: pair, machine, versions and settings, so that a file of them is understood by itself."""
+"""What made figures: pair, machine, versions, day and settings, so that a file of them is understood by itself."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from specdec.measure.plan import Plan
+from specdec.measure.results import About
 from specdec.report import words
 
-About = dict[str, Any]  # what was measured on what, and when: ``measure.results_file.measured_on``
 
-
-def origin(about: About, plan: Plan) -> dict[str, str]:
+def made(about: About, plan: Plan) -> dict[str, str]:
     """The same as a person reads it, by its name."""
     params = plan.params
     greedy = " (greedy)" if params.greedy else f", seed {params.seed}"
@@ -26,7 +26,7 @@ def origin(about: About, plan: Plan) -> dict[str, str]:
         "Passes": words.passes(about["pair"]),
         "Engine": words.engine(about["pair"]),
         "Versions": ", ".join(f"{name} {version}" for name, version in about["versions"].items()),
-        "Date": f"{about['date']} (UTC)",
+        "Date": f"{_day(about)} (UTC)",
         "Prompts": words.prompts(plan.chosen, len(plan.prompts)),
         "Settings": ", ".join(settings),
     }
@@ -39,7 +39,7 @@ def columns(about: About, plan: Plan) -> dict[str, Any]:
         "pair": words.pair_line(about["pair"]),
         **{name: machine.get(name) for name in ("device", "cpu", "gpu")},
         **about["versions"],
-        "date": about["date"],
+        "date": _day(about),
         "prompt_set": plan.chosen.name,
         "prompts": len(plan.prompts),
         "first_a_category": plan.chosen.first,
@@ -50,6 +50,10 @@ def columns(about: About, plan: Plan) -> dict[str, Any]:
         "seed": plan.params.seed,
         "gammas": " ".join(map(str, _gammas(plan))),
     }
+
+
+def _day(about: About) -> str:
+    return datetime.fromtimestamp(about["at"], UTC).date().isoformat()
 
 
 def _gammas(plan: Plan) -> list[Any]:
