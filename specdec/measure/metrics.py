@@ -103,14 +103,12 @@ def measure(events: Iterable[Event]) -> Metrics | None:
 
 def with_rates(lane: Metrics) -> Metrics:
     """The same figures, with the rates that its own counts and seconds make."""
-    accepted, rejected, drafted = lane.accepted, lane.rejected, lane.drafted
-    known = accepted is not None and rejected is not None and drafted is not None
-    return replace(
-        lane,
-        alpha=_ratio(accepted, accepted + rejected) if known else None,
-        draft_acceptance_rate=_ratio(accepted, drafted) if known else None,
-        tokens_per_second=_ratio(lane.decode_tokens, lane.decode_seconds),
-    )
+    alpha = kept = None
+    if lane.accepted is not None and lane.rejected is not None and lane.drafted is not None:
+        alpha = _ratio(lane.accepted, lane.accepted + lane.rejected)
+        kept = _ratio(lane.accepted, lane.drafted)
+    rate = _ratio(lane.decode_tokens, lane.decode_seconds)
+    return replace(lane, alpha=alpha, draft_acceptance_rate=kept, tokens_per_second=rate)
 
 
 def in_microseconds(lane: Metrics) -> Metrics:

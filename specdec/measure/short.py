@@ -109,9 +109,8 @@ def read_link(text: str) -> Results:
 
 def _keys(plan: Plan) -> list[tuple[int, str, str, Any]]:
     """The key of each call of a plan: all lanes of a prompt stand together, in one order in every run."""
-    return [
-        (run, item.name, *entrant) for run in range(plan.runs) for item in plan.prompts for entrant in plan.entrants
-    ]
+    cells = [(run, item.name) for run in range(plan.runs) for item in plan.prompts]
+    return [(*cell, *entrant) for cell in cells for entrant in plan.entrants]
 
 
 def _metrics(values: dict[str, int | None]) -> Metrics:
@@ -122,8 +121,8 @@ def _metrics(values: dict[str, int | None]) -> Metrics:
     if None in (tokens, *(given[name] for name in given if name not in _UNKNOWN)):
         raise InvalidInput(DAMAGED)
     mean = tokens / passes if tokens is not None and passes else None
-    rates = dict.fromkeys(("alpha", "draft_acceptance_rate", "tokens_per_second", "overhead_share"))
-    return Metrics(mean_acceptance_length=mean, **rates, **given)
+    given |= dict.fromkeys(("alpha", "draft_acceptance_rate", "tokens_per_second", "overhead_share"))
+    return Metrics(mean_acceptance_length=mean, **given)
 
 
 # What assisted generation does not say.

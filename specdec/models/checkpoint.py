@@ -169,7 +169,7 @@ def open_checkpoint(name: str, revision: str | None = None, token: bool = True) 
         if folder.is_dir():
             return _checked(name, revision, folder, _files_of(name, folder), token)
         if not _HUB_NAME.fullmatch(name):
-            raise LoadFailed(f"There is no folder {name!r}, and it is no name of a model on the hub. Check the path.")
+            raise LoadFailed(f"There is no folder {name!r}, and {name!r} is not a valid Hub id. Check the path.")
         return _on_hub(name, revision, token)
 
 

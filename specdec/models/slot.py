@@ -7,13 +7,12 @@ import traceback
 from dataclasses import replace
 from typing import Any
 
-import psutil
 import torch
 
 from specdec.errors import LoadFailed, SpecdecError
 from specdec.models.checkpoint import Progress
 from specdec.models.loading import PairPlan, load, must_spread
-from specdec.models.memory import free_bytes, gigabytes
+from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
 
 
@@ -38,8 +37,8 @@ class Slot:
     def loaded(self) -> bool:
         return self._pair is not None
 
-    def change(self, plan: PairPlan, progress: Progress | None = None) -> str:
-        """Load ``plan`` instead of what is here; return what happened, in a sentence.
+    def change(self, plan: PairPlan, progress: Progress | None = None) -> bool:
+        """Load ``plan`` instead of what is here; return whether the old pair had to be freed first.
 
         It is loaded beside the old pair where both fit. Otherwise the old one is freed first, and loaded again if the
         new one fails: then the error of the new one is raised, and ``pair`` works as before.
@@ -49,20 +48,18 @@ class Slot:
         for part in plan.parts:
             part.checkpoint.fetch(progress)
         if plan.bytes <= free_bytes(plan.device):
-            new = _rehearsed(plan)
-            loaded = _used_bytes(plan.device)
-            self._take(plan, new)
-            return f"Loaded beside the old pair; freeing that one gave back {_freed(plan.device, loaded)}."
-        used = _used_bytes(plan.device)
+            self._take(plan, _rehearsed(plan))
+            _give_back(plan.device)
+            return False
         self._pair = None
-        sentence = f"The old pair was freed first, which gave back {_freed(plan.device, used)}."
+        _give_back(plan.device)
         try:
             self._take(plan, _rehearsed(plan))
         except Exception as error:
             _drop_frames(error)
             self._restore(error)
             raise
-        return sentence
+        return True
 
     def _take(self, plan: PairPlan, pair: Pair) -> None:
         self._plan, self._pair = plan, pair
@@ -91,15 +88,8 @@ def _drop_frames(error: BaseException) -> None:
         cause = cause.__cause__ or cause.__context__
 
 
-def _used_bytes(device: torch.device) -> int:
-    """Memory of this process on ``device``."""
-    if device.type == "cuda":
-        return torch.cuda.memory_reserved(device)
-    return psutil.Process().memory_info().rss
-
-
-def _freed(device: torch.device, before: int) -> str:
+def _give_back(device: torch.device) -> None:
+    """Free the memory of a pair that nothing refers to any more."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    return gigabytes(max(0, before - _used_bytes(device)))

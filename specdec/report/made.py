@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from specdec.measure.plan import Plan
 from specdec.measure.results import About
 from specdec.report import words
+from specdec.report.origin import day
 
 
 def made(about: About, plan: Plan) -> dict[str, str]:
     """The same as a person reads it, by its name."""
-    params = plan.params
-    greedy = " (greedy)" if params.greedy else f", seed {params.seed}"
-    settings = [
-        f"{params.max_new_tokens} new tokens a prompt",
-        words.runs(plan.runs),
-        f"temperature {params.temperature:g}{greedy}",
-        *([f"\u03b3 {words.lengths(gammas)}"] if (gammas := _gammas(plan)) else []),
-    ]
     return {
         "Pair": words.pair_line(about["pair"]),
         "Machine": words.hardware(about["machine"]),
         "Passes": words.passes(about["pair"]),
         "Engine": words.engine(about["pair"]),
         "Versions": ", ".join(f"{name} {version}" for name, version in about["versions"].items()),
-        "Date": f"{_day(about)} (UTC)",
+        "Date": f"{day(about)} (UTC)",
         "Prompts": words.prompts(plan.chosen, len(plan.prompts)),
-        "Settings": ", ".join(settings),
+        "Settings": settings(plan),
     }
+
+
+def settings(plan: Plan) -> str:
+    """Everything that was asked for but the prompts."""
+    params = plan.params
+    sampling = " (greedy)" if params.greedy else f", seed {params.seed}" if params.seed is not None else ""
+    found = [f"{params.max_new_tokens} new tokens a prompt", words.runs(plan.runs)]
+    found.append(f"temperature {params.temperature:g}{sampling}")
+    if gammas := _gammas(plan):
+        found.append(f"\u03b3 {words.lengths(gammas)}")
+    return ", ".join(found)
 
 
 def columns(about: About, plan: Plan) -> dict[str, Any]:
@@ -39,7 +42,7 @@ def columns(about: About, plan: Plan) -> dict[str, Any]:
         "pair": words.pair_line(about["pair"]),
         **{name: machine.get(name) for name in ("device", "cpu", "gpu")},
         **about["versions"],
-        "date": _day(about),
+        "date": day(about),
         "prompt_set": plan.chosen.name,
         "prompts": len(plan.prompts),
         "first_a_category": plan.chosen.first,
@@ -50,10 +53,6 @@ def columns(about: About, plan: Plan) -> dict[str, Any]:
         "seed": plan.params.seed,
         "gammas": " ".join(map(str, _gammas(plan))),
     }
-
-
-def _day(about: About) -> str:
-    return datetime.fromtimestamp(about["at"], UTC).date().isoformat()
 
 
 def _gammas(plan: Plan) -> list[Any]:

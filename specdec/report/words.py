@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from statistics import median
@@ -117,6 +118,14 @@ RIVALS = {
     "alike": "{Rival} may be as fast: {times}.",
 }
 
+# Where the figures of a tab are from.
+ORIGINS = {
+    "here": "Measured on this machine",
+    "recording": "A recording made on {machine}, {day}, not measured here",
+    "file": "From the file {name}, not measured here",
+    "link": "From a link, not measured here",
+}
+
 # What a pair of shapes is labelled with wherever it is shown.
 SYNTHETIC = "synthetic: random weights, agreement set to {agreement:g}"
 LEFT_OUT = "Not measured: {lane}. {reason}"
@@ -214,6 +223,11 @@ def reason(found: Judgement) -> str:
 def advice(found: Judgement) -> str:
     """What may help where speculation loses; empty where nothing is known to help."""
     return ADVICE[found.advice] if found.advice else ""
+
+
+def elsewhere(text: str) -> str:
+    """A sentence about a measurement, for one that was not made here."""
+    return re.sub(r" (here|on this machine)\b", "", text)
 
 
 def big(found: Judgement) -> str | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 
@@ -13,16 +13,14 @@ from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, quoted
 from specdec.events import SamplingParams, check_gamma
 from specdec.lanes.table import LANES, Entrant, Lane, entrants_of
-from specdec.measure.plan import Plan, Trial
+from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
-from specdec.measure.results_file import ResultsText, measured_on
+from specdec.measure.results import Results
 from specdec.measure.summary import rows
-from specdec.measure.task import Task
-from specdec.measure.trials import trials
-from specdec.models.pair import Pair
 from specdec.report import words
 from specdec.report.benchmark import EXPORTS, as_json
-from specdec.report.overall import overall
+from specdec.report.made import settings
+from specdec.report.origin import HERE, Origin
 from specdec.report.summary import COLUMNS, cells
 from specdec.ui import fragments
 from specdec.ui.fields import integer, number, number_field
@@ -30,7 +28,8 @@ from specdec.ui.figures import benchmark_figure
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
-from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
+from specdec.ui.measuring import Buttons, Findings, Measurement, Values, sizes
+from specdec.ui.opening import Opening, packed
 
 KNOWN = "The embedded pair writes stories, dialogue and Python and copies; other sets tell little about it."
 RESULTS = "benchmark.results.jsonl"
@@ -39,9 +38,10 @@ MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
 
 
 class BenchTab:
-    """Built inside a ``gr.Tab``. ``files`` is the address of the script that reads and saves files in the browser."""
+    """Built inside a ``gr.Tab``. ``scripts`` has the addresses of scripts by name."""
 
-    def __init__(self, machine: Machine, limits: Limits, files: str):
+    def __init__(self, machine: Machine, limits: Limits, scripts: dict[str, str]):
+        files = scripts["files"]
         self._machine, self._limits = machine, limits
         lede = '<p class="sd-lede">Runs lanes over a prompt set, in turns; results by category, with their spread.</p>'
         gr.HTML(lede, apply_default_css=False)
@@ -64,15 +64,19 @@ class BenchTab:
             temperature = number_field(0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature")
             self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
             self._settings = [*sized, first, temperature, self.chat]
+        self._opening = Opening("bench", scripts["results"], limits)
         self._buttons = Buttons("Run benchmark", "bench")
+        self._opening.button()
         self._findings = Findings("bench")
         hint = f"{RESULTS} holds every call. Give it as earlier results to go on from there."
         self._files = file_buttons(files, "Save the results", hint, "sd-bench-files")
+        self._link = self._opening.link_field()
 
-    def wire(self) -> None:
+    def wire(self, tab: gr.Tab, tabs: gr.Tabs) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
-        cleared = self._findings.cleared | {self._files: None}
+        cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
+        self._opening.wire(tab, tabs, self._buttons.status, cleared, self._finished)
 
     def _job(
         self,
@@ -95,61 +99,37 @@ class BenchTab:
         items = choice.of(parse_prompts(own.text) if own else read_prompts(EXAMPLES))
         plan = Plan(items, _entrants(lanes, gammas), params, integer("Runs", runs), choice)
         self._limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
-        settings = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
-        settings |= {"first": many, "chat": choice.chat}
-        work = partial(self._measure, plan=plan, own=own, before=before)
-        return Job(self._buttons.name, plan.tokens, work, settings | asdict(plan.params))
+        asked = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
+        asked |= {"first": many, "chat": choice.chat}
+        work = partial(self._measure, plan=plan, before=before)
+        return Job(self._buttons.name, plan.tokens, work, asked | asdict(plan.params))
 
-    def _measure(
-        self, turn: Turn, plan: Plan, own: TextFile | None, before: TextFile | None
-    ) -> Iterator[dict[Any, Any]]:
-        allowed(turn.pair, plan, self._limits)
-        known = words.prompts(plan.chosen, len(plan.prompts))
-        if own and turn.pair.name == "embedded":
-            known += f" {KNOWN}"
-        found: list[Trial] = []
-        begun: list[_Begun] = []
+    def _measure(self, turn: Turn, plan: Plan, before: TextFile | None) -> Iterator[Values]:
+        measured = Measurement(turn, plan, self._limits, before)
+        for text, draw in measured.steps():
+            results = measured.results
+            yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})
+        if results := measured.results:
+            yield self._ending(results, measured.text)
 
-        def begin(step: _Begun) -> None:
-            begun.append(step)
-            found.extend(step.found)
-
-        task = Task(partial(_benchmark, plan=plan, before=before), plan.tokens)
-        for text, whole in follow(turn, task, plan, self._limits, found, begin):
-            yield {self._buttons.status: text} | (self._found(plan, found, whole, known) if found else {})
-        if found:
-            yield self._ending(begun[0], plan, found)
-
-    def _found(self, plan: Plan, found: Sequence[Trial], whole: bool, known: str) -> dict[Any, Any]:
-        result = overall(found, plan)
+    def _shown(self, results: Results, origin: Origin, draw: bool) -> Values:
+        plan = results.plan
+        notes = [words.prompts(plan.chosen, len(plan.prompts)), f"{settings(plan)}."]
+        if results.about["pair"]["name"] == "embedded" and plan.chosen.name != NAME:
+            notes.append(KNOWN)
         caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
-        table = fragments.table(COLUMNS, map(cells, rows(found)), caption, minor=MINOR)
-        figure = benchmark_figure(found) if whole else None
-        return self._findings.show(
-            fragments.verdict(result.headline, result.factor, [*result.notes, known]), table, figure
-        )
+        table = fragments.table(COLUMNS, map(cells, rows(results.trials)), caption, minor=MINOR)
+        return self._findings.show(results, origin, table, benchmark_figure(results.trials) if draw else None, notes)
 
-    def _ending(self, begun: _Begun, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
-        about = begun.about
-        files = {f"benchmark{suffix}": export(about, plan, found) for suffix, export in EXPORTS.items()}
-        files |= {"benchmark.json": as_json(about, plan, found), RESULTS: begun.lines.write(found)}
-        return {self._files: offered(files)} | self._findings.explain(overall(found, plan).judgement)
+    def _finished(self, results: Results, origin: Origin) -> Values:
+        """A benchmark that is not measured now: verdict, chart, table, and why."""
+        return self._shown(results, origin, True) | self._findings.explain(results)
 
-
-class _Begun(NamedTuple):
-    """What is known on the device before the first call: the head of the results and what is already measured."""
-
-    lines: ResultsText
-    about: dict[str, Any]
-    found: list[Trial]
-
-
-def _benchmark(pair: Pair, plan: Plan, before: TextFile | None) -> Generator[_Begun | Trial | None, None, None]:
-    """Runs on the device: yields a ``_Begun``, then the trials of the plan that ``before`` does not hold."""
-    lines = ResultsText(pair, plan)
-    found = lines.read(before.text, before.name) if before else []
-    yield _Begun(lines, measured_on(pair), found)
-    yield from trials(pair, plan, {trial.key for trial in found})
+    def _ending(self, results: Results, text: str) -> Values:
+        about, found = results.about, results.trials
+        files = {f"benchmark{suffix}": export(about, results.plan, found) for suffix, export in EXPORTS.items()}
+        files |= {"benchmark.json": as_json(about, results.plan, found), RESULTS: text}
+        return {self._files: offered(files), self._link: packed(results)} | self._findings.explain(results)
 
 
 def _choices() -> list[Lane]:

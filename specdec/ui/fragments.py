@@ -18,6 +18,10 @@ _TEMPLATES = """
 </div></div></section>
 {% endmacro %}
 
+{% macro origin(sentence, place) %}
+<p class="sd-origin"><strong>{{ sentence }}</strong> <span>{{ place }}</span></p>
+{% endmacro %}
+
 {% macro status(text, done) %}
 {% if text %}<p class="sd-status" role="status">{{ text }}</p>
 {%- if done is not none %}<progress max="1" value="{{ '%.3f' % done }}"></progress>{% endif %}{% endif %}
@@ -25,6 +29,7 @@ _TEMPLATES = """
 
 {% macro error(message) %}<p class="sd-error" role="alert">{{ message }}</p>{% endmacro %}
 {% macro note(text) %}<p class="sd-note">{{ text }}</p>{% endmacro %}
+{% macro titled(title, text) %}<h3 class="sd-title">{{ title }}</h3><p class="sd-paragraph">{{ text }}</p>{% endmacro %}
 
 {% macro table(columns, rows, caption, marked, minor) %}
 <table class="sd-plainTable"><caption>{{ caption }}
@@ -55,8 +60,9 @@ _TEMPLATES = """
 </dl>
 {% endmacro %}
 
-{% macro header(pair) %}
-<header class="sd-head"><div><h1>specdec</h1><p class="sd-pair"><b>Pair</b> <span>{{ pair }}</span></p></div>
+{% macro header(pair, change) %}
+<header class="sd-head"><div><h1>specdec</h1><p class="sd-pair"><b>Pair</b> <span>{{ pair }}</span>
+<button type="button" class="sd-changePair">{{ change }}</button></p></div>
 <p class="sd-lede">A small model guesses, a large one checks all guesses at once. Same result, fewer waits.</p></header>
 {% endmacro %}
 
@@ -82,6 +88,11 @@ def verdict(sentence: str, factor: str | None = None, notes: Iterable[str] = ())
     return _HTML.verdict(sentence, factor, list(notes)).strip()
 
 
+def origin(sentence: str, place: str) -> str:
+    """Where the findings below are from."""
+    return _HTML.origin(sentence, place).strip()
+
+
 def status(text: str, done: float | None = None) -> str:
     """What is going on, with a progress bar where ``done``, from 0 to 1, is known."""
     return _HTML.status(text, done).strip()
@@ -93,6 +104,11 @@ def error(message: str) -> str:
 
 def note(text: str) -> str:
     return _HTML.note(text)
+
+
+def titled(title: str, text: str) -> str:
+    """A title with a paragraph below it."""
+    return _HTML.titled(title, text)
 
 
 def table(
@@ -111,9 +127,9 @@ def facts(found: Iterable[Figure]) -> str:
     return _HTML.facts(list(found)).strip()
 
 
-def header(pair: str) -> str:
-    """The top of the page, with the pair in words."""
-    return _HTML.header(pair).strip()
+def header(pair: str, change: str) -> str:
+    """The top of the page, with the pair in words; ``change`` names the button that opens what can be done about it."""
+    return _HTML.header(pair, change).strip()
 
 
 def share_place(page: str) -> str:

@@ -25,6 +25,7 @@ from specdec.ui.bench_tab import BenchTab
 from specdec.ui.code import code_answer
 from specdec.ui.fields import sent
 from specdec.ui.gamma_tab import GammaTab
+from specdec.ui.how_tab import how_tab
 from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL, Limits
 from specdec.ui.lossless_tab import LosslessTab
@@ -43,13 +44,13 @@ _MOUNT = """
 import(%s).then((live) =>
   live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s, %s));
 """
-_TAKE_HOME = f"""
-import({_ASSET % "takehome.js"}).then((home) => home.mount(element, props, watch));
-"""
+_SCRIPTS = {name: _ASSET % f"{name}.js" for name in ("files", "results", "takehome")}  # of the tabs
+_OPEN_ADDRESS = f"async () => {{ (await import({_SCRIPTS['results']})).openAddress(); }}"
 _LOADED = f"(pair) => import({_ASSET % 'live.js'}).then(() => {{ window.specdec.loaded(pair); }})"
 _READY = f"await (await import({_ASSET % 'live.js'})).ready;"  # the scripts have their tables
 _BEGIN = f"async (...values) => {{ {_READY} window.specdec.begin(); return values; }}"
 _AGAIN = f"async () => {{ {_READY} window.specdec.begin(); return JSON.stringify(window.specdec.shown()); }}"
+_ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50); }}"  # the fields have new values
 _READ_LINK = f"""async () => {{
   {_READY}
   return JSON.stringify(await (await import({_ASSET % "link.js"})).settingsInAddress());
@@ -140,39 +141,46 @@ def build(
 
     def restore(link: str) -> tuple[Any, ...]:
         try:
-            values, problems = ask.restore(sent(link), slot.chat)
+            # Results of a tab are opened by the tab.
+            asked = {name: text for name, text in sent(link).items() if name not in ("sweep", "bench")}
+            values, problems = ask.restore(asked, slot.chat)
         except InvalidInput as error:
             values, problems = [gr.skip() for _ in ask.inputs], [str(error)]
         return *values, "".join(map(fragments.error, problems))
 
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
         with gr.Row(elem_id="sd-top"):
-            header = gr.HTML(fragments.header(words.pair_line(slot.facts)), elem_id="sd-header")
+            header = gr.HTML(facing(slot, limits)[0], elem_id="sd-header")
             # Filled by the live view. A Space is shown in a frame: links must name the page around it.
             space = os.environ.get("SPACE_ID")
             place = fragments.share_place(f"https://huggingface.co/spaces/{space}" if space else "")
             gr.HTML(place, elem_id="sd-share", apply_default_css=False)
-        title = "Measure your own pair" if limits.pairs == "none" else "Change the pair"
-        with gr.Accordion(title, open=False, elem_id="sd-change"):
+        with gr.Column(elem_id="sd-change"):  # opened by a button of the header
             panel = None if startup is None or limits.pairs == "none" else PairPanel(slot, limits, startup)
             if limits.public:
                 gr.HTML(your_own(space), elem_id="sd-own", apply_default_css=False)
-        with gr.Tabs(elem_id="sd-tabs"):
+        with gr.Tabs(elem_id="sd-tabs") as tabs:
             with gr.Tab("Race"):
+                with gr.Row(elem_id="sd-line"):
+                    # The form in one line; filled by the live view.
+                    gr.HTML('<div class="sd-linePlace"></div>', elem_id="sd-summary", apply_default_css=False)
+                    start = gr.Button("Run race", variant="primary", elem_id="sd-run")
+                    halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
+                    again = gr.Button("Again", elem_id="sd-again")  # pressed by the live view's own buttons
+                with gr.Row(elem_id="sd-chips"):
+                    gr.HTML('<span class="sd-try">Try</span>', apply_default_css=False, elem_id="sd-try")
+                    chips = [gr.Button(e.name, size="sm", min_width=0, elem_classes="sd-chip") for e in examples]
                 with gr.Row(elem_id="sd-ask"):
                     with gr.Column(scale=7, min_width=320):
                         prompt = ask.prompt_field(examples[0].prompt)
-                        with gr.Row(elem_id="sd-chips"):
-                            for example in examples:
-                                chip = gr.Button(example.name, size="sm", min_width=0, elem_classes="sd-chip")
-                                fill = f"() => {json.dumps(example.prompt)}"
-                                chip.click(None, js=fill, outputs=prompt, api_visibility="private")
                         ask.chat_field()
                     with gr.Column(scale=5, min_width=300, elem_id="sd-settings"):
                         ask.setting_fields()
-                        start = gr.Button("Run race", variant="primary", elem_id="sd-run")
-                        halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
-                        again = gr.Button("Again", elem_id="sd-again")  # pressed by the live view's own buttons
+                for example, chip in zip(examples, chips, strict=True):
+                    fill = f"() => {json.dumps(example.prompt)}"
+                    chip.click(None, js=fill, outputs=prompt, api_visibility="private").then(
+                        None, js=_ASKED, **INTERNAL
+                    )
                 problems = gr.HTML("", elem_id="sd-problems", apply_default_css=False)
                 waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
                 live = gr.HTML(
@@ -184,12 +192,14 @@ def build(
                     elem_id="sd-live",
                     elem_classes="sd-live",
                 )
-            with gr.Tab("Best gamma"):
-                gamma_tab = GammaTab(machine, examples, limits, ask, _TAKE_HOME)
-            with gr.Tab("Benchmark"):
-                bench_tab = BenchTab(machine, limits, _ASSET % "files.js")
+            with gr.Tab("Best gamma", id="gamma") as gamma:
+                gamma_tab = GammaTab(machine, examples, limits, ask, _SCRIPTS)
+            with gr.Tab("Benchmark", id="bench") as bench:
+                bench_tab = BenchTab(machine, limits, _SCRIPTS)
             with gr.Tab("Lossless?"):
                 lossless_tab = LosslessTab(machine, limits)
+            with gr.Tab("How it works"):
+                how_tab(_ASSET % "how.js")
         link = gr.Textbox(visible=False)
         shared, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
         share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
@@ -199,7 +209,7 @@ def build(
         faces = [header, prompt, ask.chat, bench_tab.chat]
         # Another visitor may have loaded another pair since the header was written.
         renew: dict[str, Any] = {"outputs": [header, loaded], "queue": False} | INTERNAL
-        renew["fn"] = lambda: (facing(slot)[0], words.pair_line(slot.facts))
+        renew["fn"] = lambda: (facing(slot, limits)[0], words.pair_line(slot.facts))
         announce = {"fn": None, "inputs": loaded, "js": _LOADED} | INTERNAL
         for button, read, given, begin in ((start, ask.read, ask.inputs, _BEGIN), (again, shown_again, link, _AGAIN)):
             ran = button.click(racing(read), given, [waiting, live], js=begin, **UNLIMITED, **INTERNAL)
@@ -220,12 +230,14 @@ def build(
             changed.then(**renew).then(**announce)
         ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **INTERNAL)
         demo.load(**renew).then(**announce)
-        demo.load(lambda: facing(slot), outputs=faces, queue=False, **INTERNAL).then(
+        demo.load(lambda: facing(slot, limits), outputs=faces, queue=False, **INTERNAL).then(
             restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **INTERNAL
-        )
+        ).then(None, js=_ASKED, **INTERNAL)
         demo.load(startup.lines if startup else recorded_race, outputs=live, queue=False, **INTERNAL)
-        for tab in (gamma_tab, bench_tab, lossless_tab):
-            tab.wire()
+        gamma_tab.wire(gamma, tabs)
+        bench_tab.wire(bench, tabs)
+        lossless_tab.wire()
+        demo.load(None, js=_OPEN_ADDRESS, **INTERNAL)
         add_endpoints(machine, limits)
     demo.queue(api_open=False)  # a job's listener can only be called through the queue
     return Page(demo, machine)

@@ -120,7 +120,8 @@ class PairPanel:
                 work = pool.submit(lambda: self._slot.change(self._plan(*choice), progress))
                 while not wait([work], STEP).done:
                     yield fragments.note(said[0])
-            yield fragments.note(work.result()), facing(self._slot)
+            work.result()  # raises what the load raised
+            yield fragments.note(f"Loaded: {words.pair_line(self._slot.facts)}."), facing(self._slot, self._limits)
         except SpecdecError as error:
             still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
             raise LoadFailed(f"{error}{still}") from error
@@ -161,13 +162,13 @@ async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerat
         yield fragments.error(said), None
 
 
-def facing(slot: Slot) -> tuple[str, Any, Any, Any]:
+def facing(slot: Slot, limits: Limits) -> tuple[str, Any, Any, Any]:
     """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switches of the race and
     of the benchmark."""
     facts, able = slot.facts, slot.chat
     hint = "Continues stories and Python; cannot answer questions." if facts["name"] == "embedded" else ""
     info = "The prompt is a message of a chat." if able else "A base model: it has no chat template."
-    header = fragments.header(words.pair_line(facts))
+    header = fragments.header(words.pair_line(facts), "your own pair" if limits.pairs == "none" else "change")
     chat = gr.update(value=able, interactive=able, info=info)
     sets = gr.update(interactive=True, info=SETS) if able else chat
     return header, gr.update(info=hint), chat, sets

@@ -170,9 +170,18 @@ def visit(
 
 
 def open_page(page, address: str, query: str = "") -> None:
-    """Go to the page and wait until its start-up race is on it."""
+    """Go to the page and wait until its start-up race is on it, at its end."""
     page.goto(address + query)
     page.wait_for_function("window.specdec && window.specdec.mounted && window.specdec.verdicts === 1")
+    skip(page)  # a recording's replay holds the start-up race back
+    page.wait_for_function("window.specdec.origin === 'startup'")
+    skip(page)
+
+
+def skip(page) -> None:
+    """End a replay, if one plays."""
+    if page.evaluate("window.specdec.replaying"):
+        page.click(SKIP)
 
 
 def run(page) -> None:
@@ -180,12 +189,19 @@ def run(page) -> None:
     before = page.evaluate("window.specdec.verdicts + window.specdec.errors")
     page.click("#sd-run")
     page.wait_for_function(f"window.specdec.verdicts + window.specdec.errors > {before} && !window.specdec.running")
-    if page.locator(SKIP).is_visible():
-        page.click(SKIP)
+    skip(page)
+
+
+def edit(page) -> None:
+    """Open the form, if it is closed."""
+    if page.get_attribute("#sd-line .sd-action", "aria-expanded") == "false":
+        page.click("#sd-line .sd-action")
+        page.wait_for_timeout(PAUSE)
 
 
 def ask(page, prompt: str | None = None, tokens: int | None = None, temperature: float | None = None) -> None:
     """Fill in what is given, as a person does."""
+    edit(page)
     if prompt is not None:
         page.fill("#sd-prompt textarea", prompt)
     for name, value in (("tokens", tokens), ("temperature", temperature)):
@@ -195,7 +211,12 @@ def ask(page, prompt: str | None = None, tokens: int | None = None, temperature:
 
 
 def unfold(page, selector: str) -> None:
-    """Open a fold and pause as a person does."""
+    """Open a fold, of the form too, and pause as a person does."""
+    if selector == "#sd-change":
+        page.click(".sd-changePair")
+        return
+    if page.locator(f"#sd-ask {selector}").count():
+        edit(page)
     page.click(f"{selector} button")
     page.wait_for_timeout(PAUSE)
 
@@ -209,6 +230,11 @@ def go_to(page, name: str) -> None:
 def text(page, selector: str) -> str:
     """What a person reads there."""
     return page.locator(selector).inner_text()
+
+
+def notes(page) -> str:
+    """Everything that stands with the verdict's sentence, folded or not."""
+    return page.locator(".sd-verdictWords").text_content()
 
 
 def quick_self_test(monkeypatch, **settings) -> list[tuple]:

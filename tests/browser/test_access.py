@@ -27,7 +27,7 @@ def test_nothing_serious(browser, address, theme: str, width: int, monkeypatch):
         for summary in page.locator(".sd-result .sd-fold > summary").all():
             if summary.is_visible() and summary.locator("..").get_attribute("open") is None:
                 summary.click()
-        page.wait_for_function("document.querySelector('.sd-time .main-svg')")
+        page.wait_for_function("document.querySelector('.sd-why .main-svg')")
         found = violations(page, axe_module)
         page.click(".sd-shareButton")
         page.wait_for_selector(".sd-codeFold")

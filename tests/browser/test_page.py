@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from browser.conftest import ask, open_page, run, text, unfold
+from browser.conftest import ask, edit, notes, open_page, run, text, unfold
 from specdec.measure.prompts import EXAMPLES
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives it: two would fight for the cores
@@ -22,7 +22,7 @@ def count(page, name: str) -> int:
 
 def test_the_page_is_never_empty_and_asks_nothing_of_other_hosts(page, outside):
     """At its first sight the page shows a measured race with its origin, and loads nothing from elsewhere."""
-    assert "Measured on this machine at start-up" in text(page, ".sd-notes")
+    assert "Measured on this machine at start-up" in notes(page)
     assert len(page.locator(".sd-figures dd").all()) == 4
     page.wait_for_function("document.querySelector('.sd-chart .main-svg')")
     assert outside == []
@@ -35,18 +35,18 @@ def test_a_race_shows_its_lanes_and_a_verdict(page, outside):
     run(page)
     assert count(page, "lanesFinished") == before["lanesFinished"] + 3
     assert count(page, "rounds") > before["rounds"]
-    assert "1 run on this machine" in text(page, ".sd-notes")
+    assert "1 run on this machine" in notes(page)
     assert re.search(r"times as fast|Slower here|No clear difference", text(page, ".sd-headline"))
     figures = page.locator(".sd-figures dd").all_inner_texts()
     assert re.fullmatch(r"[\d.]+ → [\d.]+", figures[0])
     assert re.fullmatch(r"(\d+) of \1", figures[3]), "greedy texts differ"
     texts = page.evaluate(
-        "[...document.querySelectorAll('.sd-ribbon')].map((ribbon) => [...ribbon.querySelectorAll("
+        "[...document.querySelectorAll('.sd-box .sd-ribbon')].map((ribbon) => [...ribbon.querySelectorAll("
         "'.sd-token:not(.rejected, .discarded)')].map((mark) => mark.textContent).join(''))"
     )
     assert texts[0] == texts[1] != ""
     folds = page.locator("details:has(> .sd-ribbon)").all()
-    assert folds and not any(fold.get_attribute("open") for fold in folds), "texts equal to the speculative one"
+    assert len(folds) == 1 and folds[0].get_attribute("open") is None, "our loop's text"
     assert text(page, ".sd-headline") in page.locator(".sd-chart .sd-plot").get_attribute("aria-label")
     assert page.locator("#sd-run").is_visible() and not page.locator("#sd-stop").is_visible()
     assert outside == []
@@ -92,7 +92,7 @@ def test_stop_ends_a_race_midway(page):
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
     assert count(page, "lanesFinished") < lanes + 3
     assert re.search(r"Stopped at \d+ of 512", text(page, ".sd-verdict"))
-    assert page.locator(".sd-texts details .sd-ribbon").first.inner_text() != ""
+    assert page.locator(".sd-box.generate .sd-ribbon").inner_text() != ""
     ask(page, tokens=8)
     run(page)
     assert "Stopped" not in text(page, ".sd-verdict")
@@ -138,6 +138,7 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
 )
 def test_a_number_is_taken_as_it_was_typed_or_named(page, field: str, typed: str, said: str):
     """Nothing is moved to the nearest value that would do."""
+    edit(page)
     number = page.locator(f"#sd-{field} input[type=number]")
     number.fill(typed)
     number.blur()
@@ -150,7 +151,7 @@ def test_sampling_says_what_is_equal(page):
     """Above temperature 0 the page promises the distribution, not the text."""
     ask(page, tokens=16, temperature=1)
     run(page)
-    assert "Sampling: texts may differ, the distribution does not." in text(page, ".sd-notes")
+    assert "Sampling: texts may differ, the distribution does not." in notes(page)
 
 
 def test_an_example_fills_the_prompt(page):
@@ -196,7 +197,8 @@ def test_a_phone_has_no_sideways_scroll(page, address):
     page.set_viewport_size({"width": 390, "height": 844})
     open_page(page, address)
     wide = """() => [...document.querySelectorAll('main *')]
-        .filter((node) => !node.closest('svg') && node.checkVisibility() && node.getBoundingClientRect().right > 391)
+        .filter((node) => !node.closest('svg, #sd-chips') && node.checkVisibility())
+        .filter((node) => node.getBoundingClientRect().right > 391)
         .map((node) => node.tagName + '.' + node.className)"""
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate(wide) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from browser.conftest import ask, launch, load_page_slot, open_page, run, unfold, visit
+from browser.conftest import ask, edit, launch, load_page_slot, notes, open_page, run, unfold, visit
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fakes import byte_tokenizer, tiny  # noqa: E402
@@ -71,7 +71,7 @@ def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside, browser, addre
     with visit(browser, address) as other:
         open_page(other, address)
         page.click("#sd-load")
-        report(page, "gave back")
+        report(page, "Loaded: ")
         ask(other, "Hello", tokens=8)
         run(other)
         other.wait_for_selector(".sd-pair:has-text('chatty')")
@@ -123,7 +123,7 @@ def test_a_pair_that_cannot_be_had_leaves_the_old_one(page, shelf):
 def test_a_base_model_says_that_it_has_no_chat(page, shelf):
     choose(page, shelf / "base", shelf / "small")
     page.click("#sd-load")
-    report(page, "gave back")
+    report(page, "Loaded: ")
     assert page.locator("#sd-chat input").is_disabled()
     assert "no chat template" in page.locator("#sd-chat").inner_text()
 
@@ -135,14 +135,15 @@ def test_drafting_without_a_second_model(page, method: str):
     pick(page, "embedded")
     page.click(f'#sd-method label:has-text("{method}")')
     page.click("#sd-load")
-    report(page, "gave back")
+    report(page, "Loaded: ")
     ask(page, tokens=48)
     run(page)
     assert re.fullmatch(r"(\d+) of \1", page.locator(".sd-figures dd").all_inner_texts()[3])
 
 
 def test_gamma_is_chosen_round_by_round(page):
+    edit(page)
     page.check("#sd-auto input")
     ask(page, tokens=48)
     run(page)
-    assert re.search(r"auto: [\d.]+ tokens a round", page.locator(".sd-notes").inner_text())
+    assert re.search(r"auto: [\d.]+ tokens a round", notes(page))

@@ -20,7 +20,7 @@ FINDING = SimpleNamespace(level=BITE, topic=BITE, sentence=BITE)
         fragments.error(BITE),
         fragments.note(BITE),
         fragments.table([BITE, "b"], [[BITE, BITE]], BITE, 0, {BITE}),
-        fragments.header(BITE),
+        fragments.header(BITE, BITE),
         fragments.share_place(BITE),
         fragments.facts([{"label": BITE, "value": BITE, "definition": BITE}]),
         fragments.findings([FINDING]),

@@ -30,20 +30,26 @@ export class Chart {
   #range = 0.1;
   #notes = [];
   #moment = null; // of a replay, in seconds; null is the end
-  #mark = null;
   #cut = Infinity; // tokens up to which the lanes are compared
   #wanted = false;
   #drawing = false;
 
-  // `onPick` is told the seconds at which the chart was clicked.
-  constructor(address, onPick) {
+  /** @param {import("./focus.js").Focus} focus */
+  constructor(address, focus) {
     this.plot = el("div", "sd-plot");
     this.plot.setAttribute("role", "img");
-    this.others = el("ul", "sd-others");
-    this.node = el("div", "sd-chart", "", [this.plot, this.others]);
+    // Dots on the lines, beside Plotly: they follow the pointer without a new drawing.
+    this.lit = el("span", "sd-dot");
+    this.current = el("span", "sd-dot current");
+    this.lit.hidden = this.current.hidden = true;
+    this.node = el("div", "sd-chart", "", [this.plot, this.lit, this.current]);
+    focus.add(this);
+    this.plot.addEventListener("pointermove", (event) => focus.point(this.#roundAt(event)));
+    this.plot.addEventListener("pointerleave", () => focus.point(null));
     this.plot.addEventListener("click", (event) => {
-      const axis = this.plot._fullLayout?.xaxis;
-      if (axis) onPick(axis.p2d(event.clientX - this.plot.getBoundingClientRect().left - axis._offset));
+      const at = this.#roundAt(event);
+      const box = { left: event.clientX, right: event.clientX, top: event.clientY - 8, bottom: event.clientY + 8 };
+      if (at) focus.choose(at, box);
     });
     loadPlotly(address).then((plotly) => {
       this.#plotly = plotly;
@@ -63,8 +69,8 @@ export class Chart {
     this.#cut = Infinity;
     this.#range = 0.1;
     this.#notes = [];
-    this.#moment = this.#mark = null;
-    this.others.replaceChildren();
+    this.#moment = null;
+    this.lit.hidden = this.current.hidden = true;
     this.#draw();
   }
 
@@ -88,9 +94,7 @@ export class Chart {
   // The lane's own label; the axes freeze where the slowest and the longest lane ended, and grow only past it.
   endLane(name, lines) {
     this.#freeze();
-    if (MAIN.includes(name)) {
-      this.#notes = this.#notes.filter((note) => note.lane !== name).concat({ lane: name, lines: lines.map(escaped) });
-    } else this.#legend(name, lines);
+    this.#notes = this.#notes.filter((note) => note.lane !== name).concat({ lane: name, lines: lines.map(escaped) });
     this.#draw();
   }
 
@@ -105,23 +109,46 @@ export class Chart {
     this.#draw();
   }
 
-  // A dot where a round of a lane ended.
-  markRound(lane, index) {
-    this.#mark = this.#lanes.has(lane) ? { lane, index } : null;
-    this.#draw();
+  light(at) {
+    this.#mark(this.lit, at);
+  }
+
+  choose(at) {
+    this.chosen = at;
+    this.#mark(this.current, at);
+  }
+
+  // A dot where a round of a lane ended; of another lane, where it wrote the same token.
+  #mark(dot, at) {
+    const lane = at && this.#lanes.get(at.lane);
+    const axes = this.plot._fullLayout;
+    const there = lane && axes?.xaxis && at.round < this.#count(lane);
+    dot.hidden = !there;
+    if (!there) return;
+    const { xaxis, yaxis } = axes;
+    dot.style.left = `${xaxis._offset + xaxis.l2p(lane.seconds[at.round])}px`;
+    dot.style.top = `${yaxis._offset + yaxis.l2p(lane.counts[at.round])}px`;
+  }
+
+  // The round nearest to the pointer: of the lane whose line is nearest there.
+  #roundAt(event) {
+    const axes = this.plot._fullLayout;
+    if (!axes?.xaxis || !this.#lanes.size) return null;
+    const box = this.plot.getBoundingClientRect();
+    const seconds = axes.xaxis.p2d(event.clientX - box.left - axes.xaxis._offset);
+    const tokens = axes.yaxis.p2d(event.clientY - box.top - axes.yaxis._offset);
+    const near = [...this.#lanes.values()]
+      .filter((lane) => lane.rounds.length)
+      .map((lane) => {
+        const round = Math.max(0, Math.min(lane.roundsAt(seconds), lane.rounds.length - 1));
+        return { lane: lane.name, round, away: Math.abs(lane.counts[round] - tokens) };
+      })
+      .sort((one, other) => one.away - other.away)[0];
+    return near ? { lane: near.lane, round: near.round, place: null, row: null } : null;
   }
 
   get #names() {
     return [...this.#lanes.keys()].sort((one, other) => Number(MAIN.includes(one)) - Number(MAIN.includes(other)));
-  }
-
-  #legend(name, lines) {
-    const sample = svg("svg", { width: 22, height: 10, viewBox: "-12 0 22 10", "aria-hidden": "true" });
-    sample.append(
-      svg("line", { x1: -12, x2: 5, y1: 5, y2: 5, stroke: "currentColor", "stroke-width": 1.5 }),
-      svg("path", { d: SHAPES[signOf(name)], fill: "currentColor" }),
-    );
-    this.others.append(el("li", "", "", [sample, el("span", "", lines.join(" \u00b7 "))]));
   }
 
   // One drawing at a time, at most one in two frames: on a slow machine frames are left out, never queued.
@@ -182,6 +209,7 @@ export class Chart {
       shapes: this.#shapes(space, colour),
     };
     await this.#plotly.react(this.plot, this.#traces(colour), layout, { staticPlot: true });
+    this.#mark(this.current, this.chosen);
   }
 
   #traces(colour) {
@@ -219,18 +247,7 @@ export class Chart {
         line: { width: 1.5, color: colour("page") },
       },
     );
-    const marked = this.#moment === null && this.#mark ? this.#lanes.get(this.#mark.lane) : null;
-    const at = marked && this.#mark.index < this.#count(marked) ? [this.#mark.index] : [];
-    const round = dots(
-      at.map((index) => marked.seconds[index]),
-      at.map((index) => marked.counts[index]),
-      {
-        size: 9,
-        color: colour("blue"),
-        line: { width: 2, color: colour("page") },
-      },
-    );
-    return [...lines, signs, { ...round, name: "round" }];
+    return [...lines, signs];
   }
 
   // Rounds of a lane that are on show: up to the moment of the replay, and to where the comparison ends.
@@ -307,23 +324,48 @@ export class Chart {
       },
     );
     const last = this.#last();
-    const finished = ended.map(({ lane, lines }) => {
-      const end = this.#end(lane);
-      const note = { ...common, ...end, bgcolor: colour("page"), font: font(lane) };
-      const text = (join) => (lane === "generate" ? lines.join(join) : `<b>${lines.join(join)}</b>`);
-      if (lane === last) {
-        return { ...note, text: text("<br>"), yanchor: "middle", xanchor: "left", xshift: 8, align: "left" };
-      }
-      const left = pixels(end.x) + space.l;
-      const wide = !space.small && left > 190;
-      const anchor = left > 104 ? { xanchor: "right", align: "right" } : { xanchor: "left", align: "left" };
-      return { ...note, ...anchor, text: text(wide ? " " : "<br>"), xshift: left > 104 ? -6 : 0, yshift: 6 };
-    });
+    const further = ended
+      .filter(({ lane }) => !MAIN.includes(lane))
+      .map((note, row) => this.#beside(note, row, colour));
+    const finished = ended
+      .filter(({ lane }) => MAIN.includes(lane))
+      .map(({ lane, lines }) => {
+        const end = this.#end(lane);
+        const note = { ...common, ...end, bgcolor: colour("page"), font: font(lane) };
+        const text = (join) => (lane === "generate" ? lines.join(join) : `<b>${lines.join(join)}</b>`);
+        if (lane === last) {
+          return { ...note, text: text("<br>"), yanchor: "middle", xanchor: "left", xshift: 8, align: "left" };
+        }
+        const left = pixels(end.x) + space.l;
+        const wide = !space.small && left > 190;
+        const anchor = left > 104 ? { xanchor: "right", align: "right" } : { xanchor: "left", align: "left" };
+        return { ...note, ...anchor, text: text(wide ? " " : "<br>"), xshift: left > 104 ? -6 : 0, yshift: 6 };
+      });
     return [
       ...growing,
+      ...further,
       ...finished,
       ...this.#saved(space, pixels, { ...common, bgcolor: colour("page"), font: { size: 14, color: colour("ink") } }),
     ];
+  }
+
+  // The label of a further lane stands beside its line, each a little lower than the one before: all lines end at the
+  // same height.
+  #beside({ lane, lines }, row, colour) {
+    const { seconds, counts, name } = this.#lanes.get(lane);
+    const at = counts.findIndex((count) => count >= this.#end(name).y * (0.8 - 0.15 * (row % 5)));
+    return {
+      x: seconds[Math.max(0, at)],
+      y: counts[Math.max(0, at)],
+      text: lines.join(" "),
+      showarrow: false,
+      xanchor: "left",
+      yanchor: "middle",
+      xshift: 6,
+      borderpad: 1,
+      bgcolor: colour("page"),
+      font: { size: 13, color: colour("plain") },
+    };
   }
 
   // The words of the bracket: over its middle, or where the gap is too narrow for them, above the neighbour's label.

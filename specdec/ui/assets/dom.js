@@ -23,6 +23,7 @@ const SIGNS = {
   end: "M2 2 L11 8 L2 14 Z M12 2 H14 V14 H12 Z",
   back: "M11 2 L5 8 L11 14 L9 14 L3 8 L9 2 Z",
   on: "M5 2 L11 8 L5 14 L7 14 L13 8 L7 2 Z",
+  close: "M3 4.4 L4.4 3 L8 6.6 L11.6 3 L13 4.4 L9.4 8 L13 11.6 L11.6 13 L8 9.4 L4.4 13 L3 11.6 L6.6 8 Z",
 };
 export function sign(name, label, onClick) {
   const node = button("sd-icon", "", onClick, label);

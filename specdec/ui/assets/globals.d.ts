@@ -10,3 +10,8 @@ interface ParentNode {
   querySelector<E extends HTMLElement = HTMLElement>(selectors: string): E | null;
   querySelectorAll<E extends HTMLElement = HTMLElement>(selectors: string): NodeListOf<E>;
 }
+
+// What the pointer meets on the page are elements.
+interface EventTarget {
+  closest?(selectors: string): HTMLElement | null;
+}

@@ -56,7 +56,8 @@ export async function runLink(race) {
 }
 
 // On a Space the page stands in a frame; the address that people see is the Space's.
-const page = () => document.querySelector("#sd-share [data-page]")?.dataset.page || location.href.split(/[?#]/)[0];
+export const page = () =>
+  document.querySelector("#sd-share [data-page]")?.dataset.page || location.href.split(/[?#]/)[0];
 
 // Token texts, statuses and times; no probabilities.
 function pack(race) {

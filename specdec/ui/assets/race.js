@@ -117,7 +117,7 @@ export function readRecording(text) {
 // those of their lines, as an editor counts them.
 export function checked(records, numbers = records.map((_, at) => at + 1)) {
   const [begin] = records;
-  if (begin?.event !== "begin") throw new Error("It does not begin as a recording of a race does.");
+  if (begin?.event !== "begin") throw new Error("It is not a specdec recording.");
   if (begin.version !== VERSION) throw new Error(`It is of version ${begin.version}; this page reads ${VERSION}.`);
   records.forEach((record, at) => {
     const wrong = wrongField(record) ?? unknownLane(record);

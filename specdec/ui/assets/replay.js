@@ -11,11 +11,13 @@ export class Replay {
   #frame = 0;
   #before = 0;
 
-  // `show` draws the moment it is given, in seconds; null is the end, with everything there.
-  constructor(show) {
+  // `show` draws the moment it is given, in seconds; null is the end, with everything there. `onRest` is called when the
+  // replay has stopped, at its end or before.
+  constructor(show, onRest = () => {}) {
     this.show = show;
-    this.label = el("span", "");
-    this.counts = el("span", "sd-counts");
+    this.onRest = onRest;
+    this.label = el("span", "sd-replayWords");
+    this.clock = el("span", "sd-clock");
     this.toggle = sign("play", "Play", () => (this.playing ? this.pause() : this.play()));
     this.scrub = el("input", "sd-scrub");
     Object.assign(this.scrub, { type: "range", min: 0, max: 1000, value: 1000 });
@@ -33,7 +35,8 @@ export class Replay {
       sign("end", "Skip to the end", () => this.skip()),
       this.speeds,
       this.scrub,
-      el("span", "sd-replayLabel", "", [this.label, this.counts]),
+      this.clock,
+      this.label,
     ]);
     this.node.hidden = true;
   }
@@ -55,11 +58,6 @@ export class Replay {
     this.#pace(slow > 1 ? 1 / slow : choices.at(-1));
     this.#mark();
     this.show(null);
-  }
-
-  // What the lanes have written by the moment that is on show.
-  say(words) {
-    this.counts.textContent = words;
   }
 
   hide() {
@@ -103,6 +101,7 @@ export class Replay {
     this.scrub.value = this.#length ? Math.round((seconds / this.#length) * 1000) : 1000;
     this.#mark();
     this.show(seconds >= this.#length ? null : seconds);
+    if (!this.playing) this.onRest();
   }
 
   #stop() {
@@ -115,7 +114,7 @@ export class Replay {
     for (const choice of this.speeds.children) {
       choice.setAttribute("aria-pressed", String(choice.textContent === nameOf(speed)));
     }
-    this.label.textContent = `Replay of measured times, ${speed === 1 ? "at their own pace" : `${nameOf(speed)} speed`}`;
+    this.label.textContent = `Replay of measured times, ${speed === 1 ? "real" : nameOf(speed)} speed`;
   }
 
   #mark() {
@@ -124,7 +123,9 @@ export class Replay {
       this.toggle.setAttribute("aria-label", name);
       drawSign(this.toggle, name.toLowerCase());
     }
-    this.scrub.setAttribute("aria-valuetext", `${this.#at.toFixed(2)} of ${this.#length.toFixed(2)} seconds`);
+    const digits = this.#length < 10 ? 2 : 1;
+    this.clock.textContent = `${this.#at.toFixed(digits)} of ${this.#length.toFixed(digits)}\u00a0s`;
+    this.scrub.setAttribute("aria-valuetext", `${this.#at.toFixed(digits)} of ${this.#length.toFixed(digits)} seconds`);
   }
 }
 

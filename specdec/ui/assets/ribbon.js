@@ -11,7 +11,7 @@ export const KINDS = [
   ["discarded", "Discarded", "never checked"],
 ];
 const WORDS = Object.fromEntries(KINDS.map(([kind, name, meaning]) => [kind, `${name}: ${meaning}`]));
-WORDS.target = "Written by the target, nothing was guessed here";
+WORDS.target = "Written by the target; nothing was guessed here";
 WORDS.unknown = "Written here; this lane does not say what was guessed";
 
 export class Ribbon {
@@ -19,27 +19,28 @@ export class Ribbon {
   #race = null;
   #lane = null;
   #blocks = [];
+  #marks = []; // of the committed tokens, by their place in the text
   #visible = 0;
+  #guessing = null; // the block of the round that a replay is in the midst of
+  #fresh = null; // the block that settled last: what it missed is still on show
   #cursor = null;
-  #current = null;
+  #lit = null;
   #inWord = false; // whether the text so far ends in a visible character
 
   /**
-   * `onPoint` is told of the token under the pointer or the cursor, `onPick` of the round that was chosen.
    * @param {string} label
-   * @param {(...about: any[]) => void} onPoint
-   * @param {(...about: any[]) => void} onPick
+   * @param {import("./focus.js").Focus} focus
    */
-  constructor(label, onPoint = () => {}, onPick = () => {}) {
-    this.onPoint = onPoint;
-    this.onPick = onPick;
+  constructor(label, focus) {
+    this.focus = focus;
     this.node = el("div", "sd-ribbon");
     this.node.setAttribute("role", "group");
     this.node.setAttribute("aria-label", label);
     this.node.addEventListener("pointerover", (event) => this.#point(event.target.closest(".sd-token")));
+    this.node.addEventListener("pointerleave", () => focus.point(null));
     this.node.addEventListener("click", (event) => {
       this.#point(event.target.closest(".sd-token"));
-      this.#pick(event.target.closest(".sd-token"));
+      this.#choose(event.target.closest(".sd-token"));
     });
     this.node.addEventListener("keydown", (event) => this.#walk(event));
   }
@@ -57,7 +58,8 @@ export class Ribbon {
     this.#lane = lane;
     this.#text = new TokenText(race.bytes);
     this.#blocks = [];
-    this.#cursor = this.#current = null;
+    this.#marks = [];
+    this.#cursor = this.#lit = this.#guessing = this.#fresh = null;
     const prompt = el("span", "sd-promptText", lane.started.prompt_ids.map((id) => this.#text.push(id)).join(""));
     this.node.replaceChildren(prompt);
     this.node.tabIndex = 0;
@@ -74,19 +76,71 @@ export class Ribbon {
     }
     this.#visible = this.#blocks.length;
     this.node.append(fresh);
+    if (this.#lane.open && this.#blocks.length) this.#settle(this.#blocks.at(-1));
+    else this.#settle(null);
   }
 
-  // Of a replay: the first `count` rounds are there, the rest keeps its place.
-  showUntil(count) {
+  // A moment of a replay: the first `count` rounds have ended, and of the next one so many guesses are there (null: none
+  // and nothing of it). The rest keeps its place.
+  showUntil(count, guesses = null) {
     const end = Math.min(count, this.#blocks.length);
     for (; this.#visible > end; this.#visible--) this.#blocks[this.#visible - 1].classList.add("later");
     for (; this.#visible < end; this.#visible++) this.#blocks[this.#visible].classList.remove("later");
+    const next = guesses === null ? null : (this.#blocks[end] ?? null);
+    if (this.#guessing && this.#guessing !== next) this.#guessing.classList.remove("guessing");
+    this.#guessing = next;
+    if (next) {
+      next.classList.add("guessing");
+      let born = 0;
+      for (const mark of next.children) {
+        if (mark.detail.row !== null && mark.detail.guess) mark.classList.toggle("unborn", born++ >= guesses);
+      }
+    }
+    this.#settle(end && end < this.#blocks.length ? this.#blocks[end - 1] : null);
   }
 
-  markRound(index) {
-    this.#current?.classList.remove("current");
-    this.#current = this.#blocks[index] ?? null;
-    this.#current?.classList.add("current");
+  // The last block that is there, to keep in view.
+  get tip() {
+    return this.#guessing ?? this.#blocks[this.#visible - 1] ?? null;
+  }
+
+  #settle(block) {
+    if (this.#fresh === block) return;
+    this.#fresh?.classList.remove("fresh");
+    this.#fresh = block;
+    this.#fresh?.classList.add("fresh");
+  }
+
+  // Lights the token at a place, or the round where a view points at no token; every lane's token at the same place is
+  // lit, as it is the same token in another lane.
+  light(at, byKey) {
+    this.#lit?.classList.remove("lit");
+    this.#lit = at && this.#lane ? this.#nodeAt(at) : null;
+    this.#lit?.classList.add("lit");
+    if (!byKey) return;
+    this.#lit?.scrollIntoView?.({ block: "nearest" });
+  }
+
+  #nodeAt(at) {
+    if (at.lane !== this.#lane.name) return at.place == null ? null : (this.#marks[at.place] ?? null);
+    const block = this.#blocks[at.round] ?? null;
+    if (at.row != null)
+      return [...(block?.children ?? [])].find((mark) => mark.detail.row === at.row && mark.offsetParent) ?? block;
+    return at.place == null ? block : (this.#marks[at.place] ?? block);
+  }
+
+  // The round whose card is open.
+  choose(at) {
+    for (const block of this.node.querySelectorAll(".current")) block.classList.remove("current");
+    if (at && this.#lane?.name === at.lane) this.#blocks[at.round]?.classList.add("current");
+  }
+
+  // What stands at a place of this lane, in words.
+  wordsAt(at) {
+    if (!this.#lane || at?.lane !== this.#lane.name) return null;
+    const node = this.#nodeAt(at);
+    const mark = node?.detail ? node : [...(node?.children ?? [])].find((one) => one.detail?.place != null);
+    return mark?.detail ? describe(mark.detail, this.#race.bytes) : null;
   }
 
   #block(round) {
@@ -100,9 +154,12 @@ export class Ribbon {
       if (added) block.append(...this.#missed(drafts, round));
       const piece = this.#text.push(id);
       const draft = added ? (drafts.find((token) => token.status === "rejected") ?? null) : (kept[place] ?? null);
-      const mark = this.#token(piece, kinds[place], round, draft);
+      const guess = !added && place < kept.length;
+      const row = draft ? drafts.indexOf(draft) : null;
+      const mark = this.#token(piece, kinds[place], round, draft, { place: this.#marks.length, row, guess });
       if (this.#inWord && /^ \S+$/.test(piece)) mark.classList.add("word");
       if (piece) this.#inWord = /\S$/.test(piece);
+      this.#marks.push(mark);
       block.append(mark);
     });
     // A round that ended inside its draft has no token of the target's; what was left of the draft stands behind.
@@ -114,7 +171,8 @@ export class Ribbon {
     const missed = drafts.filter((token) => token.status !== "accepted");
     const pieces = this.#text.peek(missed.map((token) => token.token_id));
     return missed.map((token, i) => {
-      const mark = this.#token(pieces[i], token.status, round, token);
+      const about = { place: null, row: drafts.indexOf(token), guess: true };
+      const mark = this.#token(pieces[i], token.status, round, token, about);
       // No part of the text: a space before it is only a distance, so that the strike begins at the word.
       const trimmed = pieces[i].trimStart();
       if (trimmed && trimmed !== pieces[i]) {
@@ -125,11 +183,11 @@ export class Ribbon {
     });
   }
 
-  #token(piece, kind, round, draft) {
+  #token(piece, kind, round, draft, about) {
     const mark = el("span", `sd-token ${kind}`, piece);
     if (piece === "") mark.classList.add("partial");
     else if (/^\s*\n\s*$/.test(piece)) mark.classList.add("newline");
-    mark.detail = { piece, kind, round, draft };
+    mark.detail = { piece, kind, round, draft, ...about };
     return mark;
   }
 
@@ -146,22 +204,27 @@ export class Ribbon {
       Home: () => marks[0],
       End: () => marks.at(-1),
     };
-    if (event.key === "Enter") this.#pick(this.#cursor);
+    if (event.key === "Enter") this.#choose(this.#cursor);
     else if (event.key in steps) this.#point(steps[event.key](), true);
     else return;
     event.preventDefault();
+  }
+
+  #at(mark) {
+    const { round, place, row } = mark.detail;
+    return { lane: this.#lane.name, round: round.index, place, row };
   }
 
   #point(mark, byKey = false) {
     if (!mark?.detail) return;
     this.#cursor?.classList.remove("cursor");
     this.#cursor = mark;
-    mark.classList.add("cursor");
-    this.onPoint(describe(mark.detail, this.#race.bytes), byKey);
+    if (byKey) mark.classList.add("cursor");
+    this.focus.point(this.#at(mark), byKey);
   }
 
-  #pick(mark) {
-    if (mark?.detail) this.onPick(this.#lane.name, mark.detail.round.index);
+  #choose(mark) {
+    if (mark?.detail) this.focus.choose(this.#at(mark), mark);
   }
 }
 
@@ -174,11 +237,11 @@ function describe({ piece, kind, round, draft }, bytes) {
   if (draft) {
     if (kind === "correction") parts.push(`the guess was ${quoted(textOf(draft.token_id, bytes))}`);
     if (known(draft.draft_confidence)) parts.push(`the draft was ${percent(draft.draft_confidence)} sure`);
-    if (known(draft.draft_prob)) parts.push(`q ${chance(draft.draft_prob)}`);
-    if (known(draft.target_prob))
-      parts.push(`p ${chance(draft.target_prob)}`, `min(1, p/q) ${chance(draft.accept_prob)}`);
-    if (known(draft.draw)) parts.push(`draw ${chance(draft.draw)}`);
-    if (known(draft.target_token_id) && draft.target_token_id !== draft.token_id) {
+    if (known(draft.draw)) {
+      parts.push(`q ${chance(draft.draft_prob)}`, `p ${chance(draft.target_prob)}`);
+      parts.push(`min(1, p/q) ${chance(draft.accept_prob)}`, `draw ${chance(draft.draw)}`);
+    }
+    if (kind !== "correction" && known(draft.target_token_id) && draft.target_token_id !== draft.token_id) {
       parts.push(`the target's own choice: ${quoted(textOf(draft.target_token_id, bytes))}`);
     }
   }
@@ -192,6 +255,7 @@ const quoted = (text) => `\u201c${text.replaceAll("\n", "\u21b5")}\u201d`;
 export function legend() {
   const items = KINDS.map(([kind, name, meaning]) => {
     const item = el("li", `sd-key ${kind}`);
+    item.title = meaning;
     item.append(el("span", `sd-token ${kind}`, name), el("span", "", meaning));
     return item;
   });

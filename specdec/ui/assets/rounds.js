@@ -1,21 +1,24 @@
-// One round, step by step: what stood there, what was guessed, what the target said, what came of it.
-import { chance, el, NONE, sign } from "./dom.js";
+// One round, step by step: what stood there, what was guessed, what the target said, what came of it. The card has its
+// place beside the chart; a round that is chosen elsewhere opens it beside what was chosen.
+import { chance, el, narrow, NONE, sign } from "./dom.js";
 import { TokenText } from "./lines.js";
 import { labelOf } from "./lanes.js";
 import { kindsOf } from "./race.js";
 
 const CONTEXT = 14; // tokens of what stood before
+const MARGIN = 8; // pixels between the card and what it was opened at, and to the window's edge
+const WIDTH = 460;
 const COLUMNS = [
   ["#", "place in the draft"],
   ["Guess", "what the draft proposed"],
-  ["Target", "the target's own most likely token there"],
-  ["Confidence", "the draft's raw probability of its guess, before any sampling setting"],
+  ["Target's choice", "the target's own most likely token there"],
   ["q", "the draft's probability of its guess"],
   ["p", "the target's probability of the guess"],
   ["min(1, p/q)", "the probability to keep it"],
   ["Draw", "kept if below min(1, p/q)"],
   ["Result", ""],
 ];
+const SAMPLED = 3; // the first of the columns that only sampling needs
 const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
 
 export class RoundCard {
@@ -23,27 +26,45 @@ export class RoundCard {
   #lane = null;
   #index = 0;
 
-  // `onShow` is told which round of which lane is on show.
-  constructor(onShow) {
-    this.onShow = onShow;
+  /** @param {import("./focus.js").Focus} focus */
+  constructor(focus) {
+    this.focus = focus;
+    focus.add(this);
     this.title = el("h2", "");
     this.slider = el("input", "sd-scrub");
     Object.assign(this.slider, { type: "range", min: 0, step: 1 });
     this.slider.setAttribute("aria-label", "Round");
-    this.slider.addEventListener("input", () => this.show(Number(this.slider.value)));
-    this.back = sign("back", "Previous round", () => this.show(this.#index - 1));
-    this.on = sign("on", "Next round", () => this.show(this.#index + 1));
+    this.slider.addEventListener("input", () => this.#go(Number(this.slider.value)));
+    this.back = sign("back", "Previous round", () => this.#go(this.#index - 1));
+    this.on = sign("on", "Next round", () => this.#go(this.#index + 1));
+    this.close = sign("close", "Close the round", () => this.dock());
     this.body = el("div", "sd-steps");
-    this.node = el("section", "sd-card", "", [
-      el("div", "sd-cardHead", "", [this.title, this.back, this.slider, this.on]),
+    this.card = el("section", "sd-card", "", [
+      el("div", "sd-cardHead", "", [this.title, this.back, this.slider, this.on, this.close]),
       this.body,
     ]);
-    this.node.setAttribute("aria-label", "Round by round");
-    this.node.hidden = true;
+    this.card.setAttribute("aria-label", "Round by round");
+    this.node = el("div", "sd-dock", "", [this.card]);
+    this.card.addEventListener("pointerleave", () => focus.point(null));
+    this.card.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !this.#floats) return;
+      this.dock();
+    });
+    document.addEventListener("pointerdown", (event) => {
+      if (
+        this.#floats &&
+        !this.card.contains(event.target) &&
+        !event.target.closest?.(".sd-ribbon, .sd-track-of, .sd-plot")
+      )
+        this.dock();
+    });
+    this.dock();
+    this.hide();
   }
 
   hide() {
-    this.node.hidden = true;
+    this.dock();
+    this.card.hidden = true;
     this.#lane = null;
   }
 
@@ -51,8 +72,14 @@ export class RoundCard {
   open(race, lane, index) {
     this.#race = race;
     this.#lane = lane;
-    this.node.hidden = !lane.rounds.length;
+    this.card.hidden = !lane.rounds.length;
     if (lane.rounds.length) this.show(index);
+  }
+
+  // The lanes that may be pointed at from now on.
+  lanesOf(race, lanes) {
+    this.#race = race;
+    this.lanes = lanes;
   }
 
   // More rounds came.
@@ -68,7 +95,73 @@ export class RoundCard {
     this.slider.value = this.#index;
     this.#head();
     this.body.replaceChildren(...this.#steps(this.#lane.rounds[this.#index]));
-    this.onShow(this.#lane.name, this.#index);
+  }
+
+  // The round that another view points at, as long as no other one was chosen; its row is lit.
+  light(at) {
+    const lane = at && this.lanes?.get(at.lane);
+    if (lane && !this.#floats && !this.card.hidden && at.lane === "speculative" && at.round < lane.rounds.length) {
+      if (lane !== this.#lane || at.round !== this.#index) {
+        this.#lane = lane;
+        this.show(at.round);
+      }
+    }
+    const here = at && this.#lane?.name === at.lane && this.#index === at.round;
+    for (const row of this.body.querySelectorAll("tbody tr")) {
+      row.classList.toggle("lit", Boolean(here) && Number(row.dataset.row) === at.row);
+    }
+    for (const chip of this.body.querySelectorAll(".sd-outcome .sd-token"))
+      chip.classList.toggle("lit", Boolean(here) && at.place !== null && Number(chip.dataset.place) === at.place);
+  }
+
+  choose(at, anchor) {
+    const lane = this.lanes?.get(at.lane);
+    if (!lane?.rounds.length) return;
+    this.#lane = lane;
+    this.card.hidden = false;
+    this.show(at.round);
+    if (anchor) this.#float(anchor instanceof Element ? anchor.getBoundingClientRect() : anchor);
+  }
+
+  // Back to its own place.
+  dock() {
+    const held = this.card.contains(document.activeElement) && this.#floats;
+    this.card.classList.remove("floating");
+    this.card.removeAttribute("style");
+    this.close.hidden = true;
+    if (held) this.slider.focus({ preventScroll: true });
+  }
+
+  get #floats() {
+    return this.card.classList.contains("floating");
+  }
+
+  // Beside what was chosen: below it, or above where there is more room; never beyond the window's edges.
+  #float(box) {
+    this.card.classList.add("floating");
+    this.close.hidden = false;
+    const home = this.card.offsetParent?.getBoundingClientRect() ?? { left: 0, top: 0, width: innerWidth };
+    const room = Math.min(home.width, document.documentElement.clientWidth - 2 * MARGIN);
+    const width = narrow() ? room : Math.min(WIDTH, room);
+    Object.assign(this.card.style, { width: `${width}px`, maxHeight: "" });
+    const height = this.card.offsetHeight;
+    const below = innerHeight - box.bottom - 2 * MARGIN;
+    const above = box.top - 2 * MARGIN;
+    const under = below >= height || below >= above;
+    const tall = Math.min(height, Math.max(180, under ? below : above));
+    const top = under ? box.bottom + MARGIN : box.top - MARGIN - tall;
+    const edge = document.documentElement.clientWidth - width - MARGIN;
+    const left = Math.max(MARGIN, Math.min(box.left - 24, edge));
+    Object.assign(this.card.style, {
+      left: `${left - home.left}px`,
+      top: `${Math.max(MARGIN, Math.min(top, innerHeight - tall - MARGIN)) - home.top}px`,
+      maxHeight: `${tall}px`,
+    });
+  }
+
+  #go(index) {
+    this.show(index);
+    this.focus.choose({ lane: this.#lane.name, round: this.#index }, null);
   }
 
   #head() {
@@ -81,65 +174,76 @@ export class RoundCard {
     this.on.setAttribute("aria-disabled", String(this.#index === last));
   }
 
+  get #greedy() {
+    return this.#lane.started.params.temperature === 0;
+  }
+
   #steps(round) {
-    const before = [
-      ...this.#lane.started.prompt_ids,
-      ...this.#lane.rounds.slice(0, round.index).flatMap((r) => r.committed_ids),
-    ];
+    const earlier = this.#lane.rounds.slice(0, round.index).flatMap((r) => r.committed_ids);
+    const before = [...this.#lane.started.prompt_ids, ...earlier];
     this.text = new TokenText(this.#race.bytes);
     const pieces = before.map((id) => this.text.push(id));
     const standing = el("p", "sd-context", "", [
       el("span", "sd-faint", pieces.length > CONTEXT ? "\u2026 " : ""),
       el("span", "", pieces.slice(-CONTEXT).join("")),
     ]);
-    const drafts = round.draft ?? [];
-    const ids = drafts.map((token) => token.token_id);
-    const guesses = this.text.peek(ids);
+    const guesses = this.text.peek((round.draft ?? []).map((token) => token.token_id));
     return [
-      step("Context", "what stood there", [standing]),
-      step(
-        "Guess",
-        this.#guessWords(round),
-        drafts.map((token, i) => chip(guesses[i], token.status)),
-      ),
-      ...(drafts.length ? [step("Check", passWords(round), [this.#table(round, guesses)])] : []),
-      step("Outcome", this.#outcomeWords(round), this.#outcome(round)),
-      ...this.#decision(round),
+      step("Context", [standing]),
+      ...(round.draft?.length
+        ? [step("Check", [this.#table(round, guesses), el("p", "sd-stepWords", took(round))])]
+        : []),
+      step("Outcome", [
+        el("p", "sd-outcome", "", this.#outcome(round, earlier.length)),
+        el("p", "sd-stepWords", this.#outcomeWords(round)),
+      ]),
+      ...(this.#greedy ? [] : this.#decision(round)),
     ];
-  }
-
-  #guessWords(round) {
-    if (round.draft === null) return "this lane does not say what was guessed";
-    if (!round.draft.length)
-      return round.index ? "nothing was guessed: one plain step" : "nothing yet: the prompt is read";
-    return `${count(round.draft.length, "token")} of the draft${took(round.draft_seconds)}`;
   }
 
   #outcomeWords(round) {
     const kept = (round.draft ?? []).filter((token) => token.status === "accepted").length;
     const all = count(round.committed_ids.length, "token");
-    if (round.draft === null) return `${all} from one pass of the target`;
-    if (round.token_id === null) return `${all}; the text ended inside the draft`;
-    if (round.token_kind === "target") return "one token of the target's";
+    if (round.draft === null) return `${all} from one pass of the target; this lane does not say what was guessed.`;
+    if (!round.draft.length)
+      return round.index
+        ? "Nothing was guessed: one plain step."
+        : "The prompt is read; the target writes its first token.";
+    if (round.token_id === null) return `${all}; the text ended inside the draft.`;
     const added = round.token_kind === "bonus" ? "the bonus token" : "the correction";
-    return `${count(kept, "guess", "guesses")} kept, and ${added}: ${all} from one pass of the target`;
+    return `${count(kept, "guess", "guesses")} kept, and ${added}: ${all} from one pass of the target.`;
   }
 
-  #outcome(round) {
+  #outcome(round, before) {
     const kinds = kindsOf(round);
-    return this.text.peek(round.committed_ids).map((piece, place) => chip(piece, kinds[place]));
+    return this.text.peek(round.committed_ids).map((piece, place) => {
+      const node = chip(piece, kinds[place]);
+      node.dataset.place = String(before + place);
+      this.#lights(node, round, { place: before + place, row: null });
+      return node;
+    });
+  }
+
+  // Pointing at a part of the card lights the same place elsewhere.
+  #lights(node, round, about) {
+    node.addEventListener("pointerenter", () => {
+      this.focus.point({ lane: this.#lane.name, round: round.index, ...about });
+    });
   }
 
   #table(round, guesses) {
+    const before = this.#lane.counts[round.index - 1] ?? 0;
+    const kept = round.draft.filter((token) => token.status === "accepted").length;
     const all = round.draft.map((token, place) => {
       const accepted = round.draft.slice(0, place).map((earlier) => earlier.token_id);
-      const choice = token.target_token_id ?? null;
+      // Where a guess was kept by greedy decoding, it was the target's choice; where it was not, the correction was.
+      const shown = place < kept ? token.token_id : place === kept ? round.token_id : null;
+      const choice = token.target_token_id ?? (this.#greedy ? shown : null);
       const target = choice === null ? NONE : visible(this.text.peek([...accepted, choice]).at(-1));
       return [
         String(place + 1),
         visible(guesses[place]),
         target,
-        chance(token.draft_confidence),
         chance(token.draft_prob),
         chance(token.target_prob),
         chance(token.accept_prob),
@@ -148,32 +252,32 @@ export class RoundCard {
       ];
     });
     // Greedy draws nothing, and a link carries no probabilities: columns without a value are left out.
-    const columns = COLUMNS.map((_, column) => column).filter((column) =>
-      all.some((values) => values[column] !== NONE),
-    );
+    const columns = COLUMNS.map((_, column) => column).filter((column) => {
+      if (column >= SAMPLED && column < COLUMNS.length - 1 && this.#greedy) return false;
+      return all.some((values) => values[column] !== NONE);
+    });
     const rows = all.map((values, place) => {
       const { status } = round.draft[place];
       const cells = columns.map((column) => {
         const cell = el("td", column === 1 || column === 2 ? "sd-mono" : "");
         cell.dataset.label = COLUMNS[column][0];
-        cell.append(
-          column === COLUMNS.length - 1
-            ? el("span", `sd-token ${status}`, values[column])
-            : el("span", "", values[column]),
-        );
+        const last = column === COLUMNS.length - 1;
+        cell.append(el("span", last ? `sd-token ${status}` : "", values[column]));
         return cell;
       });
-      return el("tr", status, "", cells);
+      const row = el("tr", status, "", cells);
+      row.dataset.row = String(place);
+      const token = status === "accepted" ? before + place : place === kept ? before + kept : null;
+      this.#lights(row, round, { place: token, row: place });
+      return row;
     });
-    const head = columns
-      .map((column) => COLUMNS[column])
-      .map(([name, meaning]) => {
-        const cell = el("th", "", name);
-        cell.scope = "col";
-        cell.title = meaning;
-        return cell;
-      });
-    return el("table", "sd-table sd-verdicts", "", [
+    const head = columns.map((column) => {
+      const cell = el("th", "", COLUMNS[column][0]);
+      cell.scope = "col";
+      cell.title = COLUMNS[column][1];
+      return cell;
+    });
+    return el("table", `sd-table sd-verdicts${this.#greedy ? " greedy" : ""}`, "", [
       el("thead", "", "", [el("tr", "", "", head)]),
       el("tbody", "", "", rows),
     ]);
@@ -205,23 +309,20 @@ export class RoundCard {
         el("li", "chosen", "", [el("span", "sd-barName sd-mono", name), el("span", "", "not among the most likely")]),
       );
     }
-    const greedy = this.#lane.started.params.temperature === 0;
-    const margin = round.target_margin === null ? "" : ` Logit margin ${round.target_margin.toPrecision(3)}.`;
-    const words = greedy
-      ? `raw probabilities, which greedy turns into 1 for the largest and 0 for the rest.${margin}`
-      : residual
-        ? `the correction was drawn from the residual.${margin}`
-        : `the token was drawn from p.${margin}`;
+    const words = residual ? "The correction was drawn from the residual." : "The token was drawn from p.";
     const key = kinds.map(([name, , of]) => el("span", `sd-barKey ${name}`, `${name}: ${of}`));
-    return [step("Decision", words, [el("p", "sd-barKeys", "", key), el("ul", "sd-decision", "", rows)])];
+    return [
+      step("Decision", [
+        el("p", "sd-barKeys", "", key),
+        el("ul", "sd-decision", "", rows),
+        el("p", "sd-stepWords", words),
+      ]),
+    ];
   }
 }
 
-function step(name, words, children) {
-  return el("div", "sd-step", "", [
-    el("h3", "", "", [el("strong", "", name), el("span", "", ` ${words}`)]),
-    el("div", "sd-stepBody", "", children),
-  ]);
+function step(name, children) {
+  return el("div", "sd-step", "", [el("h3", "", name), el("div", "sd-stepBody", "", children)]);
 }
 
 function bar(kind, value) {
@@ -233,12 +334,21 @@ function bar(kind, value) {
 
 const chip = (piece, kind) => el("span", `sd-token sd-chipToken ${kind}`, visible(piece));
 const count = (n, one, more = `${one}s`) => `${n} ${n === 1 ? one : more}`;
-const took = (seconds) => (seconds === null || seconds === undefined ? "" : `, ${(seconds * 1000).toFixed(1)} ms`);
-const passWords = (round) =>
-  `one pass of the target reads ${count(round.draft.length, "guess", "guesses")}${took(round.verify_seconds)}`;
+const milliseconds = (seconds) => `${(seconds * 1000).toFixed(1)}\u00a0ms`;
+
+// What the passes of a round took.
+function took(round) {
+  const said = [];
+  if (round.draft_seconds) said.push(`Drafting took ${milliseconds(round.draft_seconds)}`);
+  if (round.verify_seconds) {
+    const positions = count(round.draft.length + 1, "position");
+    said.push(`one target pass over ${positions} took ${milliseconds(round.verify_seconds)}`);
+  }
+  return said.length ? `${said.join("; ")}.` : "";
+}
 
 // A token on its own: the space it begins with and line ends are drawn, half a character is named.
-function visible(piece) {
+export function visible(piece) {
   if (piece === "") return "(part of a character)";
   return piece.replaceAll("\n", "\u21b5").replace(/^ /, "\u2423").replace(/ $/, "\u2423").replaceAll("\t", "\u21e5");
 }

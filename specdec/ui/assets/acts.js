@@ -1,0 +1,248 @@
+// The three steps of a round: what each shows at a moment from 0 (not begun) to 1 (done).
+import { el } from "./dom.js";
+import {
+  counted,
+  inWords,
+  keptOf,
+  milliseconds,
+  ratioInWords,
+  sentence,
+  shown,
+  sum,
+  tellingRound,
+  timesOf,
+  wordsOf,
+} from "./telling.js";
+
+const PACES = [5000, 2000, 1000, 500, 200, 100, 50, 20, 10, 5, 2, 1];
+const LASTS = 6; // seconds that the first two steps may take together
+const UNTIMED = 2; // seconds of a step whose time is not known
+const TURN = 0.5; // seconds in which a guess gets its verdict
+const GROWS = 1.2; // seconds in which the last bars grow
+
+// All that the steps need of a race; null where its lane guessed nothing.
+export function storyOf(race) {
+  const lane = race.lanes.get("speculative");
+  const round = lane && tellingRound(race, lane);
+  if (!round) return null;
+  const times = timesOf(race.lanes, lane, round);
+  const { draft, check, one } = times;
+  const played = draft === null || check === null ? null : draft + Math.max(check, one ?? 0);
+  return {
+    round,
+    lane,
+    times,
+    words: wordsOf(race, lane, round),
+    guesses: counted(round.draft.length, "guess", "guesses"),
+    positions: counted(round.draft.length + 1, "position"),
+    model: (lane.started.pair?.draft?.kind ?? "model") === "model",
+    longest: Math.max(draft ?? 0, check ?? 0, one ?? 0, times.round ?? 0, sum(times.alone ?? [])),
+    pace: played && (PACES.find((pace) => played * pace <= LASTS) ?? 1),
+  };
+}
+
+export const actsOf = (story) => [running(story), checking(story), settling(story)];
+
+// 1: guesses appear, one after the other, in the time that they took.
+function running(story) {
+  const { words, times, guesses, pace } = story;
+  const { node, marks } = lineOf(words);
+  const rows = times.draft === null ? [] : [new Row(story, guesses, [["draft", times.draft]])];
+  const took = times.draft === null ? "" : ` in ${milliseconds(times.draft)}`;
+  return {
+    title: story.model ? "A draft model runs ahead" : "The draft runs ahead",
+    caption: story.model
+      ? `The draft model is small and quick. It wrote ${guesses}, one after the other,${took}.`
+      : `The draft needs no second model. It found ${guesses}${took}.`,
+    spoken: `The guesses: ${marks.map((mark) => mark.textContent).join(", ")}.`,
+    lines: [node],
+    rows,
+    seconds: pace ? times.draft * pace : UNTIMED,
+    show(done) {
+      const there = Math.floor(done * marks.length);
+      marks.forEach((mark, at) => mark.classList.toggle("later", at >= there));
+      for (const row of rows) row.grow(done * times.draft);
+    },
+  };
+}
+
+// 2: one pass over all positions, beside a pass over one, on the same clock.
+function checking(story) {
+  const { round, words, times, guesses, positions, pace } = story;
+  const { node, last, marks } = lineOf(words);
+  const read = last ? [last, ...marks] : marks;
+  for (const mark of read) mark.classList.add("read");
+  const rows = [];
+  if (times.one !== null) rows.push(new Row(story, "one position in one pass", [["one", times.one]], 1));
+  if (times.check !== null)
+    rows.push(new Row(story, `${positions} in one pass`, [["verify", times.check]], round.draft.length + 1));
+  const longest = Math.max(times.one ?? 0, times.check ?? 0);
+  const both = times.one !== null && times.check !== null;
+  // Reading more takes no less work: such a figure tells of the machine, not of the method.
+  const doubt =
+    both && times.check < 0.95 * times.one ? " Other work slowed the shorter pass down: repeat the race." : "";
+  const plain = times.oneIsLoop ? "without a draft" : "of plain generate";
+  return {
+    title: "One pass checks them all",
+    caption:
+      `The target reads the last token and ${guesses} in one pass.` +
+      (both ? ` Checking ${positions} took ${ratioInWords(times.check / times.one)} writing one token.` : ""),
+    note: both ? `Medians of ${times.checks} passes like this one and of ${times.ones} passes ${plain}.${doubt}` : "",
+    lines: [node],
+    rows,
+    seconds: pace ? longest * pace : UNTIMED,
+    show(done) {
+      const now = done * longest;
+      const share = times.check === null ? done : Math.min(1, now / times.check);
+      for (const mark of read) mark.style.setProperty("--read", String(share));
+      for (const row of rows) row.grow(now);
+    },
+  };
+}
+
+// 3: what was kept, what was replaced and what was never checked; then what the round took, and what it saved.
+function settling(story) {
+  const { round, times } = story;
+  const kept = keptOf(round);
+  const { node, turns } = outcomeOf(story, kept);
+  const { node: ghost } = outcomeOf(story, kept, true); // keeps the place of the finished text
+  ghost.classList.add("ghost");
+  const last = Math.max(...turns.map(({ turn }) => turn));
+  const count = round.committed_ids.length;
+  const rows = [];
+  if (times.round !== null) {
+    const rest = Math.max(0, times.round - (times.draft ?? 0) - (times.verify ?? 0));
+    const parts = { draft: times.draft ?? 0, verify: times.verify ?? 0, rest };
+    rows.push(new Row(story, `this round: ${counted(count, "token")}`, Object.entries(parts)));
+    if (times.alone)
+      rows.push(
+        new Row(
+          story,
+          `${counted(count, "token")}, one by one`,
+          times.alone.map((seconds) => ["one", seconds]),
+        ),
+      );
+  }
+  const seconds = last * TURN + (rows.length ? GROWS : 0);
+  return {
+    title: "What stands, stays",
+    caption: captionOf(round, kept) + worthOf(times, count),
+    spoken: `The result: ${spokenOf(story, kept)}.`,
+    lines: [node, ghost],
+    rows,
+    seconds,
+    show(done) {
+      const turn = Math.floor((done * seconds) / TURN + 1e-9);
+      for (const { mark, kind, turn: its } of turns)
+        dress(mark, turn >= its ? kind : kind === round.token_kind ? "away" : "guessed");
+      const grown = seconds > last * TURN ? Math.max(0, (done * seconds - last * TURN) / GROWS) : 0;
+      for (const row of rows) row.grow(grown * Math.max(...rows.map((other) => other.total)));
+    },
+  };
+}
+
+// The text with the round's outcome, and the turn in which each of its tokens gets it: the correction stands where
+// the first miss was, before what was never checked.
+function outcomeOf({ round, words }, kept, finished = false) {
+  const { node, marks } = lineOf(words);
+  const turns = round.draft.map(({ status }, at) => ({
+    mark: marks[at],
+    kind: status,
+    turn: status === "discarded" ? kept + 3 : at + 1,
+  }));
+  if (words.added !== null) {
+    const mark = chip(words.added);
+    const miss = marks[kept];
+    const place = el("span", "sd-howAdded", "", spaced(mark));
+    if (miss) miss.after(place);
+    else node.append(place);
+    turns.push({ mark, kind: round.token_kind, turn: miss ? kept + 2 : kept + 1 });
+  }
+  if (finished) for (const { mark, kind } of turns) dress(mark, kind);
+  return { node, turns };
+}
+
+function captionOf(round, kept) {
+  const count = round.draft.length;
+  if (kept === count) {
+    const more = round.token_id === null ? "" : " The target adds its own next token on top.";
+    return `The target agrees with ${count === 1 ? "the guess" : `all ${inWords(count)} guesses`}.${more}`;
+  }
+  const stand = sentence(`${counted(kept, "guess", "guesses")} ${kept === 1 ? "stands" : "stand"}.`);
+  const behind = kept + 1 < count ? " What is behind it was never checked." : "";
+  return `${stand} The first miss is struck, and the target's own token replaces it.${behind}`;
+}
+
+function worthOf(times, count) {
+  if (times.round === null || !times.alone) return "";
+  const tokens = counted(count, "token");
+  const alone = `One by one, ${tokens} took ${milliseconds(sum(times.alone))}.`;
+  return ` The round wrote ${tokens} in ${milliseconds(times.round)}. ${alone}`;
+}
+
+function spokenOf({ round, words }, kept) {
+  const names = words.guesses.map(shown);
+  const parts = [`kept ${names.slice(0, kept).join(", ") || "none"}`];
+  if (kept < names.length) parts.push(`not kept ${names[kept]}`);
+  if (words.added !== null)
+    parts.push(`${round.token_kind === "bonus" ? "added" : "replaced by"} ${shown(words.added)}`);
+  if (kept + 1 < names.length) parts.push(`never checked ${names.slice(kept + 1).join(", ")}`);
+  return parts.join("; ");
+}
+
+// The end of the text before the round, and the guesses behind it.
+function lineOf(words) {
+  const marks = words.guesses.map((piece) => chip(piece, "guessed"));
+  const last = words.last ? chip(words.last, "sd-last") : null;
+  const context = el("span", "sd-howContext", words.context.replaceAll("\n", "\u21b5"));
+  const node = el("p", "sd-howLine", "", [context, ...[...(last ? [last] : []), ...marks].flatMap(spaced)]);
+  node.dir = "auto";
+  return { node, last, marks };
+}
+
+// One token, drawn on its own.
+export function chip(piece, kind = "") {
+  const mark = el("span", `sd-token sd-word ${kind}`, shown(piece));
+  mark.dataset.kind = kind;
+  mark.dataset.space = /^\s+\S/.test(piece) ? " " : "";
+  return mark;
+}
+
+// The space that a token begins with stands before it, where a line may break.
+export const spaced = (mark) => [mark.dataset.space, mark];
+
+export function dress(mark, kind) {
+  if (mark.dataset.kind === kind) return;
+  if (mark.dataset.kind) mark.classList.remove(mark.dataset.kind);
+  mark.classList.add(kind);
+  mark.dataset.kind = kind;
+}
+
+// A bar of measured seconds; all of them share one scale. Squares stand for the positions that a pass reads.
+class Row {
+  constructor({ longest }, label, parts, squares = 0) {
+    this.total = sum(parts.map(([, seconds]) => seconds));
+    this.fill = el("span", "sd-howFill");
+    this.fill.style.width = `${(this.total / longest) * 100}%`;
+    for (const [kind, seconds] of parts.filter(([, seconds]) => seconds > 0)) {
+      const part = el("span", `sd-howPart ${kind}`);
+      part.style.flexGrow = String(seconds / this.total);
+      this.fill.append(part);
+    }
+    this.value = el("span", "sd-howValue", milliseconds(this.total));
+    const boxes = Array.from({ length: squares }, () => el("span", "sd-howSquare"));
+    this.node = el("div", "sd-howRow", "", [
+      el("span", "sd-howLabel", "", [
+        ...(squares ? [el("span", "sd-howSquares", "", boxes)] : []),
+        el("span", "", label),
+      ]),
+      el("span", "sd-howBar", "", [el("span", "sd-howTrack", "", [this.fill, this.value])]),
+    ]);
+  }
+
+  grow(seconds) {
+    const share = this.total > 0 ? Math.min(1, seconds / this.total) : 1;
+    this.fill.style.clipPath = share < 1 ? `inset(0 ${(1 - share) * 100}% 0 0)` : "";
+    this.value.classList.toggle("later", share < 1);
+  }
+}

@@ -1,0 +1,44 @@
+// Figures with their names: a name tells its definition.
+import { button, el } from "./dom.js";
+
+// A figure's name; where it has a definition, a tap or a click shows it, and so does a pointer that rests on it.
+export function term({ label, definition = "" }) {
+  if (!definition) return el("dt", "", label);
+  const words = el("span", "sd-definition", definition);
+  words.hidden = true;
+  const name = button("sd-term", label, () => {
+    words.hidden = !words.hidden;
+    name.setAttribute("aria-expanded", String(!words.hidden));
+  });
+  name.title = definition;
+  name.setAttribute("aria-expanded", "false");
+  return el("dt", "", "", [name, words]);
+}
+
+export const factList = (figures) =>
+  el(
+    "dl",
+    "sd-facts",
+    "",
+    figures.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)])),
+  );
+
+// The table of all lanes, with what stands below it.
+export function laneTable({ columns, rows }) {
+  const head = columns.map(({ name, definition }) => {
+    const cell = el("th", "", name);
+    cell.scope = "col";
+    if (definition) cell.title = definition;
+    return cell;
+  });
+  const body = rows.map((row) => {
+    const cells = row.map((value, at) => {
+      const cell = el(at ? "td" : "th", "", value);
+      if (!at) cell.scope = "row";
+      cell.dataset.label = columns[at].name;
+      return cell;
+    });
+    return el("tr", "", "", cells);
+  });
+  return el("table", "sd-table", "", [el("thead", "", "", [el("tr", "", "", head)]), el("tbody", "", "", body)]);
+}

@@ -1,0 +1,77 @@
+// The form in one line: what a press on Run would race, and the draft length to drag. Edit opens the whole form.
+import { button, el } from "./dom.js";
+
+const OPEN = "sd-editing"; // on the body, while the form is open
+const LONGEST = 160; // characters of the prompt that the line shows, before the style cuts it
+
+export class FormLine {
+  // `onGamma` is told the draft length while it is dragged.
+  constructor(onGamma) {
+    this.prompt = button("sd-linePrompt", "", () => this.open(true));
+    this.prompt.title = "Edit the prompt and the settings";
+    this.settings = el("span", "sd-lineSettings");
+    this.value = el("output", "sd-lineGamma");
+    this.slider = el("input", "sd-scrub");
+    Object.assign(this.slider, { type: "range", min: 0, max: 16, step: 1, id: "sd-line-gamma" });
+    this.slider.setAttribute("aria-label", "Draft length \u03b3");
+    this.edit = button("sd-action", "Edit", () => this.open(!this.isOpen));
+    this.edit.setAttribute("aria-expanded", "false");
+    this.edit.setAttribute("aria-controls", "sd-ask");
+    this.gamma = el("label", "sd-lineLength", "", [this.value, this.slider]);
+    this.node = el("div", "sd-lineForm", "", [this.prompt, this.gamma, this.settings, this.edit]);
+    this.slider.addEventListener("input", () => {
+      const gamma = Number(this.slider.value);
+      this.value.textContent = `\u03b3 ${gamma}`;
+      type("#sd-gamma input", String(gamma));
+      onGamma(gamma);
+    });
+    const form = document.querySelector("#sd-ask");
+    for (const event of ["input", "change", "click"]) {
+      // Gradio writes some values a moment after the event.
+      form?.addEventListener(event, () => setTimeout(() => this.read(), 60));
+    }
+    this.read();
+  }
+
+  // What the fields hold by now.
+  read() {
+    const prompt = valueOf("#sd-prompt textarea");
+    this.prompt.textContent = prompt.slice(0, LONGEST).replaceAll(/\s+/g, " ").trim() || "No prompt yet";
+    const chosen = gammaChosen();
+    this.slider.disabled = typeof chosen !== "number";
+    this.value.textContent = `\u03b3 ${typeof chosen === "number" ? chosen : chosen || "?"}`;
+    if (typeof chosen === "number") this.slider.value = String(chosen);
+    const temperature = Number(valueOf("#sd-temperature input"));
+    const tokens = valueOf("#sd-tokens input");
+    this.settings.textContent = `${tokens} tokens \u00b7 ${temperature > 0 ? `temperature ${temperature}` : "greedy"}`;
+  }
+
+  get isOpen() {
+    return document.body.classList.contains(OPEN);
+  }
+
+  // `focus`: the prompt is ready to be written.
+  open(open, focus = true) {
+    document.body.classList.toggle(OPEN, open);
+    this.edit.textContent = open ? "Close" : "Edit";
+    this.edit.setAttribute("aria-expanded", String(open));
+    if (open && focus) document.querySelector("#sd-prompt textarea")?.focus({ preventScroll: true });
+  }
+}
+
+const valueOf = (selector) => document.querySelector(/** @type {any} */ (selector))?.value ?? "";
+
+// The draft length of the form: a number, the name of a policy, or "" where there is none that can be dragged.
+function gammaChosen() {
+  if (document.querySelector("#sd-auto input:checked")) return "auto";
+  const text = valueOf("#sd-gamma input");
+  return /^(\d|1[0-6])$/.test(text) ? Number(text) : "";
+}
+
+// Writes into a field of the form as a person does.
+function type(selector, text) {
+  const field = /** @type {any} */ (document.querySelector(selector));
+  if (!field || field.value === text) return;
+  field.value = text;
+  for (const event of ["input", "change"]) field.dispatchEvent(new Event(event, { bubbles: true }));
+}

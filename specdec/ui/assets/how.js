@@ -1,0 +1,81 @@
+// The tab "How it works": a round of the race on show in three steps, why nothing is lost, and Be the draft.
+import { storyOf } from "./acts.js";
+import { el, fold } from "./dom.js";
+import { Game } from "./guess.js";
+import { onRace } from "./shown.js";
+import { Steps } from "./steps.js";
+
+const FIRST = "Run a race on the Race tab first. Its words and its times are shown here.";
+const NO_GUESSES = "The race on show made no guesses. Run one with \u03b3 1 or more on the Race tab.";
+const ORIGINS = {
+  run: "measured on this machine",
+  startup: "measured on this machine at start-up",
+  recording: "a recording, not measured here",
+  link: "from a link, not measured here",
+  file: "from a file, not measured here",
+};
+
+export function mount(element) {
+  const steps = new Steps();
+  const game = new Game();
+  const origin = el("p", "sd-howLede");
+  const greedy = reason(
+    "Greedy",
+    "A guess is kept only if it is the target's own choice. After a miss the target writes its own choice. So the text is the target's text, token for token.",
+  );
+  const sampling = reason(
+    "Sampling",
+    "A guess is kept with probability min(1, p/q): p is its probability in the target, q in the draft. After a miss the replacement is drawn from norm(max(0, p \u2212 q)). So every token has the target's distribution p.",
+  );
+  const lossy = el("p", "sd-howNote", "The race on show accepted guesses in a lossy way. This does not hold for it.");
+  const parts = el("div", "sd-howParts", "", [
+    steps.node,
+    el("section", "sd-howWhy", "", [
+      el("h2", "", "Why nothing is lost"),
+      lossy,
+      el("div", "", "", [greedy, sampling]),
+      proof(),
+    ]),
+    game.node,
+  ]);
+  element.classList.add("sd-howTab");
+  element.replaceChildren(el("div", "sd-howHead", "", [el("h2", "", "One round in three steps"), origin]), parts);
+  parts.hidden = true;
+  origin.textContent = FIRST;
+  onRace((race) => {
+    if (!race) return; // another one runs: what was on show stays until its end
+    const story = storyOf(race);
+    parts.hidden = !story;
+    origin.textContent = story ? ledeOf(race, story) : NO_GUESSES;
+    if (!story) return;
+    const { temperature } = story.lane.started.params;
+    greedy.classList.toggle("ours", temperature === 0);
+    sampling.classList.toggle("ours", temperature !== 0);
+    lossy.hidden = story.lane.started.acceptance === "lossless";
+    steps.open(story);
+    game.open(race, story);
+  });
+}
+
+const ledeOf = (race, { round, lane }) =>
+  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab, ${ORIGINS[race.begin.origin] ?? ORIGINS.file}. All words and times below are its own.`;
+
+function reason(name, words) {
+  const mark = el("span", "sd-howOurs", "the race on show");
+  return el("div", "sd-howReason", "", [el("h3", "", "", [el("span", "", name), mark]), el("p", "", words)]);
+}
+
+function proof() {
+  return fold("sd-howProof", "The proof in two lines", [
+    el(
+      "p",
+      "",
+      "A token x is drawn by the draft and kept with probability q(x) \u00b7 min(1, p(x)/q(x)) = min(p(x), q(x)). With the rest, 1 \u2212 \u03a3 min(p, q), the replacement is drawn, and it is x with probability max(0, p(x) \u2212 q(x)) / (1 \u2212 \u03a3 min(p, q)).",
+    ),
+    el(
+      "p",
+      "sd-howFormula",
+      "min(p, q) + (1 \u2212 \u03a3 min(p, q)) \u00b7 norm(max(0, p \u2212 q)) = min(p, q) + max(0, p \u2212 q) = p",
+    ),
+  ]);
+}

@@ -1,0 +1,38 @@
+// The tabs that measure: Start and Stop change places, and what a measurement found is read out.
+import { el } from "./dom.js";
+
+export class Measurements {
+  #known = new Map(); // what each tab had found before its present measurement
+
+  constructor() {
+    this.spoken = el("p", "sd-spoken");
+    this.spoken.setAttribute("aria-live", "polite");
+    (document.querySelector("main") ?? document.body).append(this.spoken); // heard from every tab
+  }
+
+  say(words) {
+    this.spoken.textContent = words;
+  }
+
+  go(name) {
+    swap(`sd-${name}-running`, true, `#sd-${name}-start`, `#sd-${name}-stop`);
+    this.say("");
+    this.#known.set(name, findingOf(name));
+  }
+
+  rest(name) {
+    swap(`sd-${name}-running`, false, `#sd-${name}-start`, `#sd-${name}-stop`);
+    const found = findingOf(name);
+    if (found !== this.#known.get(name)) this.say(found?.textContent ?? "");
+  }
+}
+
+// What a tab's measurement found: its verdict, or its table's caption where it has none.
+const findingOf = (name) => document.querySelector(`#sd-${name}-verdict .sd-headline, #sd-${name}-table caption`);
+
+// Start and Stop change places: a keyboard that stood on the one stands on the other.
+export function swap(mark, running, start, stop) {
+  const held = document.activeElement?.closest?.(running ? start : stop);
+  document.body.classList.toggle(mark, running);
+  if (held) document.querySelector(running ? stop : start)?.focus({ preventScroll: true });
+}

@@ -1,0 +1,161 @@
+// Plays the three steps, one after the other, once they are seen; with controls. Reduced motion: each press is a step.
+import { actsOf } from "./acts.js";
+import { button, drawSign, el, reducedMotion, sign } from "./dom.js";
+
+const REST = 0.9; // seconds between two steps
+const SHORTEST = 0.05; // seconds of a step: a draft may take no time to speak of
+
+export class Steps {
+  #acts = [];
+  #at = 0; // the step on show: those before it are done, those behind it have not begun
+  #done = 0; // of that step, 0 to 1
+  #rested = 0;
+  #frame = 0;
+  #before = 0;
+  #waits = false; // to be seen, before it plays by itself
+
+  constructor() {
+    this.strip = el("ol", "sd-howSteps");
+    this.toggle = button("sd-howButton", "", () => (this.#frame ? this.#pause() : this.#press()));
+    this.toggleSign = el("span", "sd-howSign");
+    this.toggleWords = el("span");
+    this.toggle.append(this.toggleSign, this.toggleWords);
+    this.note = el("p", "sd-howNote");
+    this.node = el("section", "sd-howStory", "", [
+      this.strip,
+      el("div", "sd-howControls", "", [
+        this.toggle,
+        sign("back", "Previous step", () => this.#go(this.#at - 1)),
+        sign("on", "Next step", () => this.#go(this.#at + 1)),
+        this.note,
+      ]),
+    ]);
+    this.node.setAttribute("aria-label", "A round in three steps");
+    this.watch = new IntersectionObserver((entries) => this.#see(entries), { threshold: 0.5 });
+  }
+
+  open(story) {
+    this.#stop();
+    this.watch.disconnect();
+    this.#acts = actsOf(story);
+    this.strip.replaceChildren(...this.#acts.map((act, at) => panel(act, at)));
+    const scale = this.#acts.some((act) => act.rows.length) ? " All bars share one scale." : "";
+    const pace = story.pace > 1 && !reducedMotion();
+    this.note.textContent =
+      `${pace ? `Steps 1 and 2 play ${story.pace} times slower than measured.` : ""}${scale}`.trim();
+    this.#waits = !reducedMotion();
+    if (this.#waits) this.#to(0, 0);
+    else this.#to(this.#acts.length - 1, 1);
+    for (const act of this.#acts) this.watch.observe(act.stage);
+  }
+
+  get over() {
+    return this.#at === this.#acts.length - 1 && this.#done === 1;
+  }
+
+  #see(entries) {
+    for (const { target, isIntersecting } of entries)
+      this.#acts.find((act) => act.stage === target).seen = isIntersecting;
+    if (this.#waits && !this.#frame && this.#next() !== -1) this.#run();
+  }
+
+  // By itself it plays what is seen: on a phone the next step waits until the page is scrolled to it.
+  #next() {
+    return this.#acts.findIndex((act, at) => act.seen && (at > this.#at || (at === this.#at && this.#done < 1)));
+  }
+
+  #press() {
+    if (this.over) return this.#go(0);
+    this.#waits = false;
+    if (reducedMotion()) this.#go(this.#at + 1);
+    else this.#run();
+  }
+
+  // Shows a step from its beginning; with reduced motion as it ends.
+  #go(at) {
+    if (at < 0 || at >= this.#acts.length) return;
+    this.#waits = false;
+    this.#stop();
+    this.#to(at, reducedMotion() ? 1 : 0);
+    if (!reducedMotion()) this.#run();
+  }
+
+  #run() {
+    this.#before = performance.now();
+    this.#frame = requestAnimationFrame((now) => this.#tick(now));
+    this.#mark();
+  }
+
+  #tick(now) {
+    const passed = Math.max(0, now - this.#before) / 1000;
+    this.#before = now;
+    this.#frame = requestAnimationFrame((later) => this.#tick(later));
+    if (this.#done === 1) {
+      this.#rested += passed;
+      if (this.#rested >= REST) this.#follow();
+    } else if (this.#waits && !this.#acts[this.#at].seen) this.#follow();
+    else this.#to(this.#at, Math.min(1, this.#done + passed / Math.max(this.#acts[this.#at].seconds, SHORTEST)));
+    if (this.over) this.#pause();
+  }
+
+  #follow() {
+    const next = this.#waits ? this.#next() : this.#at + 1;
+    if (next === -1)
+      this.#pause(); // until one is seen
+    else this.#to(next, 0);
+  }
+
+  #to(at, done) {
+    this.#at = at;
+    this.#done = done;
+    this.#rested = 0;
+    this.#acts.forEach((act, place) => {
+      const share = place < at ? 1 : place === at ? done : 0;
+      act.show(share);
+      act.node.style.setProperty("--done", String(share));
+      act.node.classList.toggle("current", place === at);
+    });
+    this.#mark();
+  }
+
+  #pause() {
+    this.#stop();
+    this.#mark();
+  }
+
+  #stop() {
+    cancelAnimationFrame(this.#frame);
+    this.#frame = 0;
+  }
+
+  #mark() {
+    const words = this.#frame ? "Pause" : this.over ? "Play again" : "Play";
+    if (this.toggleWords.textContent === words) return;
+    this.toggleWords.textContent = words;
+    drawSign(this.toggleSign, this.#frame ? "pause" : "play");
+  }
+}
+
+// The pictures are for the eye; a screen reader reads the words beside them.
+function panel(act, at) {
+  act.stage = el("div", "sd-howStage", "", [
+    el("div", "sd-howLines", "", act.lines),
+    el(
+      "div",
+      "sd-howRows",
+      "",
+      act.rows.map((row) => row.node),
+    ),
+  ]);
+  act.stage.setAttribute("aria-hidden", "true");
+  act.node = el("li", "sd-howStep", "", [
+    el("h3", "", "", [el("span", "sd-howNumber", String(at + 1)), el("span", "", act.title)]),
+    act.stage,
+    el("div", "sd-howWords", "", [
+      el("p", "", act.caption),
+      ...(act.note ? [el("p", "sd-howNote", act.note)] : []),
+      ...(act.spoken ? [el("p", "sd-howSpoken", act.spoken)] : []),
+    ]),
+  ]);
+  return act.node;
+}

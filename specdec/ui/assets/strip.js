@@ -1,0 +1,201 @@
+// The passes of each lane, true to scale: a block is as wide as its pass took, and below it stand the tokens it gave.
+import { colourOf, el, onLook } from "./dom.js";
+import { labelOf } from "./lanes.js";
+import { kindsOf } from "./race.js";
+
+const PASS = 12; // pixels, height of a pass
+const GAP = 2;
+const ROOM = 74; // pixels behind the longest lane, for its time
+const SHORT = { generate: "Plain", speculative: "Speculative" };
+const CELLS = { accepted: "bar-draft", correction: "correction-mark", target: "bar-rest", unknown: "bar-rest" };
+
+export class Strip {
+  #rows = new Map(); // lane key -> { lane, track, canvas, cover, lit, current, end }
+  #seconds = 0; // of the longest lane
+  #moment = null;
+  #drawn = 0; // the width that was drawn for
+
+  /** @param {import("./focus.js").Focus} focus */
+  constructor(focus) {
+    this.focus = focus;
+    focus.add(this);
+    this.rows = el("div", "sd-stripRows");
+    const key = [
+      ["draft", "draft pass"],
+      ["verify", "target pass"],
+      ["cell", "token written, below its pass"],
+    ].map(([name, words]) => el("li", `sd-stripKey ${name}`, words));
+    this.words = el("span", "sd-stripWords");
+    this.node = el("section", "sd-strip", "", [this.rows]);
+    this.foot = el("div", "sd-stripFoot", "", [el("ul", "", "", key), this.words]);
+    this.node.setAttribute("aria-label", "Passes, true to scale");
+    onLook(this.rows, () => this.draw());
+  }
+
+  place(lanes) {
+    this.#rows = new Map();
+    this.#seconds = 0;
+    this.#moment = null;
+    this.words.textContent = "";
+    // The lane that all others are compared with stands first, the speculative one, which is taller, last.
+    for (const key of [...lanes].sort((one, other) => order(one) - order(other))) {
+      const parts = { canvas: el("canvas"), cover: el("span", "sd-stripCover"), lit: el("span", "sd-stripLit") };
+      const row = { ...parts, current: el("span", "sd-stripLit current"), end: el("span", "sd-stripEnd"), lane: null };
+      const track = el("div", "sd-track-of", "", [row.canvas, row.cover, row.current, row.lit, row.end]);
+      track.setAttribute("role", "img");
+      row.canvas.setAttribute("aria-hidden", "true");
+      this.#rows.set(key, { ...row, track });
+      track.addEventListener("pointermove", (event) => this.#point(key, event));
+      track.addEventListener("pointerleave", () => this.focus.point(null));
+      track.addEventListener("click", (event) => this.#pick(key, event));
+      row.lit.hidden = row.current.hidden = row.cover.hidden = true;
+    }
+    this.rows.replaceChildren(
+      ...[...this.#rows].map(([key, { track }]) =>
+        el("div", `sd-stripRow ${key.replace(":", "-")}`, "", [el("span", "", SHORT[key] ?? labelOf(key)), track]),
+      ),
+    );
+  }
+
+  start(lane) {
+    const row = this.#rows.get(lane.name);
+    if (row) row.lane = lane;
+    this.draw();
+  }
+
+  // The lanes as they are by now, the axis as long as the longest of them needs.
+  draw() {
+    const longest = Math.max(0, ...this.#lanes.map((lane) => lane.duration));
+    const open = this.#lanes.some((lane) => lane.open);
+    // While a lane runs the scale changes in steps, so that the blocks do not shrink at every token.
+    this.#seconds = open ? stepped(longest) : longest;
+    this.#drawn = this.rows.clientWidth;
+    for (const row of this.#rows.values()) if (row.lane) this.#drawRow(row);
+    this.showUntil(this.#moment);
+  }
+
+  // A moment of the replay; null is the end.
+  showUntil(seconds) {
+    this.#moment = seconds;
+    if (this.rows.clientWidth !== this.#drawn) return this.draw();
+    for (const { lane, cover, end } of this.#rows.values()) {
+      if (!lane) continue;
+      cover.hidden = seconds === null;
+      end.hidden = lane.open || (seconds !== null && seconds < lane.duration);
+      if (seconds !== null) cover.style.left = `${this.#x(Math.min(seconds, lane.duration))}px`;
+    }
+  }
+
+  light(at) {
+    this.#mark("lit", at);
+  }
+
+  choose(at) {
+    this.#mark("current", at);
+  }
+
+  get #lanes() {
+    return [...this.#rows.values()].map(({ lane }) => lane).filter(Boolean);
+  }
+
+  #x(seconds) {
+    const width = (this.#rows.values().next().value?.track.clientWidth ?? 0) - ROOM;
+    return this.#seconds ? (seconds / this.#seconds) * width : 0;
+  }
+
+  #mark(name, at) {
+    for (const [key, row] of this.#rows) {
+      const round = at && row.lane ? (key === at.lane ? at.round : roundOf(row.lane, at.place)) : null;
+      row[name].hidden = round === null || round === undefined || round < 1 || round >= row.lane.rounds.length;
+      if (row[name].hidden) continue;
+      const from = this.#x(row.lane.seconds[round - 1]);
+      row[name].style.left = `${from - 1}px`;
+      row[name].style.width = `${Math.max(3, this.#x(row.lane.seconds[round]) - from + 2)}px`;
+    }
+  }
+
+  #roundAt(key, event) {
+    const { lane, track } = this.#rows.get(key);
+    if (!lane || lane.rounds.length < 2) return null;
+    const seconds = ((event.clientX - track.getBoundingClientRect().left) / (this.#x(1) || 1)) * 1;
+    return Math.max(1, Math.min(lane.roundsAt(seconds), lane.rounds.length - 1));
+  }
+
+  #point(key, event) {
+    const round = this.#roundAt(key, event);
+    this.focus.point(round === null ? null : { lane: key, round, place: null, row: null });
+  }
+
+  #pick(key, event) {
+    const round = this.#roundAt(key, event);
+    if (round === null) return;
+    const { top, bottom } = this.#rows.get(key).track.getBoundingClientRect();
+    this.focus.choose({ lane: key, round }, { left: event.clientX, right: event.clientX, top, bottom });
+  }
+
+  #drawRow({ lane, track, canvas, end }) {
+    const most = Math.max(1, ...lane.rounds.map((round) => round.committed_ids.length));
+    const cell = most === 1 ? 4 : Math.max(2, Math.min(5, Math.floor(34 / most)));
+    const [width, height] = [track.clientWidth, PASS + GAP + most * cell];
+    const ratio = devicePixelRatio || 1;
+    track.style.height = `${height}px`;
+    Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
+    const pen = canvas.getContext("2d");
+    pen.scale(ratio, ratio);
+    const colour = colourOf(track);
+    const target = colour(lane.name === "speculative" ? "bar-verify" : "plain");
+    for (let index = 1; index < lane.rounds.length; index++) {
+      const round = lane.rounds[index];
+      const [from, to] = [lane.seconds[index - 1], lane.seconds[index]];
+      const draft = Math.min(round.draft_seconds ?? 0, to - from);
+      const check = round.verify_seconds ?? (round.draft === null ? 0 : to - from - draft);
+      const block = (start, length, fill, gap = 1) => {
+        pen.fillStyle = fill;
+        const wide = this.#x(start + length) - this.#x(start);
+        pen.fillRect(this.#x(start), 0, Math.max(0.6, wide - (wide > 2.5 ? gap : 0)), PASS);
+      };
+      if (round.draft === null)
+        block(from, to - from, colour("bar-rest")); // it does not say what its passes took
+      else {
+        const guesses = round.draft.length;
+        for (let at = 0; at < guesses; at++)
+          block(from + (draft * at) / guesses, draft / guesses, colour("bar-draft"), 0.5);
+        block(from + draft, Math.min(check, to - from - draft), target);
+      }
+      const middle = this.#x(from + draft + Math.min(check, to - from - draft) / 2);
+      const wide = Math.max(1.5, Math.min(7, this.#x(to) - this.#x(from) - 1.5));
+      kindsOf(round).forEach((kind, place) => {
+        const top = PASS + GAP + place * cell;
+        const box = [middle - wide / 2, top, wide, cell - 1];
+        if (kind === "bonus") {
+          pen.strokeStyle = colour("mark");
+          pen.lineWidth = 1;
+          pen.strokeRect(box[0] + 0.5, box[1] + 0.5, Math.max(0.5, box[2] - 1), Math.max(0.5, box[3] - 1));
+        } else {
+          pen.fillStyle = colour(CELLS[kind] ?? "bar-rest");
+          pen.fillRect(box[0], box[1], box[2], box[3]);
+        }
+      });
+    }
+    end.style.left = `${this.#x(lane.duration) + 8}px`;
+    end.textContent = `${lane.duration.toFixed(lane.duration < 10 ? 2 : 1)}\u00a0s`;
+    const passes = Math.max(0, lane.rounds.length - 1);
+    track.setAttribute("aria-label", `${labelOf(lane.name)}: ${passes} target passes in ${end.textContent}`);
+  }
+}
+
+const order = (key) => (key === "generate" ? 0 : key === "speculative" ? 2 : 1);
+
+// The round that wrote the token at a place of the text.
+function roundOf(lane, place) {
+  if (place === null || place === undefined) return null;
+  const found = lane.counts.findIndex((count) => count > place);
+  return found < 0 ? null : found;
+}
+
+// The next of 1, 2, 5, 10, 20 ... that is not below a value.
+function stepped(value) {
+  if (!(value > 0)) return 0.1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return ([1, 2, 5].find((step) => step * power >= value) ?? 10) * power;
+}

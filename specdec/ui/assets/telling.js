@@ -1,0 +1,122 @@
+// What the tab "How it works" takes from a race: a round that shows the method, its words, what its passes took.
+import { TokenText } from "./lines.js";
+
+const CONTEXT = 40; // characters of the text before a round
+const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
+
+export const keptOf = (round) => round.draft.filter((token) => token.status === "accepted").length;
+export const writtenBy = (lane) => lane.rounds.flatMap((round) => round.committed_ids);
+export const startOf = (lane, round) => writtenBy({ rounds: lane.rounds.slice(0, round.index) }).length;
+
+// The rounds whose draft has the usual length: the last draft of a text is often shorter.
+export function fullRounds(lane) {
+  const rounds = lane.rounds.filter((round) => round.index > 0 && round.draft?.length);
+  const often = (length) => rounds.filter((round) => round.draft.length === length).length;
+  const [usual] = rounds.map((round) => round.draft.length).sort((one, other) => often(other) - often(one));
+  return rounds.filter((round) => round.draft.length === usual);
+}
+
+// The round that shows most: guesses kept, a miss, guesses behind it. Undefined where nothing was guessed.
+export function tellingRound(race, lane) {
+  const worth = (round) => {
+    const kept = keptOf(round);
+    const missed = round.draft[kept];
+    const words = [...round.draft.map((token) => token.token_id), ...round.committed_ids].map((id) => textOf(race, id));
+    return (
+      (round.token_id === null ? 0 : 16) + // else the text ended inside the draft
+      (kept >= 2 ? 8 : 0) +
+      (missed ? 8 : 0) +
+      (missed && kept + 1 < round.draft.length ? 4 : 0) +
+      (words.every((word) => /^ ?[\p{L}'.,!?]+$/u.test(word)) ? 2 : 0) +
+      (missed && [missed.token_id, round.token_id].every((id) => /^ \p{L}{2,}$/u.test(textOf(race, id))) ? 1 : 0) +
+      kept / 100
+    );
+  };
+  return fullRounds(lane).reduce((best, round) => (!best || worth(round) > worth(best) ? round : best), undefined);
+}
+
+export const textOf = (race, id) => new TextDecoder().decode(Uint8Array.from(race.bytes.get(id) ?? []));
+export const isWord = (text) => /^ ?\p{L}{2,}$/u.test(text);
+
+// The words of a round: the end of the text before it, and what each of its tokens adds there.
+export function wordsOf(race, lane, round) {
+  const text = new TokenText(race.bytes);
+  const before = [...lane.started.prompt_ids, ...writtenBy(lane).slice(0, startOf(lane, round))];
+  const pieces = before.map((id) => text.push(id));
+  const last = pieces.pop() ?? "";
+  const kept = round.committed_ids.slice(0, keptOf(round));
+  const guesses = text.peek(round.draft.map((token) => token.token_id));
+  const added = round.token_id === null ? null : text.peek([...kept, round.token_id]).at(-1);
+  return { context: endOf(pieces.join("")), last, guesses, added };
+}
+
+// The end of a long text, from the beginning of a word on.
+export function endOf(text, length = CONTEXT) {
+  if (text.length <= length) return text;
+  const end = text.slice(-length);
+  return `\u2026${end.slice(Math.max(0, end.search(/\s/)))}`;
+}
+
+// Seconds of the passes, from the race alone; what it does not say is null.
+export function timesOf(lanes, lane, round) {
+  const loop = lanes.get("speculative:0");
+  const plain = loop?.rounds.length > 1 ? loop : lanes.get("generate");
+  const same = fullRounds(lane).filter((other) => other.draft.length === round.draft.length);
+  const start = startOf(lane, round);
+  return {
+    draft: round.draft_seconds ?? null,
+    check: medianOf(same.map((other) => other.verify_seconds)),
+    checks: same.length,
+    one: plain
+      ? (medianOf(plain.rounds.slice(1).map((other) => other.verify_seconds)) ?? medianOf(steps(plain)))
+      : null,
+    ones: plain ? plain.rounds.length - 1 : 0,
+    oneIsLoop: plain === loop,
+    round: spent(lane, round.index - 1, round.index),
+    verify: round.verify_seconds ?? null,
+    // As many tokens at the same place, one a pass: each of its own.
+    alone: plain ? eachOf(round.committed_ids.map((_, at) => spent(plain, start + at - 1, start + at))) : null,
+  };
+}
+
+function spent(lane, from, to) {
+  const [before, after] = [lane.rounds[from], lane.rounds[to]];
+  return before && after ? after.elapsed_seconds - before.elapsed_seconds : null;
+}
+
+const eachOf = (values) => (values.includes(null) ? null : values);
+const steps = (lane) => lane.rounds.slice(1).map((_, at) => spent(lane, at, at + 1));
+
+export function medianOf(values) {
+  const known = values.filter((value) => value !== null && value !== undefined).sort((one, other) => one - other);
+  if (!known.length) return null;
+  const middle = known.length >> 1;
+  return known.length % 2 ? known[middle] : (known[middle - 1] + known[middle]) / 2;
+}
+
+// A token on its own: signs for what cannot be seen. What turns the direction of a text is a sign too.
+export function shown(piece) {
+  if (piece === "") return "\u00b7"; // a part of a character
+  const text = piece
+    .replaceAll("\n", "\u21b5")
+    .replaceAll("\t", "\u21e5")
+    .replace(/[\u0000-\u001f\u007f\u200b-\u200f\u202a-\u202e\u2066-\u2069]/g, "\u25a1");
+  return text.trim() || "\u2423".repeat(Math.min(text.length, 4));
+}
+
+export const inWords = (count) => NUMBERS[count] ?? String(count);
+export const counted = (count, one, more = `${one}s`) => `${inWords(count)} ${count === 1 ? one : more}`;
+export const sentence = (words) => words[0].toUpperCase() + words.slice(1);
+
+export function milliseconds(seconds) {
+  const value = seconds * 1000;
+  return `${value.toFixed(value < 1 ? 2 : value < 99.95 ? 1 : 0)}\u00a0ms`;
+}
+
+// What the ratio of two times is, in words: both were measured, so a difference below 5 % is none.
+export function ratioInWords(ratio) {
+  if (ratio > 0.95 && ratio < 1.05) return "as long as";
+  return `${ratio.toFixed(1)} times as long as`;
+}
+
+export const sum = (values) => values.reduce((total, value) => total + value, 0);

@@ -1,0 +1,134 @@
+// The texts of a race: plain and speculative side by side, each in a box of the same height; below them what the marks
+// mean, or what the token under the pointer is. Further lanes have a fold each.
+import { el, fold } from "./dom.js";
+import { labelOf } from "./lanes.js";
+import { Ribbon, legend } from "./ribbon.js";
+
+const MAIN = ["generate", "speculative"];
+
+export class Texts {
+  #boxes = new Map(); // lane key -> { ribbon, status, node, body }
+  #race = null;
+
+  /** @param {import("./focus.js").Focus} focus */
+  constructor(focus) {
+    this.focus = focus;
+    focus.add(this);
+    this.boxes = el("div", "sd-boxes");
+    this.legend = legend();
+    this.point = el("p", "sd-point");
+    this.point.hidden = true;
+    const misses = el("input");
+    misses.type = "checkbox";
+    misses.id = "sd-misses";
+    const toggle = el("label", "sd-toggle", "", [misses, el("span", "", "Show guesses that were not kept")]);
+    this.node = el("section", "sd-texts", "", [
+      this.boxes,
+      el("div", "sd-under", "", [el("div", "sd-explained", "", [this.legend, this.point]), toggle]),
+    ]);
+    this.node.setAttribute("aria-label", "Texts");
+    this.others = el("div");
+    misses.addEventListener("change", () => {
+      for (const part of [this.node, this.others]) part.classList.toggle("with-misses", misses.checked);
+      this.follow();
+    });
+  }
+
+  // A place for each lane of a race, in the order of the race.
+  place(lanes) {
+    this.#boxes = new Map();
+    for (const lane of lanes) {
+      const ribbon = new Ribbon(`${labelOf(lane)} text, token by token`, this.focus);
+      const status = el("span", "sd-boxStatus");
+      ribbon.waiting("Its turn comes later, on the same prompt.");
+      if (MAIN.includes(lane)) {
+        const body = el("div", "sd-boxBody", "", [ribbon.node]);
+        const name = el("h2", "", lane === "generate" ? "Plain generate" : labelOf(lane));
+        const node = el("div", `sd-box ${lane}`, "", [el("div", "sd-boxHead", "", [name, status]), body]);
+        this.#boxes.set(lane, { ribbon, status, node, body });
+      } else this.#boxes.set(lane, { ribbon, status, node: fold("", `${labelOf(lane)} text`, [ribbon.node]) });
+    }
+    const of = (main) => [...this.#boxes].filter(([lane]) => MAIN.includes(lane) === main).map(([, box]) => box.node);
+    this.boxes.replaceChildren(...of(true));
+    this.others.replaceChildren(...of(false));
+    this.light(null);
+  }
+
+  start(race, lane) {
+    this.#race = race;
+    const box = this.#boxes.get(lane.name);
+    box?.ribbon.start(race, lane);
+    box?.node.classList.remove("done", "winner", "computed");
+    if (box?.body) box.body.scrollTop = 0;
+  }
+
+  didNotRun(lane) {
+    this.#boxes.get(lane)?.ribbon.waiting("Did not run.");
+  }
+
+  grow() {
+    for (const { ribbon } of this.#boxes.values()) ribbon.grow();
+    this.follow();
+  }
+
+  // A moment of a replay: `stateOf(lane)` has the rounds that ended and the guesses that are there.
+  showUntil(stateOf) {
+    for (const [lane, { ribbon }] of this.#boxes) {
+      const state = stateOf(lane);
+      if (state) ribbon.showUntil(state.rounds, state.guesses);
+    }
+    this.follow();
+  }
+
+  // What stands at the right of a lane's head: tokens, or its time. `done`: the lane is at its end.
+  say(lane, words, done = false, winner = false) {
+    const box = this.#boxes.get(lane);
+    if (!box) return;
+    if (box.status.textContent !== words) box.status.textContent = words;
+    box.node.classList.toggle("done", done);
+    box.node.classList.toggle("winner", winner);
+  }
+
+  // Marks a text that was computed, not measured.
+  computed(lane, on) {
+    this.#boxes.get(lane)?.node.classList.toggle("computed", on);
+  }
+
+  // Keeps the end of each text in view, inside its box.
+  follow() {
+    for (const { ribbon, body } of this.#boxes.values()) {
+      const tip = body && ribbon.tip;
+      if (!tip) continue;
+      const below = tip.offsetTop + tip.offsetHeight - body.clientHeight + 6;
+      if (below > body.scrollTop || below < body.scrollTop - body.clientHeight / 2) body.scrollTop = Math.max(0, below);
+    }
+  }
+
+  light(at, byKey = false) {
+    let words = null;
+    for (const { ribbon } of this.#boxes.values()) {
+      ribbon.light(at, byKey && false);
+      words ??= ribbon.wordsAt(at);
+    }
+    this.legend.hidden = Boolean(words);
+    this.point.hidden = !words;
+    this.point.setAttribute("aria-live", byKey ? "polite" : "off"); // a pointer's way is not read out
+    if (words)
+      this.point.replaceChildren(el("span", `sd-token ${words.kind}`, words.shown), el("span", "", words.rest));
+    if (byKey && at) this.#keepInView(at);
+  }
+
+  // A keyboard's cursor stays in view inside its box; the page does not move.
+  #keepInView(at) {
+    const { body } = this.#boxes.get(at.lane) ?? {};
+    const lit = body?.querySelector(".lit");
+    if (!lit) return;
+    if (lit.offsetTop < body.scrollTop) body.scrollTop = lit.offsetTop - 6;
+    else if (lit.offsetTop + lit.offsetHeight > body.scrollTop + body.clientHeight)
+      body.scrollTop = lit.offsetTop + lit.offsetHeight - body.clientHeight + 6;
+  }
+
+  choose(at) {
+    for (const { ribbon } of this.#boxes.values()) ribbon.choose(at);
+  }
+}
