@@ -77,9 +77,9 @@ class BenchTab:
 
     def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
-        self._set.change(self._categories_of, self._set, self._categories, queue=False, **INTERNAL)
+        read = self._set.change(self._categories_of, self._set, self._categories, queue=False, **INTERNAL)
         sized = [self._categories, self._lanes, self._gammas, *self._sizes]
-        self._buttons.estimate(self._machine, tab, sized, _size)
+        self._buttons.estimate(self._machine, tab, sized, _size, after=read)
         cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
         self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
@@ -155,7 +155,7 @@ def _size(
     first: float | None,
 ) -> tuple[str, int, int]:
     """What a benchmark of these fields does, as ``Buttons.estimate`` takes it."""
-    many = len(categories) if first is None else integer("First prompts a category", first)
+    many = integer("First prompts a category", first or len(categories))  # Gradio sends 0 for a field not yet shown
     prompts = sum(min(found, many) for found in Counter(categories).values())
     calls = prompts * len(_entrants(lanes, gammas)) * integer("Runs", runs)
     return "call", calls, integer("New tokens", tokens)
