@@ -95,7 +95,7 @@ function pack(race) {
     for (const part of Object.keys(lane.s))
       if (JSON.stringify(lane.s[part]) === JSON.stringify(packed[0].s[part])) delete lane.s[part];
   }
-  const { details, lanes: table, time, ...verdict } = race.verdict;
+  const { details, lanes: table, time, whatif, ...verdict } = race.verdict;
   const { at, pair, settings } = race.begin;
   const bytes = [...known.keys()].map((id) =>
     (race.bytes.get(id) ?? []).map((byte) => String.fromCharCode(byte)).join(""),

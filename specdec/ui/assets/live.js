@@ -14,12 +14,7 @@ import { showRace } from "./shown.js";
 import { Timing } from "./timing.js";
 import { Why } from "./why.js";
 
-const FIGURES = [
-  "tokens/s, plain \u2192 speculative",
-  "acceptance: guesses kept, of those tested",
-  "tokens a target pass",
-  "identical tokens",
-];
+const FIGURES = ["leaner passes", "speculation", "of guesses kept", "tokens identical"];
 const STEPS = [
   ["Guess", "A small draft model writes the next few tokens. It is quick and often right."],
   ["Check", "The large target model reads all the guesses in one pass, which costs little more than one token."],
