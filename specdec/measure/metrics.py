@@ -6,7 +6,7 @@ A figure that a lane cannot give is None: assisted generation does not say which
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import TypeVar
@@ -99,6 +99,23 @@ def measure(events: Iterable[Event]) -> Metrics | None:
         overhead_share=_overhead(later, decode_seconds),
         stall_seconds=_stalls(rounds, decode_seconds),
     )
+
+
+def with_rates(lane: Metrics) -> Metrics:
+    """The same figures, with the rates that its own counts and seconds make."""
+    alpha = kept = None
+    if lane.accepted is not None and lane.rejected is not None and lane.drafted is not None:
+        alpha = _ratio(lane.accepted, lane.accepted + lane.rejected)
+        kept = _ratio(lane.accepted, lane.drafted)
+    rate = _ratio(lane.decode_tokens, lane.decode_seconds)
+    return replace(lane, alpha=alpha, draft_acceptance_rate=kept, tokens_per_second=rate)
+
+
+def in_microseconds(lane: Metrics) -> Metrics:
+    """The same with its seconds in whole microseconds, so that they are the same wherever they are written."""
+    seconds = ("prefill_seconds", "decode_seconds", "draft_seconds", "verify_seconds", "stall_seconds")
+    found = {name: value for name in seconds if (value := getattr(lane, name)) is not None}
+    return with_rates(replace(lane, **{name: round(value, 6) for name, value in found.items()}))
 
 
 def pool(lanes: Iterable[Metrics]) -> Metrics:

@@ -1,54 +1,59 @@
-"""What keeps the trials of a measurement, as a text or in a file, so that an interrupted one goes on where it was."""
+"""What keeps the trials of a measurement, as a text or in a file, so that an interrupted one goes on where it was.
+
+Any program opens what is kept by ``measure.results``; here it goes on, with the pair that made it.
+"""
 
 from __future__ import annotations
 
 import glob
 import hashlib
 import json
-import math
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from specdec.engine.request import machine, versions
 from specdec.errors import InvalidInput
 from specdec.measure.plan import Key, Plan, Trial
+from specdec.measure.results import VERSION, About, trials_of
 from specdec.models.pair import Pair
 
-VERSION = 2
 LARGEST = 256_000_000  # bytes of a results file that is read
-_TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
 
 
 class ResultsText:
-    """Trials as JSON lines under a first line that says of what."""
+    """Trials as JSON lines under a first line that says of what. ``about`` is what that line says of pair, machine,
+    versions and time."""
 
     def __init__(self, pair: Pair, plan: Plan):
+        self._plan = plan
         self._order = {(run, item.name, *entrant): at for at, (run, item, entrant) in enumerate(plan.steps())}
-        self._head = _line(_head(pair, plan))
+        self._head = _head(pair, plan) | {"at": time.time()}
+
+    @property
+    def about(self) -> About:
+        return {name: self._head[name] for name in ("version", "at", "pair", "machine", "versions")}
 
     def write(self, known: Iterable[Trial]) -> str:
         """Each trial once, in the plan's order."""
         by_key = {trial.key: trial for trial in known}
         ordered = sorted(by_key.values(), key=lambda trial: self._order[trial.key])
-        return self._head + "".join(map(_trial_line, ordered))
+        return _line({"results": self._head}) + "".join(map(_trial_line, ordered))
 
     def read(self, text: str, name: str) -> list[Trial]:
-        """The plan's trials of a text; a line that was cut short is dropped, and its trial runs again. Raises
-        ``InvalidInput``, with the ``name`` of the file it is from, if it is of another measurement."""
-        lines = text.splitlines()
-        if not lines:
+        """The plan's trials of a text; a line that was cut short is dropped, and its trial runs again. The measurement
+        keeps the time at which that of the text began. Raises ``InvalidInput``, with the ``name`` of the file it is
+        from, if it is of another measurement."""
+        head, *lines = text.splitlines() or [""]
+        if not head:
             return []
-        if lines[0] + "\n" != self._head:
-            raise InvalidInput(_difference(name, lines[0], self._head))
-        found: dict[Key, Trial] = {}
-        for trial in filter(None, map(_trial, lines[1:])):
-            found.setdefault(trial.key, trial)
-        return [trial for key, trial in found.items() if key in self._order]
+        self._head["at"] = _same(name, head, from_json(_line(self._head)))
+        return trials_of(lines, self._plan)
 
 
 class ResultsFile:
@@ -132,13 +137,14 @@ def measured_on(pair: Pair) -> dict[str, Any]:
 
 
 def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
+    """All that two measurements must have in common to be one."""
     kind = {"device": pair.device.type}  # each process of a launch has a number of its own
     about = measured_on(pair) | {"version": VERSION, "weights": _weights(pair)}
     about |= {"pair": about["pair"] | kind, "machine": about["machine"] | kind}
     # A drawn seed is no part of what was asked for when sampling is off.
     params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})
     asked = {"prompts": [asdict(item) for item in plan.prompts], "entrants": plan.entrants, "runs": plan.runs}
-    return {"results": about | asked | {"params": params}}
+    return about | asked | {"params": params}
 
 
 def _weights(pair: Pair) -> str:
@@ -153,23 +159,18 @@ def _weights(pair: Pair) -> str:
     return digest.hexdigest()[:16]
 
 
-def _difference(name: str, found: str, wanted: str) -> str:
+def _same(name: str, line: str, ours: dict[str, Any]) -> float:
+    """When the measurement with this first line began. Raises ``InvalidInput`` where it is not ours."""
     try:
-        theirs, ours = json.loads(found)["results"], json.loads(wanted)["results"]
-        names = [name for name in ours if theirs.get(name) != ours[name]]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return f"{name} holds no results of this program. Name another file."
-    return f"{name} holds results of another measurement ({', '.join(names)} differ). Name another file."
-
-
-def _trial(text: str) -> Trial | None:
-    """A line of a results file; None for one that is not whole."""
-    try:
-        trial = _TRIAL.validate_json(text, strict=True)
-    except ValidationError:
-        return None
-    numbers = (value for value in asdict(trial.metrics).values() if value is not None)
-    return trial if all(map(math.isfinite, numbers)) else None
+        theirs = from_json(line)["results"]
+        differing = [name for name in ours if name != "at" and theirs.get(name) != ours[name]]
+        if not differing:
+            return float(theirs["at"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise InvalidInput(f"{name} holds no results of this program. Name another file.") from None
+    raise InvalidInput(
+        f"{name} holds results of another measurement ({', '.join(differing)} differ). Name another file."
+    )
 
 
 def _trial_line(trial: Trial) -> str:

@@ -116,4 +116,4 @@ def steps(runs: Sequence[Sides], gain: float, engine: float) -> Steps:
 
 
 def _a_token(lane: Metrics, total: float | None) -> float | None:
-    return None if total is None else total / lane.decode_tokens
+    return None if total is None or not lane.decode_tokens else total / lane.decode_tokens

@@ -12,6 +12,7 @@ from specdec.errors import SpecdecError
 from specdec.events import Event
 from specdec.lanes.driver import driven
 from specdec.lanes.race import start, warm_up
+from specdec.measure.metrics import in_microseconds
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.measure.result import collect
 from specdec.models.pair import Pair
@@ -72,7 +73,7 @@ def trials(
                 token_ids=tuple(result.token_ids),
                 finish_reason=result.finish_reason,
                 greedy=plan.params.greedy,
-                metrics=result.metrics,
+                metrics=in_microseconds(result.metrics),
             )
 
     return run_steps()

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from statistics import median
 from typing import Any
 
+from specdec.engine.policy import CONFIDENCE
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
 
 # What is seen first. ``subject`` is "speculative decoding", "\u03b3 5" or another lane, with a capital where it begins.
@@ -116,6 +118,14 @@ RIVALS = {
     "alike": "{Rival} may be as fast: {times}.",
 }
 
+# Where the figures of a tab are from.
+ORIGINS = {
+    "here": "Measured on this machine",
+    "recording": "A recording made on {machine}, {day}, not measured here",
+    "file": "From the file {name}, not measured here",
+    "link": "From a link, not measured here",
+}
+
 # What a pair of shapes is labelled with wherever it is shown.
 SYNTHETIC = "synthetic: random weights, agreement set to {agreement:g}"
 LEFT_OUT = "Not measured: {lane}. {reason}"
@@ -213,6 +223,11 @@ def reason(found: Judgement) -> str:
 def advice(found: Judgement) -> str:
     """What may help where speculation loses; empty where nothing is known to help."""
     return ADVICE[found.advice] if found.advice else ""
+
+
+def elsewhere(text: str) -> str:
+    """A sentence about a measurement, for one that was not made here."""
+    return re.sub(r" (here|on this machine)\b", "", text)
 
 
 def big(found: Judgement) -> str | None:
@@ -332,6 +347,13 @@ def lengths(gammas: Sequence[int | str]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
+def policy(gamma: int | str) -> str:
+    """How a draft length is chosen: \u03b3 5, \u03b3 auto, or by confidence."""
+    if isinstance(gamma, str) and gamma.startswith(CONFIDENCE):
+        return f"stop below confidence {gamma.removeprefix(CONFIDENCE)}"
+    return f"\u03b3 {gamma}"
+
+
 def seconds(value: float) -> str:
     return f"{value:.2f}\u00a0s" if value < 10 else f"{value:.1f}\u00a0s"
 
@@ -347,6 +369,18 @@ def duration(value: float) -> str:
 def ahead(jobs: int, left: float | None) -> str:
     """How long a job waits: the number of jobs before it, and the seconds that they take if that is known."""
     return f"{jobs} ahead." if left is None else f"{jobs} ahead, about {duration(left)}."
+
+
+def work_ahead(name: str, count: int, tokens: int, seconds: float | None) -> str:
+    """What a measurement will take, with its time where the speed of this machine is known."""
+    work = f"{count:,} {name}{'s' * (count != 1)} of {tokens:,} tokens"
+    return f"{work}." if seconds is None else f"About {duration(seconds)}: {work}."
+
+
+def calls_left(done: int, planned: int, seconds: float | None) -> str:
+    """How far a measurement is; ``seconds`` is what a call takes, if that is known."""
+    left = "" if seconds is None else f", about {duration(seconds * (planned - done))} left"
+    return f"{done:,} of {planned:,} calls{left}."
 
 
 def pair_line(facts: dict[str, Any]) -> str:
@@ -399,12 +433,12 @@ def machine(facts: dict[str, Any]) -> str:
 
 
 def _drafting(draft: dict[str, Any], named: bool) -> str:
-    return _model(draft, named, "draft") if draft["kind"] in ("model", "synthetic") else draft["text"]
+    return _model(draft, named, "draft") if "name" in draft else draft["text"]
 
 
 def _model(facts: dict[str, Any], named: bool, role: str) -> str:
     # The folders of a pair with a name of its own are called target and draft: its layers say more than their names.
-    name, layers = facts["name"], facts["layers"]
+    name, layers = facts["name"], facts.get("layers")
     if layers is None:
         return name
     return f"{role if named else name} ({layers} layer{'s' * (layers != 1)})"

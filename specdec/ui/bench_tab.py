@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, quoted
-from specdec.events import SamplingParams, check_gamma
+from specdec.events import SamplingParams
 from specdec.lanes.table import LANES, Lane, entrants_of
-from specdec.measure.plan import Plan, Trial
+from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, parse_prompts, read_prompts
-from specdec.measure.results_file import ResultsText, measured_on
+from specdec.measure.results import Results
 from specdec.measure.summary import rows
-from specdec.measure.task import Task
-from specdec.measure.trials import trials
-from specdec.models.pair import Pair
 from specdec.report.benchmark import EXPORTS, as_json
-from specdec.report.overall import overall
+from specdec.report.origin import HERE, Origin
 from specdec.report.summary import COLUMNS, cells
 from specdec.ui import fragments
 from specdec.ui.fields import integer
@@ -29,20 +26,22 @@ from specdec.ui.figures import benchmark_figure
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
-from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
+from specdec.ui.measuring import Buttons, Findings, Measurement, Values, sizes
+from specdec.ui.opening import Opening, packed
 
-KNOWN = "The embedded pair writes stories, dialogue and Python and copies; other sets tell little about it."
+KNOWN = "The embedded pair writes stories, dialogue and Python and copies; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
 MOST_TEXT = 200  # characters of the field for draft lengths
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
 
 
 class BenchTab:
-    """Built inside a ``gr.Tab``. ``files`` is the address of the script that reads and saves files in the browser."""
+    """Built inside a ``gr.Tab``. ``scripts`` has the addresses of scripts by name."""
 
-    def __init__(self, machine: Machine, limits: Limits, files: str):
+    def __init__(self, machine: Machine, limits: Limits, scripts: dict[str, str]):
+        files = scripts["files"]
         self._machine, self._limits = machine, limits
-        lede = '<p class="sd-lede">Runs lanes over a prompt set, in turns; results by category, with their spread.</p>'
+        lede = '<p class="sd-lede">Compare methods over many prompts.</p>'
         gr.HTML(lede, apply_default_css=False)
         with gr.Row(elem_classes="sd-form"):
             most = f"up to {limits.file_bytes / 1e6:g} MB"
@@ -59,15 +58,18 @@ class BenchTab:
             self._gammas = gr.Textbox("3 5 8", label="Draft lengths, or auto", max_lines=1, elem_id="sd-bench-gammas")
         with gr.Row(elem_classes="sd-form"):
             self._sizes = sizes("bench", limits, tokens=64, runs=3)
-        self._buttons = Buttons("Run benchmark", "bench")
+        self._opening = Opening("bench", scripts["results"], limits)
+        self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
         self._findings = Findings("bench")
         hint = f"{RESULTS} holds every call. Give it as earlier results to go on from there."
         self._files = file_buttons(files, "Save the results", hint, "sd-bench-files")
+        self._link = self._opening.link_field()
 
-    def wire(self) -> None:
+    def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._sizes]
-        cleared = self._findings.cleared | {self._files: None}
+        cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
+        self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
 
     def _job(
         self,
@@ -85,56 +87,31 @@ class BenchTab:
         work = partial(self._measure, plan=plan, own=own, before=before)
         return Job(self._buttons.name, plan.tokens, work, settings | asdict(plan.params))
 
-    def _measure(
-        self, turn: Turn, plan: Plan, own: TextFile | None, before: TextFile | None
-    ) -> Iterator[dict[Any, Any]]:
-        allowed(turn.pair, plan, self._limits)
+    def _measure(self, turn: Turn, plan: Plan, own: TextFile | None, before: TextFile | None) -> Iterator[Values]:
         known = f"Prompts: {own.name if own else 'the examples'}."
         if own and turn.pair.name == "embedded":
             known += f" {KNOWN}"
-        found: list[Trial] = []
-        begun: list[_Begun] = []
+        measured = Measurement(turn, plan, self._limits, before)
+        for text, draw in measured.steps():
+            results = measured.results
+            yield {self._buttons.status: text} | (self._shown(results, HERE, draw, known) if results else {})
+        if results := measured.results:
+            yield self._ending(results, measured.text)
 
-        def begin(step: _Begun) -> None:
-            begun.append(step)
-            found.extend(step.found)
-
-        task = Task(partial(_benchmark, plan=plan, before=before), plan.tokens)
-        for text, whole in follow(turn, task, plan, self._limits, found, begin):
-            yield {self._buttons.status: text} | (self._found(plan, found, whole, known) if found else {})
-        if found:
-            yield self._ending(begun[0], plan, found)
-
-    def _found(self, plan: Plan, found: Sequence[Trial], whole: bool, known: str) -> dict[Any, Any]:
-        result = overall(found, plan)
+    def _shown(self, results: Results, origin: Origin, draw: bool, known: str = "") -> Values:
         caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
-        table = fragments.table(COLUMNS, map(cells, rows(found)), caption, minor=MINOR)
-        figure = benchmark_figure(found) if whole else None
-        return self._findings.show(
-            fragments.verdict(result.headline, result.factor, [*result.notes, known]), table, figure
-        )
+        table = fragments.table(COLUMNS, map(cells, rows(results.trials)), caption, minor=MINOR)
+        return self._findings.show(results, origin, table, benchmark_figure(results.trials) if draw else None, [known])
 
-    def _ending(self, begun: _Begun, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
-        about = begun.about
+    def _finished(self, results: Results, origin: Origin) -> Values:
+        """A benchmark that is not measured now: verdict, chart, table, and why."""
+        return self._shown(results, origin, True) | self._findings.explain(results)
+
+    def _ending(self, results: Results, text: str) -> Values:
+        about, found = results.about, results.trials
         files = {f"benchmark{suffix}": export(about, found) for suffix, export in EXPORTS.items()}
-        files |= {"benchmark.json": as_json(about, plan, found), RESULTS: begun.lines.write(found)}
-        return {self._files: offered(files)} | self._findings.explain(overall(found, plan).judgement)
-
-
-class _Begun(NamedTuple):
-    """What is known on the device before the first call: the head of the results and what is already measured."""
-
-    lines: ResultsText
-    about: dict[str, Any]
-    found: list[Trial]
-
-
-def _benchmark(pair: Pair, plan: Plan, before: TextFile | None) -> Generator[_Begun | Trial | None, None, None]:
-    """Runs on the device: yields a ``_Begun``, then the trials of the plan that ``before`` does not hold."""
-    lines = ResultsText(pair, plan)
-    found = lines.read(before.text, before.name) if before else []
-    yield _Begun(lines, measured_on(pair), found)
-    yield from trials(pair, plan, {trial.key for trial in found})
+        files |= {"benchmark.json": as_json(about, results.plan, found), RESULTS: text}
+        return {self._files: offered(files), self._link: packed(results)} | self._findings.explain(results)
 
 
 def _choices() -> list[Lane]:
@@ -157,7 +134,9 @@ def _lengths(text: str) -> list[int | str]:
     try:
         found = [gamma_of(word) for word in text.replace(",", " ").split()]
     except ValueError as error:
-        raise InvalidInput(f"The draft lengths are {quoted(text)}; give numbers from 0 to 16, or auto.") from error
+        raise InvalidInput(
+            f"The draft lengths are {quoted(text)}; give numbers from 0 to 16, auto, or confidence:0.4."
+        ) from error
     if not found:
         raise InvalidInput("No draft length is given; write some, for example 3 5 8.")
-    return [g if isinstance(g, str) else check_gamma(g) for g in found]
+    return found

@@ -18,6 +18,10 @@ _TEMPLATES = """
 </div></div></section>
 {% endmacro %}
 
+{% macro origin(sentence, place) %}
+<p class="sd-origin"><strong>{{ sentence }}</strong> <span>{{ place }}</span></p>
+{% endmacro %}
+
 {% macro status(text, done) %}
 {% if text %}<p class="sd-status" role="status">{{ text }}</p>
 {%- if done is not none %}<progress max="1" value="{{ '%.3f' % done }}"></progress>{% endif %}{% endif %}
@@ -79,6 +83,11 @@ _HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string
 def verdict(sentence: str, factor: str | None = None, notes: Iterable[str] = ()) -> str:
     """The sentence that is seen first, its figure beside it, and the notes below it."""
     return _HTML.verdict(sentence, factor, list(notes)).strip()
+
+
+def origin(sentence: str, place: str) -> str:
+    """Where the findings below are from."""
+    return _HTML.origin(sentence, place).strip()
 
 
 def status(text: str, done: float | None = None) -> str:

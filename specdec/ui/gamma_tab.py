@@ -16,41 +16,47 @@ from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput
 from specdec.events import Event, SamplingParams
 from specdec.lanes.driver import Batches, driven
-from specdec.measure.plan import Plan, Trial
+from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
-from specdec.measure.summary import fastest, summarise
+from specdec.measure.results import Results
+from specdec.measure.summary import fastest, share_of, summarise
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.task import Task
-from specdec.measure.trials import INTERVAL, trials
-from specdec.measure.whatif import Calibration, Costs, Outcome, what_if
+from specdec.measure.trials import INTERVAL
+from specdec.measure.whatif import ORACLE, Calibration, Costs, Outcome, what_if
 from specdec.models.pair import Pair, Prompt
 from specdec.report import words
-from specdec.report.judge import Kind
-from specdec.report.overall import overall
+from specdec.report.origin import HERE, Origin
 from specdec.report.sweep import COLUMNS, cells, marked, sweep_rows, theory_note
 from specdec.ui import fragments
 from specdec.ui.ask import AskPanel
 from specdec.ui.code import code_answer
 from specdec.ui.fields import integer, number, number_field
 from specdec.ui.figures import sweep_figure
+from specdec.ui.files import file_buttons, offered
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
-from specdec.ui.measuring import Buttons, Findings, allowed, follow, sizes
+from specdec.ui.measuring import Buttons, Findings, Measurement, Values, sizes
+from specdec.ui.opening import Opening, packed
 from specdec.ui.stream import check
 
+RESULTS = "sweep.results.jsonl"
+_TAKE_HOME = "import(%s).then((home) => home.mount(element, props, watch));"
 OWN = "The prompt of the race"
 RECORDED = 128  # tokens at least, for what-if
 WHAT_IF = ("Draft length", "tokens a pass", "guesses", "ms a token", "computed gain over \u03b3 0")
 
 
 class GammaTab:
-    """Built inside a ``gr.Tab``. ``ask`` holds the race's fields, ``take_home`` is the script that shows the lines."""
+    """Built inside a ``gr.Tab``. ``ask`` holds the race's fields, ``scripts`` the addresses of scripts by name."""
 
-    def __init__(self, machine: Machine, examples: Sequence[PromptItem], limits: Limits, ask: AskPanel, take_home: str):
+    def __init__(
+        self, machine: Machine, examples: Sequence[PromptItem], limits: Limits, ask: AskPanel, scripts: dict[str, str]
+    ):
         self._machine, self._limits = machine, limits
         self._examples = {item.name: item for item in examples}
         gr.HTML(
-            '<p class="sd-lede">Measures every draft length from 0 to 16, and auto, on this machine, in turns.</p>',
+            '<p class="sd-lede">Measures every draft length here and names the fastest.</p>',
             apply_default_css=False,
         )
         self._prompt, self._chat = ask.prompt, ask.chat
@@ -63,13 +69,16 @@ class GammaTab:
             self._temperature = number_field(
                 0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-gamma-temperature"
             )
-        self._buttons = Buttons("Find the best \u03b3", "gamma")
+        self._opening = Opening("sweep", scripts["results"], limits)
+        self._buttons = Buttons("Find the best \u03b3", "gamma", self._opening.button)
         self._findings = Findings("gamma")
+        hint = "JSON lines with every call. Open results shows them, on this page or on another one."
+        self._files = file_buttons(scripts["files"], "Save results", hint, "sd-gamma-files")
+        self._link = self._opening.link_field()
         settings = {"open": False, "elem_classes": "sd-after"}
         with gr.Accordion("Take it home", visible=False, elem_id="sd-gamma-home", **settings) as self._home:
-            self._lines = gr.HTML(
-                "", html_template="", js_on_load=take_home, elem_classes="sd-live", apply_default_css=False
-            )
+            look: dict[str, Any] = {"html_template": "", "elem_classes": "sd-live", "apply_default_css": False}
+            self._lines = gr.HTML("", js_on_load=_TAKE_HOME % scripts["takehome"], **look)
         with gr.Accordion("What if", elem_id="sd-gamma-whatif", **settings):
             gr.HTML(
                 '<p class="sd-hint">One run, with a draft length that changes from round to round, tells what every '
@@ -78,13 +87,20 @@ class GammaTab:
             )
             self._record = Buttons("Record one run", "whatif")
             self._outcomes = gr.HTML("", elem_id="sd-whatif-table", elem_classes="sd-fragment", apply_default_css=False)
+            self.best = gr.State("")  # the best of the outcomes, as a draft length is written
+            self.race_it = gr.Button("Race it", visible=False, elem_id="sd-whatif-race")
 
-    def wire(self) -> None:
+    def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
         asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
         cleared = self._findings.cleared | {self._home: gr.update(visible=False), self._lines: ""}
+        cleared |= {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._sweep_job, asked, cleared)
+        self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
+        sized = [self._chosen, self._tokens, self._runs]
+        self._buttons.estimate(self._machine, tab, sized, _size)
         given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature]
-        self._record.wire(self._machine, self._what_if_job, given, {self._outcomes: ""})
+        cleared = {self._outcomes: "", self.best: "", self.race_it: gr.update(visible=False)}
+        self._record.wire(self._machine, self._what_if_job, given, cleared)
 
     def _items(self, prompt: str, chat: bool, chosen: Sequence[str]) -> tuple[PromptItem, ...]:
         if not chosen:
@@ -100,18 +116,21 @@ class GammaTab:
         settings = {"prompts": len(plan.prompts), "runs": plan.runs} | asdict(plan.params)
         return Job(self._buttons.name, plan.tokens, partial(self._sweep, plan=plan), settings)
 
-    def _sweep(self, turn: Turn, plan: Plan) -> Iterator[dict[Any, Any]]:
-        allowed(turn.pair, plan, self._limits)
-        found: list[Trial] = []
-        task = Task(partial(trials, plan=plan), plan.tokens)
-        for text, whole in follow(turn, task, plan, self._limits, found):
-            yield {self._buttons.status: text} | (self._found(plan, found, whole) if found else {})
-        if ending := self._ending(turn, plan, found):
+    def _sweep(self, turn: Turn, plan: Plan) -> Iterator[Values]:
+        measured = Measurement(turn, plan, self._limits)
+        for text, draw in measured.steps():
+            results = measured.results
+            yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})
+        if (results := measured.results) is None:
+            return
+        yield {self._files: offered({RESULTS: measured.text}), self._link: packed(results)}
+        if ending := self._ending(turn, results):
             yield ending
 
-    def _found(self, plan: Plan, found: Sequence[Trial], whole: bool) -> dict[Any, Any]:
-        """Verdict, chart and table; the chart only after a round of all lengths, as drawing it is slow."""
-        rows, result = sweep_rows(summarise(found)), overall(found, plan)
+    def _shown(self, results: Results, origin: Origin, draw: bool) -> Values:
+        """Verdict, chart and table; the chart only where it is to be drawn anew."""
+        plan, found = results.plan, results.trials
+        rows = sweep_rows(summarise(found))
         best = marked(rows, found, plan)
         table = fragments.table(
             COLUMNS,
@@ -122,15 +141,17 @@ class GammaTab:
             best,
             minor=COLUMNS[4:],
         )
-        verdict = fragments.verdict(result.headline, result.factor, [*result.notes, theory_note(found)])
-        return self._findings.show(
-            verdict, table, sweep_figure(rows, None if best is None else rows[best]) if whole else None
-        )
+        figure = sweep_figure(rows, None if best is None else rows[best]) if draw and rows else None
+        return self._findings.show(results, origin, table, figure, [theory_note(found)])
 
-    def _ending(self, turn: Turn, plan: Plan, found: Sequence[Trial]) -> dict[Any, Any]:
+    def _finished(self, results: Results, origin: Origin) -> Values:
+        """A sweep that is not measured now: verdict, chart, table, and why."""
+        return self._shown(results, origin, True) | self._findings.explain(results)
+
+    def _ending(self, turn: Turn, results: Results) -> Values:
         """What a whole sweep ends with: why the fastest draft length is fastest, and the code that uses it."""
-        best, judgement = fastest(summarise(found)), overall(found, plan).judgement
-        if best is None or judgement.kind is Kind.TOO_EARLY:
+        plan, best = results.plan, fastest(summarise(results.trials))
+        if best is None or not share_of(results.trials, plan).whole:
             return {}
         item = plan.prompts[0]
         # The code to take home lets a text end by itself.
@@ -143,7 +164,7 @@ class GammaTab:
         started |= {"params": asdict(params), "acceptance": "lossless", "accept_top_k": None}
         answer = json.loads(code_answer(json.dumps({"settings": settings, "started": started})))
         lines = json.dumps({"gamma": started["gamma"]} | answer)
-        return {self._home: gr.update(visible=True), self._lines: lines} | self._findings.explain(judgement)
+        return {self._home: gr.update(visible=True), self._lines: lines} | self._findings.explain(results)
 
     def _what_if_job(self, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float) -> Job:
         params, item = _params(tokens, temperature), self._items(prompt, chat, chosen)[0]
@@ -152,7 +173,7 @@ class GammaTab:
         work = partial(self._what_if, item=item, params=params)
         return Job(self._record.name, params.max_new_tokens, work, asdict(params))
 
-    def _what_if(self, turn: Turn, item: PromptItem, params: SamplingParams) -> Iterator[dict[Any, Any]]:
+    def _what_if(self, turn: Turn, item: PromptItem, params: SamplingParams) -> Iterator[Values]:
         status, message, events = self._record.status, item.message(turn.pair.tokenizer), list[Event]()
         check(turn.pair, message, params, self._limits)
         yield {status: fragments.status(f"Recording {params.max_new_tokens} tokens.")}
@@ -164,7 +185,14 @@ class GammaTab:
                     yield {status: fragments.status("Stopped.")}
                     return
         costs = Costs.of(events)
-        yield {status: "", self._outcomes: outcome_table(item.name, what_if(events, costs), costs.assumed)}
+        outcomes = what_if(events, costs)
+        best = fastest_outcome(outcomes)
+        yield {
+            status: "",
+            self._outcomes: outcome_table(item.name, outcomes, best, costs.assumed),
+            self.best: best.name,
+            self.race_it: gr.update(value=f"Race it: {_named(best)}", visible=True),
+        }
 
 
 def _recorded(pair: Pair, prompt: Prompt, params: SamplingParams, seconds: float | None) -> Batches:
@@ -176,16 +204,29 @@ def _params(tokens: float | None, temperature: float | None) -> SamplingParams:
     return SamplingParams(integer("New tokens", tokens), number("Temperature", temperature), seed=0, ignore_eos=True)
 
 
-def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None) -> str:
-    """Every policy's outcome. The fastest is marked, except the oracle, which no real run can have."""
-    real = [outcome for outcome in outcomes if outcome.name != "oracle"]
-    best = outcomes.index(min(real, key=lambda outcome: outcome.seconds_per_token))
+def _size(chosen: Sequence[str], tokens: float, runs: float) -> tuple[str, int, int]:
+    """What a sweep of these fields does, as ``Buttons.estimate`` takes it."""
+    return "call", len(ENTRANTS) * len(chosen) * integer("Runs", runs), integer("New tokens", tokens)
+
+
+def fastest_outcome(outcomes: Sequence[Outcome]) -> Outcome:
+    """The fastest but the oracle, which no real run can have."""
+    real = [outcome for outcome in outcomes if outcome.name != ORACLE]
+    return min(real, key=lambda outcome: outcome.seconds_per_token)
+
+
+def _named(outcome: Outcome) -> str:
+    return outcome.name if outcome.name == ORACLE else words.policy(outcome.name)
+
+
+def outcome_table(prompt: str, outcomes: Sequence[Outcome], best: Outcome, assumed: str | None) -> str:
+    """Every policy's outcome, with the best one marked."""
     exact = "all of it an expectation"
     if any(outcome.exact for outcome in outcomes):
         exact = "tokens a pass exact, up to a last guess that was not recorded"
     rows = (
         [
-            o.name,
+            _named(o),
             words.number(o.tokens_per_pass, 2),
             f"{o.drafted:.0f}",
             f"{1e3 * o.seconds_per_token:.2f}",
@@ -197,4 +238,4 @@ def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None)
         f"Worked out from one recorded run on \u201c{prompt}\u201d, not measured: {exact}, times from the measured "
         f"passes. {assumed or ''} The oracle is the best that any choice of lengths could have done."
     )
-    return fragments.table(WHAT_IF, rows, caption, best, minor=("guesses",))
+    return fragments.table(WHAT_IF, rows, caption, outcomes.index(best), minor=("guesses",))

@@ -27,6 +27,7 @@ from specdec.ui.limits import Limits
 LOG = logging.getLogger(__name__)
 
 LOOK = 0.02  # seconds between two checks whether the session of the next job listens
+STARTUP = "start-up race"  # the kind of the page's own job
 GRACE = 5.0  # seconds that a visitor's browser has to start listening, after it asked for a job
 
 Tell = Callable[[str, Any], None]
@@ -190,6 +191,17 @@ class Machine:
         left = [self._seconds_left(p) for p in before]
         return Ahead(len(before), None if None in left else sum(s for s in left if s is not None))
 
+    def expected(self, tokens: int, *kinds: str) -> float | None:
+        """About how many seconds a job takes, by the latest of the first kind that has run; None where none has."""
+        with self._changed:
+            rate = next((rate for kind in kinds if (rate := self._seconds_per_token.get(kind))), None)
+        return None if rate is None else rate * tokens
+
+    def forget_speeds(self) -> None:
+        """They are those of a pair that is being replaced."""
+        with self._changed:
+            self._seconds_per_token.clear()
+
     def close(self, why: str, seconds: float = 0.0) -> bool:
         """Take no more jobs: tell those that wait why, stop the one that runs, and give it ``seconds`` to end.
         Returns whether it has ended."""
@@ -291,9 +303,7 @@ class Machine:
         place.tell("end", None)
 
     def _note(self, place: Place, turn: Turn) -> None:
-        """Remember how fast the job was, and write its line in the log."""
-        if place.visitor is None:
-            return
+        """Remember how fast the job was, and write its line in the log if a visitor asked for it."""
         took, job = time.monotonic() - (place.began or 0.0), place.job
         whole = turn.problem is None and not place.stop.is_set()
         outcome = type(turn.problem).__name__ if turn.problem else "left" if place.left else "stopped"
@@ -301,7 +311,8 @@ class Machine:
             with self._changed:
                 self._seconds_per_token.pop(job.kind, None)  # so that the latest kind stands last
                 self._seconds_per_token[job.kind] = took / job.tokens
-        self.journal.wrote(place, "done" if whole else outcome, turn.problem, took, turn.counts)
+        if place.visitor is not None:
+            self.journal.wrote(place, "done" if whole else outcome, turn.problem, took, turn.counts)
 
     def _watched(self, task: Task[Any]) -> Generator[Any, None, None]:
         """Run a task; note it if the device is lost, whatever the job does with the error."""

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, closing
+from functools import partial
 from typing import Any
 
 import gradio as gr
 import plotly.graph_objects as go
+from gradio.components.plot import PlotData
 
 from specdec.errors import SpecdecError
+from specdec.measure.kept import Begun, kept_trials
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
+from specdec.measure.results import Results
+from specdec.measure.results_file import ResultsText
 from specdec.measure.summary import comparable
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report import words
-from specdec.report.judge import Judgement
+from specdec.report.origin import Origin, place
+from specdec.report.overall import overall
 from specdec.report.why import figures
 from specdec.ui import fragments
 from specdec.ui.fields import number_field
 from specdec.ui.figures import waterfall_figure
+from specdec.ui.files import TextFile
 from specdec.ui.limits import Limits
-from specdec.ui.machine import Ahead, Cancelled, Job, Machine, Turn
+from specdec.ui.machine import STARTUP, Ahead, Cancelled, Job, Machine, Turn
 from specdec.ui.stream import check
 from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
 Values = dict[Any, Any]  # by component
+CHART_EVERY = 2.0  # seconds at least between two charts of a measurement that runs
 
 # Where Gradio itself ends a job (the quota of a shared GPU is used up, the server is lost), its own notice says why.
 REFUSED = "It did not run to its end; the notice at the top says why, if that is known."
@@ -37,11 +46,39 @@ class Buttons:
     """Start, which Stop replaces during a run; ``status`` says what goes on. The live view swaps the two and has the
     findings read out."""
 
-    def __init__(self, label: str, name: str):
+    def __init__(self, label: str, name: str, beside: Callable[[], None] = lambda: None):
+        """``beside`` builds what else stands in the row of Start."""
         self.name = name
-        self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
-        self.halt = gr.Button("Stop", variant="secondary", elem_id=f"sd-{name}-stop", elem_classes="sd-halt")
+        with gr.Row(elem_classes="sd-startRow"):
+            self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
+            self.halt = gr.Button("Stop", variant="secondary", elem_id=f"sd-{name}-stop", elem_classes="sd-halt")
+            self._estimate = gr.HTML("", elem_id=f"sd-{name}-estimate", elem_classes="sd-estimate")
+            beside()
         self.status = gr.HTML("", elem_id=f"sd-{name}-status", apply_default_css=False)
+
+    def estimate(
+        self,
+        machine: Machine,
+        tab: gr.Tab,
+        fields: list[Any],
+        size_of: Callable[..., tuple[str, int, int]],
+        like: Sequence[str] = ("race", STARTUP),
+    ) -> None:
+        """Say beside Start what it will take: as ``tab`` is opened, and when a field changes.
+
+        ``size_of`` makes of the fields' values what there is to do: a name for one of it, how many, and the tokens of
+        each. ``like`` are the kinds of job that tell how long that takes before one of this kind has run.
+        """
+
+        def say(*values: Any) -> str:
+            try:
+                name, count, tokens = size_of(*values)
+            except SpecdecError:
+                return ""  # Start says what is wrong
+            return words.work_ahead(name, count, tokens, machine.expected(count * tokens, self.name, *like))
+
+        changes = [field.change for field in fields]
+        gr.on([tab.select, *changes], say, fields, self._estimate, queue=False, trigger_mode="always_last", **INTERNAL)
 
     def wire(self, machine: Machine, job_of: Callable[..., Job], inputs: list[Any], cleared: Values) -> None:
         """``job_of(*inputs)`` is the job. It yields values by component, for the status and the keys of ``cleared``.
@@ -95,16 +132,30 @@ class Findings:
         self.cleared = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
         self.cleared |= {self._fold: gr.update(visible=False), self._steps: None, self._facts: ""}
 
-    def show(self, verdict: str, table: str, figure: go.Figure | None) -> Values:
-        """The values that show these; without a figure the last chart stays."""
-        shown = {self._verdict: verdict, self._table: table}
-        return shown | ({self._plot: gr.update(value=figure, visible=True)} if figure else {})
+    def show(
+        self, results: Results, origin: Origin, table: str, figure: go.Figure | None, notes: Iterable[str] = ()
+    ) -> Values:
+        """The values that show these; ``notes`` stand below the verdict. Without a figure the last chart stays."""
+        found = overall(results.trials, results.plan, origin.here)
+        shown = fragments.origin(origin.sentence(results.about), place(results.about))
+        shown += fragments.verdict(found.headline, found.factor, [*found.notes, *notes])
+        chart = {self._plot: gr.update(value=drawn(figure), visible=True)} if figure else {}
+        return {self._verdict: shown, self._table: table} | chart
 
-    def explain(self, found: Judgement) -> Values:
+    def explain(self, results: Results) -> Values:
+        """The values of the fold; none where the steps are not known."""
+        found = overall(results.trials, results.plan).judgement
         if not found.steps:
             return {}
-        values = {self._steps: waterfall_figure(found), self._facts: fragments.facts(figures(found))}
+        values = {self._steps: drawn(waterfall_figure(found)), self._facts: fragments.facts(figures(found))}
         return values | {self._fold: gr.update(visible=True)}
+
+
+def drawn(figure: go.Figure) -> PlotData:
+    """A chart as ``gr.Plot`` sends it, without Plotly's toolbar. Made by who asks, so that the server's loop need not
+    make it while the next call is measured."""
+    whole = json.loads(figure.to_json()) | {"config": {"displayModeBar": False}}
+    return PlotData(type="plotly", plot=json.dumps(whole))
 
 
 def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number, gr.Number]:
@@ -123,39 +174,66 @@ def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
     return plan
 
 
-def follow(
-    turn: Turn,
-    task: Task[Any],
-    plan: Plan,
-    limits: Limits,
-    found: list[Trial],
-    begin: Callable[[Any], None] = lambda step: None,
-) -> Iterator[tuple[str, bool]]:
-    """Run a task and add its trials to ``found``; yield a status after each call, and whether a whole round of entrants
-    is done. Other steps of the task are None, or go to ``begin``.
+class Measurement:
+    """The calls of a plan, one after the other, and what they have found so far."""
 
-    It yields between two calls only, so that showing costs no call any time. It ends when the job is stopped or the
-    page's limit is reached; the last status says so.
-    """
-    done = 0
-    yield fragments.status("Warming up."), False
-    with closing(turn.run(task)) as steps:
-        for step in steps:
-            if isinstance(step, Trial):
-                found.append(step)
-                done += 1
-                turn.counts["calls"] = done
-            elif step is not None:
-                begin(step)
-            late = limits.seconds is not None and turn.seconds > limits.seconds
-            if (turn.stop.is_set() or late) and len(found) < len(plan):
-                why = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit" if late else "Stopped"
-                counted = len(comparable(found))
-                rest = f"; the verdict uses {counted}, from runs that all lanes made" if counted < len(found) else ""
-                yield fragments.status(f"{why}: {len(found)} of {len(plan)} calls made{rest}."), True
-                return
-            if isinstance(step, Trial):
-                left = turn.seconds / done * (len(plan) - len(found))
-                text = f"{len(found)} of {len(plan)} calls, about {words.duration(left)} left."
-                yield fragments.status(text, len(found) / len(plan)), len(found) % len(plan.entrants) == 0
-    yield "", True
+    def __init__(self, turn: Turn, plan: Plan, limits: Limits, before: TextFile | None = None):
+        """``before`` is a file of results; what is in it is not measured again."""
+        self._turn, self._limits, self._plan = turn, limits, allowed(turn.pair, plan, limits)
+        self._task = Task(partial(kept_trials, plan=plan, before=before), plan.tokens)
+        self._found: list[Trial] = []
+        self._lines: ResultsText | None = None
+
+    @property
+    def results(self) -> Results | None:
+        """None before the first call has ended."""
+        if self._lines is None or not self._found:
+            return None
+        return Results(self._lines.about, self._plan, list(self._found))
+
+    @property
+    def text(self) -> str:
+        """The results as a file has them."""
+        assert self._lines is not None  # there are results
+        return self._lines.write(self._found)
+
+    def steps(self) -> Iterator[tuple[str, bool]]:
+        """Measure; yield a status after each call, and whether it is time to draw the chart anew.
+
+        It yields between two calls only, so that showing costs no call any time. It ends when the job is stopped or
+        the page's limit is reached; the last status says so.
+        """
+        found, planned, done = self._found, len(self._plan), 0
+        first, drawn_at = 0.0, float("-inf")
+        yield fragments.status("Warming up."), False
+        with closing(self._turn.run(self._task)) as steps:
+            for step in steps:
+                if isinstance(step, Begun):
+                    self._lines = step.lines
+                    found += step.found
+                elif step is not None:
+                    found.append(step)
+                    done += 1
+                    self._turn.counts["calls"] = done
+                if (why := self._ended()) and len(found) < planned:
+                    counted = len(comparable(found))
+                    rest = f"; the verdict uses {counted:,}, from runs that all lanes made" * (counted < len(found))
+                    yield fragments.status(f"{why}: {len(found):,} of {planned:,} calls made{rest}."), True
+                    return
+                if isinstance(step, Trial):
+                    now = time.monotonic()
+                    first = first or now  # warming up is behind it
+                    each = (now - first) / (done - 1) if done > 1 else None
+                    text = words.calls_left(len(found), planned, each)
+                    # A call is compared with another one.
+                    if due := len(found) > 1 and now - drawn_at > CHART_EVERY:
+                        drawn_at = now
+                    yield fragments.status(text, len(found) / planned), due
+        yield "", True
+
+    def _ended(self) -> str:
+        """Why no further call is made; empty while there is no reason."""
+        most = self._limits.seconds
+        if most is not None and self._turn.seconds > most:
+            return f"Stopped after {most:.0f}\u00a0s, this page's limit"
+        return "Stopped" if self._turn.stop.is_set() else ""

@@ -13,6 +13,7 @@ from typing import Any
 
 import gradio as gr
 
+from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.lanes.table import LANES
 from specdec.measure.prompts import EXAMPLES, read_prompts
@@ -49,8 +50,10 @@ _MENU = f"""
 import({_ASSET % "server.js"}).then((server) => server.connect(element, props, watch, trigger, %s));
 // Gradio lets listeners hear the events that it finds named here: "answer", "restore", "tab".
 """
-_TAKE_HOME = f"""
-import({_ASSET % "takehome.js"}).then((home) => home.mount(element, props, watch));
+_SCRIPTS = {name: _ASSET % f"{name}.js" for name in ("files", "results", "takehome")}  # of the tabs
+_ADDRESS = f"""
+import({_SCRIPTS["results"]}).then((results) => results.followAddress(props, trigger));
+// Gradio lets listeners hear the events that it finds named here: "sweep", "bench".
 """
 _LOADED = f"(pair) => import({_ASSET % 'live.js'}).then(() => {{ window.specdec.loaded(pair); }})"
 _READY = f"await (await import({_ASSET % 'live.js'})).ready;"  # the scripts have their tables
@@ -159,6 +162,11 @@ def build(
             values, problems = [gr.skip() for _ in ask.inputs], [str(error)]
         return *values, "".join(map(fragments.error, problems))
 
+    def race_it(best: str) -> list[Any]:
+        """Put the best draft length of What if into the form of the race."""
+        said = fragments.note(f"Set from What if: {words.policy(best)}. Press Run race to measure it.")
+        return [gr.update(selected="race"), said, *ask.length_values(gamma_of(best))]
+
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
         with gr.Row(elem_id="sd-top"):
             header = gr.HTML(facing(slot, limits)[0], elem_id="sd-header")
@@ -202,14 +210,15 @@ def build(
                     elem_id="sd-live",
                     elem_classes="sd-live",
                 )
-            with _tab("Best gamma"):
-                gamma_tab = GammaTab(machine, examples, limits, ask, _TAKE_HOME)
-            with _tab("Benchmark"):
-                bench_tab = BenchTab(machine, limits, _ASSET % "files.js")
-            with _tab("Lossless?"):
+            with _tab("Best gamma") as gamma:
+                gamma_tab = GammaTab(machine, examples, limits, ask, _SCRIPTS)
+            with _tab("Benchmark") as bench:
+                bench_tab = BenchTab(machine, limits, _SCRIPTS)
+            with _tab("Lossless?") as lossless:
                 lossless_tab = LosslessTab(machine, limits)
             with _tab("How it works"):
                 how_tab(_ASSET % "how.js")
+        address = gr.HTML("", html_template="", js_on_load=_ADDRESS, apply_default_css=False)
         link, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
 
         faces = [header, prompt, ask.chat]
@@ -233,15 +242,20 @@ def build(
         if panel is not None:
             _, changed = panel.wire(machine, start, faces)
             changed.then(**renew).then(**announce)
-        ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **INTERNAL)
+        ask.wire()
         demo.load(**renew).then(**announce)
         demo.load(lambda: facing(slot, limits), outputs=faces, queue=False, **INTERNAL).then(**linked).then(
             None, ask.inputs, ask.inputs, js=_KEPT, **INTERNAL
         ).then(None, js=_ASKED, **INTERNAL)
         gr.on([field.change for field in ask.inputs], None, ask.inputs, js=_KEEP, **INTERNAL)
         demo.load(startup.lines if startup else recorded_race, outputs=live, queue=False, **INTERNAL)
-        for tab in (gamma_tab, bench_tab, lossless_tab):
-            tab.wire()
+        gamma_tab.wire(gamma, tabs, address)
+        bench_tab.wire(bench, tabs, address)
+        lossless_tab.wire(lossless)
+        into_race = [tabs, problems, *ask.lengths]
+        gamma_tab.race_it.click(race_it, gamma_tab.best, into_race, queue=False, **INTERNAL).then(
+            None, js=_ASKED, **INTERNAL
+        )
         add_endpoints(machine, limits)
     demo.queue(api_open=False)  # a job's listener can only be called through the queue
     return Page(demo, machine)

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -28,11 +27,10 @@ from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem, parse_prompts, read_prompts
 from specdec.measure.results_file import ResultsFile, ResultsText
-from specdec.measure.task import Task
 from specdec.measure.trials import trials
 from specdec.ui.limits import LOCAL
 from specdec.ui.machine import Turn
-from specdec.ui.measuring import follow
+from specdec.ui.measuring import Measurement
 
 ROOT = Path(specdec.__file__).parent.parent
 ITEMS = (PromptItem("one", "story", "Once upon a time"), PromptItem("two", "code", "def push(self"))
@@ -286,14 +284,15 @@ def test_what_the_thread_costs_is_measured_without_a_draft_too(pair) -> None:
 
 def test_a_stopped_measurement_tells_what_its_verdict_counts(pair) -> None:
     """Stopped in a second run: the first, which every lane has, is what the lanes are compared on."""
-    asked, stop, found = plan(runs=3), Event(), []
+    asked, stop = plan(runs=3), Event()
     statuses = []
     turn = Turn(SimpleNamespace(pair=pair), lambda task: task.run(pair), stop)
-    for status, _ in follow(turn, Task(partial(trials, plan=asked), asked.tokens), asked, LOCAL, found):
+    measured = Measurement(turn, asked, LOCAL)
+    for status, _ in measured.steps():
         statuses.append(status)
-        if len(found) == len(asked) // 3 + 1:
+        if measured.results and len(measured.results.trials) == len(asked) // 3 + 1:
             stop.set()
-    made = len(found)
+    made = len(measured.results.trials)
     assert f"Stopped: {made} of {len(asked)} calls made; the verdict uses {made - 1}, from runs" in statuses[-1]
 
 

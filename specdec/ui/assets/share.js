@@ -108,7 +108,7 @@ export function codeFolds({ codes, problem }) {
 }
 
 // A text to take along: it stands selected when touched, as copying can fail in frames and without https.
-class Copyable {
+export class Copyable {
   constructor(label, lines = null) {
     this.field = el(lines === null ? "input" : "textarea", "sd-copyText");
     this.field.readOnly = true;

@@ -1,0 +1,63 @@
+"""Record the results that the tabs open with, on this machine: ``python -m scripts.record_results``.
+
+The embedded pair: a sweep over the page's first example, a benchmark of all examples, and the test of losslessness,
+each as the page measures it by default. Do it on a machine with nothing else to do, and anew after a change of the
+pair, the passes or the form of results.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+
+from specdec.cli.arguments import leave_a_core
+from specdec.events import SamplingParams
+from specdec.lanes.table import entrants_of
+from specdec.measure.kept import Begun, kept_trials
+from specdec.measure.losslessness import Findings, self_test
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.results import Results
+from specdec.measure.results_file import measured_on
+from specdec.measure.short import short
+from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
+from specdec.models.loading import load_pair
+from specdec.models.pair import Pair
+from specdec.report.losslessness import headline
+from specdec.report.overall import overall
+from specdec.ui.opening import RECORDED
+
+
+def main() -> None:
+    leave_a_core()
+    pair, examples = load_pair(), tuple(read_prompts(EXAMPLES))
+    params = SamplingParams(NEW_TOKENS, seed=0, ignore_eos=True)
+    lanes = entrants_of(("generate", "speculative", "speculative:0"), (3, 5, 8))
+    plans = {"sweep": Plan(examples[:1], ENTRANTS, params, RUNS), "bench": Plan(examples, lanes, params, RUNS)}
+    for key, plan in plans.items():
+        results = _measured(pair, plan)
+        _write(key, short(results))
+        print(overall(results.trials, plan).headline)
+    at = time.time()
+    found = next(step for step in self_test(pair) if isinstance(step, Findings))
+    _write("lossless", json.dumps({"about": measured_on(pair) | {"at": at}, "findings": asdict(found)}))
+    print(headline(found))
+
+
+def _measured(pair: Pair, plan: Plan) -> Results:
+    found: list[Trial] = []
+    for step in kept_trials(pair, plan):
+        if isinstance(step, Begun):
+            about = step.lines.about
+        elif step is not None:
+            found.append(step)
+    return Results(about, plan, found)
+
+
+def _write(key: str, text: str) -> None:
+    (RECORDED / f"recorded_{key}.json").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

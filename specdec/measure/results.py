@@ -1,0 +1,193 @@
+"""A measurement as it is kept: what was measured where, and its trials. Needs no torch.
+
+A file of results has all of it, and a link the figures alone. Both may come from a stranger, so every value that is
+shown is checked, and none needs the pair that made it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic_core import from_json, to_json
+from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
+
+from specdec.engine.policy import policy_of
+from specdec.errors import InvalidInput
+from specdec.events import SamplingParams
+from specdec.lanes.table import Entrant, row_of
+from specdec.measure.metrics import with_rates
+from specdec.measure.plan import Key, Plan, Trial
+from specdec.measure.prompts import LONGEST_NAME, PromptItem
+
+VERSION = 3  # of files and links
+MOST_CALLS, MOST_TOKENS = 100_000, 1_000_000
+LARGEST = 1e12  # of any count or number of seconds
+OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+Name = Annotated[str, Field(max_length=LONGEST_NAME)]
+Text = Annotated[str, Field(max_length=1000)]  # may be a path
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+@with_config(OPEN)
+class ModelFacts(TypedDict):
+    name: Text
+    layers: Count | None
+    dtype: Text
+    bits: Count | None
+
+
+@with_config(OPEN)
+class DraftFacts(TypedDict):
+    """A draft without a model of its own has no name."""
+
+    kind: Text
+    text: Text
+    name: NotRequired[Text]
+    layers: NotRequired[Count | None]
+    agreement: NotRequired[Annotated[float, Field(ge=0, le=1)]]
+
+
+@with_config(OPEN)
+class PairFacts(TypedDict):
+    """What is shown of a pair."""
+
+    name: Text | None
+    device: Text
+    compiled: bool
+    target: ModelFacts
+    draft: DraftFacts | None
+
+
+@with_config(OPEN)
+class MachineFacts(TypedDict):
+    cpu: Text
+    cores: Count | None
+    threads: Count
+    device: Text
+    gpu: NotRequired[Text]
+
+
+@with_config(OPEN)
+class Head(TypedDict):
+    """What a measurement is of; ``at`` is when it began, in seconds since 1970."""
+
+    version: Literal[3]
+    at: Annotated[float, Field(ge=0, lt=1e11)]
+    pair: PairFacts
+    machine: MachineFacts
+    versions: Annotated[dict[Name, Name], Field(max_length=20)]
+    prompts: Annotated[list[PromptItem], Field(min_length=1, max_length=10_000)]
+    entrants: Annotated[list[tuple[Name, int | Name | None]], Field(min_length=1, max_length=200)]
+    runs: Annotated[int, Field(ge=1, le=1000)]
+    params: SamplingParams
+
+
+_HEAD: TypeAdapter[Head] = TypeAdapter(Head)
+_TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
+
+ABOUT = ("version", "at", "pair", "machine", "versions")
+About = dict[str, Any]
+"""Of a ``Head`` the version, time, pair, machine and package versions; of a pair that is loaded, all that it says."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was measured where, what was planned, and the trials that are made."""
+
+    about: About
+    plan: Plan
+    trials: list[Trial]
+
+
+def read_results(text: str, name: str) -> Results:
+    """The results of a file. A line that was cut short or is no trial of the plan is dropped. Raises ``InvalidInput``,
+    with the ``name`` of the file, for anything else."""
+    head, _, rest = text.partition("\n")
+    try:
+        about, plan = checked_head(from_json(head)["results"])
+    except InvalidInput as error:
+        raise InvalidInput(f"{name} cannot be opened: {error}") from error
+    except (ValueError, TypeError, KeyError):
+        raise InvalidInput(f"{name} holds no results of this program. Open another file.") from None
+    found = trials_of(rest.splitlines(), plan)
+    if not found:
+        raise InvalidInput(f"{name} holds no finished call. Open another file.")
+    return Results(about, plan, found)
+
+
+def checked_head(found: Any) -> tuple[About, Plan]:
+    """The first line of a file, and the plan in it. Raises ``InvalidInput``, whose message is a part of a sentence."""
+    version = found.get("version") if isinstance(found, dict) else None
+    if isinstance(version, int) and version != VERSION:
+        raise InvalidInput(f"its version is {version}, and this program reads version {VERSION}.")
+    try:
+        head = _HEAD.validate_json(to_json(found), strict=True)  # as JSON, where a tuple is a list
+    except ValidationError as error:
+        where = error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"]
+        raise InvalidInput(f"its {where[0] if where else 'head'} cannot be read.") from error
+    entrants = tuple(_entrant(lane, gamma) for lane, gamma in head["entrants"])
+    names = {item.name for item in head["prompts"]}
+    if len(set(entrants)) < len(entrants) or len(names) < len(head["prompts"]):
+        raise InvalidInput("it names a lane or a prompt twice.")
+    if head["params"].max_new_tokens > MOST_TOKENS:
+        raise InvalidInput(f"its calls have more than {MOST_TOKENS:,} tokens.")
+    if len(entrants) * len(names) * head["runs"] > MOST_CALLS:
+        raise InvalidInput(f"it plans more than {MOST_CALLS:,} calls.")
+    about = {key: value for key, value in head.items() if key in ABOUT}
+    return about, Plan(tuple(head["prompts"]), entrants, head["params"], head["runs"])
+
+
+def shown_head(results: Results) -> dict[str, Any]:
+    """The first line for a reader who is shown figures: without the prompts' texts and what else is not shown."""
+    plan = results.plan
+    prompts = [{"name": item.name, "category": item.category, "prompt": ""} for item in plan.prompts]
+    params = {"max_new_tokens": plan.params.max_new_tokens, "temperature": plan.params.temperature}
+    head = results.about | {"prompts": prompts, "entrants": plan.entrants, "runs": plan.runs}
+    found = _HEAD.validate_json(to_json(head | {"params": params}), strict=True)
+    return from_json(_HEAD.dump_json(found)) | {"params": params}
+
+
+def _entrant(lane: str, gamma: int | str | None) -> Entrant:
+    entrant = Entrant(lane, gamma)
+    if row_of(entrant.key).lengths == "none":
+        if gamma is not None:
+            raise InvalidInput(f"its lane {lane} has a draft length.")
+    elif gamma is None:
+        raise InvalidInput(f"its lane {lane} has no draft length.")
+    else:
+        policy_of(gamma)
+    return entrant
+
+
+def trials_of(lines: Iterable[str], plan: Plan) -> list[Trial]:
+    """The plan's trials among the lines of a file, each once."""
+    categories = {item.name: item.category for item in plan.prompts}
+    planned = {(run, item.name, *entrant) for run, item, entrant in plan.steps()}
+    found: dict[Key, Trial] = {}
+    for trial in filter(None, map(_trial, lines)):
+        if trial.key in planned and trial.category == categories[trial.prompt] and trial.greedy == plan.params.greedy:
+            found.setdefault(trial.key, trial)
+    return list(found.values())
+
+
+def _trial(line: str) -> Trial | None:
+    """A line of a file; None for one that is not whole."""
+    try:
+        return sound(_TRIAL.validate_json(line, strict=True))
+    except ValidationError:
+        return None
+
+
+def sound(trial: Trial) -> Trial | None:
+    """The trial with the rates that its own counts make; None where a number of it cannot be."""
+    rated = replace(trial, metrics=with_rates(trial.metrics))
+    figures = asdict(rated.metrics)
+    outside = figures.pop("overhead_share")  # a clock may say that the passes took a little longer than the whole
+    if not all(value is None or 0 <= value <= LARGEST for value in figures.values()):
+        return None
+    return rated if outside is None or math.isfinite(outside) else None

@@ -1,0 +1,43 @@
+"""Where figures are from: measured here, recorded elsewhere, or brought by a visitor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from specdec.report import words
+
+
+@dataclass(frozen=True)
+class Origin:
+    """``name`` is that of a file."""
+
+    kind: Literal["here", "recording", "file", "link"]
+    name: str = ""
+
+    @property
+    def here(self) -> bool:
+        """Whether this program measured the figures, on this machine and with the pair that it has."""
+        return self.kind == "here"
+
+    def sentence(self, about: dict[str, Any]) -> str:
+        return words.ORIGINS[self.kind].format(name=self.name, machine=_processor(about), day=_day(about))
+
+
+HERE, RECORDING, LINK = Origin("here"), Origin("recording"), Origin("link")
+
+
+def place(about: dict[str, Any]) -> str:
+    """Pair, machine and day of a measurement, in a line."""
+    cores = about["machine"]["cores"]
+    parts = [words.pair_line(about["pair"]), _processor(about), f"{cores} cores" if cores else "", _day(about)]
+    return " \u00b7 ".join(filter(None, parts))
+
+
+def _processor(about: dict[str, Any]) -> str:
+    return about["machine"].get("gpu") or about["machine"]["cpu"]
+
+
+def _day(about: dict[str, Any]) -> str:
+    return datetime.fromtimestamp(about["at"], UTC).strftime("%Y-%m-%d")

@@ -1,0 +1,61 @@
+// Results of a measurement as files and links. The server packs, unpacks and checks them.
+import { inAddress, resultLink } from "./address.js";
+import { el } from "./dom.js";
+import { textOf } from "./files.js";
+import { Copyable } from "./share.js";
+
+const KEYS = ["sweep", "bench"];
+
+// Has the tab opened whose results the address holds, now and when the address changes. The value is what it holds.
+export function followAddress(props, trigger) {
+  let shown = "";
+  const read = () => {
+    const key = KEYS.find(inAddress);
+    const packed = key ? inAddress(key) : "";
+    if (packed === shown) return;
+    shown = packed;
+    if (!key) return;
+    props.value = packed;
+    trigger(key);
+  };
+  window.addEventListener("hashchange", read);
+  read();
+}
+
+// A button for one file. Its value is { name, text }, and the server is told as soon as it is read.
+export function open(element, props, trigger, { id, label, most }) {
+  const chooser = el("input", "sd-file");
+  Object.assign(chooser, { type: "file", id: `${id}-file` });
+  const name = el("label", "sd-action", label);
+  name.htmlFor = chooser.id;
+  const problem = el("p", "sd-error");
+  problem.setAttribute("role", "alert");
+  problem.hidden = true;
+  chooser.addEventListener("change", async () => {
+    const [file] = chooser.files;
+    chooser.value = ""; // the same file, changed, can be chosen again
+    if (!file) return;
+    problem.hidden = true;
+    try {
+      props.value = { name: file.name, text: await textOf(file, most) };
+      trigger("upload");
+    } catch (error) {
+      problem.textContent = error.message;
+      problem.hidden = false;
+    }
+  });
+  element.replaceChildren(chooser, name, problem);
+}
+
+// The link to results, from one JSON value: { packed }, which is empty where they are too long for a link.
+export function link(element, props, watch, { key }) {
+  const field = new Copyable("Link to these results");
+  const update = () => {
+    const found = props.value ? JSON.parse(props.value) : null;
+    const address = found?.packed ? resultLink({ [key]: found.packed }) : null;
+    field.set(address ?? "", address ? "Figures only, no text." : "These results are too long for a link. Save them.");
+    element.replaceChildren(...(found ? [el("h3", "", "Link to these results"), field.node] : []));
+  };
+  watch("value", update);
+  update();
+}
