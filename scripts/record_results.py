@@ -17,7 +17,7 @@ from specdec.lanes.table import entrants_of
 from specdec.measure.kept import Begun, kept_trials
 from specdec.measure.losslessness import Findings, self_test
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
 from specdec.measure.results import Results
 from specdec.measure.results_file import measured_on
 from specdec.measure.short import short
@@ -34,7 +34,10 @@ def main() -> None:
     pair, examples = load_pair(), tuple(read_prompts(EXAMPLES))
     params = SamplingParams(NEW_TOKENS, seed=0, ignore_eos=True)
     lanes = entrants_of(("generate", "speculative", "speculative:0"), (3, 5, 8))
-    plans = {"sweep": Plan(examples[:1], ENTRANTS, params, RUNS), "bench": Plan(examples, lanes, params, RUNS)}
+    plans = {
+        "sweep": Plan(examples[:1], ENTRANTS, params, RUNS, Choice(NAME)),
+        "bench": Plan(examples, lanes, params, RUNS, Choice(NAME)),
+    }
     for key, plan in plans.items():
         results = _measured(pair, plan)
         _write(key, short(results))

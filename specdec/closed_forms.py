@@ -32,3 +32,12 @@ def break_even_alpha(gamma: int, round_cost: float) -> float | None:
         middle = (low + high) / 2
         low, high = (middle, high) if expected_tokens(middle, gamma) < round_cost else (low, middle)
     return high
+
+
+def least_alpha(cost_coefficient: float, verify_growth: float = 1.0, longest: int = 16) -> float | None:
+    """The acceptance rate above which the best draft length of 1 to ``longest`` gains, by the closed form.
+
+    None where no draft length gains at any rate. With ``verify_growth`` 1 it is the cost coefficient itself.
+    """
+    rates = (break_even_alpha(g, g * cost_coefficient + verify_growth) for g in range(1, longest + 1))
+    return min((rate for rate in rates if rate is not None), default=None)

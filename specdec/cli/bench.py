@@ -19,7 +19,7 @@ from specdec.lanes.table import BASELINE, LANES, LOOP, entrants_of, row_of
 from specdec.measure.bench import measure
 from specdec.measure.limit import limit_of, limit_record
 from specdec.measure.plan import Plan
-from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
 from specdec.measure.results_file import ResultsFile, measured_on
 from specdec.measure.shapes import recorded
 from specdec.models.pair import Pair, silence_libraries
@@ -43,7 +43,14 @@ def main(argv: Sequence[str]) -> None:
         help="only with --shape: the share of guesses that are the target's next token, 0 to 1 (default 0.8)",
     )
     parser.add_argument(
-        "--prompts", type=Path, default=EXAMPLES, help="JSON lines: ours, Spec-Bench, MT-bench, HumanEval"
+        "--prompts",
+        type=Path,
+        default=EXAMPLES,
+        help="JSON lines: ours, HumanEval, or conversations (Spec-Bench, MT-bench, SPEED-Bench)",
+    )
+    parser.add_argument("--first", type=int, metavar="N", help="only the first N prompts of each category")
+    parser.add_argument(
+        "--chat", action="store_true", help="put every prompt as a chat message; without it, only conversations are"
     )
     parser.add_argument(
         "--lanes",
@@ -79,7 +86,9 @@ def main(argv: Sequence[str]) -> None:
         for gamma in arguments.gammas:
             policy_of(gamma)
         params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
-        asked = Plan(tuple(read_prompts(arguments.prompts)), (), params, arguments.runs)
+        name = NAME if arguments.prompts == EXAMPLES else arguments.prompts.name
+        choice = Choice(name, arguments.first, arguments.chat)
+        asked = Plan(choice.of(read_prompts(arguments.prompts)), (), params, arguments.runs, choice)
         pair = _pair_of(arguments)
         refusals = {lane.key: lane.refusal(pair) for lane in LANES if lane.bench}
         lanes = arguments.lanes or [key for key, refusal in refusals.items() if not refusal]
@@ -107,7 +116,8 @@ def main(argv: Sequence[str]) -> None:
     ]
     report(console, about, plan, found, record, left_out)
     for path in arguments.export:
-        text = as_json(about, plan, found, record) if path.suffix == ".json" else EXPORTS[path.suffix](about, found)
+        export = EXPORTS.get(path.suffix)
+        text = export(about, plan, found) if export else as_json(about, plan, found, record)
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:

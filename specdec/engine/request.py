@@ -21,6 +21,7 @@ from specdec.events import FinishReason, SamplingParams, Started
 from specdec.models.compatibility import refuse_rope_change
 from specdec.models.pair import Pair, Prompt
 from specdec.text import require_text
+from specdec.version import VERSION
 
 # Every field by which a model's own generation config could change which tokens ``generate`` picks, with the value
 # that leaves them alone. Passed explicitly, because a field that is left out is filled from the model's config.
@@ -266,7 +267,8 @@ def machine(device: torch.device) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
     """Versions of what decides the speed and the text."""
-    return {"python": platform.python_version()} | {name: version(name) for name in ("torch", "transformers")}
+    packages = {name: version(name) for name in ("torch", "transformers")}
+    return {"specdec": VERSION, "python": platform.python_version()} | packages
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ from specdec.errors import InvalidInput
 from specdec.events import SamplingParams
 from specdec.lanes.table import Entrant
 from specdec.measure.metrics import Metrics
-from specdec.measure.prompts import PromptItem
+from specdec.measure.prompts import Choice, PromptItem
 
 LEAST_TOKENS = 32  # below this a rate over the tokens after the first says little
 
@@ -43,12 +43,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured. All entrants of a run share its seed."""
+    """What is to be measured. All entrants of a run share its seed. ``chosen`` says which prompts these are."""
 
     prompts: tuple[PromptItem, ...]
     entrants: tuple[Entrant, ...]
     params: SamplingParams
     runs: int = 3
+    chosen: Choice = Choice()
 
     def __post_init__(self) -> None:
         if isinstance(self.runs, bool) or not isinstance(self.runs, int) or self.runs < 1:

@@ -1,24 +1,29 @@
-"""Prompt sets: our own, and those of Spec-Bench, MT-bench and HumanEval, told apart by their fields."""
+"""Prompt sets, told apart by their fields: our own, HumanEval, and sets of conversations, as Spec-Bench, MT-bench and
+SPEED-Bench are."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from pydantic_core import from_json
 
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, quoted
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "prompts.jsonl"
+NAME = "the examples"
 LARGEST = 16_000_000  # bytes of a set, unpacked
 MOST = 10_000  # prompts of a set
 LONGEST_NAME = 200  # characters of a name or a category, which stand in every trial and every row
+LONGEST_FILE_NAME = 255  # characters, as file systems have it
 GZIP = b"\x1f\x8b"  # how a packed file begins
-TAKEN = "name and prompt, task_id and prompt (HumanEval), or question_id and turns (Spec-Bench, MT-bench)"
+TAKEN = "name and prompt, task_id and prompt (HumanEval), or turns (Spec-Bench, MT-bench, SPEED-Bench)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,41 @@ class PromptItem:
             return torch.tensor(list(self.prompt.encode()))
         templated = self.chat and getattr(tokenizer, "chat_template", None)
         return [{"role": "user", "content": self.prompt}] if templated else self.prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which prompts of a set are measured, and how they are put.
+
+    name    of the set
+    first   how many prompts of each category; None for all
+    chat    every prompt is put as a chat message; else only those of conversations are
+    """
+
+    name: str = "those given"
+    first: int | None = None
+    chat: bool = False
+
+    def __post_init__(self) -> None:
+        first = self.first
+        if first is not None and (isinstance(first, bool) or not isinstance(first, int) or first < 1):
+            raise InvalidInput(f"The first {quoted(first)} prompts of a category: give a whole number, 1 or more.")
+        if len(self.name) > LONGEST_FILE_NAME:
+            raise InvalidInput(f"The name of the prompt set is longer than {LONGEST_FILE_NAME} characters; shorten it.")
+
+    def of(self, items: Iterable[PromptItem]) -> tuple[PromptItem, ...]:
+        """The chosen prompts of a set, in its order."""
+        found, counts = [], Counter[str]()
+        for item in items:
+            counts[item.category] += 1
+            if self.first is None or counts[item.category] <= self.first:
+                found.append(replace(item, chat=True) if self.chat else item)
+        return tuple(found)
+
+    def check(self, tokenizer: Any) -> None:
+        """Raise ``InvalidInput`` where chat is asked for and the tokenizer has no template for it."""
+        if self.chat and not getattr(tokenizer, "chat_template", None):
+            raise InvalidInput("The target's tokenizer has no chat template; turn chat off. Nothing ran.")
 
 
 def read_prompts(path: Path) -> list[PromptItem]:
@@ -95,7 +135,7 @@ def _item(number: int, line: str) -> PromptItem:
     if "turns" in fields:
         turns, name = fields["turns"], fields.get("question_id", number)
         prompt = turns[0] if isinstance(turns, list) and turns else None
-        category = fields.get("category", "MT-bench")
+        category = fields.get("category", "conversations")
     elif "task_id" in fields:
         prompt, name, category = fields.get("prompt"), fields["task_id"], "HumanEval"
     else:

@@ -21,7 +21,7 @@ from specdec.events import SamplingParams
 from specdec.lanes.table import Entrant, row_of
 from specdec.measure.metrics import with_rates
 from specdec.measure.plan import Key, Plan, Trial
-from specdec.measure.prompts import LONGEST_NAME, PromptItem
+from specdec.measure.prompts import LONGEST_NAME, Choice, PromptItem
 
 VERSION = 3  # of files and links
 MOST_CALLS, MOST_TOKENS = 100_000, 1_000_000
@@ -85,6 +85,7 @@ class Head(TypedDict):
     entrants: Annotated[list[tuple[Name, int | Name | None]], Field(min_length=1, max_length=200)]
     runs: Annotated[int, Field(ge=1, le=1000)]
     params: SamplingParams
+    chosen: Choice
 
 
 _HEAD: TypeAdapter[Head] = TypeAdapter(Head)
@@ -139,7 +140,7 @@ def checked_head(found: Any) -> tuple[About, Plan]:
     if len(entrants) * len(names) * head["runs"] > MOST_CALLS:
         raise InvalidInput(f"it plans more than {MOST_CALLS:,} calls.")
     about = {key: value for key, value in head.items() if key in ABOUT}
-    return about, Plan(tuple(head["prompts"]), entrants, head["params"], head["runs"])
+    return about, Plan(tuple(head["prompts"]), entrants, head["params"], head["runs"], head["chosen"])
 
 
 def shown_head(results: Results) -> dict[str, Any]:
@@ -147,7 +148,7 @@ def shown_head(results: Results) -> dict[str, Any]:
     plan = results.plan
     prompts = [{"name": item.name, "category": item.category, "prompt": ""} for item in plan.prompts]
     params = {"max_new_tokens": plan.params.max_new_tokens, "temperature": plan.params.temperature}
-    head = results.about | {"prompts": prompts, "entrants": plan.entrants, "runs": plan.runs}
+    head = results.about | {"prompts": prompts, "entrants": plan.entrants, "runs": plan.runs, "chosen": plan.chosen}
     found = _HEAD.validate_json(to_json(head | {"params": params}), strict=True)
     return from_json(_HEAD.dump_json(found)) | {"params": params}
 

@@ -24,6 +24,7 @@ from specdec.measure.results import VERSION, About, trials_of
 from specdec.models.pair import Pair
 
 LARGEST = 256_000_000  # bytes of a results file that is read
+UNASKED = ("at", "chosen")  # of the first line: the same prompts may be chosen in another way
 
 
 class ResultsText:
@@ -33,7 +34,7 @@ class ResultsText:
     def __init__(self, pair: Pair, plan: Plan):
         self._plan = plan
         self._order = {(run, item.name, *entrant): at for at, (run, item, entrant) in enumerate(plan.steps())}
-        self._head = _head(pair, plan) | {"at": time.time()}
+        self._head = _head(pair, plan)
 
     @property
     def about(self) -> About:
@@ -132,19 +133,19 @@ def _not_written(path: Path, error: OSError) -> InvalidInput:
 
 
 def measured_on(pair: Pair) -> dict[str, Any]:
-    """What figures are measured on: the pair, the machine and the versions."""
-    return {"pair": pair.describe(), "machine": machine(pair.device), "versions": versions()}
+    """What figures are measured on: the pair, the machine and the versions; and when."""
+    return {"at": time.time(), "pair": pair.describe(), "machine": machine(pair.device), "versions": versions()}
 
 
 def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
-    """All that two measurements must have in common to be one."""
+    """All that two measurements must have in common to be one, and what is ``UNASKED``."""
     kind = {"device": pair.device.type}  # each process of a launch has a number of its own
     about = measured_on(pair) | {"version": VERSION, "weights": _weights(pair)}
     about |= {"pair": about["pair"] | kind, "machine": about["machine"] | kind}
     # A drawn seed is no part of what was asked for when sampling is off.
     params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})
     asked = {"prompts": [asdict(item) for item in plan.prompts], "entrants": plan.entrants, "runs": plan.runs}
-    return about | asked | {"params": params}
+    return about | asked | {"params": params, "chosen": asdict(plan.chosen)}
 
 
 def _weights(pair: Pair) -> str:
@@ -163,7 +164,7 @@ def _same(name: str, line: str, ours: dict[str, Any]) -> float:
     """When the measurement with this first line began. Raises ``InvalidInput`` where it is not ours."""
     try:
         theirs = from_json(line)["results"]
-        differing = [name for name in ours if name != "at" and theirs.get(name) != ours[name]]
+        differing = [name for name in ours if name not in UNASKED and theirs.get(name) != ours[name]]
         if not differing:
             return float(theirs["at"])
     except (ValueError, TypeError, KeyError, AttributeError):

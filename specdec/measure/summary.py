@@ -100,6 +100,16 @@ def fastest(summaries: Sequence[Summary]) -> Summary | None:
     return max((s for s in summaries if s.gain and s.lane == LOOP.lane), key=lambda s: s.gain or 0.0, default=None)
 
 
+def best_lengths(summaries: Sequence[Summary]) -> list[Summary]:
+    """Each lane at its fastest draft length; without plain ``generate``, and without lanes that have no speed-up."""
+    best: dict[str, Summary] = {}
+    for summary in summaries:
+        key = summary.entrant.key
+        if summary.gain and summary.entrant != BASELINE and (key not in best or summary.gain > (best[key].gain or 0.0)):
+            best[key] = summary
+    return list(best.values())
+
+
 def find(summaries: Sequence[Summary], entrant: Entrant) -> Summary | None:
     return next((s for s in summaries if s.entrant == entrant), None)
 

@@ -28,6 +28,7 @@ def trials(
     ``prompts`` are the names of those to run, None for all. Every entrant is warmed up first. What the engine
     refuses, it refuses before anything runs.
     """
+    plan.chosen.check(pair.tokenizer)
     steps = [
         (run, item, entrant)
         for run, item, entrant in plan.steps()

@@ -15,15 +15,15 @@ from rich.table import Table
 from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
+from specdec.measure.results import About
 from specdec.measure.summary import auto_share, find, rows, summarise
 from specdec.report import words
 from specdec.report.limit import show_limit
+from specdec.report.made import columns, made
 from specdec.report.overall import overall
 from specdec.report.recording import plain_json
 from specdec.report.summary import COLUMNS, cells
 from specdec.report.sweep import sweep_rows
-
-About = dict[str, Any]  # what was measured on what: pair, machine and versions, as plain values
 
 
 def table(about: About, trials: Sequence[Trial]) -> Table:
@@ -37,17 +37,19 @@ def table(about: About, trials: Sequence[Trial]) -> Table:
     return out
 
 
-def markdown(about: About, trials: Sequence[Trial]) -> str:
-    """The same as a Markdown table; above it stands whether it is synthetic."""
+def markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
+    """The same as a Markdown table; above it stands what it comes from, and whether it is synthetic."""
     lines = [COLUMNS, ["---"] * 2 + ["---:"] * (len(COLUMNS) - 2), *map(cells, rows(trials))]
     label = words.synthetic(about["pair"])
     head = f"{label.capitalize()}\n\n" if label else ""
+    head += "".join(f"- {name}: {value}\n" for name, value in made(about, plan).items()) + "\n"
     return head + "".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |\n" for line in lines)
 
 
-def as_csv(about: About, trials: Sequence[Trial]) -> str:
-    """The rows as plain numbers: seconds, factors and shares, not percent."""
-    found, out = labelled_rows(about, trials), io.StringIO()
+def as_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
+    """The rows as plain numbers (seconds, factors and shares, not percent), each with what it comes from."""
+    source = columns(about, plan)
+    found, out = [row | source for row in labelled_rows(about, trials)], io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(found[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(found)
@@ -55,9 +57,9 @@ def as_csv(about: About, trials: Sequence[Trial]) -> str:
 
 
 def as_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None = None) -> str:
-    """Everything: ``about``, the rows, the closed form beside the measurement, every trial, and the limit of this
-    machine (``measure.limit``) where it was computed."""
-    asked = {"params": asdict(plan.params), "runs": plan.runs, "synthetic": words.synthetic(about["pair"]) or None}
+    """Everything: what it comes from, the rows, the closed form beside the measurement, every trial, and the limit of
+    this machine (``measure.limit``) where it was computed."""
+    asked = asdict(plan) | {"synthetic": words.synthetic(about["pair"]) or None}
     found = {"rows": labelled_rows(about, trials), "closed_form": closed_form(trials), "limit": limit}
     return plain_json(about | asked | found | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
 
@@ -120,9 +122,8 @@ def report(
 ) -> None:
     """Everything there is to say in a terminal. ``left_out``: a sentence for each lane that the pair cannot run."""
     label = words.synthetic(about["pair"])
-    console.print(f"Pair: {words.pair_line(about['pair'])}\nMachine: {about['machine']} {about['versions']}")
-    runs = f"{plan.runs} run{'s' * (plan.runs != 1)}"
-    console.print(f"{len(plan.prompts)} prompts, {plan.params.max_new_tokens} tokens each, {runs}.")
+    for name, value in made(about, plan).items():
+        console.print(f"{name}: {value}")
     for sentence in left_out:
         console.print(sentence)
     console.print(table(about, trials))

@@ -22,7 +22,7 @@ class Origin:
         return self.kind == "here"
 
     def sentence(self, about: dict[str, Any]) -> str:
-        return words.ORIGINS[self.kind].format(name=self.name, machine=_processor(about), day=_day(about))
+        return words.ORIGINS[self.kind].format(name=self.name, machine=_processor(about), day=day(about))
 
 
 HERE, RECORDING, LINK = Origin("here"), Origin("recording"), Origin("link")
@@ -31,7 +31,7 @@ HERE, RECORDING, LINK = Origin("here"), Origin("recording"), Origin("link")
 def place(about: dict[str, Any]) -> str:
     """Pair, machine and day of a measurement, in a line."""
     cores = about["machine"]["cores"]
-    parts = [words.pair_line(about["pair"]), _processor(about), f"{cores} cores" if cores else "", _day(about)]
+    parts = [words.pair_line(about["pair"]), _processor(about), f"{cores} cores" if cores else "", day(about)]
     return " \u00b7 ".join(filter(None, parts))
 
 
@@ -39,5 +39,5 @@ def _processor(about: dict[str, Any]) -> str:
     return about["machine"].get("gpu") or about["machine"]["cpu"]
 
 
-def _day(about: dict[str, Any]) -> str:
+def day(about: dict[str, Any]) -> str:
     return datetime.fromtimestamp(about["at"], UTC).strftime("%Y-%m-%d")

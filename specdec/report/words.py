@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from specdec.engine.policy import CONFIDENCE
+from specdec.measure.prompts import Choice
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
 
 # What is seen first. ``subject`` is "speculative decoding", "\u03b3 5" or another lane, with a capital where it begins.
@@ -394,6 +395,13 @@ def pair_line(facts: dict[str, Any]) -> str:
     return " \u00b7 ".join(filter(None, parts))
 
 
+def prompts(chosen: Choice, count: int) -> str:
+    """Which prompts were measured, in a sentence, and how they were put."""
+    first = f", the first {chosen.first} of each category" if chosen.first else ""
+    chat = ", as chat messages" if chosen.chat else ""
+    return f"{count} prompt{'s' * (count != 1)} of {chosen.name}{first}{chat}."
+
+
 def synthetic(facts: dict[str, Any]) -> str:
     """The label of a pair whose draft agrees as often as it was set to; empty for all others."""
     agreement = (facts["draft"] or {}).get("agreement")
@@ -425,6 +433,13 @@ def engine(facts: dict[str, Any]) -> str:
         return " ".join(filter(None, ["eager: each pass by itself.", known["reason"]]))
     captured = "captured as CUDA graphs" if facts["device"].startswith("cuda") else "not captured on this device"
     return f"graph: the steps of a round over fixed buffers, {captured}"
+
+
+def hardware(machine: dict[str, Any]) -> str:
+    """What a measurement ran on: the device, and how much of the processor it had."""
+    used = [machine.get("gpu"), machine.get("cpu"), machine.get("device")]
+    cores = f"{machine['cores']} cores, {machine['threads']} threads used" if "cores" in machine else ""
+    return " \u00b7 ".join(filter(None, [*used, cores]))
 
 
 def machine(facts: dict[str, Any]) -> str:

@@ -12,16 +12,18 @@ import gradio as gr
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, quoted
 from specdec.events import SamplingParams
-from specdec.lanes.table import LANES, Lane, entrants_of
+from specdec.lanes.table import LANES, Entrant, Lane, entrants_of
 from specdec.measure.plan import Plan
-from specdec.measure.prompts import EXAMPLES, parse_prompts, read_prompts
+from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
 from specdec.measure.results import Results
 from specdec.measure.summary import rows
+from specdec.report import words
 from specdec.report.benchmark import EXPORTS, as_json
+from specdec.report.made import settings
 from specdec.report.origin import HERE, Origin
 from specdec.report.summary import COLUMNS, cells
 from specdec.ui import fragments
-from specdec.ui.fields import integer
+from specdec.ui.fields import integer, number, number_field
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
 from specdec.ui.limits import Limits
@@ -57,7 +59,11 @@ class BenchTab:
             )
             self._gammas = gr.Textbox("3 5 8", label="Draft lengths, or auto", max_lines=1, elem_id="sd-bench-gammas")
         with gr.Row(elem_classes="sd-form"):
-            self._sizes = sizes("bench", limits, tokens=64, runs=3)
+            sized = sizes("bench", limits, tokens=64, runs=3)
+            first = number_field(None, "First prompts a category", info="empty: all", elem_id="sd-bench-first")
+            temperature = number_field(0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature")
+            self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
+            self._settings = [*sized, first, temperature, self.chat]
         self._opening = Opening("bench", scripts["results"], limits)
         self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
         self._findings = Findings("bench")
@@ -66,7 +72,7 @@ class BenchTab:
         self._link = self._opening.link_field()
 
     def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
-        asked = [self._set, self._earlier, self._lanes, self._gammas, *self._sizes]
+        asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
         cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
         self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
@@ -79,29 +85,40 @@ class BenchTab:
         gammas: str,
         tokens: float | None,
         runs: float | None,
+        first: float | None,
+        temperature: float | None,
+        chat: bool,
     ) -> Job:
         own, before = chosen(prompts, self._limits), chosen(earlier, self._limits)
-        plan = _plan(own, lanes, gammas, integer("New tokens", tokens), integer("Runs", runs))
+        many = None if first is None else integer("First prompts a category", first)
+        choice = Choice(own.name if own else NAME, many, bool(chat))
+        params = SamplingParams(
+            integer("New tokens", tokens), number("Temperature", temperature), seed=0, ignore_eos=True
+        )
+        items = choice.of(parse_prompts(own.text) if own else read_prompts(EXAMPLES))
+        plan = Plan(items, _entrants(lanes, gammas), params, integer("Runs", runs), choice)
         self._limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
-        settings = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
-        work = partial(self._measure, plan=plan, own=own, before=before)
-        return Job(self._buttons.name, plan.tokens, work, settings | asdict(plan.params))
+        asked = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
+        asked |= {"first": many, "chat": choice.chat}
+        work = partial(self._measure, plan=plan, before=before)
+        return Job(self._buttons.name, plan.tokens, work, asked | asdict(plan.params))
 
-    def _measure(self, turn: Turn, plan: Plan, own: TextFile | None, before: TextFile | None) -> Iterator[Values]:
-        known = f"Prompts: {own.name if own else 'the examples'}."
-        if own and turn.pair.name == "embedded":
-            known += f" {KNOWN}"
+    def _measure(self, turn: Turn, plan: Plan, before: TextFile | None) -> Iterator[Values]:
         measured = Measurement(turn, plan, self._limits, before)
         for text, draw in measured.steps():
             results = measured.results
-            yield {self._buttons.status: text} | (self._shown(results, HERE, draw, known) if results else {})
+            yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})
         if results := measured.results:
             yield self._ending(results, measured.text)
 
-    def _shown(self, results: Results, origin: Origin, draw: bool, known: str = "") -> Values:
+    def _shown(self, results: Results, origin: Origin, draw: bool) -> Values:
+        plan = results.plan
+        notes = [words.prompts(plan.chosen, len(plan.prompts)), f"{settings(plan)}."]
+        if results.about["pair"]["name"] == "embedded" and plan.chosen.name != NAME:
+            notes.append(KNOWN)
         caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
         table = fragments.table(COLUMNS, map(cells, rows(results.trials)), caption, minor=MINOR)
-        return self._findings.show(results, origin, table, benchmark_figure(results.trials) if draw else None, [known])
+        return self._findings.show(results, origin, table, benchmark_figure(results.trials) if draw else None, notes)
 
     def _finished(self, results: Results, origin: Origin) -> Values:
         """A benchmark that is not measured now: verdict, chart, table, and why."""
@@ -109,7 +126,7 @@ class BenchTab:
 
     def _ending(self, results: Results, text: str) -> Values:
         about, found = results.about, results.trials
-        files = {f"benchmark{suffix}": export(about, found) for suffix, export in EXPORTS.items()}
+        files = {f"benchmark{suffix}": export(about, results.plan, found) for suffix, export in EXPORTS.items()}
         files |= {"benchmark.json": as_json(about, results.plan, found), RESULTS: text}
         return {self._files: offered(files), self._link: packed(results)} | self._findings.explain(results)
 
@@ -119,13 +136,11 @@ def _choices() -> list[Lane]:
     return [lane for lane in LANES if not lane.race and lane.bench is not None]
 
 
-def _plan(own: TextFile | None, lanes: Sequence[str], gammas: str, tokens: int, runs: int) -> Plan:
-    items = parse_prompts(own.text) if own else read_prompts(EXAMPLES)
+def _entrants(lanes: Sequence[str], gammas: str) -> tuple[Entrant, ...]:
     if unknown := set(lanes) - {lane.key for lane in _choices()}:
         raise InvalidInput(f"There is no lane {quoted(sorted(unknown))}. Nothing ran.")
     keys = [lane.key for lane in LANES if lane.race or lane.key in lanes]
-    params = SamplingParams(tokens, seed=0, ignore_eos=True)
-    return Plan(tuple(items), entrants_of(keys, _lengths(gammas)), params, runs)
+    return entrants_of(keys, _lengths(gammas))
 
 
 def _lengths(text: str) -> list[int | str]:

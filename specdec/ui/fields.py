@@ -16,7 +16,7 @@ from specdec.errors import InvalidInput
 _Number = TypeVar("_Number", int, float)
 
 
-def number_field(value: float, label: str, **settings: Any) -> gr.Number:
+def number_field(value: float | None, label: str, **settings: Any) -> gr.Number:
     """A field without bounds of its own: the engine and the page's limits say what they refuse."""
     return gr.Number(value, label=label, min_width=90, **settings)
 

@@ -3,69 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from itertools import accumulate
 from statistics import median
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from specdec.lanes.table import BASELINE
+from specdec.events import MAX_GAMMA
 from specdec.measure.plan import Trial
-from specdec.measure.summary import find, summarise
+from specdec.measure.summary import best_lengths, find, summarise
 from specdec.report.judge import Judgement
 from specdec.report.sweep import Row
+from specdec.ui.labels import apart, shown
 
 # Colours of marks, with a contrast of at least 3:1 on the white page and on the dark one.
 BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#5aa9a3"
+TEXT, LINE = 14, 20  # pixels: size of text, and of a line of it
+MOST = MAX_GAMMA + 0.5  # where the charts over draft lengths end
+MOST_CATEGORIES = 30
+NEAR = "\u00a0\u00a0"  # before a number that stands right of its mark
 COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # as the table of lanes names them
 
 
 def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
     """Speed-up, tokens a pass and acceptance against the draft length: medians, bars from lowest to highest run."""
-    fixed = [row for row in rows if isinstance(row.gamma, int)]
-    auto = next((row for row in rows if row.gamma == "auto"), None)
+    fixed, x = [row for row in rows if isinstance(row.gamma, int)], [r.gamma for r in rows if isinstance(r.gamma, int)]
     figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.56, 0.22, 0.22])
-    x, gains = [row.gamma for row in fixed], [row.summary.gains for row in fixed]
+    gains = [row.summary.gains for row in fixed]
     y = [median(found) for found in gains]
-    bars = _bars(gains, y)
     figure.add_scatter(
-        x=x, y=y, mode="lines+markers", name="measured", line={"color": BLUE, "width": 2}, marker={"size": 8},
-        error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | bars,
+        x=x, y=y, mode="lines+markers", line={"color": BLUE, "width": 2}, marker={"size": 8},
+        error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | _bars(gains, y),
         row=1, col=1,
     )  # fmt: skip
-    predicted = [row for row in fixed if row.predicted]
-    figure.add_scatter(
-        x=[row.gamma for row in predicted], y=[row.predicted for row in predicted], mode="lines", name="closed form",
-        line={"color": GREY, "width": 2, "dash": "6px,4px"}, row=1, col=1,
-    )  # fmt: skip
+    ends = [("plain", MOST, 1.0), *([("measured", x[-1], y[-1])] if fixed else [])]
     figure.add_hline(y=1, line={"color": GREY, "width": 1}, row=1, col=1)
+    predicted = [(gamma, row.predicted) for gamma, row in zip(x, fixed, strict=True) if row.predicted]
+    if predicted:
+        dashed = {"color": GREY, "width": 2, "dash": "6px,4px"}
+        at, heights = [gamma for gamma, _ in predicted], [value for _, value in predicted]
+        figure.add_scatter(x=at, y=heights, mode="lines", line=dashed, row=1, col=1)
+        ends.append(("predicted", *predicted[-1]))
+    auto = next((row.summary.gain for row in rows if row.gamma == "auto"), None)
     if auto:
-        figure.add_hline(y=auto.summary.gain, line={"color": ORANGE, "width": 2, "dash": "2px,3px"}, row=1, col=1)
-        note = {"x": -0.4, "y": auto.summary.gain, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
-        figure.add_annotation(text=f"auto {auto.summary.gain:.2f}x", font={"color": ORANGE}, row=1, col=1, **note)
-    if best and isinstance(best.gamma, int):
-        mark = {"size": 15, "symbol": "circle-open", "line": {"width": 2.5, "color": BLUE}, "color": BLUE}
-        figure.add_scatter(
-            x=[best.gamma], y=[best.summary.gain], mode="markers", marker=mark, name=f"fastest, \u03b3 {best.gamma}",
-            row=1, col=1,
-        )  # fmt: skip
+        figure.add_hline(y=auto, line={"color": ORANGE, "width": 2, "dash": "2px,3px"}, row=1, col=1)
+        ends.append((f"auto {auto:.2f}x", MOST, auto))
+    top = 1.15 * max([1.0, auto or 0.0, *(max(found) for found in gains), *(value for _, value in predicted)])
+    _label_ends(figure, ends, top)
+    if best and isinstance(best.gamma, int) and best.summary.gain:
+        _mark_best(figure, best.gamma, best.summary.gain, max(best.summary.gains))
     drafted = [row for row in fixed if row.judgement.alpha is not None]
     tokens = [row.judgement.tokens for row in drafted]
     kept = [100 * alpha for row in drafted if (alpha := row.judgement.alpha) is not None]
     for place, values in ((2, tokens), (3, kept)):
         figure.add_scatter(
-            x=[row.gamma for row in drafted], y=values, mode="lines+markers", showlegend=False,
+            x=[row.gamma for row in drafted], y=values, mode="lines+markers",
             line={"color": BLUE, "width": 2}, marker={"size": 6}, row=place, col=1,
         )  # fmt: skip
-    figure.update_yaxes(title_text="Speed-up over plain<br>generate (times)", rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(title_text="Speed-up over plain<br>generate (times)", range=[0, top], row=1, col=1)
     figure.update_yaxes(title_text="Tokens a<br>target pass", rangemode="tozero", row=2, col=1)
     figure.update_yaxes(title_text="Acceptance<br>(%)", range=[0, 104], row=3, col=1)
-    figure.update_xaxes(range=[-0.5, 16.5], dtick=2)
+    figure.update_xaxes(range=[-0.5, MOST], dtick=2)
     figure.update_xaxes(
         title_text="Draft length \u03b3 (guesses a round)<br>points: median run, bars: lowest to highest", row=3, col=1
     )
-    return _styled(figure, 620)
+    return styled(figure, 620, right=92)
+
+
+def _label_ends(figure: go.Figure, ends: Sequence[tuple[str, float, float]], top: float) -> None:
+    """A name at the right end of each line of the uppermost chart, whose values go from 0 to ``top``."""
+    places = apart([y for _, _, y in ends], LINE * top / 280, 0, top)
+    for (name, x, _), place in zip(ends, places, strict=True):
+        note = {"xanchor": "left", "yanchor": "middle", "showarrow": False, "xshift": 8}
+        figure.add_annotation(text=name, x=x, y=place, row=1, col=1, **note)
+
+
+def _mark_best(figure: go.Figure, gamma: int, gain: float, highest: float) -> None:
+    ring = {"size": 15, "symbol": "circle-open", "line": {"width": 2.5, "color": BLUE}, "color": BLUE}
+    figure.add_scatter(x=[gamma], y=[gain], mode="markers", marker=ring, row=1, col=1)
+    anchor = "left" if gamma < 3 else "right" if gamma > 13 else "center"
+    note = {"xanchor": anchor, "yanchor": "bottom", "showarrow": False, "yshift": 8}
+    figure.add_annotation(text=f"fastest: \u03b3 {gamma}", x=gamma, y=highest, row=1, col=1, **note)
 
 
 def waterfall_figure(found: Judgement) -> go.Figure:
@@ -76,48 +95,62 @@ def waterfall_figure(found: Judgement) -> go.Figure:
     names = [name.replace(" ", "<br>", 1) for name, _ in found.steps] + ["Speculative"]
     values = [1e3 * seconds for _, seconds in found.steps]
     total = sum(values)
+    ends = list(accumulate(values))
     figure = go.Figure(
         go.Waterfall(
             y=names, x=[*values, total], orientation="h",
             measure=["absolute", *["relative"] * (len(values) - 1), "total"],
-            text=[_signed(v) if 0 < i < len(values) else f"{v:.2f}" for i, v in enumerate([*values, total])],
-            textposition="outside", cliponaxis=False, connector={"line": {"color": GREY, "width": 1}},
+            textposition="none", connector={"line": {"color": GREY, "width": 1}},
             decreasing={"marker": {"color": BLUE}}, increasing={"marker": {"color": ORANGE}},
             totals={"marker": {"color": GREY}},
         )
     )  # fmt: skip
+    # Right of every bar: left of one, a number would reach into the steps' names.
+    figure.add_scatter(
+        y=names, x=[max(end, end - value) for end, value in zip(ends, values, strict=True)] + [total], mode="text",
+        text=[NEAR + (_signed(v) if 0 < i < len(values) else f"{v:.2f}") for i, v in enumerate([*values, total])],
+        textposition="middle right", cliponaxis=False, hoverinfo="skip", showlegend=False,
+    )  # fmt: skip
     figure.update_xaxes(title_text="Milliseconds a token (measured)", rangemode="tozero")
     figure.update_yaxes(autorange="reversed")
-    return _styled(figure, 400, legend=False, across=True)
+    return styled(figure, 400, across=True, right=48)
 
 
 def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
-    """Speed-up by category, each lane at its best draft length over all prompts; bars from lowest to highest run."""
-    overall = [s for s in summarise(trials) if s.gains and s.entrant != BASELINE]
-    lanes = {}
-    for key in dict.fromkeys(summary.entrant.key for summary in overall):
-        lanes[key] = max((s for s in overall if s.entrant.key == key), key=lambda s: s.gain or 0.0).entrant
+    """Speed-up by category, each lane at its best draft length over all prompts; bars from lowest to highest run.
+
+    Drawn from the top down, so that the categories' names are horizontal on a phone too.
+    """
+    lanes = [summary.entrant for summary in best_lengths(summarise(trials))]
     categories = list(dict.fromkeys(trial.category for trial in trials))
-    by_category = {c: summarise([t for t in trials if t.category == c]) for c in categories}
+    groups = [(shown(c), summarise([t for t in trials if t.category == c])) for c in categories[:MOST_CATEGORIES]]
+    if len(categories) > 1:
+        groups.insert(0, ("all prompts", summarise(trials)))
     figure = go.Figure()
-    for key, entrant in lanes.items():
-        found = [(c, s.gains) for c in categories if (s := find(by_category[c], entrant)) and s.gains]
+    for number, entrant in enumerate(lanes):
+        found = [(at, s.gains) for at, (_, group) in enumerate(groups) if (s := find(group, entrant)) and s.gains]
         middles = [median(gains) for _, gains in found]
-        bars = _bars([gains for _, gains in found], middles)
+        y = [at + 0.8 * ((number + 0.5) / len(lanes) - 0.5) for at, _ in found]
         colour = COLOURS[entrant.row.colour]
         figure.add_scatter(
-            # Plotly interprets markup in names, but would show the entity of a quote as it is.
-            x=[escape(category, quote=False) for category, _ in found], y=middles,
-            name=entrant.label, mode="markers", offsetgroup=key,
+            x=middles, y=y, name=entrant.label, mode="markers",
             marker={"color": colour, "size": 11, "symbol": entrant.row.sign or "star"},
-            error_y={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour} | bars,
+            error_x={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour}
+            | _bars([gains for _, gains in found], middles),
         )  # fmt: skip
-    figure.add_hline(y=1, line={"color": GREY, "width": 1})
-    figure.update_yaxes(title_text="Speed-up over plain generate (times)", rangemode="tozero")
-    title = "Category (each lane at its best \u03b3 over all prompts)<br>points: median run, bars: lowest to highest"
-    figure.update_xaxes(title_text=title, type="category")  # a category may be called "1"
-    figure.update_layout(scattermode="group", scattergap=0.6)
-    return _styled(figure, 400)
+        figure.add_scatter(
+            x=[max(gains) for _, gains in found], y=y, text=[f"{NEAR}{middle:.2f}x" for middle in middles], mode="text",
+            textposition="middle right", hoverinfo="skip", showlegend=False, cliponaxis=False,
+        )  # fmt: skip
+    figure.add_vline(x=1, line={"color": GREY, "width": 1})
+    left_out = len(categories) - MOST_CATEGORIES
+    more = f"<br>{left_out} more categories stand in the table" if left_out > 0 else ""
+    title = f"Speed-up over plain generate (times)<br>points: median run, bars: lowest to highest{more}"
+    figure.update_xaxes(title_text=title, rangemode="tozero")
+    names = [name for name, _ in groups]
+    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5])
+    height = 110 + len(names) * max(34, 22 * len(lanes))
+    return styled(figure, height, legend=len(lanes), across=True, right=56)
 
 
 def _signed(value: float) -> str:
@@ -130,16 +163,20 @@ def _bars(gains: Sequence[Sequence[float]], middles: Sequence[float]) -> dict[st
     return {"array": [max(g) - m for g, m in pairs], "arrayminus": [m - min(g) for g, m in pairs]}
 
 
-def _styled(figure: go.Figure, height: int, legend: bool = True, across: bool = False) -> go.Figure:
-    """``across``: bars run from left to right, with a margin for the number beyond the longest one."""
+def styled(
+    figure: go.Figure, height: int, legend: int = 0, across: bool = False, right: int = 14, hover: str = "x"
+) -> go.Figure:
+    """``legend``: its entries, one a line above the chart, beyond ``height``, so that it fits any width. ``across``:
+    values run from left to right. ``right``: pixels beside the chart, for labels."""
     axis: dict[str, Any] = {"fixedrange": True, "zeroline": False, "gridcolor": "#808080", "automargin": True}
+    above = LINE * legend + 14
     figure.update_layout(
-        height=height, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=legend, dragmode=False,
-        margin={"l": 10, "r": 44 if across else 14, "t": 36, "b": 10}, font={"size": 13}, template="none", bargap=0.35,
-        hovermode="y" if across else "x",
-        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        height=height + LINE * legend, showlegend=legend > 0, dragmode=False, template="none", bargap=0.35,
+        paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font={"size": TEXT},
+        margin={"l": 10, "r": right, "t": above, "b": 10}, hovermode="y" if across else hover,
+        legend={"x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "itemclick": False, "itemdoubleclick": False},
     )  # fmt: skip
-    axis["title_font"] = {"size": 13}
+    axis["title_font"] = {"size": TEXT}
     figure.update_xaxes(**axis | {"showgrid": across})
     figure.update_yaxes(**axis | {"showgrid": not across})
     return figure

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from specdec.errors import InvalidInput
+from specdec.measure.prompts import LONGEST_FILE_NAME
 from specdec.ui.limits import Limits
 
-_LONGEST_NAME = 255  # characters, as file systems have it
 _LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
 _CHOOSE = "import(%s).then((files) => files.choose(element, props, %s));"
 _OFFER = "import(%s).then((files) => files.offer(element, props, watch, %s));"
@@ -46,7 +46,7 @@ def chosen(value: Any, limits: Limits) -> TextFile | None:
     match value:
         case None | "":  # Gradio's frontend may send either for no file
             return None
-        case {"name": str(name), "text": str(text)} if len(name) <= _LONGEST_NAME:
+        case {"name": str(name), "text": str(text)} if len(name) <= LONGEST_FILE_NAME:
             # A forged request may hold a lone surrogate, which no page can show.
             name, content = name.encode(errors="replace").decode(), text.encode(errors="replace")
             if len(content) > limits.file_bytes:

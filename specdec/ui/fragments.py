@@ -29,6 +29,7 @@ _TEMPLATES = """
 
 {% macro error(message) %}<p class="sd-error" role="alert">{{ message }}</p>{% endmacro %}
 {% macro note(text) %}<p class="sd-note">{{ text }}</p>{% endmacro %}
+{% macro titled(title, text) %}<h3 class="sd-title">{{ title }}</h3><p class="sd-paragraph">{{ text }}</p>{% endmacro %}
 
 {% macro table(columns, rows, caption, marked, minor) %}
 <table class="sd-plainTable"><caption>{{ caption }}
@@ -101,6 +102,11 @@ def error(message: str) -> str:
 
 def note(text: str) -> str:
     return _HTML.note(text)
+
+
+def titled(title: str, text: str) -> str:
+    """A title with a paragraph below it."""
+    return _HTML.titled(title, text)
 
 
 def table(

@@ -12,7 +12,6 @@ from typing import Any
 
 import gradio as gr
 import plotly.graph_objects as go
-from gradio.components.plot import PlotData
 
 from specdec.errors import SpecdecError
 from specdec.measure.kept import Begun, kept_trials
@@ -23,10 +22,13 @@ from specdec.measure.summary import comparable
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report import words
+from specdec.report.cost_map import measured_growth, points
 from specdec.report.origin import Origin, place
 from specdec.report.overall import overall
 from specdec.report.why import figures
 from specdec.ui import fragments
+from specdec.ui.cost_map import CostMap
+from specdec.ui.drawn import drawn
 from specdec.ui.fields import number_field
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.files import TextFile
@@ -125,11 +127,12 @@ class Findings:
         self._verdict = gr.HTML("", elem_id=f"sd-{name}-verdict", **look)
         self._plot = gr.Plot(None, show_label=False, visible=False, elem_id=f"sd-{name}-plot", elem_classes="sd-figure")
         self._table = gr.HTML("", elem_id=f"sd-{name}-table", **look)
+        self._map = CostMap(name)
         settings = {"open": False, "visible": False, "elem_id": f"sd-{name}-why", "elem_classes": "sd-after"}
         with gr.Accordion("Why", **settings) as self._fold:
             self._steps = gr.Plot(None, show_label=False, elem_classes="sd-figure")
             self._facts = gr.HTML("", **look)
-        self.cleared = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
+        self.cleared = self._map.cleared | {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
         self.cleared |= {self._fold: gr.update(visible=False), self._steps: None, self._facts: ""}
 
     def show(
@@ -143,19 +146,13 @@ class Findings:
         return {self._verdict: shown, self._table: table} | chart
 
     def explain(self, results: Results) -> Values:
-        """The values of the fold; none where the steps are not known."""
+        """The values of the map and of the fold; none of the fold where the steps are not known."""
         found = overall(results.trials, results.plan).judgement
+        shown = self._map.show(points(results.trials), measured_growth(results.trials))
         if not found.steps:
-            return {}
-        values = {self._steps: drawn(waterfall_figure(found)), self._facts: fragments.facts(figures(found))}
+            return shown
+        values = shown | {self._steps: drawn(waterfall_figure(found)), self._facts: fragments.facts(figures(found))}
         return values | {self._fold: gr.update(visible=True)}
-
-
-def drawn(figure: go.Figure) -> PlotData:
-    """A chart as ``gr.Plot`` sends it, without Plotly's toolbar. Made by who asks, so that the server's loop need not
-    make it while the next call is measured."""
-    whole = json.loads(figure.to_json()) | {"config": {"displayModeBar": False}}
-    return PlotData(type="plotly", plot=json.dumps(whole))
 
 
 def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number, gr.Number]:

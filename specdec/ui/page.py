@@ -221,7 +221,7 @@ def build(
         address = gr.HTML("", html_template="", js_on_load=_ADDRESS, apply_default_css=False)
         link, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
 
-        faces = [header, prompt, ask.chat]
+        faces = [header, prompt, ask.chat, bench_tab.chat]
         # Another visitor may have loaded another pair since the header was written.
         renew: dict[str, Any] = {"outputs": [header, loaded], "queue": False} | INTERNAL
         renew["fn"] = lambda: (facing(slot, limits)[0], words.pair_line(slot.facts))

@@ -28,6 +28,7 @@ from specdec.ui.startup import StartupRace
 from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
 OWN = "Another pair"
+SETS = "Every prompt is a chat message. Without it, only those of conversations are."
 STEP = 0.25  # seconds between two looks at a load
 _PRESETS = {preset.name: preset for preset in PRESETS}
 
@@ -161,13 +162,16 @@ async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerat
         yield fragments.error(said), None
 
 
-def facing(slot: Slot, limits: Limits) -> tuple[str, Any, Any]:
-    """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switch."""
+def facing(slot: Slot, limits: Limits) -> tuple[str, Any, Any, Any]:
+    """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switches of the race and
+    of the benchmark."""
     facts, able = slot.facts, slot.chat
     hint = "Continues stories and Python; cannot answer questions." if facts["name"] == "embedded" else ""
     info = "The prompt is a message of a chat." if able else "A base model: it has no chat template."
     header = fragments.header(words.pair_line(facts), "your own pair" if limits.pairs == "none" else "change")
-    return header, gr.update(info=hint), gr.update(value=able, interactive=able, info=info)
+    chat = gr.update(value=able, interactive=able, info=info)
+    sets = gr.update(interactive=True, info=SETS) if able else chat
+    return header, gr.update(info=hint), chat, sets
 
 
 def _row(method: str) -> type[DraftMethod]:

@@ -66,6 +66,23 @@ def test_what_was_measured_before_ctrl_c_is_kept(tmp_path, capsys, interrupt) ->
     assert len(second) == 1 and not set(first) & set(second), "what is kept is not measured again"
 
 
+def test_the_first_prompts_of_each_category_are_measured(tmp_path, capsys, monkeypatch) -> None:
+    """The files say which prompts these are; chat is refused without a template."""
+    monkeypatch.setattr(limit, "SECONDS", 0.001)
+    arguments, out = command(tmp_path), tmp_path / "out.json"
+    rows = [{"category": name, "turns": [f"Once upon {number}"]} for name in ("a", "b") for number in range(3)]
+    (tmp_path / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    bench.main([*arguments, "--first", "1", "--temperature", "0.5", "--export", str(out)])
+    said = capsys.readouterr().out
+    assert "2 prompts of set.jsonl, the first 1 of each category." in said and "temperature 0.5, seed 0" in said
+    found = json.loads(out.read_text())
+    assert [item["name"] for item in found["prompts"]] == ["1", "4"] and found["chosen"]["first"] == 1
+    with pytest.raises(SystemExit, match="whole number, 1 or more"):
+        bench.main([*arguments, "--first", "0"])
+    with pytest.raises(SystemExit, match="no chat template"):
+        bench.main([*arguments, "--chat"])
+
+
 def test_without_a_file_it_says_that_nothing_is_kept(tmp_path, capsys, interrupt) -> None:
     interrupt(1)
     with pytest.raises(SystemExit) as ended:
@@ -116,7 +133,7 @@ def test_a_shape_is_labelled_synthetic_wherever_it_is_shown(shape, tmp_path, cap
     assert form["predicted"] == pytest.approx(expected_speedup(form["alpha"], 4, form["c"], form["v"]))
     assert len(found["limit"]["rows"]) == 3
     lines = files["csv"].read_text().splitlines()
-    assert lines[0].endswith(",synthetic") and all("synthetic" in line for line in lines)
+    assert ",synthetic," in lines[0] and all("synthetic" in line for line in lines)
     assert "synthetic" in files["md"].read_text().splitlines()[0].lower()
     assert '"agreement":0.9' in results.read_text().splitlines()[0]
     with pytest.raises(SystemExit, match="another measurement"):

@@ -25,7 +25,7 @@ from specdec.lanes.table import entrants_of
 from specdec.measure import prompts
 from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.prompts import PromptItem, parse_prompts, read_prompts
+from specdec.measure.prompts import Choice, PromptItem, parse_prompts, read_prompts
 from specdec.measure.results_file import ResultsFile, ResultsText
 from specdec.measure.trials import trials
 from specdec.ui.limits import LOCAL
@@ -269,6 +269,19 @@ SETS = {
         {"question_id": 81, "category": "writing", "turns": ["Write.", "Again."], "reference": []},
         ("81", "writing", "Write."),
     ),
+    "SPEED-Bench": (
+        {
+            "question_id": "a1",
+            "category": "math",
+            "sub_category": "x",
+            "turns": ["Add."],
+            "source": "s",
+            "difficulty": "-",
+        },
+        ("a1", "math", "Add."),
+    ),
+    "turns and category": ({"category": "qa", "turns": ["Who?", "Why?"]}, ("1", "qa", "Who?")),
+    "turns alone": ({"turns": ["Who?"]}, ("1", "conversations", "Who?")),
     "HumanEval": (
         {"task_id": "HumanEval/0", "prompt": "def f():\n", "canonical_solution": "", "test": "", "entry_point": "f"},
         ("HumanEval/0", "HumanEval", "def f():\n"),
@@ -309,6 +322,46 @@ def test_a_question_is_a_chat_message_where_there_is_a_template() -> None:
     assert item.message(tokenizer) == "Write."
     templated = SimpleNamespace(chat_template="{{ messages }}")
     assert item.message(templated) == [{"role": "user", "content": "Write."}]
+
+
+def test_the_first_prompts_of_each_category() -> None:
+    """So many of each, in the set's order; without a number all of them. Chat makes a message of each."""
+    items = [PromptItem(f"{i}", "ab"[i % 2], "x", chat=i == 0) for i in range(6)]
+    assert [item.name for item in Choice("set", 2).of(items)] == ["0", "1", "2", "3"]
+    assert Choice("set").of(items) == tuple(items)
+    assert all(item.chat for item in Choice("set", chat=True).of(items))
+    for first in (0, -1, True, 1.5):
+        with pytest.raises(specdec.InvalidInput, match="whole number, 1 or more"):
+            Choice("set", first)
+
+
+def test_chat_needs_a_template(pair) -> None:
+    """Asked for, it is refused without one: the prompts would be put as plain text, and nobody would know."""
+    choice = Choice("set", chat=True)
+    with pytest.raises(specdec.InvalidInput, match="no chat template"):
+        trials(pair, plan(prompts=choice.of(ITEMS), chosen=choice))
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = "{% for message in messages %}<{{ message['content'] }}>{% endfor %}"
+    chatting = specdec.Pair(pair.target, pair.draft, tokenizer)
+    asked = plan(prompts=choice.of(ITEMS[:1]), chosen=choice, runs=1)
+    found = [trial.token_ids for trial in trials(chatting, asked) if trial]
+    as_text = [trial.token_ids for trial in trials(chatting, plan(prompts=ITEMS[:1], runs=1)) if trial]
+    assert len(found) == len(as_text) and found != as_text
+
+
+def test_results_of_other_settings_are_refused_and_of_the_same_prompts_taken(pair) -> None:
+    """Temperature, chat and other prompts make another measurement; another name of the set does not."""
+    text = ResultsText(pair, plan(chosen=Choice("a set"))).write([])
+    assert ResultsText(pair, plan(chosen=Choice("renamed", first=9))).read(text, "x") == []
+    warm = specdec.SamplingParams(max_new_tokens=32, temperature=0.5, seed=0, ignore_eos=True)
+    chat, first = Choice("a set", chat=True), ITEMS[:1]
+    for change, named in (
+        ({"params": warm}, "params"),
+        ({"prompts": chat.of(ITEMS), "chosen": chat}, "prompts"),
+        ({"prompts": first}, "prompts"),
+    ):
+        with pytest.raises(specdec.InvalidInput, match=rf"another measurement \({named} differ\)"):
+            ResultsText(pair, plan(**change)).read(text, "x")
 
 
 @pytest.mark.parametrize("name", SETS)

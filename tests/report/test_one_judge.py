@@ -163,7 +163,7 @@ def require_printed(runs: list[dict], trials: list, asked, race: dict, many, tok
         events = itertools.chain.from_iterable(runs[0].values())
         said = printed(lambda console: _show(console, events, tokenizer, DEFAULT_KEYS))
         assert race["sentence"] in said and all(note in said for note in race["notes"])
-    about = {"pair": runs[0][BASELINE.key][0].pair, "machine": {}, "versions": {}}
+    about = {"pair": runs[0][BASELINE.key][0].pair, "machine": {}, "versions": {}, "at": 0.0}
     said = printed(lambda console: report(console, about, asked, trials, {"reason": "Not tried."}, []))
     assert many.headline in said and all(note in said for note in many.notes)
     assert printed(lambda console: console.print(table(trials, asked))).count("fastest") == 1

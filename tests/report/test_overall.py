@@ -18,15 +18,13 @@ from specdec.measure.sweep import ENTRANTS
 from specdec.measure.terms import Sides
 from specdec.measure.trials import trials
 from specdec.report import words
-from specdec.report.benchmark import EXPORTS, against_assisted, as_json
+from specdec.report.benchmark import against_assisted
 from specdec.report.judge import LOSING, Advice, Doubt, Kind, Reason, judge
 from specdec.report.overall import Overall, _against, overall
 from specdec.report.summary import cells
 from specdec.report.sweep import marked, prediction_error, sweep_rows, theory_note
 from specdec.report.why import figures, paragraph
 from specdec.report.words import lengths, percent
-
-PAIR = {"pair": {"draft": None}}
 
 
 def lane(tokens: int, passes: int, draft: float, verify: float, seconds: float, counts: tuple = (0, 0, 0)) -> Metrics:
@@ -288,14 +286,6 @@ def test_rows_are_plain_numbers_by_category_and_over_all(tmp_path) -> None:
         1 - 0.63 / 1.1
     )
     assert cells(table[1])[1:5] == ["Speculative", "4", "159", "1.75x"]
-    assert (
-        EXPORTS[".md"](PAIR, found)
-        .splitlines()[3]
-        .startswith("| c | Speculative | 4 | 159 | 1.75x | 43\u00a0% | 78\u00a0% |")
-    )
-    assert EXPORTS[".csv"](PAIR, found).splitlines()[2].startswith("c,speculative,4,1,158.7")
-    plan = Plan((PromptItem("a", "c", "x"),), (BASELINE,), specdec.SamplingParams(max_new_tokens=64), 1)
-    assert '"speedup"' in as_json(PAIR, plan, found)
 
 
 def test_auto_is_scored_on_other_runs_than_the_best_is_picked_on() -> None:

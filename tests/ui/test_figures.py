@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from judged import loop, plain, trial
+from itertools import pairwise
+
+import pytest
+from judged import drafting, loop, plain, trial
 
 from specdec.lanes.table import BASELINE, LOOP, Entrant
-from specdec.ui.figures import COLOURS, benchmark_figure
+from specdec.measure.summary import summarise
+from specdec.report.cost_map import Point
+from specdec.report.sweep import sweep_rows
+from specdec.ui.figures import COLOURS, LINE, benchmark_figure, sweep_figure
+from specdec.ui.labels import apart, shown
+from specdec.ui.map_figure import MOST_LABELS, PLOT, map_figure
 
 
 def test_a_lane_has_the_mark_of_its_row_in_a_benchmark() -> None:
@@ -13,9 +21,102 @@ def test_a_lane_has_the_mark_of_its_row_in_a_benchmark() -> None:
     lookup, speculative = Entrant("prompt-lookup", 4), Entrant("speculative", 4)
     entrants = (lookup, LOOP, speculative)
     trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, entrant, loop(1.0)) for entrant in entrants)]
-    marks = {dots.name: (dots.marker.symbol, dots.marker.color) for dots in benchmark_figure(trials).data}
+    found = [dots for dots in benchmark_figure(trials).data if dots.mode == "markers"]
+    marks = {dots.name: (dots.marker.symbol, dots.marker.color) for dots in found}
     assert marks == {
         lookup.label: ("triangle-up", COLOURS["teal"]),
         LOOP.label: ("square", COLOURS["grey"]),
         speculative.label: ("star", COLOURS["blue"]),
     }
+
+
+def test_a_benchmark_has_a_row_a_category_and_numbers_beside_the_marks() -> None:
+    """All prompts first. A category that is called so too has a row of its own, as have two whose names are cut."""
+    names = ("all prompts", "x" * 40, "x" * 41)
+    trials = [
+        trial(0, lane, run, name, name) for name in names for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0)))
+    ]
+    figure = benchmark_figure(trials)
+    assert list(figure.layout.yaxis.ticktext) == ["all prompts", "all prompts", shown(names[1]), shown(names[2])]
+    marks, numbers = figure.data
+    assert [round(y) for y in marks.y] == [0, 1, 2, 3] == [round(y) for y in numbers.y]
+    assert {text.strip() for text in numbers.text} == {"2.00x"}
+
+
+def test_a_benchmark_of_many_categories_shows_the_first_and_says_so() -> None:
+    trials = [
+        trial(0, lane, run, str(n), str(n))
+        for n in range(35)
+        for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0)))
+    ]
+    figure = benchmark_figure(trials)
+    assert len(figure.layout.yaxis.ticktext) == 31 and "5 more categories" in figure.layout.xaxis.title.text
+
+
+def test_the_lines_of_a_sweep_are_named_at_their_ends_and_no_legend_is_needed() -> None:
+    gammas = (3, 5, "auto")
+    ran = [trial(0, BASELINE, plain(2.0)), trial(0, LOOP, loop(1.0))]
+    ran += [trial(0, Entrant("speculative", g), drafting(g, (3, 1), 0.01, 1.0, made=3)) for g in gammas]
+    rows = sweep_rows(summarise(ran))
+    figure = sweep_figure(rows, rows[1])
+    notes = {note.text.split()[0]: note for note in figure.layout.annotations}
+    assert notes.keys() == {"plain", "measured", "predicted", "auto", "fastest:"} and not figure.layout.showlegend
+    ends = sorted(note.y for name, note in notes.items() if name != "fastest:")
+    top = figure.layout.yaxis.range[1]
+    assert all(above - below >= 0.99 * LINE * top / 280 for below, above in pairwise(ends))
+
+
+@pytest.mark.parametrize("places", [[], [5], [5, 5, 5], [1, 2, 90, 91], [99, 0, 100], list(range(40))])
+def test_labels_lie_apart_in_their_order_and_within_the_chart(places: list[float]) -> None:
+    found = apart(places, 4, 0, 100)
+    gap = min(4, 100 / max(1, len(places) - 1))
+    for (one, at), (other, to) in pairwise(sorted(zip(places, found, strict=True))):
+        assert to - at >= gap - 1e-6
+    assert all(-1e-6 <= at <= 100 + 1e-6 for at in found)
+
+
+def test_a_label_with_room_stays_where_it_is() -> None:
+    assert apart([10, 50, 52], 4, 0, 100) == pytest.approx([10, 49, 53])
+
+
+def test_a_name_is_cut_and_is_no_markup() -> None:
+    assert shown('<b>"a"</b>') == '&lt;b&gt;"a"&lt;/b&gt;'
+    assert all(len(line) <= 15 for line in shown("a very long name of a category " * 9).split("<br>"))
+    assert shown("") == ""
+
+
+SPECULATIVE = Entrant("speculative", 5)
+
+
+def test_the_map_shows_lines_region_and_points() -> None:
+    """Hollow where speculation measured slower; the dashed line is that of the papers, with v = 1."""
+    points = [Point("a", SPECULATIVE, 0.1, 0.8, 2.0), Point("<b>", SPECULATIVE, 0.12, 0.2, 0.8)]
+    figure = map_figure(points, 1.3)
+    line, region, paper, dots = figure.data
+    assert region.fill == "tonexty" and paper.line.dash and tuple(dots.marker.symbol) == ("star", "star-open")
+    assert paper.x[-1] * 100 == pytest.approx(paper.y[-1]) and line.y[0] > paper.y[0]
+    notes = [note.text for note in figure.layout.annotations]
+    assert "breaks even,<br>v = 1.30 (measured)" in notes and "breaks even, v = 1" in notes
+    assert "a" in notes and "&lt;b&gt;" in notes
+    for title in (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text):
+        assert "(" in title, "with its unit"
+
+
+@pytest.mark.parametrize("v", [None, 0.9, 1.004])
+def test_without_a_v_above_1_the_map_has_one_line(v: float | None) -> None:
+    figure = map_figure([Point("a", SPECULATIVE, 0.1, 0.8, 2.0)], v)
+    assert len(figure.data) == 3 and not any("measured" in note.text for note in figure.layout.annotations)
+
+
+def test_points_at_one_place_have_names_that_do_not_overlap() -> None:
+    points = [Point(str(n), SPECULATIVE, 0.1, 0.8, 2.0) for n in range(MOST_LABELS)]
+    notes = [note for note in map_figure(points, None).layout.annotations if note.showarrow]
+    heights = sorted(0.8 * PLOT - note.ay for note in notes)
+    assert len(notes) == MOST_LABELS and all(above - below >= LINE - 1e-6 for below, above in pairwise(heights))
+    assert not [n for n in map_figure(points * 2, None).layout.annotations if n.showarrow], "too many for names"
+
+
+def test_a_draft_as_dear_as_its_target_is_on_the_map() -> None:
+    """Above c = 1 no line is left; the map still holds the point."""
+    figure = map_figure([Point("a", SPECULATIVE, 2.0, 0.8, 0.5)], 1.5)
+    assert figure.layout.xaxis.range[1] > 2 and max(figure.data[0].x) < 1

@@ -212,9 +212,7 @@ export class RoundCard {
     const all = count(round.committed_ids.length, "token");
     if (round.draft === null) return `${all} from one pass of the target; this lane does not say what was guessed.`;
     if (!round.draft.length)
-      return round.index
-        ? "No guesses: one plain step."
-        : "The prompt is read; the target writes its first token.";
+      return round.index ? "No guesses: one plain step." : "The prompt is read; the target writes its first token.";
     if (round.token_id === null) return `${all}; the text ended inside the draft.`;
     const added = round.token_kind === "bonus" ? "the bonus token" : "the correction";
     return `${count(kept, "guess", "guesses")} kept, and ${added}: ${all} from one pass of the target.`;

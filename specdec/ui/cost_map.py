@@ -1,0 +1,37 @@
+"""Where the map of acceptance against cost stands on the page, with its title and its explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gradio as gr
+
+from specdec.report.cost_map import Point
+from specdec.ui import fragments
+from specdec.ui.drawn import drawn
+from specdec.ui.map_figure import map_figure
+
+TITLE = "Where speculation pays"
+LEGEND = (
+    "Each point is measured: the share of tested guesses that are kept, against what a draft pass costs. The line is "
+    "theory (Leviathan et al., Theorem 3.8, at its best \u03b3): above it speculation is faster than the same loop "
+    "without a draft. v is the time of a target pass over a round / over one token, taken as the same at every \u03b3. "
+    "A hollow point measured slower."
+)
+
+
+class CostMap:
+    """Hidden while there is no point to show; ``cleared`` has the values for that."""
+
+    def __init__(self, name: str):
+        self._title = gr.HTML("", elem_classes="sd-fragment", apply_default_css=False)
+        self._plot = gr.Plot(None, show_label=False, visible=False, elem_id=f"sd-{name}-map", elem_classes="sd-figure")
+        self.cleared: dict[Any, Any] = {self._title: "", self._plot: gr.update(visible=False)}
+
+    def show(self, found: Sequence[Point], v: float | None) -> dict[Any, Any]:
+        """The values that show these points, and the line with the measured ``v``."""
+        if not found:
+            return {self._title: "", self._plot: gr.update(visible=False)}
+        title = fragments.titled(TITLE, LEGEND)
+        return {self._title: title, self._plot: gr.update(value=drawn(map_figure(found, v)), visible=True)}

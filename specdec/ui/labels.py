@@ -1,0 +1,49 @@
+"""Labels in charts: places that do not overlap, and texts that Plotly shows as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from textwrap import wrap
+
+WIDTH, LINES = 14, 2  # characters of a line of a name in a chart, and its lines at most
+
+
+def shown(name: str) -> str:
+    """A name that somebody chose, narrow enough for a chart on a phone.
+
+    Plotly interprets markup in names, but would show the entity of a quote as it is.
+    """
+    lines = wrap(name, WIDTH, max_lines=LINES, placeholder="\u2026")
+    return "<br>".join(escape(line, quote=False) for line in lines)
+
+
+def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Places from ``low`` to ``high`` that lie at least ``gap`` apart, each as near to its own as that allows.
+
+    Where there is no room for all of them they lie closer.
+    """
+    gap = min(gap, (high - low) / max(1, len(places) - 1))
+    groups: list[tuple[list[int], float]] = []  # neighbours that touch, and the place of their middle
+
+    def middle(members: list[int], wanted: float) -> float:
+        half = gap * (len(members) - 1) / 2
+        return min(max(wanted, low + half), high - half)
+
+    for index in sorted(range(len(places)), key=lambda index: places[index]):
+        members, centre = [index], middle([index], places[index])
+        while groups:
+            before, at = groups[-1]
+            if at + gap * (len(before) + len(members)) / 2 <= centre + 1e-9 * gap:
+                break
+            groups.pop()
+            members = before + members
+            # Each member wants the group's middle where it would itself stand at its own place.
+            wishes = [places[m] - gap * (n - (len(members) - 1) / 2) for n, m in enumerate(members)]
+            centre = middle(members, sum(wishes) / len(wishes))
+        groups.append((members, centre))
+    found = [0.0] * len(places)
+    for members, centre in groups:
+        for number, member in enumerate(members):
+            found[member] = centre + gap * (number - (len(members) - 1) / 2)
+    return found

@@ -1,0 +1,42 @@
+"""The points on the map of acceptance against cost, and its line."""
+
+from __future__ import annotations
+
+import pytest
+from judged import drafting, loop, plain, trial
+
+from specdec.closed_forms import expected_speedup
+from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.report.cost_map import break_even, measured_growth, points
+
+FAST, SLOW = Entrant("speculative", 4), Entrant("speculative", 8)
+
+
+def test_a_point_a_category_at_the_best_length_over_all_prompts() -> None:
+    """Its figures are those of the category; c counts in passes of the target over one token, as in our loop."""
+    found = []
+    for category, kept in (("a", (4,)), ("b", (4, 1))):
+        runs = [(BASELINE, plain(1.0)), (LOOP, loop(1.0)), (FAST, drafting(4, kept, 0.09, 1.8))]
+        runs += [(SLOW, drafting(8, kept, 0.09, 1.8, 5.0))]
+        found += [trial(0, entrant, events, category, category) for entrant, events in runs]
+    one, other = points(found)
+    assert (one.label, other.label) == ("a", "b") and one.entrant == other.entrant == FAST
+    assert one.c == pytest.approx(0.1) == other.c and one.alpha == 1 and other.alpha == pytest.approx(5 / 6, abs=0.02)
+    assert one.speculation > other.speculation > 1
+    assert measured_growth(found) == pytest.approx(2.0, abs=0.05)
+
+
+def test_without_our_loop_there_is_no_point() -> None:
+    """A cost counted in plain tokens is another figure."""
+    found = [trial(0, BASELINE, plain(1.0)), trial(0, FAST, drafting(4, (4,), 0.09, 1.8))]
+    assert points(found) == [] and measured_growth(found) is None
+    assert points([]) == [] and measured_growth([]) is None
+
+
+@pytest.mark.parametrize("v", [1.0, 1.4])
+def test_on_the_line_the_best_length_gains_nothing(v: float) -> None:
+    line = break_even(v, 0.5)
+    assert line[0][0] == 0 and line[-1][0] == 0.5
+    for c, alpha in line[1:]:
+        assert max(expected_speedup(alpha, g, c, v) for g in range(1, 17)) == pytest.approx(1, abs=1e-6)
+    assert break_even(v, 3.0)[-1][0] <= 1, "beyond it no draft length pays"
