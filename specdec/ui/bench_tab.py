@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -30,6 +31,7 @@ from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.measuring import Buttons, Findings, Measurement, Values, sizes
 from specdec.ui.opening import Opening, packed
+from specdec.ui.work import INTERNAL
 
 KNOWN = "The embedded pair writes stories, dialogue and Python and copies; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
@@ -63,7 +65,9 @@ class BenchTab:
             first = number_field(None, "First prompts a category", info="empty: all", elem_id="sd-bench-first")
             temperature = number_field(0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature")
             self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
-            self._settings = [*sized, first, temperature, self.chat]
+            self._sizes, self._settings = [*sized, first], [*sized, first, temperature, self.chat]
+        # Of the prompts that are to run; a set of one's own need not be sent again to tell what it takes.
+        self._categories = gr.State([item.category for item in read_prompts(EXAMPLES)])
         self._opening = Opening("bench", scripts["results"], limits)
         self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
         self._findings = Findings("bench")
@@ -73,9 +77,20 @@ class BenchTab:
 
     def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
+        read = self._set.change(self._categories_of, self._set, self._categories, queue=False, **INTERNAL)
+        sized = [self._categories, self._lanes, self._gammas, *self._settings[:2]]
+        self._buttons.estimate(self._machine, tab, sized, _size, after=read)
         cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
         self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
+
+    def _categories_of(self, prompts: Any) -> list[str]:
+        """The category of each prompt of a set; of none where it cannot be read, as Start says."""
+        try:
+            own = chosen(prompts, self._limits)
+            return [item.category for item in (parse_prompts(own.text) if own else read_prompts(EXAMPLES))]
+        except InvalidInput:
+            return []
 
     def _job(
         self,
@@ -129,6 +144,21 @@ class BenchTab:
         files = {f"benchmark{suffix}": export(about, results.plan, found) for suffix, export in EXPORTS.items()}
         files |= {"benchmark.json": as_json(about, results.plan, found), RESULTS: text}
         return {self._files: offered(files), self._link: packed(results)} | self._findings.explain(results)
+
+
+def _size(
+    categories: Sequence[str],
+    lanes: Sequence[str],
+    gammas: str,
+    tokens: float | None,
+    runs: float | None,
+    first: float | None,
+) -> tuple[str, int, int]:
+    """What a benchmark of these fields does, as ``Buttons.estimate`` takes it."""
+    many = integer("First prompts a category", first or len(categories))  # Gradio sends 0 for a field not yet shown
+    prompts = sum(min(found, many) for found in Counter(categories).values())
+    calls = prompts * len(_entrants(lanes, gammas)) * integer("Runs", runs)
+    return "call", calls, integer("New tokens", tokens)
 
 
 def _choices() -> list[Lane]:

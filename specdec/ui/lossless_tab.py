@@ -54,7 +54,7 @@ class LosslessTab:
     def wire(self, tab: gr.Tab) -> None:
         self._greeting.wire(tab, [self._verdict], lambda text: {self._verdict: _recorded(text)})
         draws = self._limits.draws
-        self._buttons.estimate(self._machine, tab, [], lambda: ("continuation", SAMPLES * draws, TOKENS), like=())
+        self._buttons.estimate(self._machine, tab, [], lambda: ("continuation", SAMPLES * draws, TOKENS), by_race=False)
         self._buttons.wire(self._machine, self._job, [], {self._verdict: ""})
 
     def _job(self) -> Job:

@@ -27,7 +27,6 @@ from specdec.ui.limits import Limits
 LOG = logging.getLogger(__name__)
 
 LOOK = 0.02  # seconds between two checks whether the session of the next job listens
-STARTUP = "start-up race"  # the kind of the page's own job
 GRACE = 5.0  # seconds that a visitor's browser has to start listening, after it asked for a job
 
 Tell = Callable[[str, Any], None]
@@ -52,7 +51,7 @@ class Visitor(NamedTuple):
 @dataclass
 class Turn:
     """What a job is given while it runs. ``counts`` is what the log is to say besides the job's settings; ``problem``
-    is an error that the job told its visitor itself."""
+    is an error that the job told its visitor itself, ``token_seconds`` what its lanes took for a token."""
 
     slot: Slot
     device: Run
@@ -60,6 +59,7 @@ class Turn:
     lent: bool = False  # the device is lent for each task, and the visitor has little time on it
     counts: dict[str, Any] = field(default_factory=dict)
     problem: Exception | None = None
+    token_seconds: float | None = None
     began: float | None = None
 
     def __post_init__(self) -> None:
@@ -141,6 +141,7 @@ class Machine:
         self._closed: str | None = None
         self._lost = False
         self._seconds_per_token: dict[str, float] = {}  # of the latest job of each kind
+        self._token_seconds: float | None = None  # of the lanes of the latest race, without what a job does besides
         self._thread = threading.Thread(target=self._serve, name="specdec-machine", daemon=True)
         self._thread.start()
 
@@ -191,16 +192,18 @@ class Machine:
         left = [self._seconds_left(p) for p in before]
         return Ahead(len(before), None if None in left else sum(s for s in left if s is not None))
 
-    def expected(self, tokens: int, *kinds: str) -> float | None:
-        """About how many seconds a job takes, by the latest of the first kind that has run; None where none has."""
+    def expected(self, kind: str, tokens: int, by_race: bool) -> float | None:
+        """About how many seconds a job takes, by the latest of its kind or, if ``by_race``, by the lanes of the latest
+        race; None where neither has run."""
         with self._changed:
-            rate = next((rate for kind in kinds if (rate := self._seconds_per_token.get(kind))), None)
+            rate = self._seconds_per_token.get(kind, self._token_seconds if by_race else None)
         return None if rate is None else rate * tokens
 
     def forget_speeds(self) -> None:
         """They are those of a pair that is being replaced."""
         with self._changed:
             self._seconds_per_token.clear()
+            self._token_seconds = None
 
     def close(self, why: str, seconds: float = 0.0) -> bool:
         """Take no more jobs: tell those that wait why, stop the one that runs, and give it ``seconds`` to end.
@@ -303,7 +306,11 @@ class Machine:
         place.tell("end", None)
 
     def _note(self, place: Place, turn: Turn) -> None:
-        """Remember how fast the job was, and write its line in the log if a visitor asked for it."""
+        """Remember how fast the job was, and write its line in the log."""
+        with self._changed:
+            self._token_seconds = turn.token_seconds or self._token_seconds
+        if place.visitor is None:
+            return
         took, job = time.monotonic() - (place.began or 0.0), place.job
         whole = turn.problem is None and not place.stop.is_set()
         outcome = type(turn.problem).__name__ if turn.problem else "left" if place.left else "stopped"
@@ -311,8 +318,7 @@ class Machine:
             with self._changed:
                 self._seconds_per_token.pop(job.kind, None)  # so that the latest kind stands last
                 self._seconds_per_token[job.kind] = took / job.tokens
-        if place.visitor is not None:
-            self.journal.wrote(place, "done" if whole else outcome, turn.problem, took, turn.counts)
+        self.journal.wrote(place, "done" if whole else outcome, turn.problem, took, turn.counts)
 
     def _watched(self, task: Task[Any]) -> Generator[Any, None, None]:
         """Run a task; note it if the device is lost, whatever the job does with the error."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, closing
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from specdec.errors import SpecdecError
 from specdec.measure.kept import Begun, kept_trials
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
-from specdec.measure.results import Results
+from specdec.measure.results import MOST_CALLS, Results
 from specdec.measure.results_file import ResultsText
 from specdec.measure.summary import comparable
 from specdec.measure.task import Task
@@ -33,7 +33,7 @@ from specdec.ui.fields import number_field
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.files import TextFile
 from specdec.ui.limits import Limits
-from specdec.ui.machine import STARTUP, Ahead, Cancelled, Job, Machine, Turn
+from specdec.ui.machine import Ahead, Cancelled, Job, Machine, Turn
 from specdec.ui.stream import check
 from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
@@ -64,12 +64,14 @@ class Buttons:
         tab: gr.Tab,
         fields: list[Any],
         size_of: Callable[..., tuple[str, int, int]],
-        like: Sequence[str] = ("race", STARTUP),
+        by_race: bool = True,
+        after: Any = None,
     ) -> None:
         """Say beside Start what it will take: as ``tab`` is opened, and when a field changes.
 
         ``size_of`` makes of the fields' values what there is to do: a name for one of it, how many, and the tokens of
-        each. ``like`` are the kinds of job that tell how long that takes before one of this kind has run.
+        each. ``by_race``: before one of this kind has run, a race tells how long a token takes.
+        ``after`` is a listener that changes one of the fields without an event.
         """
 
         def say(*values: Any) -> str:
@@ -77,10 +79,14 @@ class Buttons:
                 name, count, tokens = size_of(*values)
             except SpecdecError:
                 return ""  # Start says what is wrong
-            return words.work_ahead(name, count, tokens, machine.expected(count * tokens, self.name, *like))
+            if not (0 < count <= MOST_CALLS and 0 < tokens <= machine.limits.new_tokens):
+                return ""
+            return words.work_ahead(name, count, tokens, machine.expected(self.name, count * tokens, by_race))
 
-        changes = [field.change for field in fields]
-        gr.on([tab.select, *changes], say, fields, self._estimate, queue=False, trigger_mode="always_last", **INTERNAL)
+        said: Values = {"fn": say, "inputs": fields, "outputs": self._estimate, "queue": False} | INTERNAL
+        gr.on([tab.select, *(field.change for field in fields)], trigger_mode="always_last", **said)
+        if after is not None:
+            after.then(**said)
 
     def wire(self, machine: Machine, job_of: Callable[..., Job], inputs: list[Any], cleared: Values) -> None:
         """``job_of(*inputs)`` is the job. It yields values by component, for the status and the keys of ``cleared``.

@@ -12,7 +12,7 @@ from typing import Any
 from specdec.events import SamplingParams
 from specdec.ui.ask import Ask
 from specdec.ui.limits import Limits
-from specdec.ui.machine import STARTUP, Job, Machine, Turn
+from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.stream import stream
 
 TOKENS = 64
@@ -35,7 +35,7 @@ class StartupRace:
         """Race with the pair that is loaded, and forget what an earlier race found."""
         ask, limits = Ask(self._prompt, params=SamplingParams(max_new_tokens=TOKENS)), Limits(seconds=SECONDS)
         self._text, self._over = None, threading.Event()
-        self._job = job = Job(STARTUP, ask.tokens, partial(self._lines, ask=ask, limits=limits))
+        self._job = job = Job("start-up race", 0, partial(self._lines, ask=ask, limits=limits))
         self._machine.when_idle(job, partial(self._take, job))
 
     def forget(self) -> None:
