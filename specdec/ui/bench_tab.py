@@ -23,6 +23,7 @@ from specdec.report.made import settings
 from specdec.report.origin import HERE, Origin
 from specdec.report.summary import COLUMNS, cells
 from specdec.ui import fragments
+from specdec.ui.compare import ComparePanel
 from specdec.ui.fields import integer, number, number_field
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
@@ -71,11 +72,13 @@ class BenchTab:
         hint = f"{RESULTS} holds every call. Give it as earlier results to go on from there."
         self._files = file_buttons(files, "Save the results", hint, "sd-bench-files")
         self._link = self._opening.link_field()
+        self._compare = ComparePanel(limits, files, RESULTS)
 
     def wire(self, tab: gr.Tab, tabs: gr.Tabs) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
         cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
+        self._compare.wire()
         self._opening.wire(tab, tabs, self._buttons.status, cleared, self._finished)
 
     def _job(
