@@ -127,6 +127,11 @@ ORIGINS = {
     "link": "From a link, not measured here",
 }
 
+# Several results in one table.
+UNLIKE = "These rows do not compare one to one: {settings} differ."
+NOTHING_COMPARED = "There is nothing to compare: no call was made beside one of plain generate."
+ALIKE_ASKED = "All files have the same prompts, new tokens and temperature."
+
 # What a pair of shapes is labelled with wherever it is shown.
 SYNTHETIC = "synthetic: random weights, agreement set to {agreement:g}"
 LEFT_OUT = "Not measured: {lane}. {reason}"
@@ -346,6 +351,11 @@ def lengths(gammas: Sequence[int | str]) -> str:
         (_, first), *rest = row
         parts.append(f"{first}\u2013{rest[-1][1]}" if rest else str(first))
     parts += [gamma for gamma in gammas if not isinstance(gamma, int)]
+    return listed(parts)
+
+
+def listed(parts: Sequence[str]) -> str:
+    """One or more words as a list in a sentence."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 

@@ -24,6 +24,7 @@ from specdec.report.made import settings
 from specdec.report.origin import HERE, Origin
 from specdec.report.summary import COLUMNS, cells
 from specdec.ui import fragments
+from specdec.ui.compare import ComparePanel
 from specdec.ui.fields import integer, number, number_field
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
@@ -74,14 +75,16 @@ class BenchTab:
         hint = f"{RESULTS} holds every call. Give it as earlier results to go on from there."
         self._files = file_buttons(files, "Save the results", hint, "sd-bench-files")
         self._link = self._opening.link_field()
+        self._compare = ComparePanel(limits, files, RESULTS)
 
     def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
         read = self._set.change(self._categories_of, self._set, self._categories, queue=False, **INTERNAL)
-        sized = [self._categories, self._lanes, self._gammas, *self._settings[:2]]
+        sized = [self._categories, self._lanes, self._gammas, *self._sizes]
         self._buttons.estimate(self._machine, tab, sized, _size, after=read)
         cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
+        self._compare.wire()
         self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
 
     def _categories_of(self, prompts: Any) -> list[str]:
