@@ -7,17 +7,24 @@ pair, the passes or the form of results.
 
 from __future__ import annotations
 
+import json
+import time
+from dataclasses import asdict
+
 from specdec.cli.arguments import leave_a_core
 from specdec.events import SamplingParams
 from specdec.lanes.table import entrants_of
 from specdec.measure.kept import Begun, kept_trials
+from specdec.measure.losslessness import Findings, self_test
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
 from specdec.measure.results import Results
+from specdec.measure.results_file import measured_on
 from specdec.measure.short import short
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.models.loading import load_pair
 from specdec.models.pair import Pair
+from specdec.report.losslessness import headline
 from specdec.report.overall import overall
 from specdec.ui.opening import RECORDED
 
@@ -35,6 +42,10 @@ def main() -> None:
         results = _measured(pair, plan)
         _write(key, short(results))
         print(overall(results.trials, plan).headline)
+    at = time.time()
+    found = next(step for step in self_test(pair) if isinstance(step, Findings))
+    _write("lossless", json.dumps({"about": measured_on(pair) | {"at": at}, "findings": asdict(found)}))
+    print(headline(found))
 
 
 def _measured(pair: Pair, plan: Plan) -> Results:

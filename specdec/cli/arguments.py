@@ -10,6 +10,8 @@ from rich.console import Console
 
 from specdec.drafters.methods import forms, method_of
 from specdec.engine.policy import gamma_of
+from specdec.errors import InvalidInput
+from specdec.events import MAX_GAMMA
 from specdec.models.loading import PairPlan, load, plan_pair
 from specdec.models.pair import ENGINES, Pair
 
@@ -36,8 +38,10 @@ def draft_length(text: str) -> int | str:
     """A draft length on a command line. The parser would name the function that refused it, and not what to write."""
     try:
         return gamma_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no draft length; give a whole number or auto") from error
+    except InvalidInput as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no draft length; give a whole number from 0 to {MAX_GAMMA}, auto, or confidence:0.4"
+        ) from error
 
 
 def leave_a_core() -> None:

@@ -61,7 +61,11 @@ def main(argv: Sequence[str]) -> None:
         help=f"{LOOP.key} is our loop without a draft; default: " + " ".join(lane.key for lane in LANES if lane.bench),
     )
     parser.add_argument(
-        "--gammas", type=draft_length, nargs="+", default=[2, 3, 4, 5, 6, 8], help="draft lengths, 0 to 16, or auto"
+        "--gammas",
+        type=draft_length,
+        nargs="+",
+        default=[2, 3, 4, 5, 6, 8],
+        help="draft lengths, 0 to 16, auto, or confidence:0.4",
     )
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)

@@ -104,7 +104,9 @@ def legend() -> Text:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="specdec run", description=__doc__)
     parser.add_argument("prompt")
-    parser.add_argument("--gamma", type=draft_length, default=5, help="draft length, 0-16 (default 5), or auto")
+    parser.add_argument(
+        "--gamma", type=draft_length, default=5, help="draft length, 0-16 (default 5), auto, or confidence:0.4"
+    )
     parser.add_argument(
         "--lanes",
         nargs="+",

@@ -5,12 +5,15 @@ Decoding is lossless under any policy: a length depends on earlier rounds only, 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
 
 from specdec.closed_forms import expected_tokens
 from specdec.errors import InvalidInput, quoted
 from specdec.events import MAX_GAMMA, Round, check_gamma
+
+CONFIDENCE = "confidence:"  # before the number, where a confidence stop is written as text
 
 
 class Policy(Protocol):
@@ -68,7 +71,7 @@ class ConfidenceStop(Fixed):
             raise InvalidInput(f"least_confidence is {quoted(self.least_confidence)}; give a number between 0 and 1.")
 
     def __str__(self) -> str:
-        return f"up to {self.gamma}, while confidence is {self.least_confidence:g} or more"
+        return f"{CONFIDENCE}{self.least_confidence:g}" + ("" if self.gamma == MAX_GAMMA else f", up to {self.gamma}")
 
 
 @dataclass(frozen=True)
@@ -108,11 +111,16 @@ class EveryLength:
 
 
 def policy_of(gamma: int | str | Policy) -> Policy:
-    """The policy that ``gamma`` names: a length from 0 to 16, "auto", or itself."""
+    """The policy that ``gamma`` names: a length from 0 to 16, "auto", "confidence:0.4" for a stop, or itself."""
     if gamma == "auto":
         return AutoGamma()
-    if isinstance(gamma, str) or isinstance(gamma, type):
-        raise InvalidInput(f'gamma is {quoted(gamma)}; give a whole number from 0 to {MAX_GAMMA}, "auto", or a policy.')
+    if isinstance(gamma, str) and gamma.startswith(CONFIDENCE):
+        return ConfidenceStop(least_confidence=_confidence(gamma))
+    if isinstance(gamma, (str, type)):
+        raise InvalidInput(
+            f'gamma is {quoted(gamma)}; give a whole number from 0 to {MAX_GAMMA}, "auto", "confidence:0.4", or a '
+            "policy."
+        )
     if isinstance(gamma, int) or not callable(getattr(gamma, "start", None)):  # a range has a start, too
         return Fixed(cast(int, gamma))  # refuses what is no length
     return gamma
@@ -208,5 +216,15 @@ class Line:
 
 
 def gamma_of(text: str) -> int | str:
-    """A draft length as typed: a number, or "auto"."""
-    return text if text == "auto" else int(text)
+    """A draft length as typed, on a command line, on the page and in a link: 5, auto, or confidence:0.4. Raises
+    ``InvalidInput`` for anything else."""
+    gamma = int(text) if re.fullmatch(r"\d{1,9}", text) else text
+    policy = policy_of(gamma)
+    return gamma if isinstance(gamma, int) else str(policy)
+
+
+def _confidence(text: str) -> float:
+    try:
+        return float(text.removeprefix(CONFIDENCE))
+    except ValueError:
+        raise InvalidInput(f"gamma is {quoted(text)}; write a number behind the colon, as in confidence:0.4.") from None

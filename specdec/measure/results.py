@@ -130,7 +130,7 @@ def checked_head(found: Any) -> tuple[About, Plan]:
         head = _HEAD.validate_json(to_json(found), strict=True)  # as JSON, where a tuple is a list
     except ValidationError as error:
         where = error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"]
-        raise InvalidInput(f"its {where[0] if where else 'head'} cannot be read.") from error
+        raise InvalidInput(f"its field {where[0]!r} cannot be read." if where else "it cannot be read.") from error
     entrants = tuple(_entrant(lane, gamma) for lane, gamma in head["entrants"])
     names = {item.name for item in head["prompts"]}
     if len(set(entrants)) < len(entrants) or len(names) < len(head["prompts"]):

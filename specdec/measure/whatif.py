@@ -103,7 +103,11 @@ class Costs:
 
     def seconds(self, n: float) -> float:
         """Seconds of a round that drafts n tokens: between measured lengths on straight lines, beyond on their mean."""
-        return _at(self.draft, n) + _at(self.verify, n) + self.rest
+        return sum(self.parts(n))
+
+    def parts(self, n: float) -> tuple[float, float, float]:
+        """The same in drafting, in verifying, and in the rest."""
+        return _at(self.draft, n), _at(self.verify, n), self.rest
 
 
 def _at(points: Points, n: float) -> float:
@@ -160,6 +164,9 @@ def what_if(
 class Text:
     """A recorded text by position, 0 being the prefill's token, and what is known of guesses there.
 
+    stands[i]     the chance that a guess at i stands, where it is known
+    wrong[i]      the guess at i that did not stand, where it is known
+    mean          of all known chances, where one is not known
     futures[i]    how many guesses in a row from i on will stand, up to 16, each with its chance
     confidence[i] the draft's confidence in its guess at i; None where unknown
     behind[i]     and in what it drafted on behind one that did not stand
@@ -178,7 +185,8 @@ class Text:
         if (about.pair.get("draft") or {}).get("depends_on_start"):
             raise InvalidInput("What this draft guesses depends on where it began, so other lengths have to be run.")
         ids: list[int] = []
-        stands: dict[int, float] = {}
+        self.stands: dict[int, float] = {}
+        self.wrong: dict[int, int] = {}
         self.behind: dict[int, list[float | None]] = {}
         confidences: dict[int, float | None] = {}
         for event in rounds:
@@ -186,22 +194,27 @@ class Text:
             for place, (choice, confidence) in enumerate(event.missed, start=at - len(event.missed)):
                 confidences[place] = confidence
                 if params.greedy:  # sampling, it is not known how likely the draft found the text's token
-                    stands[place] = float(choice == ids[place])
+                    self.stands[place] = float(choice == ids[place])
+                    if choice != ids[place]:
+                        self.wrong[place] = choice
             tested = [token for token in draft if token.status != "discarded"]
             for place, token in enumerate(tested, start=at):
                 confidences[place] = token.draft_confidence
+                if token.status == "rejected":
+                    self.wrong[place] = token.token_id
                 if (chance := _chance(token, event, params.greedy)) is not None:
-                    stands[place] = chance
+                    self.stands[place] = chance
             if len(tested) < len(draft):
                 self.behind[at + len(tested) - 1] = [token.draft_confidence for token in draft[len(tested) :]]
             ids += event.committed_ids
+        stands = self.stands
         if len(stands) < LEAST:
             raise InvalidInput(f"Guesses are known at {len(stands)} tokens of this lane; {LEAST} or more are needed.")
         self.end, self.longest = len(ids), params.max_new_tokens
         self.exact = params.greedy and any(isinstance(e, Finished) and e.finish_reason != "deadline" for e in events)
         self.confidence = [confidences.get(place) for place in range(self.end)]
-        mean = min(max(fmean(stands.values()), 0.01), 0.99)  # never certain
-        self.futures = [list(_futures(stands, mean, place, self.end)) for place in range(self.end)]
+        self.mean = min(max(fmean(stands.values()), 0.01), 0.99)  # never certain
+        self.futures = [list(_futures(stands, self.mean, place, self.end)) for place in range(self.end)]
 
     def room(self, start: int, gamma: int) -> int:
         """What of a draft of ``gamma`` fits behind ``start`` tokens and before the length."""

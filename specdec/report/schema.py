@@ -17,7 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
 
 from specdec.errors import InvalidInput
-from specdec.events import DraftToken, Event, Finished, Round, Started
+from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 
 VERSION = 1
 ASSETS = Path(__file__).parents[1] / "ui" / "assets"
@@ -30,6 +30,7 @@ LARGEST_WHOLE = 2**53 - 1  # that a browser holds exactly
 
 Tokens: TypeAlias = dict[str, str]  # the bytes of a token id, a character each
 Plain: TypeAlias = str | int | float | bool | None
+Gamma: TypeAlias = Annotated[int, Field(ge=0, le=MAX_GAMMA)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,32 @@ class Why(TypedDict):
 
 
 @with_config(OPEN)
+class Length(TypedDict):
+    """A lane at one draft length (``measure.lengths.Length``)."""
+
+    gamma: Gamma
+    tokens_per_pass: float | None
+    passes: int
+    ms_per_token: float
+    gain: float
+    share: float
+    exact: bool
+
+
+@with_config(OPEN)
+class WhatIf(TypedDict):
+    """A lane at all draft lengths (``measure.lengths.Lengths``)."""
+
+    hits: list[Gamma]
+    wrong: list[int | None]
+    lengths: Annotated[list[Length], Field(min_length=MAX_GAMMA + 1, max_length=MAX_GAMMA + 1)]
+    costs: Annotated[list[tuple[float, float, float]], Field(min_length=MAX_GAMMA + 1, max_length=MAX_GAMMA + 1)]
+    assumed: str | None
+    best: Gamma
+    exact: bool
+
+
+@with_config(OPEN)
 class LaneEnd(TypedDict):
     """The label at the end of a lane's line; also a part of the verdict."""
 
@@ -109,7 +136,7 @@ class Begin(TypedDict):
 
 @with_config(OPEN)
 class Verdict(TypedDict):
-    """The last line of a race. A link leaves details, table and times out."""
+    """The last line of a race. A link leaves details, table, times and what-if out."""
 
     event: Literal["verdict"]
     sentence: str
@@ -123,6 +150,7 @@ class Verdict(TypedDict):
     shown: NotRequired[Annotated[int, Field(ge=0)] | None]
     runs: NotRequired[int | None]
     figures: NotRequired[Annotated[list[Figure], Field(max_length=8)] | None]
+    rates: NotRequired[dict[str, str] | None]
     details: NotRequired[Annotated[list[Figure], Field(max_length=100)] | None]
     lanes: NotRequired[Table | None]
     end: NotRequired[LaneEnd | None]
@@ -131,6 +159,8 @@ class Verdict(TypedDict):
     warning: NotRequired[str | None]
     time: NotRequired[str | None]
     why: NotRequired[Why | None]
+    whatif: NotRequired[WhatIf | None]
+    whatif_refused: NotRequired[str | None]
 
 
 @with_config(OPEN)

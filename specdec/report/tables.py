@@ -1,8 +1,9 @@
-"""A race in figures: four to show first, a row a lane, and the rest. Values are as a person reads them."""
+"""A race in figures: up to four to show first, a row a lane, and the rest. Values are as a person reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 from specdec.events import Event
 from specdec.lanes.table import BASELINE, LANES
@@ -19,28 +20,30 @@ def _figure(value: str, label: str, definition: str) -> Figure:
     return {"value": value, "label": label, "definition": words.DEFINITIONS[definition]}
 
 
-def four_figures(runs: Sequence[Sides], plain: Sequence[Event], speculative: Sequence[Event]) -> list[Figure]:
-    """Four figures, each a value, what it is, and its definition: medians over the runs, the texts of the run shown."""
-    before, after = (middle(runs, figure) for figure in (lambda r: r.plain.tokens_per_second, _rate))
-    alpha = middle(runs, lambda run: run.lane.alpha)
-    tokens = middle(runs, lambda run: run.lane.mean_acceptance_length)
-    figures = [
-        _figure(f"{words.rate(before)} \u2192 {words.rate(after)}", "tokens/s, plain \u2192 speculative", "tokens/s"),
-        _figure(words.percent(alpha), "acceptance: guesses kept, of those tested", "acceptance"),
-        _figure(words.number(tokens), "tokens a target pass", "tokens a pass"),
-    ]
+def headline_figures(
+    found: Judgement, runs: Sequence[Sides], plain: Sequence[Event], speculative: Sequence[Event]
+) -> list[Figure]:
+    """Up to four figures beside the headline: both shares and the acceptance, medians over the runs and left out where
+    they are not known, and what the run that is shown says about the two texts."""
+    shares = [("engine", found.engine, "leaner passes"), ("measured", found.speculation, "speculation")]
+    figures = [_figure(f"{words.factor(share)}x", label, name) for name, share, label in shares if share is not None]
+    if (alpha := middle(runs, lambda run: run.lane.alpha)) is not None:
+        figures.append(_figure(words.percent(alpha), "of guesses kept", "acceptance"))
     ours, theirs = written_ids(speculative), written_ids(plain)
     if started_of(speculative).params.greedy:
         same = f"{common_prefix(ours, theirs)} of {max(len(ours), len(theirs))}"
-        figures.append(_figure(same, "identical tokens", "same"))
+        figures.append(_figure(same, "tokens identical", "same"))
     else:
         counts = f"{len(theirs)} / {len(ours)}"
         figures.append(_figure(counts, "tokens written, plain / speculative", "written"))
     return figures
 
 
-def _rate(run: Sides) -> float | None:
-    return run.lane.tokens_per_second
+def lane_rates(measured: Sequence[Mapping[str, Metrics | None]]) -> dict[str, str]:
+    """The speed of each lane by its key, a median over the runs; a lane without one is left out."""
+    found = {row.key: [lanes.get(row.key) for lanes in measured] for row in LANES}
+    known = {key: _known(m.tokens_per_second for m in lanes if m) for key, lanes in found.items()}
+    return {key: f"{words.rate(median(rates))}\u00a0tokens/s" for key, rates in known.items() if rates}
 
 
 def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]]) -> Table:
@@ -80,12 +83,17 @@ def _known(values: Iterable[float | None]) -> list[float]:
 def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event]) -> list[Figure]:
     """What else was measured, and with what."""
     started = started_of(speculative)
+    before = middle(runs, lambda run: run.plain.tokens_per_second)
+    after = middle(runs, lambda run: run.lane.tokens_per_second)
+    tokens = middle(runs, lambda run: run.lane.mean_acceptance_length)
     total = middle(runs, lambda run: metrics.speedup_total(run.plain, run.lane))
     kept = middle(runs, lambda run: run.lane.draft_acceptance_rate)
     guess = middle(runs, lambda run: metrics.guess_cost(run.plain, run.lane))
     outside = middle(runs, lambda run: run.lane.overhead_share)
     saved = words.percent(found.gain and metrics.latency_reduction(found.gain))
     figures = [
+        _figure(f"{words.rate(before)} \u2192 {words.rate(after)}", "tokens/s, plain \u2192 speculative", "tokens/s"),
+        _figure(words.number(tokens), "tokens a target pass", "tokens a pass"),
         _figure(words.times_or_none(total), "Speed-up including the prompt", "with the prompt"),
         _figure(saved, "Time saved after the first token", "saved"),
         _figure(words.percent(kept), "Kept, of all guesses", "drafted and kept"),

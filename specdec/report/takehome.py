@@ -18,6 +18,7 @@ from typing import Any, NotRequired
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
 
+from specdec.engine.policy import Fixed, policy_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.report.schema import place
@@ -85,7 +86,7 @@ class Run:
     """One run as the tools need it: names and prompt are not yet quoted, ``expression`` is Python."""
 
     params: SamplingParams
-    gamma: int | None  # None: chosen round by round
+    gamma: int | str
     lossy_top_k: int | None
     kind: str  # of draft; "none" where nothing drafts
     expression: str
@@ -98,7 +99,7 @@ class Run:
 
     @property
     def length(self) -> int:
-        return FIXED if self.gamma is None else self.gamma
+        return self.gamma if isinstance(self.gamma, int) else FIXED
 
     @property
     def draft_name(self) -> str:
@@ -145,6 +146,7 @@ def take_home(record: str, expression: Callable[[str, str], str]) -> dict[str, s
 def _read(given: _Run, expression: Callable[[str, str], str]) -> Run:
     started, settings = given["started"], given["settings"]
     pair, gamma = started["pair"], started["gamma"]
+    policy_of(gamma)  # refuses one that only its own program knows
     embedded = pair["name"] == "embedded"
     draft = pair["draft"] if gamma != 0 else None
     kind = draft["kind"] if draft else "none"
@@ -155,7 +157,7 @@ def _read(given: _Run, expression: Callable[[str, str], str]) -> Run:
         built = expression(kind, draft["text"]) if draft else "None"
     return Run(
         params=started["params"],
-        gamma=gamma if isinstance(gamma, int) else None,
+        gamma=gamma,
         lossy_top_k=None if started["acceptance"] == "lossless" else started["accept_top_k"],
         kind=kind,
         expression=built,
@@ -230,7 +232,7 @@ def specdec(run: Run) -> str:
     params = {"max_new_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")} | _changed(run)
     if run.sampled:
         params["seed"] = run.params.seed
-    call = {"gamma": python("auto" if run.gamma is None else run.gamma), "params": "params"}
+    call = {"gamma": python(run.gamma), "params": "params"}
     if run.lossy_top_k is not None:
         call |= {"acceptance": python("top-k"), "accept_top_k": python(run.lossy_top_k)}
     return f"""import specdec
@@ -279,13 +281,16 @@ def transformers(run: Run) -> str:
         if run.apart:
             lines.append(f"draft_tokenizer = AutoTokenizer.from_pretrained({python(run.draft_name)})")
     guide = {"model": "draft", "early-exit": "target"}.get(run.kind)
-    if guide and run.gamma is not None:
+    policy = policy_of(run.gamma)
+    if guide and isinstance(policy, Fixed):
         config = f"{guide}.generation_config"
-        lines.append(f"{config}.num_assistant_tokens = {run.gamma}")
+        lines.append(f"{config}.num_assistant_tokens = {policy.gamma}")
         lines.append(f'{config}.num_assistant_tokens_schedule = "constant"')
-        lines.append(f"{config}.assistant_confidence_threshold = 0.0")
-    if run.gamma is None:
+        lines.append(f"{config}.assistant_confidence_threshold = {policy.least_confidence or 0.0}")
+    if run.gamma == "auto":
         lines.append("# transformers' own way to choose the draft length stands for auto")
+    elif not isinstance(run.gamma, int) and not guide:
+        lines.append(f"# transformers' draft length is fixed here; {FIXED} stands for {run.gamma}")
     if run.lossy_top_k is not None:
         lines.append("# transformers has no top-k acceptance: this is lossless")
     if run.chat:
@@ -308,7 +313,7 @@ print(tokenizer.decode(ids[0, inputs["input_ids"].shape[1]:]))
 
 def _remarks(tool: str, run: Run, more: Iterable[str | bool]) -> list[str]:
     """What stands otherwise in a server."""
-    fixed = run.gamma is None and f"# {tool}'s draft length is fixed; {FIXED} stands for auto"
+    fixed = isinstance(run.gamma, str) and f"# {tool}'s draft length is fixed; {FIXED} stands for {run.gamma}"
     lossy = run.lossy_top_k is not None and f"# {tool} has no such top-k acceptance: this is lossless"
     return [remark for remark in (fixed, lossy, *more) if isinstance(remark, str)]
 

@@ -1,21 +1,26 @@
-"""The verdict on a race: one sentence, its origin, four figures, the chart's labels, and what stands in Details."""
+"""The verdict on a race: one sentence, its origin, up to four figures, the chart's labels, what stands in Details, and
+what other draft lengths would have made of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
+from specdec.errors import InvalidInput
 from specdec.events import Event, Finished, Round, Started
 from specdec.lanes.table import BASELINE, LOOP, row_of
 from specdec.measure import metrics
+from specdec.measure.lengths import at_all_lengths
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, started_of, written_ids
-from specdec.measure.terms import Sides
+from specdec.measure.terms import Sides, middle
+from specdec.measure.whatif import Costs
 from specdec.report import words
 from specdec.report.judge import Judgement, Kind, judge
 from specdec.report.schema import LaneEnd
-from specdec.report.tables import details, four_figures, lane_rows, time_words
+from specdec.report.tables import details, headline_figures, lane_rates, lane_rows, time_words
 from specdec.report.why import of_race
 
 SPECULATIVE = "speculative"  # the lane that a race judges
@@ -72,11 +77,14 @@ def verdict(
     notes += _repetition(speculative, lane) + _lengths(speculative)
     record = _record(found, notes, bool(stopped)) | {"runs": found.runs or len(runs), "shown": shown}
     record["same"] = written_ids(plain) == written_ids(speculative)
-    record["figures"] = four_figures(compared, plain, speculative)
-    record["lanes"] = lane_rows([runs[at] for at in sides], [measured[at] for at in sides])
+    record["figures"] = headline_figures(found, compared, plain, speculative)
+    counted = [measured[at] for at in sides]
+    record["rates"] = lane_rates(counted)
+    record["lanes"] = lane_rows([runs[at] for at in sides], counted)
     record["details"] = details(found, compared, speculative)
     record["time"] = time_words(lane, len(runs))
     record["why"] = of_race(found)
+    record |= _other_lengths(speculative, runs, compared)
     if (acceptance := started_of(speculative).acceptance) != "lossless":
         record["warning"] = f"Not lossless: {acceptance} acceptance changes the output."
     if stopped:  # it has no end of its own
@@ -89,6 +97,19 @@ def verdict(
         f"Speculative: {lane.new_tokens} tokens in {words.seconds(lane.decode_seconds)}. {record['sentence']}"
     )
     return record
+
+
+def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run], compared: Sequence[Sides]) -> dict[str, Any]:
+    """What other draft lengths would have made of the lane that is shown, at costs of all runs; else why it is not
+    known."""
+    plain = middle(compared, lambda run: run.plain.seconds_per_token)
+    try:
+        if plain is None:
+            raise InvalidInput("Too few tokens to tell what other draft lengths would take.")
+        costs = Costs.of(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))
+        return {"whatif": asdict(at_all_lengths(speculative, costs, plain))}
+    except InvalidInput as error:
+        return {"whatif_refused": str(error)}
 
 
 def _record(found: Judgement, notes: Sequence[str], early: bool, **fields: str) -> dict[str, Any]:

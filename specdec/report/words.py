@@ -12,6 +12,7 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
+from specdec.engine.policy import CONFIDENCE
 from specdec.measure.prompts import Choice
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
 
@@ -357,6 +358,13 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
+def policy(gamma: int | str) -> str:
+    """How a draft length is chosen: \u03b3 5, \u03b3 auto, or by confidence."""
+    if isinstance(gamma, str) and gamma.startswith(CONFIDENCE):
+        return f"stop below confidence {gamma.removeprefix(CONFIDENCE)}"
+    return f"\u03b3 {gamma}"
+
+
 def seconds(value: float) -> str:
     return f"{value:.2f}\u00a0s" if value < 10 else f"{value:.1f}\u00a0s"
 
@@ -372,6 +380,18 @@ def duration(value: float) -> str:
 def ahead(jobs: int, left: float | None) -> str:
     """How long a job waits: the number of jobs before it, and the seconds that they take if that is known."""
     return f"{jobs} ahead." if left is None else f"{jobs} ahead, about {duration(left)}."
+
+
+def work_ahead(name: str, count: int, tokens: int, seconds: float | None) -> str:
+    """What a measurement will take, with its time where the speed of this machine is known."""
+    work = f"{count:,} {name}{'s' * (count != 1)} of {tokens:,} tokens"
+    return f"{work}." if seconds is None else f"About {duration(seconds)}: {work}."
+
+
+def calls_left(done: int, planned: int, seconds: float | None) -> str:
+    """How far a measurement is; ``seconds`` is what a call takes, if that is known."""
+    left = "" if seconds is None else f", about {duration(seconds * (planned - done))} left"
+    return f"{done:,} of {planned:,} calls{left}."
 
 
 def pair_line(facts: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import gradio as gr
 
@@ -34,7 +34,7 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
     async def decode(
         request: gr.Request,
         prompt: str,
-        gamma: int | Literal["auto"] = GAMMA,
+        gamma: int | str = GAMMA,
         max_new_tokens: int = NEW_TOKENS,
         temperature: float = 0.0,
         top_k: int = 0,
@@ -50,7 +50,7 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
 
         Parameters:
             prompt: the text to continue
-            gamma: tokens the draft proposes a round, 0 to 16, or "auto"; ignored by lanes without a draft length
+            gamma: tokens the draft proposes a round, 0 to 16, "auto" or "confidence:0.4"; for lanes that draft
             max_new_tokens: tokens to write at most
             temperature: 0 is greedy
             top_k: sample from the k most likely tokens; 0 is all
@@ -83,7 +83,7 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
     async def race(
         request: gr.Request,
         prompt: str,
-        gamma: int | Literal["auto"] = GAMMA,
+        gamma: int | str = GAMMA,
         max_new_tokens: int = NEW_TOKENS,
         temperature: float = 0.0,
         seed: int | None = None,
@@ -95,7 +95,7 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
 
         Parameters:
             prompt: the text to continue
-            gamma: tokens the draft proposes a round, 0 to 16, or "auto"
+            gamma: tokens the draft proposes a round, 0 to 16, "auto", or "confidence:0.4"
             max_new_tokens: tokens to write at most, in each lane
             temperature: 0 is greedy
             seed: for sampling; without one a seed is drawn

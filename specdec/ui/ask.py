@@ -9,18 +9,23 @@ from typing import Any
 
 import gradio as gr
 
+from specdec.engine.policy import CONFIDENCE, gamma_of
 from specdec.errors import InvalidInput, SpecdecError, quoted
-from specdec.events import MAX_GAMMA, Event, SamplingParams, check_gamma
+from specdec.events import MAX_GAMMA, Event, SamplingParams
 from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS, LANES, entrants_of_race
 from specdec.measure.task import Task
 from specdec.ui.fields import number, number_field, parsed
 from specdec.ui.limits import Limits
+from specdec.ui.work import INTERNAL
 
 GAMMA = 5
 NEW_TOKENS = 128
 REPEATS = 5
 LOSSLESS, TOP_K = "lossless", "top-k"
+FIXED, AUTO, STOP = "fixed", "auto", "confidence"  # how the draft length is chosen
+_CHOICES = [("fixed", FIXED), ("round by round (auto)", AUTO), ("stop when confidence falls below", STOP)]
+LEAST_CONFIDENCE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +84,14 @@ _DEFAULTS = {
 
 
 _FIELDS = (
-    "prompt", "gamma", "auto", "tokens", "temperature", "lanes", "seed", "top_k", "top_p", "min_p", "penalty",
-    "accept_top_k", "ignore_eos", "chat",
+    "prompt", "gamma", "choice", "confidence", "tokens", "temperature", "lanes", "seed", "top_k", "top_p", "min_p",
+    "penalty", "accept_top_k", "ignore_eos", "chat",
 )  # fmt: skip
 
 
 _NUMBERS = {
-    "gamma": "Draft length \u03b3", "tokens": "New tokens", "temperature": "Temperature", "top_k": "Top-k",
-    "top_p": "Top-p", "min_p": "Min-p", "penalty": "Repetition penalty",
+    "tokens": "New tokens", "temperature": "Temperature", "top_k": "Top-k", "top_p": "Top-p", "min_p": "Min-p",
+    "penalty": "Repetition penalty",
 }  # fmt: skip
 
 
@@ -107,7 +112,11 @@ class AskPanel:
             self.gamma = number_field(GAMMA, "Draft length \u03b3", info=f"0 to {MAX_GAMMA}", elem_id="sd-gamma")
             self.tokens = number_field(min(NEW_TOKENS, most), "New tokens", info=f"up to {most}", elem_id="sd-tokens")
             self.temperature = number_field(0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-temperature")
-        self.auto = gr.Checkbox(False, label="Choose \u03b3 round by round (auto)", elem_id="sd-auto")
+        with gr.Row():
+            self.choice = gr.Radio(_CHOICES, value=FIXED, label="How \u03b3 is chosen", elem_id="sd-choice", scale=3)
+            self.confidence = number_field(
+                LEAST_CONFIDENCE, "Confidence", step=0.1, interactive=False, elem_id="sd-confidence"
+            )
         with gr.Accordion("Settings", open=False, elem_id="sd-more"):
             self.lanes = gr.CheckboxGroup(
                 [(lane.choice, lane.key) for lane in LANES if not lane.race], label="Further lanes", elem_id="sd-lanes"
@@ -120,20 +129,37 @@ class AskPanel:
                 self.min_p = number_field(0, "Min-p", step=0.05)
                 self.penalty = number_field(1, "Repetition penalty", step=0.05)
                 self.accept = gr.Textbox(
-                    "", label="Accept target's top k", placeholder="lossless", max_lines=1, min_width=90,
+                    "", label="Lossy: accept if in the target's top k", placeholder="off", max_lines=1, min_width=90,
                     elem_id="sd-accept",
                 )  # fmt: skip
-            self.ignore_eos = gr.Checkbox(False, label="Write on past the end of text", elem_id="sd-ignore")
+            self.ignore_eos = gr.Checkbox(False, label="Ignore end of text", elem_id="sd-ignore")
 
     def chat_field(self) -> None:
         self.chat = gr.Checkbox(label="Chat", elem_id="sd-chat")
 
     @property
+    def lengths(self) -> list[Any]:
+        """The fields that name a draft length."""
+        return [self.gamma, self.choice, self.confidence]
+
+    def length_values(self, gamma: int | str) -> list[Any]:
+        """The values of these fields for a draft length."""
+        return list(_lengths(gamma).values())
+
+    def wire(self) -> None:
+        """A field that does not count is not to be written in."""
+
+        def enable(choice: str) -> tuple[Any, Any]:
+            return gr.update(interactive=choice == FIXED), gr.update(interactive=choice == STOP)
+
+        self.choice.change(enable, self.choice, [self.gamma, self.confidence], queue=False, **INTERNAL)
+
+    @property
     def inputs(self) -> list[Any]:
         """The fields, in the order of ``_FIELDS``."""
         return [
-            self.prompt, self.gamma, self.auto, self.tokens, self.temperature, self.lanes, self.seed, self.top_k,
-            self.top_p, self.min_p, self.penalty, self.accept, self.ignore_eos, self.chat,
+            self.prompt, *self.lengths, self.tokens, self.temperature, self.lanes, self.seed, self.top_k, self.top_p,
+            self.min_p, self.penalty, self.accept, self.ignore_eos, self.chat,
         ]  # fmt: skip
 
     def read(self, *values: Any) -> Ask:
@@ -141,9 +167,16 @@ class AskPanel:
         given = dict(zip(_FIELDS, values, strict=True))
         if not isinstance(given["lanes"], list):
             raise InvalidInput("The further lanes are not a list. Nothing ran.")
-        if given["auto"]:
-            given["gamma"] = "auto"
-        given |= {name: number(label, given[name]) for name, label in _NUMBERS.items() if given[name] != "auto"}
+        numbers = dict(_NUMBERS)
+        if given["choice"] == AUTO:
+            given["gamma"] = AUTO
+        elif given["choice"] == STOP:
+            given["gamma"] = gamma_of(f"{CONFIDENCE}{number('Confidence', given['confidence'])}")
+        elif given["choice"] == FIXED:
+            numbers["gamma"] = "Draft length \u03b3"
+        else:
+            raise InvalidInput("How \u03b3 is chosen is not said. Nothing ran.")
+        given |= {name: number(label, given[name]) for name, label in numbers.items()}
         given |= {name: _whole_text(given[name]) for name in ("seed", "accept_top_k")}
         given["seed"] = _exact(given["seed"])
         return _ask(given | {"prompt": given["prompt"] or ""})
@@ -175,8 +208,7 @@ class AskPanel:
                 problems.append(f"The link's {name[:40]} {quoted(text)} was not taken ({error}); {left}.")
                 taken.pop(name, None)
         if "gamma" in taken:
-            taken["auto"] = taken["gamma"] == "auto"
-            taken["gamma"] = gr.skip() if taken["auto"] else taken["gamma"]
+            taken |= _lengths(taken["gamma"])
         if "lanes" in taken:
             taken["lanes"] = [lane for lane in taken["lanes"].split(",") if lane]
         for name in {"seed", "accept_top_k"} & taken.keys():
@@ -197,7 +229,7 @@ class AskPanel:
                 raise InvalidInput(f"above {self._limits.new_tokens}")
             return _exact(value) if name == "seed" else value
         if name == "gamma":
-            return text if text == "auto" else check_gamma(parsed(text, int))
+            return gamma_of(text)
         if name == "lanes":
             if unknown := set(filter(None, text.split(","))) - set(_further_keys()):
                 raise InvalidInput(f"there is no lane {', '.join(sorted(unknown))}")
@@ -226,6 +258,15 @@ def _ask(values: dict[str, Any], runs: int = 1) -> Ask:
         runs=runs,
         chat=bool(values["chat"]),
     )
+
+
+def _lengths(gamma: int | str) -> dict[str, Any]:
+    """The values of the fields that name a draft length; one that does not count stays as it is."""
+    if isinstance(gamma, int):
+        return {"gamma": gamma, "choice": FIXED, "confidence": gr.skip()}
+    stop = gamma.startswith(CONFIDENCE)
+    confidence = float(gamma.removeprefix(CONFIDENCE)) if stop else gr.skip()
+    return {"gamma": gr.skip(), "choice": STOP if stop else AUTO, "confidence": confidence}
 
 
 def _further_keys() -> list[str]:

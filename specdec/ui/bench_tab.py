@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -11,7 +12,7 @@ import gradio as gr
 
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, quoted
-from specdec.events import SamplingParams, check_gamma
+from specdec.events import SamplingParams
 from specdec.lanes.table import LANES, Entrant, Lane, entrants_of
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
@@ -31,8 +32,9 @@ from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.measuring import Buttons, Findings, Measurement, Values, sizes
 from specdec.ui.opening import Opening, packed
+from specdec.ui.work import INTERNAL
 
-KNOWN = "The embedded pair writes stories, dialogue and Python and copies; other sets tell little about it."
+KNOWN = "The embedded pair writes stories, dialogue and Python and copies; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
 FIRST = "First prompts of each category"
 MOST_TEXT = 200  # characters of the field for draft lengths
@@ -45,7 +47,7 @@ class BenchTab:
     def __init__(self, machine: Machine, limits: Limits, scripts: dict[str, str]):
         files = scripts["files"]
         self._machine, self._limits = machine, limits
-        lede = '<p class="sd-lede">Runs lanes over a prompt set, in turns; results by category, with their spread.</p>'
+        lede = '<p class="sd-lede">Compare methods over many prompts.</p>'
         gr.HTML(lede, apply_default_css=False)
         with gr.Row(elem_classes="sd-form"):
             most = f"up to {limits.file_bytes / 1e6:g} MB"
@@ -67,22 +69,34 @@ class BenchTab:
             )
             temperature = number_field(0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature")
             self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
-            self._settings = [*sized, first, temperature, self.chat]
+            self._sizes, self._settings = [*sized, first], [*sized, first, temperature, self.chat]
+        # Of the prompts that are to run; a set of one's own need not be sent again to tell what it takes.
+        self._categories = gr.State([item.category for item in read_prompts(EXAMPLES)])
         self._opening = Opening("bench", scripts["results"], limits)
-        self._buttons = Buttons("Run benchmark", "bench")
-        self._opening.button()
+        self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
         self._findings = Findings("bench")
         hint = f"{RESULTS} holds every call. Give it as earlier results to go on from there."
         self._files = file_buttons(files, "Save the results", hint, "sd-bench-files")
         self._link = self._opening.link_field()
         self._compare = ComparePanel(limits, files, RESULTS)
 
-    def wire(self, tab: gr.Tab, tabs: gr.Tabs) -> None:
+    def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
+        read = self._set.change(self._categories_of, self._set, self._categories, queue=False, **INTERNAL)
+        sized = [self._categories, self._lanes, self._gammas, *self._sizes]
+        self._buttons.estimate(self._machine, tab, sized, _size, after=read)
         cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
         self._compare.wire()
-        self._opening.wire(tab, tabs, self._buttons.status, cleared, self._finished)
+        self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
+
+    def _categories_of(self, prompts: Any) -> list[str]:
+        """The category of each prompt of a set; of none where it cannot be read, as Start says."""
+        try:
+            own = chosen(prompts, self._limits)
+            return [item.category for item in (parse_prompts(own.text) if own else read_prompts(EXAMPLES))]
+        except InvalidInput:
+            return []
 
     def _job(
         self,
@@ -138,6 +152,21 @@ class BenchTab:
         return {self._files: offered(files), self._link: packed(results)} | self._findings.explain(results)
 
 
+def _size(
+    categories: Sequence[str],
+    lanes: Sequence[str],
+    gammas: str,
+    tokens: float | None,
+    runs: float | None,
+    first: str | None,
+) -> tuple[str, int, int]:
+    """What a benchmark of these fields does, as ``Buttons.estimate`` takes it."""
+    many = whole_or_none(FIRST, first)
+    prompts = sum(min(found, many or found) for found in Counter(categories).values())
+    calls = prompts * len(_entrants(lanes, gammas)) * integer("Runs", runs)
+    return "call", calls, integer("New tokens", tokens)
+
+
 def _choices() -> list[Lane]:
     """The lanes that run only where somebody asks for them."""
     return [lane for lane in LANES if not lane.race and lane.bench is not None]
@@ -156,7 +185,9 @@ def _lengths(text: str) -> list[int | str]:
     try:
         found = [gamma_of(word) for word in text.replace(",", " ").split()]
     except ValueError as error:
-        raise InvalidInput(f"The draft lengths are {quoted(text)}; give numbers from 0 to 16, or auto.") from error
+        raise InvalidInput(
+            f"The draft lengths are {quoted(text)}; give numbers from 0 to 16, auto, or confidence:0.4."
+        ) from error
     if not found:
         raise InvalidInput("No draft length is given; write some, for example 3 5 8.")
-    return [g if isinstance(g, str) else check_gamma(g) for g in found]
+    return found

@@ -61,3 +61,11 @@ def sent(text: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidInput("The page sent data that cannot be read. Reload it and try again.")
     return found
+
+
+def given(event: gr.EventData, name: str) -> Any:
+    """A value that the page's scripts sent with an event; None where a forged request holds none."""
+    try:
+        return getattr(event, name)
+    except (AttributeError, TypeError):
+        return None

@@ -66,8 +66,6 @@ _TEMPLATES = """
 <p class="sd-lede">A small model guesses, a large one checks all guesses at once. Same result, fewer waits.</p></header>
 {% endmacro %}
 
-{% macro share_place(page) %}<div class="sd-sharePlace" data-page="{{ page }}"></div>{% endmacro %}
-
 {% macro findings(found) %}
 <ul class="sd-findings">
 {%- for one in found %}<li class="sd-{{ one.level }}"><b>{{ one.topic }}</b> {{ one.sentence }}</li>{% endfor -%}
@@ -130,11 +128,6 @@ def facts(found: Iterable[Figure]) -> str:
 def header(pair: str, change: str) -> str:
     """The top of the page, with the pair in words; ``change`` names the button that opens what can be done about it."""
     return _HTML.header(pair, change).strip()
-
-
-def share_place(page: str) -> str:
-    """Where the live view puts the Share menu. ``page`` is the address for links, or empty for the page's own."""
-    return _HTML.share_place(page)
 
 
 def findings(found: Iterable[Any]) -> str:

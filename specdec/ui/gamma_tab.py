@@ -23,7 +23,7 @@ from specdec.measure.summary import fastest, share_of, summarise
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.task import Task
 from specdec.measure.trials import INTERVAL
-from specdec.measure.whatif import Calibration, Costs, Outcome, what_if
+from specdec.measure.whatif import ORACLE, Calibration, Costs, Outcome, what_if
 from specdec.models.pair import Pair, Prompt
 from specdec.report import words
 from specdec.report.origin import HERE, Origin
@@ -56,7 +56,7 @@ class GammaTab:
         self._machine, self._limits = machine, limits
         self._examples = {item.name: item for item in examples}
         gr.HTML(
-            '<p class="sd-lede">Measures every draft length from 0 to 16, and auto, on this machine, in turns.</p>',
+            '<p class="sd-lede">Measures every draft length here and names the fastest.</p>',
             apply_default_css=False,
         )
         self._prompt, self._chat = ask.prompt, ask.chat
@@ -70,10 +70,9 @@ class GammaTab:
                 0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-gamma-temperature"
             )
         self._opening = Opening("sweep", scripts["results"], limits)
-        self._buttons = Buttons("Find the best \u03b3", "gamma")
-        self._opening.button()
+        self._buttons = Buttons("Find the best \u03b3", "gamma", self._opening.button)
         self._findings = Findings("gamma")
-        hint = "JSON lines with every call. Open them here, or give them to a benchmark of the same settings."
+        hint = "JSON lines with every call. Open results shows them, on this page or on another one."
         self._files = file_buttons(scripts["files"], "Save results", hint, "sd-gamma-files")
         self._link = self._opening.link_field()
         settings = {"open": False, "elem_classes": "sd-after"}
@@ -88,15 +87,20 @@ class GammaTab:
             )
             self._record = Buttons("Record one run", "whatif")
             self._outcomes = gr.HTML("", elem_id="sd-whatif-table", elem_classes="sd-fragment", apply_default_css=False)
+            self.best = gr.State("")  # the best of the outcomes, as a draft length is written
+            self.race_it = gr.Button("Race it", visible=False, elem_id="sd-whatif-race")
 
-    def wire(self, tab: gr.Tab, tabs: gr.Tabs) -> None:
+    def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
         asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
         cleared = self._findings.cleared | {self._home: gr.update(visible=False), self._lines: ""}
         cleared |= {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._sweep_job, asked, cleared)
-        self._opening.wire(tab, tabs, self._buttons.status, cleared, self._finished)
+        self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
+        sized = [self._chosen, self._tokens, self._runs]
+        self._buttons.estimate(self._machine, tab, sized, _size)
         given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature]
-        self._record.wire(self._machine, self._what_if_job, given, {self._outcomes: ""})
+        cleared = {self._outcomes: "", self.best: "", self.race_it: gr.update(visible=False)}
+        self._record.wire(self._machine, self._what_if_job, given, cleared)
 
     def _items(self, prompt: str, chat: bool, chosen: Sequence[str]) -> tuple[PromptItem, ...]:
         if not chosen:
@@ -181,7 +185,14 @@ class GammaTab:
                     yield {status: fragments.status("Stopped.")}
                     return
         costs = Costs.of(events)
-        yield {status: "", self._outcomes: outcome_table(item.name, what_if(events, costs), costs.assumed)}
+        outcomes = what_if(events, costs)
+        best = fastest_outcome(outcomes)
+        yield {
+            status: "",
+            self._outcomes: outcome_table(item.name, outcomes, best, costs.assumed),
+            self.best: best.name,
+            self.race_it: gr.update(value=f"Race it: {_named(best)}", visible=True),
+        }
 
 
 def _recorded(pair: Pair, prompt: Prompt, params: SamplingParams, seconds: float | None) -> Batches:
@@ -193,16 +204,29 @@ def _params(tokens: float | None, temperature: float | None) -> SamplingParams:
     return SamplingParams(integer("New tokens", tokens), number("Temperature", temperature), seed=0, ignore_eos=True)
 
 
-def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None) -> str:
-    """Every policy's outcome. The fastest is marked, except the oracle, which no real run can have."""
-    real = [outcome for outcome in outcomes if outcome.name != "oracle"]
-    best = outcomes.index(min(real, key=lambda outcome: outcome.seconds_per_token))
+def _size(chosen: Sequence[str], tokens: float, runs: float) -> tuple[str, int, int]:
+    """What a sweep of these fields does, as ``Buttons.estimate`` takes it."""
+    return "call", len(ENTRANTS) * len(chosen) * integer("Runs", runs), integer("New tokens", tokens)
+
+
+def fastest_outcome(outcomes: Sequence[Outcome]) -> Outcome:
+    """The fastest but the oracle, which no real run can have."""
+    real = [outcome for outcome in outcomes if outcome.name != ORACLE]
+    return min(real, key=lambda outcome: outcome.seconds_per_token)
+
+
+def _named(outcome: Outcome) -> str:
+    return outcome.name if outcome.name == ORACLE else words.policy(outcome.name)
+
+
+def outcome_table(prompt: str, outcomes: Sequence[Outcome], best: Outcome, assumed: str | None) -> str:
+    """Every policy's outcome, with the best one marked."""
     exact = "all of it an expectation"
     if any(outcome.exact for outcome in outcomes):
         exact = "tokens a pass exact, up to a last guess that was not recorded"
     rows = (
         [
-            o.name,
+            _named(o),
             words.number(o.tokens_per_pass, 2),
             f"{o.drafted:.0f}",
             f"{1e3 * o.seconds_per_token:.2f}",
@@ -214,4 +238,4 @@ def outcome_table(prompt: str, outcomes: Sequence[Outcome], assumed: str | None)
         f"Worked out from one recorded run on \u201c{prompt}\u201d, not measured: {exact}, times from the measured "
         f"passes. {assumed or ''} The oracle is the best that any choice of lengths could have done."
     )
-    return fragments.table(WHAT_IF, rows, caption, best, minor=("guesses",))
+    return fragments.table(WHAT_IF, rows, caption, outcomes.index(best), minor=("guesses",))

@@ -9,15 +9,20 @@ from functools import partial
 from typing import Any
 
 import gradio as gr
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
 
 from specdec.errors import InvalidInput
 from specdec.measure.losslessness import LEAST, SAMPLES, TOKENS, Findings, Progress, self_test
 from specdec.measure.task import Task
+from specdec.report import words
 from specdec.report.losslessness import COLUMNS, STOPPED, caption, headline, rows, sentence
+from specdec.report.origin import RECORDING, place
 from specdec.ui import fragments
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.measuring import Buttons
+from specdec.ui.opening import Greeting
 
 INTRODUCTION = (
     "Greedy text is compared token for token by every race. When sampling, the distribution must stay the same. So "
@@ -26,16 +31,30 @@ INTRODUCTION = (
 )
 
 
+class Record(TypedDict):
+    """Findings with what they were measured on."""
+
+    about: dict[str, Any]
+    findings: Findings
+
+
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+
+
 class LosslessTab:
     """Built inside a ``gr.Tab``."""
 
     def __init__(self, machine: Machine, limits: Limits):
         self._machine, self._limits = machine, limits
         gr.HTML(f'<p class="sd-lede">{INTRODUCTION}</p>', apply_default_css=False)
+        self._greeting = Greeting("lossless")
         self._buttons = Buttons("Test it", "lossless")
         self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", elem_classes="sd-fragment", apply_default_css=False)
 
-    def wire(self) -> None:
+    def wire(self, tab: gr.Tab) -> None:
+        self._greeting.wire(tab, [self._verdict], lambda text: {self._verdict: _recorded(text)})
+        draws = self._limits.draws
+        self._buttons.estimate(self._machine, tab, [], lambda: ("continuation", SAMPLES * draws, TOKENS), by_race=False)
         self._buttons.wire(self._machine, self._job, [], {self._verdict: ""})
 
     def _job(self) -> Job:
@@ -48,7 +67,8 @@ class LosslessTab:
         with closing(turn.run(task)) as steps:
             for step in steps:
                 if isinstance(step, Findings):
-                    yield {status: "", self._verdict: _told(step)}
+                    origin = fragments.origin(words.ORIGINS["here"], words.pair_line(turn.slot.facts))
+                    yield {status: "", self._verdict: origin + _told(step)}
                 elif turn.stop.is_set():
                     yield {status: fragments.status(STOPPED)}
                     return
@@ -65,6 +85,13 @@ class LosslessTab:
 
 def _progress(step: Progress) -> str:
     return fragments.status(f"{step.done} of {step.total} continuations drawn.", step.done / step.total)
+
+
+def _recorded(text: str) -> str:
+    """The findings that ship with the program."""
+    record = _RECORD.validate_json(text)
+    about = record["about"]
+    return fragments.origin(RECORDING.sentence(about), place(about)) + _told(record["findings"])
 
 
 def _told(found: Findings) -> str:

@@ -51,7 +51,7 @@ class Visitor(NamedTuple):
 @dataclass
 class Turn:
     """What a job is given while it runs. ``counts`` is what the log is to say besides the job's settings; ``problem``
-    is an error that the job told its visitor itself."""
+    is an error that the job told its visitor itself, ``token_seconds`` what its lanes took for a token."""
 
     slot: Slot
     device: Run
@@ -59,6 +59,7 @@ class Turn:
     lent: bool = False  # the device is lent for each task, and the visitor has little time on it
     counts: dict[str, Any] = field(default_factory=dict)
     problem: Exception | None = None
+    token_seconds: float | None = None
     began: float | None = None
 
     def __post_init__(self) -> None:
@@ -140,6 +141,7 @@ class Machine:
         self._closed: str | None = None
         self._lost = False
         self._seconds_per_token: dict[str, float] = {}  # of the latest job of each kind
+        self._token_seconds: float | None = None  # of the lanes of the latest race, without what a job does besides
         self._thread = threading.Thread(target=self._serve, name="specdec-machine", daemon=True)
         self._thread.start()
 
@@ -189,6 +191,19 @@ class Machine:
             before = [p for p in (self._running, *self._line[: self._line.index(place)]) if p and p.visitor]
         left = [self._seconds_left(p) for p in before]
         return Ahead(len(before), None if None in left else sum(s for s in left if s is not None))
+
+    def expected(self, kind: str, tokens: int, by_race: bool) -> float | None:
+        """About how many seconds a job takes, by the latest of its kind or, if ``by_race``, by the lanes of the latest
+        race; None where neither has run."""
+        with self._changed:
+            rate = self._seconds_per_token.get(kind, self._token_seconds if by_race else None)
+        return None if rate is None else rate * tokens
+
+    def forget_speeds(self) -> None:
+        """They are those of a pair that is being replaced."""
+        with self._changed:
+            self._seconds_per_token.clear()
+            self._token_seconds = None
 
     def close(self, why: str, seconds: float = 0.0) -> bool:
         """Take no more jobs: tell those that wait why, stop the one that runs, and give it ``seconds`` to end.
@@ -292,6 +307,8 @@ class Machine:
 
     def _note(self, place: Place, turn: Turn) -> None:
         """Remember how fast the job was, and write its line in the log."""
+        with self._changed:
+            self._token_seconds = turn.token_seconds or self._token_seconds
         if place.visitor is None:
             return
         took, job = time.monotonic() - (place.began or 0.0), place.job

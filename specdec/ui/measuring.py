@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from specdec.errors import SpecdecError
 from specdec.measure.kept import Begun, kept_trials
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
-from specdec.measure.results import Results
+from specdec.measure.results import MOST_CALLS, Results
 from specdec.measure.results_file import ResultsText
 from specdec.measure.summary import comparable
 from specdec.measure.task import Task
@@ -48,11 +48,45 @@ class Buttons:
     """Start, which Stop replaces during a run; ``status`` says what goes on. The live view swaps the two and has the
     findings read out."""
 
-    def __init__(self, label: str, name: str):
+    def __init__(self, label: str, name: str, beside: Callable[[], None] = lambda: None):
+        """``beside`` builds what else stands in the row of Start."""
         self.name = name
-        self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
-        self.halt = gr.Button("Stop", variant="secondary", elem_id=f"sd-{name}-stop", elem_classes="sd-halt")
+        with gr.Row(elem_classes="sd-startRow"):
+            self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
+            self.halt = gr.Button("Stop", variant="secondary", elem_id=f"sd-{name}-stop", elem_classes="sd-halt")
+            self._estimate = gr.HTML("", elem_id=f"sd-{name}-estimate", elem_classes="sd-estimate")
+            beside()
         self.status = gr.HTML("", elem_id=f"sd-{name}-status", apply_default_css=False)
+
+    def estimate(
+        self,
+        machine: Machine,
+        tab: gr.Tab,
+        fields: list[Any],
+        size_of: Callable[..., tuple[str, int, int]],
+        by_race: bool = True,
+        after: Any = None,
+    ) -> None:
+        """Say beside Start what it will take: as ``tab`` is opened, and when a field changes.
+
+        ``size_of`` makes of the fields' values what there is to do: a name for one of it, how many, and the tokens of
+        each. ``by_race``: before one of this kind has run, a race tells how long a token takes.
+        ``after`` is a listener that changes one of the fields without an event.
+        """
+
+        def say(*values: Any) -> str:
+            try:
+                name, count, tokens = size_of(*values)
+            except SpecdecError:
+                return ""  # Start says what is wrong
+            if not (0 < count <= MOST_CALLS and 0 < tokens <= machine.limits.new_tokens):
+                return ""
+            return words.work_ahead(name, count, tokens, machine.expected(self.name, count * tokens, by_race))
+
+        said: Values = {"fn": say, "inputs": fields, "outputs": self._estimate, "queue": False} | INTERNAL
+        gr.on([tab.select, *(field.change for field in fields)], trigger_mode="always_last", **said)
+        if after is not None:
+            after.then(**said)
 
     def wire(self, machine: Machine, job_of: Callable[..., Job], inputs: list[Any], cleared: Values) -> None:
         """``job_of(*inputs)`` is the job. It yields values by component, for the status and the keys of ``cleared``.
@@ -172,7 +206,8 @@ class Measurement:
         It yields between two calls only, so that showing costs no call any time. It ends when the job is stopped or
         the page's limit is reached; the last status says so.
         """
-        found, planned, done, drawn_at = self._found, len(self._plan), 0, float("-inf")
+        found, planned, done = self._found, len(self._plan), 0
+        first, drawn_at = 0.0, float("-inf")
         yield fragments.status("Warming up."), False
         with closing(self._turn.run(self._task)) as steps:
             for step in steps:
@@ -189,10 +224,13 @@ class Measurement:
                     yield fragments.status(f"{why}: {len(found):,} of {planned:,} calls made{rest}."), True
                     return
                 if isinstance(step, Trial):
-                    left = self._turn.seconds / done * (planned - len(found))
-                    text = f"{len(found):,} of {planned:,} calls, about {words.duration(left)} left."
-                    if due := time.monotonic() - drawn_at > CHART_EVERY:
-                        drawn_at = time.monotonic()
+                    now = time.monotonic()
+                    first = first or now  # warming up is behind it
+                    each = (now - first) / (done - 1) if done > 1 else None
+                    text = words.calls_left(len(found), planned, each)
+                    # A call is compared with another one.
+                    if due := len(found) > 1 and now - drawn_at > CHART_EVERY:
+                        drawn_at = now
                     yield fragments.status(text, len(found) / planned), due
         yield "", True
 

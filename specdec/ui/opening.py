@@ -20,23 +20,47 @@ from specdec.ui.limits import Limits
 from specdec.ui.measuring import Values
 from specdec.ui.work import INTERNAL
 
-LONGEST = 4096  # characters of a link; above it the file is offered
+LONGEST = 4096  # characters of a link; the browser counts those before "#" too
 RECORDED = Path(__file__).parents[1] / "data"
 _LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
 _OPEN = "import(%s).then((results) => results.open(element, props, trigger, %s));"
 _LINK = "import(%s).then((results) => results.link(element, props, watch, %s));"
-_IN_ADDRESS = "async () => (await import(%s)).inAddress(%s)"
+
+
+class Greeting:
+    """Built inside a ``gr.Tab``: shows a recorded result as the tab is opened, until there is another one.
+
+    ``key`` names the record in ``specdec/data``.
+    """
+
+    def __init__(self, key: str):
+        self._key = key
+        self.filled = gr.State(False)  # whether the tab shows a result
+
+    def wire(self, tab: gr.Tab, outputs: list[Any], show: Callable[[str], Values]) -> None:
+        """``show`` gives the values, by component of ``outputs``, that show the text of the record."""
+        self._show = show
+        tab.select(self._greet, self.filled, [self.filled, *outputs], queue=False, **INTERNAL)
+
+    @cached_property
+    def _values(self) -> Values:
+        """The same for all visitors."""
+        return self._show((RECORDED / f"recorded_{self._key}.json").read_text(encoding="utf-8"))
+
+    def _greet(self, filled: bool) -> Values:
+        if filled:
+            return {self.filled: gr.skip()}
+        # Copies: Gradio takes the parts out of an update that it sends.
+        return {self.filled: True} | {k: dict(v) if isinstance(v, dict) else v for k, v in self._values.items()}
 
 
 class Opening:
-    """Built inside a ``gr.Tab``: the button that opens a file, and the field for a link to what the tab shows.
-
-    ``key`` names the results in an address and in ``specdec/data``. ``script`` is the address of ``results.js``.
-    """
+    """Built inside a ``gr.Tab``: the recorded result, the button that opens a file, and the field for a link to what
+    the tab shows. ``key`` names the results in an address. ``script`` is the address of ``results.js``."""
 
     def __init__(self, key: str, script: str, limits: Limits):
         self._key, self._script, self._limits = key, script, limits
-        self._filled = gr.State(False)  # whether the tab shows a result
+        self._greeting = Greeting(key)
 
     def button(self) -> None:
         """The button that opens a file."""
@@ -46,34 +70,27 @@ class Opening:
 
     def link_field(self) -> gr.HTML:
         """The field whose value ``packed`` makes; empty while that is None."""
-        settings = json.dumps({"key": self._key, "longest": LONGEST})
+        settings = json.dumps({"key": self._key})
         self.link = gr.HTML(js_on_load=_LINK % (self._script, settings), elem_id=f"sd-{self._key}-link", **_LOOK)
         return self.link
 
     def wire(
-        self, tab: gr.Tab, tabs: gr.Tabs, status: Any, cleared: Values, show: Callable[[Results, Origin], Values]
+        self,
+        tab: gr.Tab,
+        tabs: gr.Tabs,
+        address: gr.HTML,
+        status: gr.HTML,
+        cleared: Values,
+        show: Callable[[Results, Origin], Values],
     ) -> None:
-        """``show`` gives the values that show results; ``cleared`` has all of its keys, with those for none."""
+        """``show`` gives the values that show results; ``cleared`` has all of its keys, with those for none.
+        ``address`` tells of results in the page's address, under ``key``."""
         self._show, self._cleared, self._status = show, cleared, status
-        outputs = [status, self._filled, *cleared]
-        tab.select(self._greet, self._filled, outputs, queue=False, **INTERNAL)
-        self._file.upload(self._open_file, self._file, outputs, **INTERNAL)
-        # A tab is not on the page before it is opened: what a link opens it with stands outside.
-        text, press = gr.Textbox(visible=False), gr.Button("", visible="hidden", elem_id=f"sd-{self._key}-address")
-        read = _IN_ADDRESS % (self._script, json.dumps(self._key))
-        press.click(self._open_link, text, [tabs, *outputs], js=read, **INTERNAL)
         self._selected = {tabs: gr.update(selected=tab.id)}
-
-    @cached_property
-    def _recorded(self) -> Values:
-        text = (RECORDED / f"recorded_{self._key}.json").read_text(encoding="utf-8")
-        return self._show(read_short(text), RECORDING)
-
-    def _greet(self, filled: bool) -> Values:
-        """The recorded result, in a tab that shows none."""
-        if filled:
-            return {self._filled: gr.skip()}
-        return {self._filled: True} | _copied(self._recorded)
+        outputs = [status, self._greeting.filled, *cleared]
+        self._greeting.wire(tab, list(cleared), lambda text: show(read_short(text), RECORDING))
+        self._file.upload(self._open_file, self._file, outputs, **INTERNAL)
+        getattr(address, self._key)(self._open_link, address, [tabs, *outputs], **INTERNAL)
 
     def _open_file(self, value: Any) -> Values:
         try:
@@ -86,22 +103,19 @@ class Opening:
             return {self._status: fragments.error(str(error))}
 
     def _open_link(self, text: Any) -> Values:
+        selected = {tabs: dict(update) for tabs, update in self._selected.items()}
         try:
-            return self._selected | self._opened(read_link(str(text)), LINK)
+            return selected | self._opened(read_link(str(text)), LINK)
         except InvalidInput as error:
             problem = fragments.error(f"The results in this link cannot be shown. {error}")
-            return self._selected | {self._status: problem}
+            return selected | {self._status: problem}
 
     def _opened(self, results: Results, origin: Origin) -> Values:
-        return self._cleared | self._show(results, origin) | {self._status: "", self._filled: True}
+        cleared = {k: dict(v) if isinstance(v, dict) else v for k, v in self._cleared.items()}
+        return cleared | self._show(results, origin) | {self._status: "", self._greeting.filled: True}
 
 
 def packed(results: Results) -> str:
     """The value of the field for a link: the results, or nothing where they are too long for one."""
     text = link_text(results)
-    return text if len(text) <= LONGEST else ""
-
-
-def _copied(values: Values) -> Values:
-    """Gradio takes the parts out of an update that it sends."""
-    return {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
+    return json.dumps({"packed": text if len(text) <= LONGEST else ""})

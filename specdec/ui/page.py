@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import gradio as gr
 
+from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.lanes.table import LANES
 from specdec.measure.prompts import EXAMPLES, read_prompts
@@ -23,7 +25,7 @@ from specdec.ui.api import add_endpoints
 from specdec.ui.ask import REPEATS, Ask, AskPanel
 from specdec.ui.bench_tab import BenchTab
 from specdec.ui.code import code_answer
-from specdec.ui.fields import sent
+from specdec.ui.fields import given, sent
 from specdec.ui.gamma_tab import GammaTab
 from specdec.ui.how_tab import how_tab
 from specdec.ui.journal import Journal
@@ -42,10 +44,17 @@ from specdec.ui.work import INTERNAL, UNLIMITED, followed
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
 _MOUNT = """
 import(%s).then((live) =>
-  live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s, %s));
+  live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s, %s, () => trigger("again")));
+"""
+_MENU = f"""
+import({_ASSET % "server.js"}).then((server) => server.connect(element, props, watch, trigger, %s));
+// Gradio lets listeners hear the events that it finds named here: "answer", "restore", "tab".
 """
 _SCRIPTS = {name: _ASSET % f"{name}.js" for name in ("files", "results", "takehome")}  # of the tabs
-_OPEN_ADDRESS = f"async () => {{ (await import({_SCRIPTS['results']})).openAddress(); }}"
+_ADDRESS = f"""
+import({_SCRIPTS["results"]}).then((results) => results.followAddress(props, trigger));
+// Gradio lets listeners hear the events that it finds named here: "sweep", "bench".
+"""
 _LOADED = f"(pair) => import({_ASSET % 'live.js'}).then(() => {{ window.specdec.loaded(pair); }})"
 _READY = f"await (await import({_ASSET % 'live.js'})).ready;"  # the scripts have their tables
 _BEGIN = f"async (...values) => {{ {_READY} window.specdec.begin(); return values; }}"
@@ -55,6 +64,10 @@ _READ_LINK = f"""async () => {{
   {_READY}
   return JSON.stringify(await (await import({_ASSET % "link.js"})).settingsInAddress());
 }}"""
+_KEPT = f"async (...values) => (await import({_ASSET % 'kept.js'})).fieldsAsKept(values)"
+_KEEP = f"(...values) => {{ import({_ASSET % 'kept.js'}).then((kept) => kept.keepFields(values)); }}"
+_TAB = f"async () => ({{ __type__: 'update', selected: (await import({_ASSET % 'address.js'})).tabInAddress() }})"
+_TAB_CHOSEN = f"() => {{ import({_ASSET % 'address.js'}).then((address) => address.tabChosen(%s)); }}"
 
 
 @dataclass(frozen=True)
@@ -131,42 +144,47 @@ def build(
     def stop(request: gr.Request) -> None:
         machine.stop(request.session_hash or "", "race")
 
-    def settings(*values: Any) -> str:
+    def answer(event: gr.EventData, *values: Any) -> str:
+        """What the Share menu shows: the settings of the form, and the code of the run on show if there is one."""
+        number, shown = given(event, "number"), given(event, "run")
+        found = {"number": number, "code": code_answer(shown) if isinstance(shown, str) else None}
         try:
             asked = ask.read(*values)
             check(slot.pair, asked.message, asked.params, limits)
-            return json.dumps({"settings": asked.settings()})
+            return json.dumps(found | {"settings": asked.settings()})
         except SpecdecError as error:
-            return json.dumps({"problem": str(error)})
+            return json.dumps(found | {"problem": str(error)})
 
     def restore(link: str) -> tuple[Any, ...]:
         try:
-            # Results of a tab are opened by the tab.
-            asked = {name: text for name, text in sent(link).items() if name not in ("sweep", "bench")}
-            values, problems = ask.restore(asked, slot.chat)
+            values, problems = ask.restore(sent(link), slot.chat)
         except InvalidInput as error:
             values, problems = [gr.skip() for _ in ask.inputs], [str(error)]
         return *values, "".join(map(fragments.error, problems))
 
+    def race_it(best: str) -> list[Any]:
+        """Put the best draft length of What if into the form of the race."""
+        said = fragments.note(f"Set from What if: {words.policy(best)}. Press Run race to measure it.")
+        return [gr.update(selected="race"), said, *ask.length_values(gamma_of(best))]
+
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
         with gr.Row(elem_id="sd-top"):
             header = gr.HTML(facing(slot, limits)[0], elem_id="sd-header")
-            # Filled by the live view. A Space is shown in a frame: links must name the page around it.
+            # A Space is shown in a frame: links must name the page around it.
             space = os.environ.get("SPACE_ID")
-            place = fragments.share_place(f"https://huggingface.co/spaces/{space}" if space else "")
-            gr.HTML(place, elem_id="sd-share", apply_default_css=False)
+            around = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
+            menu = gr.HTML("", html_template="", js_on_load=_MENU % around, elem_id="sd-share", apply_default_css=False)
         with gr.Column(elem_id="sd-change"):  # opened by a button of the header
             panel = None if startup is None or limits.pairs == "none" else PairPanel(slot, limits, startup)
             if limits.public:
                 gr.HTML(your_own(space), elem_id="sd-own", apply_default_css=False)
         with gr.Tabs(elem_id="sd-tabs") as tabs:
-            with gr.Tab("Race"):
+            with _tab("Race"):
                 with gr.Row(elem_id="sd-line"):
                     # The form in one line; filled by the live view.
                     gr.HTML('<div class="sd-linePlace"></div>', elem_id="sd-summary", apply_default_css=False)
                     start = gr.Button("Run race", variant="primary", elem_id="sd-run")
                     halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
-                    again = gr.Button("Again", elem_id="sd-again")  # pressed by the live view's own buttons
                 with gr.Row(elem_id="sd-chips"):
                     gr.HTML('<span class="sd-try">Try</span>', apply_default_css=False, elem_id="sd-try")
                     chips = [gr.Button(e.name, size="sm", min_width=0, elem_classes="sd-chip") for e in examples]
@@ -192,55 +210,63 @@ def build(
                     elem_id="sd-live",
                     elem_classes="sd-live",
                 )
-            with gr.Tab("Best gamma", id="gamma") as gamma:
+            with _tab("Best gamma") as gamma:
                 gamma_tab = GammaTab(machine, examples, limits, ask, _SCRIPTS)
-            with gr.Tab("Benchmark", id="bench") as bench:
+            with _tab("Benchmark") as bench:
                 bench_tab = BenchTab(machine, limits, _SCRIPTS)
-            with gr.Tab("Lossless?"):
+            with _tab("Lossless?") as lossless:
                 lossless_tab = LosslessTab(machine, limits)
-            with gr.Tab("How it works"):
+            with _tab("How it works"):
                 how_tab(_ASSET % "how.js")
-        link = gr.Textbox(visible=False)
-        shared, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
-        share = gr.Button("Link", elem_id="sd-link")  # pressed by the live view as the Share menu opens
-        on_show, codes = gr.Textbox(visible=False), gr.Textbox(visible=False)
-        code = gr.Button("Code", elem_id="sd-code")  # pressed by the live view where it shows a run
+        address = gr.HTML("", html_template="", js_on_load=_ADDRESS, apply_default_css=False)
+        link, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
 
         faces = [header, prompt, ask.chat, bench_tab.chat]
         # Another visitor may have loaded another pair since the header was written.
         renew: dict[str, Any] = {"outputs": [header, loaded], "queue": False} | INTERNAL
         renew["fn"] = lambda: (facing(slot, limits)[0], words.pair_line(slot.facts))
         announce = {"fn": None, "inputs": loaded, "js": _LOADED} | INTERNAL
-        for button, read, given, begin in ((start, ask.read, ask.inputs, _BEGIN), (again, shown_again, link, _AGAIN)):
-            ran = button.click(racing(read), given, [waiting, live], js=begin, **UNLIMITED, **INTERNAL)
+        form, shown = (start.click, ask.read, ask.inputs, _BEGIN), (live.again, shown_again, link, _AGAIN)
+        for asked, read, values, begin in (form, shown):
+            ran = asked(racing(read), values, [waiting, live], js=begin, **UNLIMITED, **INTERNAL)
             ran.then(None, waiting, js="(said) => { window.specdec.end(said); }", **INTERNAL)
             ran.then(**renew).then(**announce)
             ended = f"() => {{ window.specdec.end('', {json.dumps(REFUSED)}); }}"
             ran.failure(None, js=ended, **INTERNAL)
-        share.click(settings, ask.inputs, shared, queue=False, **INTERNAL).then(
-            None, shared, js="(answer) => { window.specdec.share(JSON.parse(answer)); }", **INTERNAL
-        )
-        of_run = "() => JSON.stringify(window.specdec.run())"
-        code.click(code_answer, on_show, codes, js=of_run, queue=False, **INTERNAL).then(
-            None, codes, js="(answer) => { window.specdec.codes(JSON.parse(answer)); }", **INTERNAL
-        )
+        menu.answer(answer, ask.inputs, menu, queue=False, trigger_mode="multiple", **INTERNAL)
+        linked: dict[str, Any] = {"fn": restore, "inputs": link, "outputs": [*ask.inputs, problems]}
+        linked |= {"js": _READ_LINK, "queue": False} | INTERNAL
+        menu.restore(trigger_mode="always_last", **linked).then(None, js=_ASKED, **INTERNAL)
+        menu.tab(None, None, tabs, js=_TAB, **INTERNAL)
         halt.click(stop, js="() => { window.specdec.halt(); }", queue=False, **INTERNAL)
         if panel is not None:
             _, changed = panel.wire(machine, start, faces)
             changed.then(**renew).then(**announce)
-        ask.auto.change(lambda on: gr.update(interactive=not on), ask.auto, ask.gamma, queue=False, **INTERNAL)
+        ask.wire()
         demo.load(**renew).then(**announce)
-        demo.load(lambda: facing(slot, limits), outputs=faces, queue=False, **INTERNAL).then(
-            restore, link, [*ask.inputs, problems], js=_READ_LINK, queue=False, **INTERNAL
+        demo.load(lambda: facing(slot, limits), outputs=faces, queue=False, **INTERNAL).then(**linked).then(
+            None, ask.inputs, ask.inputs, js=_KEPT, **INTERNAL
         ).then(None, js=_ASKED, **INTERNAL)
+        gr.on([field.change for field in ask.inputs], None, ask.inputs, js=_KEEP, **INTERNAL)
         demo.load(startup.lines if startup else recorded_race, outputs=live, queue=False, **INTERNAL)
-        gamma_tab.wire(gamma, tabs)
-        bench_tab.wire(bench, tabs)
-        lossless_tab.wire()
-        demo.load(None, js=_OPEN_ADDRESS, **INTERNAL)
+        gamma_tab.wire(gamma, tabs, address)
+        bench_tab.wire(bench, tabs, address)
+        lossless_tab.wire(lossless)
+        into_race = [tabs, problems, *ask.lengths]
+        gamma_tab.race_it.click(race_it, gamma_tab.best, into_race, queue=False, **INTERNAL).then(
+            None, js=_ASKED, **INTERNAL
+        )
         add_endpoints(machine, limits)
     demo.queue(api_open=False)  # a job's listener can only be called through the queue
     return Page(demo, machine)
+
+
+def _tab(name: str) -> gr.Tab:
+    """A tab with an address: "Best gamma" has #tab=best-gamma."""
+    address = "-".join(re.findall("[a-z]+", name.lower()))
+    tab = gr.Tab(name, id=address)
+    tab.select(None, js=_TAB_CHOSEN % json.dumps(address), **INTERNAL)
+    return tab
 
 
 def _lane_rows() -> str:

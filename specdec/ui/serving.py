@@ -39,7 +39,7 @@ LAST_WORDS = 0.5  # seconds for the last messages to reach the visitors
 ASSETS = Path(__file__).parent / "assets"
 ROUTE = "specdec-assets"
 # The last one undoes what needs a wide screen.
-STYLES = ("colours", "page", "verdict", "texts", "replay", "card", "tabs", "how", "narrow")
+STYLES = ("colours", "page", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow")
 
 _SANS = ("-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Noto Sans", "Liberation Sans", "Arial", "sans-serif")
 _MONO = ("ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "Liberation Mono", "monospace")

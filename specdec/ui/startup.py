@@ -41,6 +41,7 @@ class StartupRace:
     def forget(self) -> None:
         """Drop what the race found: its pair is being replaced."""
         self._text, self._job = None, None
+        self._machine.forget_speeds()
         self._over.set()
 
     async def lines(self) -> str | None:

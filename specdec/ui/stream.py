@@ -71,6 +71,7 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
         if complete and (note := _float32(turn, runs[record["shown"]], recorder)):
             record["notes"].append(note)
         written.lines.append(line(record))
+        turn.token_seconds = _token_seconds(runs)
         turn.counts.update(runs=len(runs), tokens={lane: _tokens(events) for lane, events in runs[-1].items()})
     except SpecdecError as error:
         turn.problem = error
@@ -106,6 +107,14 @@ class _Written:
 
 def _tokens(events: list[Event]) -> int:
     return sum(len(event.committed_ids) for event in events if isinstance(event, Round))
+
+
+def _token_seconds(runs: list[dict[str, list[Event]]]) -> float | None:
+    """What the lanes that ended took for a token, the prompt's included."""
+    lanes = [(events, events[-1]) for run in runs for events in run.values()]
+    ended = [(_tokens(events), last.elapsed_seconds) for events, last in lanes if isinstance(last, Finished)]
+    tokens = sum(count for count, _ in ended)
+    return sum(seconds for _, seconds in ended) / tokens if tokens else None
 
 
 def _float32(turn: Turn, run: dict[str, list[Event]], recorder: Recorder) -> str | None:

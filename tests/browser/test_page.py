@@ -73,13 +73,6 @@ def test_keys_walk_the_tokens(page):
     assert "round" in first and text(page, ".sd-point") != first
 
 
-def test_buttons_that_only_scripts_press_are_not_seen(page):
-    """Again, Link, Code and Withdraw carry the scripts' requests to the server; a visitor sees none of them."""
-    for tab in ("Race", "Best gamma", "Benchmark", "Lossless?"):
-        page.click(f'button[role=tab]:has-text("{tab}")')
-        assert page.locator("#sd-again:visible, #sd-link:visible, #sd-code:visible").count() == 0
-
-
 def test_stop_ends_a_race_midway(page):
     """Run becomes Stop in the same place; Stop keeps the text, says where it stopped, and the next race runs."""
     ask(page, ENDLESS, tokens=512)

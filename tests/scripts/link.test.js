@@ -1,23 +1,23 @@
 // A whole run packed into a link and unpacked again; where the browser is needed, a stand-in takes its place.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { beforeEach, test } from "node:test";
+import { fromBase64, packText, toBase64, unpackText } from "../../specdec/ui/assets/address.js";
+import { BitReader, BitWriter } from "../../specdec/ui/assets/bits.js";
 import { defineFigures } from "../../specdec/ui/assets/definitions.js";
 import { defineLanes } from "../../specdec/ui/assets/lanes.js";
-import { Race, kindsOf } from "../../specdec/ui/assets/race.js";
+import { Race, kindsOf, readRecording } from "../../specdec/ui/assets/race.js";
 import { TABLE, records } from "./recording.js";
 
 defineLanes(TABLE);
 const stand = /** @type {any} */ (globalThis);
-stand.window = { addEventListener() {} };
-stand.document = { querySelector: () => null };
-let visits = 0;
 let link;
 
-// A visit with this address: the module keeps what it unpacked, so each visit loads it anew.
+// A visit with this address.
 async function visit(address) {
   const url = new URL(address);
-  stand.location = { href: url.href, hash: url.hash, reload() {} };
-  return import(`../../specdec/ui/assets/link.js?visit=${visits++}`);
+  stand.location = { href: url.href, hash: url.hash };
+  return import("../../specdec/ui/assets/link.js");
 }
 
 function race(all = records()) {
@@ -67,6 +67,59 @@ test("definitions travel by their names", async () => {
   assert.equal(figures[0].definition, "acceptance", "so it stands in the link");
 });
 
+// The race that ships with the package: three lanes, 64 tokens.
+const recorded = () => readRecording(readFileSync("specdec/ui/assets/recorded.jsonl", "utf8"));
+const LABELS = [
+  ["generate", "generate", null, "Plain"],
+  ["speculative", "speculative", null, "Speculative"],
+  ["speculative:0", "speculative", 0, "Our loop, \u03b3 0"],
+].map(([key, name, gamma, label]) => ({ key, name, gamma, label }));
+
+test("a real run comes back as it was, but for probabilities", async () => {
+  defineLanes(LABELS);
+  const before = race(recorded());
+  const { figures, why } = before.verdict;
+  defineFigures(Object.fromEntries([...figures, ...why.figures].map(({ label, definition }) => [label, definition])));
+  const address = await link.runLink(before);
+  assert.ok(address.length < 2300, `${address.length} characters`);
+  const after = race(await (await visit(address)).runInAddress());
+  for (const part of ["settings", "pair", "lanes", "runs"]) assert.deepEqual(after.begin[part], before.begin[part]);
+  const { details, lanes, time, ...verdict } = before.verdict;
+  assert.deepEqual(shown(after.verdict), shown(verdict));
+  for (const [key, lane] of before.lanes) {
+    const other = after.lanes.get(key);
+    assert.deepEqual({ ...other.started, ...NUMBERED }, { ...lane.started, ...NUMBERED });
+    assert.deepEqual(written(after, other), written(before, lane));
+    assert.deepEqual(other.end, lane.end);
+    assert.equal(other.finished.finish_reason, lane.finished.finish_reason);
+    assert.deepEqual(other.rounds.map(kindsOf), lane.rounds.map(kindsOf));
+    lane.rounds.forEach((round, at) => {
+      assert.deepEqual(guesses(after, other.rounds[at]), guesses(before, round));
+      for (const part of ["draft_seconds", "verify_seconds"])
+        assert.equal(milliseconds(other.rounds[at][part]), milliseconds(round[part]));
+      assert.ok(Math.abs(other.rounds[at].elapsed_seconds - round.elapsed_seconds) < 1e-4);
+    });
+  }
+  defineLanes(TABLE);
+});
+
+const NUMBERED = { prompt_ids: [], tokens: {} }; // a link numbers the tokens anew
+const milliseconds = (seconds) => seconds !== null && (seconds * 1000).toFixed(1); // as the page shows them
+
+// A verdict as the page shows it: shares with two digits, steps in hundredths of a millisecond.
+const shown = ({ engine, speculation, why, ...verdict }) => ({
+  ...verdict,
+  shares: [engine, speculation].map((share) => share.toFixed(2)),
+  why: { ...why, steps: why.steps.map(([name, seconds]) => [name, (seconds * 1000).toFixed(2)]) },
+});
+
+const guesses = (found, round) =>
+  round.draft.map((token) => [
+    token.status,
+    found.bytes.get(token.token_id),
+    found.bytes.get(token.target_token_id) ?? null,
+  ]);
+
 test("probabilities do not travel", async () => {
   const all = records();
   all[8].draft[0].draft_prob = 0.123456;
@@ -74,11 +127,57 @@ test("probabilities do not travel", async () => {
   assert.ok(!JSON.stringify(await runInAddress()).includes("0.123456"));
 });
 
-test("a link that was cut short is called damaged, and the form keeps its settings", async () => {
+test("a link that was cut short or changed is called damaged, and the form keeps its settings", async () => {
   const address = await link.runLink(race());
-  const { runInAddress, settingsInAddress } = await visit(address.slice(0, -20));
-  await assert.rejects(runInAddress(), /damaged/);
-  assert.deepEqual(await settingsInAddress(), {});
+  const middle = address.length - 30;
+  const changed = address.slice(0, middle) + (address[middle] === "A" ? "B" : "A") + address.slice(middle + 1);
+  for (const damaged of [
+    address.slice(0, -20),
+    address.slice(0, 20),
+    address + "AAAA",
+    changed,
+    "http://page/#run=!",
+  ]) {
+    const { runInAddress, settingsInAddress } = await visit(damaged);
+    await assert.rejects(runInAddress(), /damaged/);
+    assert.deepEqual(await settingsInAddress(), {});
+  }
+});
+
+test("columns of any whole numbers come back", () => {
+  const columns = [
+    [],
+    [7],
+    [5, 5, 5],
+    [0, 1, 0, 3, 2, 300_000_000, 1],
+    [-4, 0, 9, -1],
+    Array.from({ length: 500 }, (_, at) => (at * at * 7919) % 1000),
+    [2 ** 40, 0],
+  ];
+  const writer = new BitWriter();
+  for (const column of columns) writer.column(column);
+  const reader = new BitReader(writer.bytes);
+  for (const column of columns) assert.deepEqual(reader.column(), column);
+  const short = new BitReader(writer.bytes.slice(0, 3));
+  assert.throws(() => columns.forEach(() => short.column()), RangeError);
+});
+
+test("a column that says it is very long is refused", () => {
+  const writer = new BitWriter();
+  writer.number(2 ** 40);
+  assert.throws(() => new BitReader(writer.bytes).column(), RangeError);
+});
+
+test("any text is packed for a link, and one that unpacks to too much is refused", async () => {
+  const text = '{"sweep": "na\u00efve \ud83d\ude42"}\n'.repeat(50);
+  const packed = await packText(text);
+  assert.match(packed, /^[\w-]+$/);
+  assert.ok(packed.length < text.length / 5);
+  assert.equal(await unpackText(packed), text);
+  await assert.rejects(unpackText(packed.slice(0, -8)));
+  await assert.rejects(unpackText(await packText("x".repeat(2_000_001))), RangeError);
+  const bytes = Uint8Array.of(0, 255, 62, 63);
+  assert.deepEqual(fromBase64(toBase64(bytes)), bytes);
 });
 
 test("a run too long for a link gives none", async () => {

@@ -21,7 +21,6 @@ FINDING = SimpleNamespace(level=BITE, topic=BITE, sentence=BITE)
         fragments.note(BITE),
         fragments.table([BITE, "b"], [[BITE, BITE]], BITE, 0, {BITE}),
         fragments.header(BITE, BITE),
-        fragments.share_place(BITE),
         fragments.facts([{"label": BITE, "value": BITE, "definition": BITE}]),
         fragments.findings([FINDING]),
         fragments.your_own(BITE, BITE),

@@ -56,10 +56,10 @@ export const chance = (value) => {
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 export const narrow = () => matchMedia("(max-width: 640px)").matches;
 
-// The browser saves a text as a file.
-export function save(name, text) {
+// The browser saves a text, or bytes, as a file.
+export function save(name, content) {
   const anchor = el("a");
-  anchor.href = URL.createObjectURL(new Blob([text], { type: "application/octet-stream" }));
+  anchor.href = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
   anchor.download = name;
   anchor.click();
   setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);

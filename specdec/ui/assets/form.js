@@ -63,7 +63,9 @@ const valueOf = (selector) => document.querySelector(/** @type {any} */ (selecto
 
 // The draft length of the form: a number, the name of a policy, or "" where there is none that can be dragged.
 function gammaChosen() {
-  if (document.querySelector("#sd-auto input:checked")) return "auto";
+  const choice = valueOf("#sd-choice input:checked");
+  if (choice === "auto") return choice;
+  if (choice === "confidence") return `until confidence < ${valueOf("#sd-confidence input")}`;
   const text = valueOf("#sd-gamma input");
   return /^(\d|1[0-6])$/.test(text) ? Number(text) : "";
 }

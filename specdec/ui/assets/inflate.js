@@ -1,3 +1,10 @@
+// Bytes packed and unpacked by the browser's own deflate.
+
+export async function deflate(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
 // The bytes that packed ones hold, up to `most`: a small packed file can hold more than the memory does. Throws a
 // RangeError where they hold more, and a TypeError where they are damaged.
 export async function inflate(bytes, format, most) {

@@ -7,7 +7,6 @@ import { Focus } from "./focus.js";
 import { FormLine } from "./form.js";
 import { laneAt, whatIfOf } from "./gamma.js";
 import { LineReader } from "./lines.js";
-import { runInAddress } from "./link.js";
 import { defineLanes, labelOf } from "./lanes.js";
 import { Measurements, swap } from "./measurements.js";
 import { Race, readRecording } from "./race.js";
@@ -19,6 +18,7 @@ import { state } from "./state.js";
 import { Strip } from "./strip.js";
 import { Texts } from "./texts.js";
 import { MEASURED, VerdictPanel, told } from "./verdict.js";
+import { follow } from "./visit.js";
 import { Why } from "./why.js";
 
 const GREETING = ["startup", "recording"]; // origins of a race that a visitor finds here; it makes way for all others
@@ -30,10 +30,10 @@ export const ready = new Promise((resolve) => {
   mounted = () => resolve(undefined);
 });
 
-export async function mount(element, props, watch, plotlyAddress, lanes, definitions) {
+export async function mount(element, props, watch, plotlyAddress, lanes, definitions, again) {
   defineLanes(lanes);
   defineFigures(definitions);
-  const view = new View(element, plotlyAddress);
+  const view = new View(element, plotlyAddress, again);
   mounted(); // the buttons have what they need; a link that cannot be read must not hold them back
   const reader = new LineReader();
   await view.openLink();
@@ -55,8 +55,10 @@ class View {
   #pressed = 0;
   #ended = 0;
 
-  constructor(root, plotlyAddress) {
+  // `again` has the server run what `window.specdec.shown()` says.
+  constructor(root, plotlyAddress, again) {
     this.root = root;
+    this.again = again;
     this.focus = new Focus();
     this.verdict = new VerdictPanel((repeat) => this.#again(repeat));
     this.texts = new Texts(this.focus);
@@ -98,9 +100,6 @@ class View {
         state.pair = pair;
         if (this.#race?.verdict) this.verdict.origin(this.#race, pair);
       },
-      share: (answer) => this.share.take(answer.settings, answer.problem),
-      run: () => this.share.shown,
-      codes: (answer) => this.share.takeCodes(answer),
       shown: () => this.#wanted,
       asked: () => this.form.read(),
       go: (name) => this.measurements.go(name),
@@ -156,18 +155,8 @@ class View {
     greet?.();
   }
 
-  async openLink() {
-    try {
-      const records = await runInAddress();
-      if (!records) return;
-      this.#open(records, "link", () => records.map((record) => JSON.stringify(record)).join("\n"));
-      this.#play();
-    } catch (error) {
-      // Above everything, and for as long as the address holds that link: a start-up race would cover it.
-      const said = el("p", "sd-error sd-linkError", `The run in this link cannot be shown. ${error.message}`);
-      said.setAttribute("role", "alert");
-      document.querySelector("#sd-top").before(said);
-    }
+  openLink() {
+    return follow({ open: (...race) => this.#open(...race), running: () => state.running });
   }
 
   #openFile(name, text, size) {
@@ -178,7 +167,6 @@ class View {
       const records = readRecording(text);
       records[0].name = name;
       this.#open(records, "file", () => text);
-      this.#play();
     } catch (error) {
       this.#showError(`${name} cannot be shown. ${error.message}`);
     }
@@ -189,6 +177,7 @@ class View {
     this.replay.hide();
     this.#feed(records.map((record) => (record.event === "begin" ? { ...record, origin } : record)));
     this.share.offer(this.#race, text);
+    if (!this.#race.begin.kept) this.#play();
   }
 
   #feed(records) {
@@ -343,14 +332,15 @@ class View {
   #showVerdict() {
     const race = this.#race;
     state.origin = race.begin.origin;
-    if (MEASURED.includes(state.origin)) state.pair = race.begin.pair; // the header may not know yet
+    const { kept } = race.begin; // over a reload
+    if (MEASURED.includes(state.origin) && !kept) state.pair = race.begin.pair; // the header may not know yet
     this.#setRunning(false);
     this.#showRun();
     this.#showResult();
     showRace(race);
     state.verdicts = GREETING.includes(state.origin) ? Math.max(1, state.verdicts) : state.verdicts + 1;
     const { figures, stopped } = race.verdict;
-    if (state.origin === "run" && figures && !stopped) this.#play();
+    if (state.origin === "run" && figures && !stopped && !kept) this.#play();
   }
 
   // The run that the verdict names, if it is not the one that was drawn as it came.
@@ -441,7 +431,7 @@ class View {
   #again(repeat) {
     if (state.running) return;
     this.#wanted = { settings: this.#race.begin.settings, repeat };
-    document.querySelector("#sd-again").click();
+    this.again();
   }
 
   #showMoment(seconds) {
@@ -458,8 +448,10 @@ class View {
       const count = lane.counts[(seconds === null ? lane.rounds.length : lane.roundsAt(seconds)) - 1] ?? 0;
       const first = lane.duration <= Math.min(...times);
       const rate = lane === this.#race.lanes.get(key) && rates[key] ? ` \u00b7 ${rates[key]}` : "";
+      const computed = lane === this.#race.lanes.get(key) ? "" : "computed: ";
       const waits = first ? "\u2713 waits \u00b7 " : "";
-      const words = seconds === null ? `${secondsOf(lane.duration)}${rate}` : `${waits}${secondsOf(lane.duration)}`;
+      const time = `${computed}${secondsOf(lane.duration)}`;
+      const words = seconds === null ? `${time}${rate}` : `${waits}${time}`;
       this.texts.say(key, ended ? words : `${count} of ${this.#race.asked} tokens`, ended, ended && first);
     }
   }
@@ -488,7 +480,6 @@ class View {
     ]);
     this.root.classList.add("empty");
     this.root.replaceChildren(this.errorNode, this.statusNode, result);
-    document.querySelector("#sd-share .sd-sharePlace")?.replaceChildren(this.share.node);
   }
 }
 

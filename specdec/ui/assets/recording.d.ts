@@ -49,6 +49,15 @@ export interface LaneEnd {
   "duration": string;
   "spoken"?: string | null;
 }
+export interface Length {
+  "gamma": number;
+  "tokens_per_pass": number | null;
+  "passes": number;
+  "ms_per_token": number;
+  "gain": number;
+  "share": number;
+  "exact": boolean;
+}
 export interface Part {
   "event": "part";
   "number": number;
@@ -113,6 +122,7 @@ export interface Verdict {
   "shown"?: number | null;
   "runs"?: number | null;
   "figures"?: Array<Figure> | null;
+  "rates"?: Record<string, string> | null;
   "details"?: Array<Figure> | null;
   "lanes"?: Table | null;
   "end"?: LaneEnd | null;
@@ -121,6 +131,17 @@ export interface Verdict {
   "warning"?: string | null;
   "time"?: string | null;
   "why"?: Why | null;
+  "whatif"?: WhatIf | null;
+  "whatif_refused"?: string | null;
+}
+export interface WhatIf {
+  "hits": Array<number>;
+  "wrong": Array<number | null>;
+  "lengths": Array<Length>;
+  "costs": Array<[number, number, number]>;
+  "assumed": string | null;
+  "best": number;
+  "exact": boolean;
 }
 export interface Why {
   "title": string;

@@ -415,6 +415,60 @@ export const SCHEMA = {
         }
       }
     },
+    "Length": {
+      "type": "object",
+      "required": [
+        "gamma",
+        "tokens_per_pass",
+        "passes",
+        "ms_per_token",
+        "gain",
+        "share",
+        "exact"
+      ],
+      "properties": {
+        "gamma": {
+          "type": "integer",
+          "maximum": 16,
+          "minimum": 0
+        },
+        "tokens_per_pass": {
+          "anyOf": [
+            {
+              "type": "number",
+              "maximum": 1000000000000000.0,
+              "minimum": -1000000000000000.0
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "passes": {
+          "type": "integer",
+          "maximum": 9007199254740991,
+          "minimum": -9007199254740991
+        },
+        "ms_per_token": {
+          "type": "number",
+          "maximum": 1000000000000000.0,
+          "minimum": -1000000000000000.0
+        },
+        "gain": {
+          "type": "number",
+          "maximum": 1000000000000000.0,
+          "minimum": -1000000000000000.0
+        },
+        "share": {
+          "type": "number",
+          "maximum": 1000000000000000.0,
+          "minimum": -1000000000000000.0
+        },
+        "exact": {
+          "type": "boolean"
+        }
+      }
+    },
     "Part": {
       "type": "object",
       "required": [
@@ -913,6 +967,20 @@ export const SCHEMA = {
             }
           ]
         },
+        "rates": {
+          "anyOf": [
+            {
+              "type": "object",
+              "additionalProperties": {
+                "type": "string",
+                "maxLength": 100000
+              }
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
         "details": {
           "anyOf": [
             {
@@ -1000,6 +1068,120 @@ export const SCHEMA = {
               "type": "null"
             }
           ]
+        },
+        "whatif": {
+          "anyOf": [
+            {
+              "$ref": "WhatIf"
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "whatif_refused": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 100000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        }
+      }
+    },
+    "WhatIf": {
+      "type": "object",
+      "required": [
+        "hits",
+        "wrong",
+        "lengths",
+        "costs",
+        "assumed",
+        "best",
+        "exact"
+      ],
+      "properties": {
+        "hits": {
+          "type": "array",
+          "items": {
+            "type": "integer",
+            "maximum": 16,
+            "minimum": 0
+          },
+          "maxItems": 1000000
+        },
+        "wrong": {
+          "type": "array",
+          "items": {
+            "anyOf": [
+              {
+                "type": "integer",
+                "maximum": 9007199254740991,
+                "minimum": -9007199254740991
+              },
+              {
+                "type": "null"
+              }
+            ]
+          },
+          "maxItems": 1000000
+        },
+        "lengths": {
+          "type": "array",
+          "items": {
+            "$ref": "Length"
+          },
+          "maxItems": 17,
+          "minItems": 17
+        },
+        "costs": {
+          "type": "array",
+          "items": {
+            "type": "array",
+            "maxItems": 3,
+            "minItems": 3,
+            "prefixItems": [
+              {
+                "type": "number",
+                "maximum": 1000000000000000.0,
+                "minimum": -1000000000000000.0
+              },
+              {
+                "type": "number",
+                "maximum": 1000000000000000.0,
+                "minimum": -1000000000000000.0
+              },
+              {
+                "type": "number",
+                "maximum": 1000000000000000.0,
+                "minimum": -1000000000000000.0
+              }
+            ]
+          },
+          "maxItems": 17,
+          "minItems": 17
+        },
+        "assumed": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 100000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "best": {
+          "type": "integer",
+          "maximum": 16,
+          "minimum": 0
+        },
+        "exact": {
+          "type": "boolean"
         }
       }
     },

@@ -1,18 +1,25 @@
 // Results of a measurement as files and links. The server packs, unpacks and checks them.
+import { inAddress, resultLink } from "./address.js";
 import { el } from "./dom.js";
 import { textOf } from "./files.js";
-import { page } from "./link.js";
 import { Copyable } from "./share.js";
 
 const KEYS = ["sweep", "bench"];
 
-// The results in the address, packed; empty where there are none.
-export const inAddress = (key) => new URLSearchParams(location.hash.slice(1)).get(key) ?? "";
-
-// Has the tab opened whose results the address holds.
-export function openAddress() {
-  const key = KEYS.find((key) => inAddress(key));
-  if (key) document.querySelector(`#sd-${key}-address`).click();
+// Has the tab opened whose results the address holds, now and when the address changes. The value is what it holds.
+export function followAddress(props, trigger) {
+  let shown = "";
+  const read = () => {
+    const key = KEYS.find(inAddress);
+    const packed = key ? inAddress(key) : "";
+    if (packed === shown) return;
+    shown = packed;
+    if (!key) return;
+    props.value = packed;
+    trigger(key);
+  };
+  window.addEventListener("hashchange", read);
+  read();
 }
 
 // A button for one file. Its value is { name, text }, and the server is told as soon as it is read.
@@ -40,14 +47,14 @@ export function open(element, props, trigger, { id, label, most }) {
   element.replaceChildren(chooser, name, problem);
 }
 
-// The link to the results that the value holds, packed; words where they are too long for one, and nothing for null.
-export function link(element, props, watch, { key, longest }) {
+// The link to results, from one JSON value: { packed }, which is empty where they are too long for a link.
+export function link(element, props, watch, { key }) {
   const field = new Copyable("Link to these results");
   const update = () => {
-    const address = `${page()}#${key}=${props.value}`;
-    const fits = Boolean(props.value) && address.length <= longest;
-    field.set(fits ? address : "", fits ? "Figures only: no text of any call." : "Too long for a link; take the file.");
-    element.replaceChildren(...(typeof props.value === "string" ? [el("h3", "", "Link"), field.node] : []));
+    const found = props.value ? JSON.parse(props.value) : null;
+    const address = found?.packed ? resultLink({ [key]: found.packed }) : null;
+    field.set(address ?? "", address ? "Figures only, no text." : "These results are too long for a link. Save them.");
+    element.replaceChildren(...(found ? [el("h3", "", "Link to these results"), field.node] : []));
   };
   watch("value", update);
   update();

@@ -207,7 +207,7 @@ export class RoundCard {
     if (round.draft === null) return `${all} from one pass of the target; this lane does not say what was guessed.`;
     if (!round.draft.length)
       return round.index
-        ? "Nothing was guessed: one plain step."
+        ? "No guesses: one plain step."
         : "The prompt is read; the target writes its first token.";
     if (round.token_id === null) return `${all}; the text ended inside the draft.`;
     const added = round.token_kind === "bonus" ? "the bonus token" : "the correction";

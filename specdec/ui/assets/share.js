@@ -1,7 +1,10 @@
 // The Share menu: these settings, this run, a file, the code. Nothing here starts a run.
 import { button, el, narrow, save } from "./dom.js";
+import { keepRace } from "./kept.js";
 import { runLink, settingsLink } from "./link.js";
+import { Picture } from "./picture.js";
 import { LARGEST } from "./race.js";
+import { askServer, menuPlace } from "./server.js";
 
 export class Share {
   #race = null;
@@ -12,6 +15,8 @@ export class Share {
     this.settings = new Copyable("Link to these settings");
     this.run = new Copyable("Link to this run");
     this.runWords = el("p", "sd-hint", "Token texts, statuses and times; no probabilities.");
+    this.picture = new Picture();
+    this.noPicture = el("p", "sd-hint", "No run is on show.");
     this.save = button("sd-action", "Download this run", () => this.#download());
     const chooser = el("input", "sd-file");
     Object.assign(chooser, { type: "file", accept: ".jsonl", id: "sd-open" });
@@ -31,6 +36,7 @@ export class Share {
       el("div", "sd-sharePanel", "", [
         section("These settings", this.settings.node),
         section("This run", this.run.node, this.runWords),
+        section("Picture", this.picture.node, this.noPicture),
         section(
           "File",
           el("div", "sd-actions", "", [this.save, chooser, open]),
@@ -45,6 +51,7 @@ export class Share {
       this.node.open = false;
       summary.focus();
     });
+    menuPlace().then((place) => place.replaceChildren(this.node));
     document.addEventListener("click", (event) => {
       if (event.isTrusted && !this.node.contains(event.target)) this.node.open = false;
     });
@@ -54,42 +61,40 @@ export class Share {
   offer(race, text) {
     this.#race = race;
     this.#text = text;
+    keepRace(race.begin, text());
     if (this.node.open) this.#fill();
   }
 
-  // The form's settings, checked by the server, or what is wrong with them.
-  take(settings, problem) {
-    this.settings.set(problem ? "" : settingsLink(settings), problem);
-  }
-
-  // What the code of the run on show is made from, as a recording has it. The server reads no more of it.
-  get shown() {
-    const { settings } = this.#race.begin;
-    const { params, pair, gamma, acceptance, accept_top_k } = this.#race.lanes.get("speculative").started;
-    return { settings, started: { params, pair, gamma, acceptance, accept_top_k } };
-  }
-
-  // The code of the run on show, or why there is none.
-  takeCodes(answer) {
-    this.code.replaceChildren(...codeFolds(answer));
-  }
-
   async #fill() {
-    document.querySelector("#sd-link")?.click(); // the server answers through `take`
     const race = this.#race?.verdict?.figures ? this.#race : null;
     this.save.disabled = !race;
+    this.picture.show(race);
+    this.noPicture.hidden = Boolean(race);
     this.run.set("", race ? "" : "No run is on show.");
-    this.code.replaceChildren(...(race ? [] : [el("p", "sd-hint", "Run a race first.")]));
-    if (race) document.querySelector("#sd-code")?.click(); // the server answers through `takeCodes`
+    if (!race) this.code.replaceChildren(el("p", "sd-hint", "Run a race first."));
+    this.#showAnswer(race);
     if (!race) return;
     const link = await runLink(race);
     if (race === this.#race) this.run.set(link ?? "", link ? "" : "This run is too long for a link; take the file.");
+  }
+
+  // What the server says of the form and of the run.
+  async #showAnswer(race) {
+    const { settings, problem, code } = await askServer(race && codeFacts(race));
+    this.settings.set(problem ? "" : settingsLink(settings), problem);
+    if (code) this.code.replaceChildren(...codeFolds(code));
   }
 
   #download() {
     const time = new Date(this.#race.begin.at * 1000).toISOString().slice(0, 19).replaceAll(":", "-");
     save(`specdec-${time}.jsonl`, this.#text());
   }
+}
+
+// What the code of a run is made from, as a recording has it. The server reads no more of it.
+function codeFacts(race) {
+  const { params, pair, gamma, acceptance, accept_top_k } = race.lanes.get("speculative").started;
+  return { settings: race.begin.settings, started: { params, pair, gamma, acceptance, accept_top_k } };
 }
 
 // The lines that decode as a run did, a fold a tool; or what the server says where there are none.

@@ -68,14 +68,15 @@ export class VerdictPanel {
       el("strong", "", "Computed from this run."),
       el("span", "", `Run race measures it.${best == null ? "" : ` Fastest by this computation: \u03b3 ${best}.`}`),
     );
-    this.#remark([`Measured: \u03b3 ${measured}.`, ...(assumed ? [assumed] : [])]);
+    const exact = found.exact ? [] : ["Some guesses of this length were never made in this run; they are estimated."];
+    this.#remark([`This run measured \u03b3 ${measured}.`, ...exact, ...(assumed ? [assumed] : [])]);
     const number = (value, digits) => (value === null ? "\u2013" : value.toFixed(digits));
     this.figures.replaceChildren(
       ...[
-        { value: `${number(found.share, 2)}x`, label: "speculation, computed" },
-        { value: number(found.tokens_per_pass, 2), label: "tokens a target pass, computed" },
-        { value: String(Math.round(found.passes)), label: "target passes, computed" },
-        { value: number(found.ms_per_token, 1), label: "ms a token, computed" },
+        { value: `${number(found.share, 2)}x`, label: "speculation" },
+        { value: number(found.tokens_per_pass, 2), label: "tokens a target pass" },
+        { value: String(Math.round(found.passes)), label: "target passes" },
+        { value: number(found.ms_per_token, 1), label: "ms a token" },
       ].map(figureOf),
     );
   }

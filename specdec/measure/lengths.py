@@ -1,0 +1,124 @@
+"""What each draft length from 0 to 16 makes of one finished greedy lane, in numbers from which a page redraws the lane.
+
+A round that begins behind ``start`` tokens and drafts ``n`` ends behind ``min(start + min(n, hits[start]) + 1, end)``,
+where ``end`` is ``len(hits)``, and ``n`` is the draft length or what of it fits, ``max_new_tokens - start - 1``. The
+first round begins behind the prefill's token. Other than in ``whatif``, a guess that was never recorded is taken to stand
+or not: one alone as most of the known guesses do, several in the same proportion. So the text is cut into one row of
+rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from specdec.errors import InvalidInput
+from specdec.events import MAX_GAMMA, Event, Finished, Started
+from specdec.measure.whatif import Costs, Text
+
+
+@dataclass(frozen=True)
+class Length:
+    """The lane at one draft length: ``gain`` is over plain ``generate``, ``share`` over our loop without a draft.
+
+    ``tokens_per_pass`` is ``Metrics.mean_acceptance_length``. ``exact``: no guess that was never recorded decides where
+    a round ends, so that the rounds are those of a real run, up to floating-point ties. Times are predicted. All is
+    rounded to what a person may want to see.
+    """
+
+    gamma: int
+    tokens_per_pass: float | None
+    passes: int
+    ms_per_token: float
+    gain: float
+    share: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The lane at all draft lengths.
+
+    hits    for each token written, how many guesses in a row from it on will stand, up to 16
+    wrong   for each token written, the guess at its place that does not stand; None where none is known
+    lengths the outcome at each draft length
+    costs   seconds of a round by its draft length: of drafting, of verifying, of the rest
+    assumed in a sentence, what of the costs was not measured; None where all was
+    best    the draft length with the lowest predicted time
+    exact   whether all lengths are
+    """
+
+    hits: list[int]
+    wrong: list[int | None]
+    lengths: list[Length]
+    costs: list[tuple[float, float, float]]
+    assumed: str | None
+    best: int
+    exact: bool
+
+
+def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float) -> Lengths:
+    """A greedy lane that ended, at all draft lengths; ``plain`` is the seconds of a token of plain ``generate``.
+
+    Raises ``InvalidInput`` for a lane that was sampled or did not end, and where ``what_if`` does.
+    """
+    events = list(events)
+    if any(isinstance(event, Started) and not event.params.greedy for event in events):
+        raise InvalidInput("This run was sampled: another draft length would draw another text.")
+    if not any(isinstance(event, Finished) for event in events):
+        raise InvalidInput("This run was stopped, so its text does not show how other draft lengths end.")
+    text = Text(events)
+    hits = _hits(text)
+    by_length = [costs.parts(n) for n in range(MAX_GAMMA + 1)]
+    seconds = [sum(parts) for parts in by_length]
+    lengths = [_at(text, hits, gamma, seconds, plain) for gamma in range(MAX_GAMMA + 1)]
+    return Lengths(
+        hits=hits,
+        wrong=[text.wrong.get(place) for place in range(text.end)],
+        lengths=lengths,
+        costs=[(round(draft, 7), round(verify, 7), round(rest, 7)) for draft, verify, rest in by_length],
+        assumed=costs.assumed,
+        best=min(lengths, key=lambda length: length.ms_per_token).gamma,
+        exact=all(length.exact for length in lengths),
+    )
+
+
+def rounds(text: Text, hits: list[int], gamma: int) -> Iterator[tuple[int, int, int]]:
+    """The rounds at one draft length: the tokens before each, its draft tokens, and the tokens behind it."""
+    start = 1
+    while start < text.end:
+        n = text.room(start, gamma)
+        end = text.next(start, n, hits[start])
+        yield start, n, end
+        start = end
+
+
+def _hits(text: Text) -> list[int]:
+    stands, owed = [], 0.5
+    for place in range(text.end):
+        if (stand := text.stands.get(place)) is None:
+            stand = float(owed + text.mean >= 1)
+            owed += text.mean - stand
+        stands.append(stand)
+    hits, ahead = [], 0
+    for stand in reversed(stands):
+        ahead = min(ahead + 1, MAX_GAMMA) if stand else 0
+        hits.append(ahead)
+    return hits[::-1]
+
+
+def _at(text: Text, hits: list[int], gamma: int, seconds: list[float], plain: float) -> Length:
+    made = list(rounds(text, hits, gamma))
+    whole = [end - start for start, n, end in made if not text.cut(start, n, hits[start], gamma)]
+    tested = {place for start, n, end in made for place in range(start, min(start + n, end))}
+    tokens, total = text.end - 1, sum(seconds[n] for _, n, _ in made)
+    return Length(
+        gamma=gamma,
+        tokens_per_pass=round(sum(whole) / len(whole), 4) if whole else None,
+        passes=len(made),
+        ms_per_token=round(1000 * total / tokens, 4),
+        gain=round(plain * tokens / total, 4),
+        share=round(seconds[0] * tokens / total, 4),
+        # The last token ends the text, whoever wrote it.
+        exact=text.exact and all(place in text.stands for place in tested - {text.end - 1}),
+    )

@@ -1,0 +1,70 @@
+// What the address holds behind "#", which no server sees: settings as they are, one packed result, and a tab.
+import { deflate, inflate } from "./inflate.js";
+
+const LONGEST = 4096; // characters of a link to a result; a longer one gives way to a file
+const UNPACKED = 2e6; // bytes of text that a link may unpack to
+const NO_SETTINGS = ["run", "sweep", "bench", "tab"];
+
+// What a part of the address holds, or null: "run", "tab", or "sweep" and "bench", whose tabs read them.
+export const inAddress = (name) => fragment().get(name);
+
+export function settingsInFragment() {
+  return Object.fromEntries([...fragment()].filter(([name]) => !NO_SETTINGS.includes(name)));
+}
+
+export function withoutRun() {
+  write((parts) => parts.delete("run"));
+}
+
+// Tabs: an address without one means the first.
+export const tabInAddress = () => inAddress("tab") ?? "race";
+
+// Gradio also tells of the first tab as the page loads, which nobody chose.
+let loaded = false;
+export function tabChosen(name) {
+  if (loaded) write((parts) => (name === "race" ? parts.delete("tab") : parts.set("tab", name)));
+  loaded = true;
+}
+
+// A link to this page that holds the parts.
+export const linkWith = (parts) => `${pageAddress()}#${new URLSearchParams(parts)}`;
+
+// The same for a packed result, or null where it would be too long.
+export function resultLink(parts) {
+  const link = linkWith(parts);
+  return link.length > LONGEST ? null : link;
+}
+
+// On a Space the page stands in a frame; the address that people see is the Space's.
+let around = "";
+export function definePage(address) {
+  around = address;
+}
+export const pageAddress = () => around || location.href.split(/[?#]/)[0];
+
+export async function packText(text) {
+  return toBase64(await deflate(new TextEncoder().encode(text)));
+}
+
+// Throws where the text is damaged or too long.
+export async function unpackText(packed) {
+  return new TextDecoder("utf-8", { fatal: true }).decode(await inflate(fromBase64(packed), "deflate-raw", UNPACKED));
+}
+
+export const toBase64 = (bytes) =>
+  btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replaceAll("=", "");
+export const fromBase64 = (text) =>
+  Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+
+const fragment = () => new URLSearchParams(location.hash.slice(1));
+
+// Changes the address in place: no entry in the history, nothing loads.
+function write(change) {
+  const parts = fragment();
+  change(parts);
+  if (String(parts) === String(fragment())) return;
+  history.replaceState(history.state, "", String(parts) ? `#${parts}` : location.href.split("#")[0]);
+}

@@ -1,0 +1,67 @@
+// What a reload of this tab keeps: the fields of the form, and the last race that this visitor ran or opened. An
+// address wins over it, unless it held the same when this was kept.
+import { inAddress, settingsInFragment } from "./address.js";
+import { readRecording } from "./race.js";
+
+const LARGEST = 2e6; // characters of a race that is kept
+const [FIELDS, RACE] = ["specdec-fields", "specdec-race"];
+const KEPT = ["run", "link", "file"]; // origins; the page's own first race comes back by itself
+
+// The values of the form to bring back, or null.
+let broughtBack = false;
+export function keptFields() {
+  return broughtBack ? null : read(FIELDS, settingsPart());
+}
+
+// The form's values as a reload found them, else as they are. From now on they are kept.
+export function fieldsAsKept(values) {
+  const kept = keptFields()?.values;
+  broughtBack = true;
+  return kept?.length === values.length ? kept : values;
+}
+
+export function keepFields(values) {
+  if (broughtBack) write(FIELDS, { address: settingsPart(), values });
+}
+
+export function keepRace({ origin, name }, text) {
+  if (!KEPT.includes(origin)) return;
+  write(RACE, text.length > LARGEST ? null : { address: inAddress("run") ?? "", origin, name, text });
+}
+
+// The race to bring back, as `open` takes it, or null.
+export function keptRace() {
+  const kept = read(RACE, inAddress("run") ?? "");
+  if (!kept) return null;
+  try {
+    const records = readRecording(kept.text);
+    Object.assign(records[0], { name: kept.name, kept: true });
+    return [records, kept.origin, () => kept.text];
+  } catch {
+    return null; // of another version of this page
+  }
+}
+
+// What the address says of the form, or "".
+function settingsPart() {
+  const run = inAddress("run");
+  return String(new URLSearchParams({ ...settingsInFragment(), ...(run && { run }) }));
+}
+
+function read(key, address) {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(key));
+    return !address || kept?.address === address ? kept : null;
+  } catch {
+    return null;
+  }
+}
+
+function write(key, value) {
+  try {
+    sessionStorage.removeItem(key);
+    if (value) sessionStorage.setItem(key, JSON.stringify(value));
+  } catch {
+    // The storage is full or switched off: a reload keeps nothing.
+  }
+}

@@ -1,0 +1,124 @@
+// A race as few bytes, for a link: its facts and token texts packed as text, its rounds as columns of small numbers.
+// Token texts, statuses and times; no probabilities.
+import { BitReader, BitWriter } from "./bits.js";
+import { Numbering, packLane, unpackLane } from "./columns.js";
+import { defined, shortened } from "./definitions.js";
+import { deflate, inflate } from "./inflate.js";
+import { labelOf, laneKeys, laneOf } from "./lanes.js";
+import { restored, shorter } from "./phrases.js";
+import { VERSION } from "./race.js";
+
+const INFLATED = 2e6; // bytes that the facts may unpack to
+const HEAD = 6; // bytes: a checksum, then the length of the facts
+
+export async function pack(race) {
+  const lanes = [...race.lanes.values()];
+  const bits = new BitWriter();
+  const numbering = new Numbering();
+  bits.column(lanes[0].started.prompt_ids.map((id) => numbering.code(id)));
+  lanes.forEach((lane, at) => packLane(lane, lanes.slice(0, at), bits, numbering));
+  const texts = numbering.ids.map((id) => race.bytes.get(id) ?? []);
+  bits.column(texts.map((bytes) => bytes.length));
+  const facts = shorter(JSON.stringify(factsOf(race, lanes), rounded));
+  const packed = await deflate(join(new TextEncoder().encode(`${facts}\0`), texts.flat()));
+  const all = join([packed.length >> 8, packed.length & 255], packed, bits.bytes);
+  return join(checksum(all), all);
+}
+
+// The lines again, with nothing where the bytes hold nothing. Throws where the bytes are damaged.
+export async function unpack(bytes) {
+  if (checksum(bytes.subarray(4)).some((byte, at) => byte !== bytes[at])) throw new RangeError("damaged");
+  const size = bytes[4] * 256 + bytes[5];
+  const plain = await inflate(bytes.subarray(HEAD, HEAD + size), "deflate-raw", INFLATED);
+  let at = plain.indexOf(0);
+  const { begin, lanes, verdict } = JSON.parse(restored(new TextDecoder().decode(plain.subarray(0, at++))));
+  if (lanes.length > laneKeys().length) throw new RangeError("too many lanes");
+  const bits = new BitReader(bytes.subarray(HEAD + size));
+  const numbering = new Numbering();
+  const prompt_ids = bits.column().map((code) => numbering.id(code));
+  const found = [];
+  for (const _ of lanes)
+    found.push(
+      unpackLane(
+        found.map(({ rounds }) => rounds),
+        bits,
+        numbering,
+      ),
+    );
+  const texts = bits.column().map((length) => plain.subarray(at, (at += length)));
+  const tokens = Object.fromEntries(texts.map((text, id) => [id, String.fromCharCode(...text)]));
+  begin.settings.prompt ??= textOf(prompt_ids.map((id) => texts[id]));
+  return [
+    { event: "begin", version: VERSION, ...begin, lanes: lanes.map(({ key }) => key) },
+    ...found.flatMap(({ rounds, finished }, place) => {
+      const { key, end, ...started } = { ...lanes[0], ...lanes[place] };
+      const lane = { event: "started", version: VERSION, lane: laneOf(key)?.name, prompt_ids, ...started };
+      return [
+        place ? lane : { ...lane, tokens },
+        ...rounds,
+        ...(finished ? [finished] : []),
+        ...(end ? [typeof end === "string" ? endOf(key, rounds, end) : end] : []),
+      ];
+    }),
+    withFigures(verdict, defined),
+  ];
+}
+
+// What has a name or words. A lane repeats nothing of the first one.
+function factsOf(race, lanes) {
+  const { at, pair, settings } = race.begin;
+  const { details, lanes: table, time, whatif, ...verdict } = race.verdict;
+  const [first, ...others] = lanes.map((lane) => {
+    const { event, tokens, lane: name, prompt_ids, version, ...started } = lane.started;
+    const end = lane.end && endOf(lane.name, lane.rounds, lane.end.duration);
+    return { key: lane.name, ...started, end: alike(end, lane.end) ? (end?.duration ?? null) : lane.end };
+  });
+  const unlike = (part) => Object.entries(part).filter(([name, value]) => !alike(value, first[name]));
+  const prompt = textOf(lanes[0].started.prompt_ids.map((id) => race.bytes.get(id) ?? []));
+  return {
+    begin: {
+      at: Math.round(at),
+      pair,
+      settings: settings.prompt === prompt ? { ...settings, prompt: undefined } : settings,
+      runs: race.verdict.runs,
+    },
+    lanes: [first, ...others.map((part) => Object.fromEntries(unlike(part)))],
+    verdict: { ...withFigures(verdict, shortened), shown: 0 },
+  };
+}
+
+// The label at the end of a lane's line, as the server words it.
+function endOf(key, rounds, duration) {
+  const name = labelOf(key);
+  const tokens = rounds.reduce((sum, round) => sum + round.committed_ids.length, 0);
+  const spoken = `${name} lane ended: ${tokens} tokens, the last ${duration} after the first.`;
+  return { event: "lane_end", lane: key, name, duration, spoken };
+}
+
+// A verdict whose definitions are exchanged: they are the same in every run, and a third of a link. The steps of "Why"
+// are kept in hundredths of a millisecond, as the page shows them.
+function withFigures(verdict, exchange) {
+  const exchanged = { ...verdict };
+  if (verdict.figures) exchanged.figures = exchange(verdict.figures);
+  if (verdict.why) {
+    const steps = verdict.why.steps.map(([name, seconds]) => [name, Math.round(seconds * 1e5) / 1e5]);
+    exchanged.why = { ...verdict.why, figures: exchange(verdict.why.figures), steps };
+  }
+  return exchanged;
+}
+
+// Digits that nobody sees are left out.
+function rounded(_, value) {
+  return Number.isFinite(value) && !Number.isInteger(value) ? Number(value.toPrecision(6)) : value;
+}
+
+const alike = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+const join = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
+const textOf = (texts) => new TextDecoder().decode(join(...texts));
+
+// Tells a damaged link (FNV-1a).
+function checksum(bytes) {
+  let sum = 0x811c9dc5;
+  for (const byte of bytes) sum = Math.imul(sum ^ byte, 0x01000193);
+  return [24, 16, 8, 0].map((shift) => (sum >>> shift) & 255);
+}

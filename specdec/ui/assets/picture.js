@@ -1,0 +1,38 @@
+// The Picture part of the Share menu: the card of the race on show, to be saved or copied.
+import { pageAddress } from "./address.js";
+import { cardOf, drawCard } from "./card.js";
+import { button, el, save } from "./dom.js";
+
+export class Picture {
+  constructor() {
+    this.canvas = el("canvas");
+    this.canvas.setAttribute("role", "img");
+    this.copy = button("sd-action", "Copy picture", () => this.#copy());
+    this.copy.hidden = !navigator.clipboard?.write || !window.ClipboardItem; // on plain http, or in some frames
+    const download = button("sd-action", "Download picture", async () => save("specdec.png", await this.#png()));
+    this.node = el("div", "sd-picture", "", [this.canvas, el("div", "sd-actions", "", [download, this.copy])]);
+    this.show(null);
+  }
+
+  // The card of a race; without one there is no picture.
+  show(race) {
+    this.node.hidden = !race;
+    if (!race) return;
+    const card = cardOf(race, pageAddress());
+    this.canvas.setAttribute("aria-label", card.sentence);
+    drawCard(this.canvas, card, getComputedStyle(document.body).fontFamily);
+  }
+
+  #png() {
+    return new Promise((resolve) => this.canvas.toBlob(resolve, "image/png"));
+  }
+
+  async #copy() {
+    const done = await navigator.clipboard.write([new ClipboardItem({ "image/png": this.#png() })]).then(
+      () => true,
+      () => false,
+    );
+    this.copy.textContent = done ? "Copied" : "Copying failed; use Download";
+    setTimeout(() => (this.copy.textContent = "Copy picture"), 2000);
+  }
+}

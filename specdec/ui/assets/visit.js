@@ -1,0 +1,58 @@
+// Follows the address, as the page opens and whenever it changes; after a reload, brings back what was on show.
+import { inAddress, settingsInFragment, withoutRun } from "./address.js";
+import { button, el } from "./dom.js";
+import { keptRace } from "./kept.js";
+import { runInAddress } from "./link.js";
+import { openTab, restoreForm } from "./server.js";
+import { onRace } from "./shown.js";
+
+// `view` shows a race: open(records, origin, text). Its running() tells whether one runs here.
+export async function follow(view) {
+  const said = el("div", "sd-error sd-linkError");
+  said.setAttribute("role", "alert");
+  const say = (words, ...more) => {
+    said.replaceChildren(words, ...more);
+    if (words) document.querySelector("#sd-top").before(said);
+    else said.remove();
+  };
+  let linked = null; // the run of the address that is or was on show
+
+  const openRun = async (kept = null) => {
+    const packed = inAddress("run");
+    if (packed && view.running())
+      return say(
+        "The run in this link was not opened: a race is running. ",
+        button("sd-action small", "Open it now", () => openRun()),
+      );
+    say("");
+    try {
+      const records = await runInAddress();
+      if (kept) view.open(...kept);
+      else if (records) view.open(records, "link", () => records.map((record) => JSON.stringify(record)).join("\n"));
+      linked = packed;
+    } catch (error) {
+      say(`The run in this link cannot be shown. ${error.message}`);
+      if (kept) view.open(...kept);
+    }
+  };
+
+  let [run, settings] = [inAddress("run"), settingsNow()];
+  window.addEventListener("hashchange", () => {
+    const before = [run, settings];
+    [run, settings] = [inAddress("run"), settingsNow()];
+    openTab();
+    if (run !== before[0]) openRun();
+    if (settings !== before[1]) restoreForm();
+  });
+  // A race of one's own takes the place of the linked one: the address names that no more.
+  onRace((race) => {
+    if (!["run", "file"].includes(race?.begin.origin) || !linked || linked !== inAddress("run")) return;
+    withoutRun();
+    [run, linked] = [null, null];
+  });
+  if (inAddress("tab")) openTab();
+  await openRun(keptRace());
+}
+
+// What the address says of the form.
+const settingsNow = () => inAddress("run") ?? String(new URLSearchParams(settingsInFragment()));

@@ -1,0 +1,224 @@
+"""Addresses and reloads: what the address names is on show, and a reload loses nothing."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from browser.conftest import ask, go_to, open_page, run, text, visit
+from browser.test_share import SHOWN, link, open_link, share
+
+pytestmark = pytest.mark.xdist_group("sharing")
+
+LONG = "class Stack:\n    def __init__(self):\n        self.items = []"  # 250 tokens and no end of text
+SELECTED = "[role=tab][aria-selected=true]"
+DAMAGED = "#run=jVZtb9s2EP7eX3F"
+
+
+def field(page, name: str) -> str:
+    return page.locator(f"#sd-{name} input[type=number]").input_value()
+
+
+def set_field(page, name: str, value: str) -> None:
+    page.fill(f"#sd-{name} input[type=number]", value)
+    page.locator(f"#sd-{name} input[type=number]").blur()
+
+
+def reload(page) -> None:
+    page.reload()
+    page.wait_for_function("window.specdec && window.specdec.mounted")
+
+
+def paste(page, target: str) -> None:
+    """Paste an address over that of the open page: its part behind # changes, nothing loads."""
+    page.evaluate("(target) => { location.hash = target.split('#')[1]; }", target)
+
+
+def wait_for_gamma(page, value: str) -> None:
+    page.wait_for_function(
+        "(value) => document.querySelector('#sd-gamma input[type=number]')?.value === value", arg=value
+    )
+
+
+def test_a_reload_keeps_prompt_settings_and_result(page):
+    """The race comes back as it was and plays nothing; fields come back as they were, edited ones too."""
+    ask(page, "One day, a dog", tokens=24)
+    run(page)
+    shown, notes = page.evaluate(SHOWN), text(page, ".sd-notes")
+    ask(page, "Another prompt, not run")
+    set_field(page, "gamma", "40")
+    reload(page)
+    wait_for_gamma(page, "40")
+    assert page.evaluate(SHOWN) == shown
+    assert text(page, ".sd-notes") == notes and "1 run on this machine" in notes
+    assert page.locator("#sd-prompt textarea").input_value() == "Another prompt, not run"
+    assert field(page, "tokens") == "24"
+    page.wait_for_timeout(1000)  # the start-up race must not take its place
+    assert page.evaluate("[window.specdec.begun, window.specdec.replaying]") == [1, False]
+    assert page.evaluate(SHOWN) == shown
+    set_field(page, "gamma", "5")
+    run(page)
+    assert "Another prompt" in page.evaluate(SHOWN)["prompt"]
+
+
+def test_a_reload_of_a_first_visit_shows_the_start_up_race(page):
+    reload(page)
+    page.wait_for_function("window.specdec.verdicts === 1")
+    assert "at start-up" in text(page, ".sd-notes")
+
+
+def test_a_link_wins_over_what_is_kept_until_a_race_of_ones_own(page, browser, address):
+    """In the same browser tab: the link is shown, then a race takes its place, in the address and after a reload."""
+    ask(page, "Ben and the", tokens=12)
+    run(page)
+    share(page)
+    target = link(page, "this run")
+    with visit(browser, address) as other:
+        open_page(other, address)
+        ask(other, "Sue ran", tokens=8)
+        run(other)
+        other.goto("about:blank")
+        open_link(other, target)
+        other.wait_for_function("window.specdec.verdicts >= 1")
+        assert "From a link" in text(other, ".sd-notes")
+        other.wait_for_function("document.querySelector('#sd-prompt textarea').value === 'Ben and the'")
+        reload(other)
+        other.wait_for_function("window.specdec.verdicts >= 1")
+        assert "From a link" in text(other, ".sd-notes")
+        ask(other, "Sue ran home", tokens=8)
+        run(other)
+        assert "#" not in other.url
+        reload(other)
+        other.wait_for_function("window.specdec.verdicts >= 1")
+        assert "1 run on this machine" in text(other, ".sd-notes")
+        assert other.evaluate(SHOWN)["prompt"] == "Sue ran home"
+
+
+def test_links_pasted_over_the_open_page_are_followed(page, browser, address):
+    """A run, a damaged one, settings: each takes effect without a reload, and the message goes with its cause."""
+    ask(page, tokens=12)
+    set_field(page, "gamma", "3")
+    run(page)
+    share(page)
+    target = link(page, "this run")
+    shown = page.evaluate(SHOWN)
+    with visit(browser, address) as other:
+        open_page(other, address)
+        other.evaluate("window.same = true")
+        paste(other, DAMAGED)
+        other.wait_for_selector(".sd-linkError:has-text('The link is damaged')")
+        paste(other, target)
+        other.wait_for_function("window.specdec.verdicts === 2")
+        assert other.locator(".sd-linkError").count() == 0
+        assert other.evaluate(SHOWN) == shown
+        wait_for_gamma(other, "3")
+        paste(other, "#gamma=9")
+        wait_for_gamma(other, "9")
+        paste(other, "#gamma=40")
+        other.wait_for_selector("#sd-problems:has-text(\"gamma '40'\")")
+        assert other.evaluate(SHOWN) == shown
+        assert other.evaluate("window.same") is True
+
+
+def test_a_link_pasted_into_a_race_waits(page):
+    """The page says why the run is not opened; a button opens it once the race has ended."""
+    share(page)
+    target = link(page, "this run")
+    page.keyboard.press("Escape")
+    ask(page, LONG, tokens=250)
+    page.click("#sd-run")
+    page.wait_for_function("window.specdec.lanesStarted === 4")
+    paste(page, target)
+    page.wait_for_selector(".sd-linkError:has-text('a race is running')")
+    page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
+    assert "1 run on this machine" in text(page, ".sd-notes")
+    page.click("text=Open it now")
+    page.wait_for_function("window.specdec.verdicts === 3")
+    assert "From a link" in text(page, ".sd-notes")
+    assert page.locator(".sd-linkError").count() == 0
+
+
+def test_tabs_have_addresses(page, browser, address):
+    """A chosen tab stands in the address beside all else; an address opens its tab; back and forward go along."""
+    paste(page, "#gamma=7")
+    wait_for_gamma(page, "7")
+    go_to(page, "Benchmark")
+    assert page.url.endswith("#gamma=7&tab=benchmark")
+    go_to(page, "Lossless?")
+    assert page.url.endswith("#gamma=7&tab=lossless")
+    reload(page)
+    page.wait_for_selector(f"{SELECTED}:has-text('Lossless?')")
+    go_to(page, "Race")
+    assert page.url.endswith("#gamma=7")
+    for width in (1440, 390):
+        with visit(browser, address, viewport={"width": width, "height": 844}) as other:
+            open_link(other, address + "#tab=best-gamma&gamma=2")
+            other.wait_for_selector(f"{SELECTED}:has-text('Best gamma')")
+            paste(other, "#tab=benchmark&gamma=2")
+            other.wait_for_selector(f"{SELECTED}:has-text('Benchmark')")
+            other.go_back()
+            other.wait_for_selector(f"{SELECTED}:has-text('Best gamma')")
+            assert other.url.endswith("#tab=best-gamma&gamma=2")
+            go_to(other, "Race")
+            assert field(other, "gamma") == "2"
+
+
+def test_a_run_of_usual_length_fits_a_short_link(page):
+    ask(page, tokens=128)
+    run(page)
+    share(page)
+    assert 1000 < len(link(page, "this run")) < 2800
+
+
+# The width of what is drawn in a row of the picture, from the left end of the bars on, and counts of blue pixels.
+DECODED = """async (data) => {
+  const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+  const image = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+  const pen = new OffscreenCanvas(image.width, image.height).getContext("2d");
+  pen.drawImage(image, 0, 0);
+  const at = (x, y) => [...pen.getImageData(x, y, 1, 1).data];
+  const drawn = (x, y) => at(x, y).some((value) => value < 250);
+  const bar = (y) => {
+    let end = 250;
+    for (let x = 250; x < 1040; x++) if (drawn(x, y)) end = x;
+    return end - 250;
+  };
+  const count = (x, y, width, height) => {
+    const { data } = pen.getImageData(x, y, width, height);
+    let found = 0;
+    for (let i = 0; i < data.length; i += 4) if (data[i] < 200) found += 1;
+    return found;
+  };
+  return {
+    size: [image.width, image.height],
+    paper: at(20, 300),
+    bars: [320, 386, 452].map(bar),
+    factor: count(50, 50, 250, 120),
+    sentence: count(440, 60, 700, 120),
+    figures: count(50, 210, 1000, 60),
+    foot: count(50, 550, 1100, 60),
+    edge: count(1150, 0, 50, 8) > 0 && count(1150, 20, 50, 600) === 0,
+  };
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_picture_shows_the_race(browser, address, tmp_path, scheme: str):
+    """A PNG of 1200 x 630, light in both themes: factor, sentence, figures, and bars as long as the lanes took."""
+    with visit(browser, address, color_scheme=scheme) as page:
+        open_page(page, address)
+        ask(page, tokens=48)
+        run(page)
+        share(page)
+        with page.expect_download() as download:
+            page.click("text=Download picture")
+        download.value.save_as(tmp_path / "card.png")
+        assert download.value.suggested_filename == "specdec.png"
+        found = page.evaluate(DECODED, base64.b64encode((tmp_path / "card.png").read_bytes()).decode())
+        factor = float(text(page, ".sd-factor").rstrip("x"))
+    assert found["size"] == [1200, 630] and found["paper"] == [255, 255, 255, 255] and found["edge"]
+    for part in ("factor", "sentence", "figures", "foot"):
+        assert found[part] > 500, part
+    assert max(found["bars"]) > 780, "the slowest lane fills the width"
+    assert found["bars"][0] / found["bars"][2] == pytest.approx(factor, rel=0.06)

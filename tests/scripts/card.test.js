@@ -1,0 +1,58 @@
+// What the picture of a race says and draws.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { cardOf, nameOf } from "../../specdec/ui/assets/card.js";
+import { defineLanes } from "../../specdec/ui/assets/lanes.js";
+import { Race } from "../../specdec/ui/assets/race.js";
+import { TABLE, records } from "./recording.js";
+
+defineLanes(TABLE);
+
+function race(origin = "run") {
+  const all = records();
+  const found = new Race({ ...all[0], origin });
+  for (const record of all.slice(1)) found.take(record);
+  Object.assign(found.verdict, {
+    sentence: "Slower here: it runs at 0.83x on this machine.",
+    factor: "0.83x",
+    engine: 0.9,
+    speculation: null,
+    figures: [
+      { value: "50 %", label: "of guesses kept" },
+      { value: "3 of 3", label: "identical tokens" },
+    ],
+  });
+  return found;
+}
+
+test("the picture says what the page says, but for where it is looked at", () => {
+  const card = cardOf(race(), "https://huggingface.co/spaces/some/specdec");
+  assert.equal(card.sentence, "Slower: it runs at 0.83x.");
+  assert.deepEqual(card.figures, [
+    ["0.90x", "leaner passes"],
+    ["50 %", "of guesses kept"],
+    ["3 of 3", "tokens identical"],
+  ]);
+  assert.deepEqual(card.origin, ["some", "1 run", "Jan 1, 1970"]);
+  assert.equal(cardOf(race("link"), "https://a.org/").origin[0], "From a link, not measured here");
+});
+
+test("a bar holds every round after the first token, its passes within its time", () => {
+  const { lanes } = cardOf(race(), "https://a.org/");
+  assert.deepEqual(
+    lanes.map(({ key, rounds }) => [key, rounds.length]),
+    [
+      ["generate", 2],
+      ["speculative", 1],
+    ],
+  );
+  const [round] = lanes[1].rounds;
+  assert.deepEqual(round.kinds, ["accepted", "correction"]);
+  assert.ok(round.draft + round.verify <= round.whole);
+});
+
+test("an address that only this machine opens is not named", () => {
+  for (const own of ["http://localhost:7860/", "http://127.0.0.1:7860/?a=1", "http://[::1]:7860/"])
+    assert.equal(nameOf(own), "specdec");
+  assert.equal(nameOf("https://lab.example.org/specdec/"), "lab.example.org/specdec");
+});
