@@ -25,7 +25,8 @@ DECISIVE = ("prompts", "new tokens", "temperature")  # settings by which the wor
 
 @dataclass(frozen=True)
 class Row:
-    """A lane of a file; files are numbered from 1. ``differs`` says what other files were asked for otherwise."""
+    """A lane of a file; files are numbered from 1. What holds for all rows of a file stands in its first one alone;
+    ``differs`` says what other files were asked for otherwise."""
 
     file: int
     pair: str
@@ -61,8 +62,10 @@ def compare(files: Sequence[Results]) -> Comparison:
         summaries = summarise(results.trials)
         plain, about = find(summaries, BASELINE), results.about
         lanes = [*([plain] if plain else []), *best_lengths(summaries)]
-        pair, machine, differs = words.pair_line(about["pair"]), words.hardware(about["machine"]), ", ".join(texts)
-        rows += [Row(number, pair, machine, summary, differs) for summary in lanes]
+        whole = (words.pair_line(about["pair"]), words.hardware(about["machine"]), ", ".join(texts))
+        for place, summary in enumerate(lanes):
+            pair, machine, differs = ("", "", "") if place else whole
+            rows.append(Row(number, pair, machine, summary, differs))
     sentence = _sentence(len(files), [name for name in DECISIVE if name in differing])
     return Comparison(rows, sentence if rows else words.NOTHING_COMPARED)
 

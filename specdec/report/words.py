@@ -448,8 +448,10 @@ def engine(facts: dict[str, Any]) -> str:
 
 def hardware(machine: dict[str, Any]) -> str:
     """What a measurement ran on: the device, and how much of the processor it had."""
-    used = [machine.get("gpu"), machine.get("cpu"), machine.get("device")]
-    cores = f"{machine['cores']} cores, {machine['threads']} threads used" if "cores" in machine else ""
+    device = machine.get("device")
+    used = [machine.get("gpu"), machine.get("cpu"), device if device != "cpu" else None]
+    threads = machine.get("threads")
+    cores = f"{machine['cores']} cores, {threads} thread{'s' * (threads != 1)} used" if threads else ""
     return " \u00b7 ".join(filter(None, [*used, cores]))
 
 

@@ -46,4 +46,5 @@ class ComparePanel:
         found = compare(files)
         table = fragments.table(COLUMNS, map(cells, found.rows), f"{TITLE}.", minor=MINOR)
         sentence = fragments.note(found.sentence) if found.sentence else ""
-        return self._map.show(found.points, None) | {self._shown: sentence + table}
+        shown = self._map.show(found.points, None, " The numbers are those of the files.")
+        return shown | {self._shown: sentence + table}

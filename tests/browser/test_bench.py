@@ -29,8 +29,10 @@ def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):
     give(page, "set", tmp_path / "turns.jsonl")
     page.fill("#sd-bench-gammas input", "3")
     page.locator("#sd-bench-gammas input").blur()
-    for field, value in (("tokens", 32), ("runs", 1), ("first", 1), ("temperature", 0.5)):
+    for field, value in (("tokens", 32), ("runs", 1), ("temperature", 0.5)):
         set_number(page, f"bench-{field}", value)
+    page.fill("#sd-bench-first input", "1")
+    page.locator("#sd-bench-first input").blur()
     finish(page, "bench")
     said = text(page, "#sd-bench-verdict")
     assert "2 prompts of turns.jsonl, the first 1 of each category." in said and "temperature 0.5, seed 0" in said
@@ -46,9 +48,11 @@ def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):
     set_number(page, "bench-temperature", 0)
     page.click("#sd-bench-start")
     page.wait_for_selector("#sd-bench-status .sd-error:has-text('another measurement (params differ)')")
-    set_number(page, "bench-first", 0)
-    page.click("#sd-bench-start")
-    page.wait_for_selector("#sd-bench-status .sd-error:has-text('whole number, 1 or more')")
+    for wrong, words in (("0", "give a whole number, 1 or more"), ("few", "not a whole number")):
+        page.fill("#sd-bench-first input", wrong)
+        page.locator("#sd-bench-first input").blur()
+        page.click("#sd-bench-start")
+        page.wait_for_selector(f"#sd-bench-status .sd-error:has-text('{words}')")
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +81,7 @@ def test_results_files_are_compared_in_one_table_and_on_one_map(page, measured, 
     assert [(row[0], row[3]) for row in rows] == [
         (file, lane) for file in "12" for lane in ("Plain", "Our loop, γ 0", "Speculative, γ 3")
     ]
-    assert rows[0][-1] == "32 new tokens" and rows[-1][-1] == "40 new tokens"
+    assert rows[0][-1] == "32 new tokens" and rows[3][-1] == "40 new tokens"
     page.wait_for_selector("#sd-compare-map .main-svg")
     assert {"1", "2"} <= set(page.locator("#sd-compare-map .annotation text").all_text_contents())
     page.click("#sd-compare-files button[aria-label='Remove of32.results.jsonl']")
