@@ -8,7 +8,7 @@ import { kindsOf } from "./race.js";
 
 const CONTEXT = 14; // tokens of what stood before
 const MARGIN = 8; // pixels between the card and what it was opened at, and to the window's edge
-const WIDTH = 460;
+const WIDTHS = { greedy: 460, sampled: 660 }; // pixels: sampling has more to tell
 const COLUMNS = [
   ["#", "place in the draft"],
   ["Guess", "what the draft proposed"],
@@ -143,7 +143,7 @@ export class RoundCard {
     this.close.hidden = false;
     const home = this.card.offsetParent?.getBoundingClientRect() ?? { left: 0, top: 0, width: innerWidth };
     const room = Math.min(home.width, document.documentElement.clientWidth - 2 * MARGIN);
-    const width = narrow() ? room : Math.min(WIDTH, room);
+    const width = narrow() ? room : Math.min(WIDTHS[this.#greedy ? "greedy" : "sampled"], room);
     Object.assign(this.card.style, { width: `${width}px`, maxHeight: "" });
     const height = this.card.offsetHeight;
     const below = innerHeight - box.bottom - 2 * MARGIN;

@@ -187,6 +187,7 @@ export class Stage {
     const own = gamma === measured;
     const lane = own ? recorded : laneAt(race, recorded, gamma);
     if (this.replay.playing) this.replay.skip();
+    this.card.dock();
     this.show(lane);
     this.texts.computed("speculative", !own);
     if (own) return this.#showResult();
