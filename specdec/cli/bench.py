@@ -20,13 +20,15 @@ from specdec.measure.bench import measure
 from specdec.measure.limit import limit_of, limit_record
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
-from specdec.measure.results_file import ResultsFile, measured_on
+from specdec.measure.results import read_results
+from specdec.measure.results_file import ResultsFile, measured_on, text_of
 from specdec.measure.shapes import recorded
 from specdec.models.pair import Pair, silence_libraries
 from specdec.models.presets import SHAPES
 from specdec.models.shapes import shape_pair
 from specdec.report import words
 from specdec.report.benchmark import EXPORTS, as_json, report
+from specdec.report.compare import compare, table
 
 
 def main(argv: Sequence[str]) -> None:
@@ -69,8 +71,14 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--results", type=Path, help="JSON lines to keep every call in, and to go on from")
+    parser.add_argument(
+        "--compare", type=Path, nargs="+", metavar="FILE", help="measure nothing; show results files in one table"
+    )
     parser.add_argument("--export", type=Path, nargs="+", default=[], help="tables to write: .csv, .json or .md")
     arguments = parser.parse_args(argv)
+    if arguments.compare:
+        _compare(arguments.compare)
+        return
     silence_libraries()
     leave_a_core()
     # Before the models: it gives each process of a launch its GPU. The slowest one may take days longer than the rest.
@@ -124,6 +132,18 @@ def main(argv: Sequence[str]) -> None:
             raise SystemExit(
                 f"specdec: {path} cannot be written ({error.strerror}); its table stands above."
             ) from error
+
+
+def _compare(paths: Sequence[Path]) -> None:
+    """Print the table of several results files."""
+    try:
+        found = compare([read_results(text_of(path), path.name) for path in paths])
+    except SpecdecError as error:
+        raise SystemExit(f"specdec: {error}") from error
+    console = console_of(piped=180)
+    console.print(table(found))
+    if found.sentence:
+        console.print(found.sentence)
 
 
 def _pair_of(arguments: argparse.Namespace) -> Pair:

@@ -116,16 +116,18 @@ class ResultsFile:
             raise _not_written(path, error) from error
 
     def _read(self, path: Path) -> list[Trial]:
-        if not path.exists():
-            return []
-        try:
-            if path.stat().st_size > LARGEST:
-                raise InvalidInput(f"{path.name} is larger than {LARGEST // 10**6} MB. Name another file.")
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            reason = error.strerror or "it is no file of this program"
-            raise InvalidInput(f"Results cannot be read from {path.name} ({reason}). Name another file.") from error
-        return self._text.read(text, path.name)
+        return self._text.read(text_of(path), path.name) if path.exists() else []
+
+
+def text_of(path: Path) -> str:
+    """What a results file holds. Raises ``InvalidInput``."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise InvalidInput(f"{path.name} is larger than {LARGEST // 10**6} MB. Name another file.")
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        reason = error.strerror or "it is no file of this program"
+        raise InvalidInput(f"Results cannot be read from {path.name} ({reason}). Name another file.") from error
 
 
 def _not_written(path: Path, error: OSError) -> InvalidInput:

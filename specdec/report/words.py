@@ -127,6 +127,11 @@ ORIGINS = {
     "link": "From a link, not measured here",
 }
 
+# Several results in one table.
+UNLIKE = "These rows do not compare one to one: {settings} differ."
+NOTHING_COMPARED = "There is nothing to compare: no call was made beside one of plain generate."
+ALIKE_ASKED = "All files have the same prompts, new tokens and temperature."
+
 # What a pair of shapes is labelled with wherever it is shown.
 SYNTHETIC = "synthetic: random weights, agreement set to {agreement:g}"
 LEFT_OUT = "Not measured: {lane}. {reason}"
@@ -205,12 +210,13 @@ def headline(found: Judgement, subject: str = "speculative decoding", **more: st
 
 
 def notes(found: Judgement, **more: str) -> list[str]:
-    """What stands below the headline: both shares, why speculation loses if not yet said, and every doubt."""
+    """What stands below the headline: every doubt, why speculation loses if not yet said, and both shares. The page
+    shows the first of them and folds the rest."""
     fields = _fields(found) | more
-    said = [SHARES[found.kind].format(**fields)] if found.kind in SHARES else []
+    said = [DOUBTS[doubt].format(**fields) for doubt in found.doubts]
     if found.reason and found.kind not in (Kind.SLOWER, Kind.SLOWER_UNSPLIT):
         said.append(reason(found))
-    return said + [DOUBTS[doubt].format(**fields) for doubt in found.doubts]
+    return said + ([SHARES[found.kind].format(**fields)] if found.kind in SHARES else [])
 
 
 def reason(found: Judgement) -> str:
@@ -345,6 +351,11 @@ def lengths(gammas: Sequence[int | str]) -> str:
         (_, first), *rest = row
         parts.append(f"{first}\u2013{rest[-1][1]}" if rest else str(first))
     parts += [gamma for gamma in gammas if not isinstance(gamma, int)]
+    return listed(parts)
+
+
+def listed(parts: Sequence[str]) -> str:
+    """One or more words as a list in a sentence."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
@@ -437,8 +448,10 @@ def engine(facts: dict[str, Any]) -> str:
 
 def hardware(machine: dict[str, Any]) -> str:
     """What a measurement ran on: the device, and how much of the processor it had."""
-    used = [machine.get("gpu"), machine.get("cpu"), machine.get("device")]
-    cores = f"{machine['cores']} cores, {machine['threads']} threads used" if "cores" in machine else ""
+    device = machine.get("device")
+    used = [machine.get("gpu"), machine.get("cpu"), device if device != "cpu" else None]
+    threads = machine.get("threads")
+    cores = f"{machine['cores']} cores, {threads} thread{'s' * (threads != 1)} used" if threads else ""
     return " \u00b7 ".join(filter(None, [*used, cores]))
 
 

@@ -24,7 +24,8 @@ from specdec.report.made import settings
 from specdec.report.origin import HERE, Origin
 from specdec.report.summary import COLUMNS, cells
 from specdec.ui import fragments
-from specdec.ui.fields import integer, number, number_field
+from specdec.ui.compare import ComparePanel
+from specdec.ui.fields import integer, number, number_field, whole_or_none
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
 from specdec.ui.limits import Limits
@@ -35,6 +36,7 @@ from specdec.ui.work import INTERNAL
 
 KNOWN = "The embedded pair writes stories, dialogue and Python and copies; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
+FIRST = "First prompts of each category"
 MOST_TEXT = 200  # characters of the field for draft lengths
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
 
@@ -62,7 +64,9 @@ class BenchTab:
             self._gammas = gr.Textbox("3 5 8", label="Draft lengths, or auto", max_lines=1, elem_id="sd-bench-gammas")
         with gr.Row(elem_classes="sd-form"):
             sized = sizes("bench", limits, tokens=64, runs=3)
-            first = number_field(None, "First prompts a category", info="empty: all", elem_id="sd-bench-first")
+            first = gr.Textbox(
+                "", label=FIRST, info="how many; empty: all", max_lines=1, min_width=90, elem_id="sd-bench-first"
+            )
             temperature = number_field(0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature")
             self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
             self._sizes, self._settings = [*sized, first], [*sized, first, temperature, self.chat]
@@ -74,6 +78,7 @@ class BenchTab:
         hint = f"{RESULTS} holds every call. Give it as earlier results to go on from there."
         self._files = file_buttons(files, "Save the results", hint, "sd-bench-files")
         self._link = self._opening.link_field()
+        self._compare = ComparePanel(limits, files, RESULTS)
 
     def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
@@ -82,6 +87,7 @@ class BenchTab:
         self._buttons.estimate(self._machine, tab, sized, _size, after=read)
         cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
+        self._compare.wire()
         self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
 
     def _categories_of(self, prompts: Any) -> list[str]:
@@ -100,12 +106,12 @@ class BenchTab:
         gammas: str,
         tokens: float | None,
         runs: float | None,
-        first: float | None,
+        first: str | None,
         temperature: float | None,
         chat: bool,
     ) -> Job:
         own, before = chosen(prompts, self._limits), chosen(earlier, self._limits)
-        many = None if first is None else integer("First prompts a category", first)
+        many = whole_or_none(FIRST, first)
         choice = Choice(own.name if own else NAME, many, bool(chat))
         params = SamplingParams(
             integer("New tokens", tokens), number("Temperature", temperature), seed=0, ignore_eos=True
@@ -152,11 +158,11 @@ def _size(
     gammas: str,
     tokens: float | None,
     runs: float | None,
-    first: float | None,
+    first: str | None,
 ) -> tuple[str, int, int]:
     """What a benchmark of these fields does, as ``Buttons.estimate`` takes it."""
-    many = integer("First prompts a category", first or len(categories))  # Gradio sends 0 for a field not yet shown
-    prompts = sum(min(found, many) for found in Counter(categories).values())
+    many = whole_or_none(FIRST, first)
+    prompts = sum(min(found, many or found) for found in Counter(categories).values())
     calls = prompts * len(_entrants(lanes, gammas)) * integer("Runs", runs)
     return "call", calls, integer("New tokens", tokens)
 

@@ -29,9 +29,9 @@ class CostMap:
         self._plot = gr.Plot(None, show_label=False, visible=False, elem_id=f"sd-{name}-map", elem_classes="sd-figure")
         self.cleared: dict[Any, Any] = {self._title: "", self._plot: gr.update(visible=False)}
 
-    def show(self, found: Sequence[Point], v: float | None) -> dict[Any, Any]:
-        """The values that show these points, and the line with the measured ``v``."""
+    def show(self, found: Sequence[Point], v: float | None, more: str = "") -> dict[Any, Any]:
+        """The values that show these points, and the line with the measured ``v``; ``more`` ends the explanation."""
         if not found:
             return {self._title: "", self._plot: gr.update(visible=False)}
-        title = fragments.titled(TITLE, LEGEND)
+        title = fragments.titled(TITLE, f"{LEGEND}{more}")
         return {self._title: title, self._plot: gr.update(value=drawn(map_figure(found, v)), visible=True)}

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import gradio as gr
 from pydantic_core import from_json
 
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, quoted
 
 _Number = TypeVar("_Number", int, float)
 
 
-def number_field(value: float | None, label: str, **settings: Any) -> gr.Number:
+def number_field(value: float, label: str, **settings: Any) -> gr.Number:
     """A field without bounds of its own: the engine and the page's limits say what they refuse."""
     return gr.Number(value, label=label, min_width=90, **settings)
 
@@ -34,6 +34,14 @@ def integer(name: str, value: float | None) -> int:
     if isinstance(found, bool) or not isinstance(found, int):
         raise InvalidInput(f"{name} is {found}; give a whole number. Nothing ran.")
     return found
+
+
+def whole_or_none(name: str, text: str | None) -> int | None:
+    """The number in a text field; None where it is empty, which a number field would send as 0."""
+    try:
+        return parsed(text.strip(), int) if text and text.strip() else None
+    except InvalidInput as error:
+        raise InvalidInput(f"{name} is {quoted(text)}; {error}. Nothing ran.") from error
 
 
 def parsed(text: str, kind: type[_Number]) -> _Number:

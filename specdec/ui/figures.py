@@ -174,7 +174,10 @@ def styled(
         height=height + LINE * legend, showlegend=legend > 0, dragmode=False, template="none", bargap=0.35,
         paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font={"size": TEXT},
         margin={"l": 10, "r": right, "t": above, "b": 10}, hovermode="y" if across else hover,
-        legend={"x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "itemclick": False, "itemdoubleclick": False},
+        legend={
+            "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal",
+            "itemclick": False, "itemdoubleclick": False,
+        },
     )  # fmt: skip
     axis["title_font"] = {"size": TEXT}
     figure.update_xaxes(**axis | {"showgrid": across})

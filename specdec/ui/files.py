@@ -12,8 +12,10 @@ from specdec.errors import InvalidInput
 from specdec.measure.prompts import LONGEST_FILE_NAME
 from specdec.ui.limits import Limits
 
+MOST_FILES = 20
 _LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
 _CHOOSE = "import(%s).then((files) => files.choose(element, props, %s));"
+_CHOOSE_SEVERAL = "import(%s).then((files) => files.chooseSeveral(element, props, trigger, %s));"
 _OFFER = "import(%s).then((files) => files.offer(element, props, watch, %s));"
 
 
@@ -28,6 +30,13 @@ def file_field(script: str, label: str, hint: str, elem_id: str, limits: Limits)
     """A field for one file; ``chosen`` reads its value. ``script`` is the address of ``files.js``."""
     settings = {"id": elem_id, "label": label, "hint": hint, "most": limits.file_bytes}
     return gr.HTML(js_on_load=_CHOOSE % (script, json.dumps(settings)), elem_id=elem_id, **_LOOK)
+
+
+def files_field(script: str, label: str, hint: str, elem_id: str, limits: Limits) -> gr.HTML:
+    """A field for several files; ``chosen_files`` reads its value. Its event ``upload`` comes when all of them are
+    read."""
+    settings = {"id": elem_id, "label": label, "hint": hint, "most": limits.file_bytes}
+    return gr.HTML(js_on_load=_CHOOSE_SEVERAL % (script, json.dumps(settings)), elem_id=elem_id, **_LOOK)
 
 
 def file_buttons(script: str, label: str, hint: str, elem_id: str) -> gr.HTML:
@@ -55,3 +64,14 @@ def chosen(value: Any, limits: Limits) -> TextFile | None:
             return TextFile(name, content.decode())
         case _:
             raise InvalidInput("A chosen file was not read. Choose another one, or remove it. Nothing ran.")
+
+
+def chosen_files(value: Any, limits: Limits) -> list[TextFile]:
+    """The files of a field for several. Together they may be as large as one."""
+    given = [] if value in (None, "") else value
+    if not isinstance(given, list) or len(given) > MOST_FILES:
+        raise InvalidInput(f"The chosen files cannot be read. Choose up to {MOST_FILES} results files.")
+    files = [file for each in given if (file := chosen(each, limits))]
+    if sum(len(file.text.encode()) for file in files) > limits.file_bytes:
+        raise InvalidInput(f"The files together are larger than {limits.file_bytes / 1e6:g} MB. Remove one.")
+    return files

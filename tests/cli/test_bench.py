@@ -83,6 +83,23 @@ def test_the_first_prompts_of_each_category_are_measured(tmp_path, capsys, monke
         bench.main([*arguments, "--chat"])
 
 
+def test_results_files_are_compared_without_measuring(tmp_path, capsys, monkeypatch) -> None:
+    """Two measurements of other lengths, in one table; what is no results file is refused by its name."""
+    monkeypatch.setattr(limit, "SECONDS", 0.001)
+    files = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
+    for path, tokens in zip(files, ("32", "40"), strict=True):
+        bench.main([*command(tmp_path), "--tokens", tokens, "--results", str(path)])
+    capsys.readouterr()
+    monkeypatch.setattr(bench, "measure", lambda *arguments: pytest.fail("measured"))
+    bench.main(["--compare", *map(str, files)])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "do not compare one to one: new tokens differ." in said and "40 new tokens" in said
+    (tmp_path / "diary.jsonl").write_text("Dear diary\n")
+    for name, words in (("diary.jsonl", "diary.jsonl holds no results"), ("none.jsonl", "cannot be read from none")):
+        with pytest.raises(SystemExit, match=words):
+            bench.main(["--compare", str(files[0]), str(tmp_path / name)])
+
+
 def test_without_a_file_it_says_that_nothing_is_kept(tmp_path, capsys, interrupt) -> None:
     interrupt(1)
     with pytest.raises(SystemExit) as ended:

@@ -92,11 +92,14 @@ def test_the_map_shows_lines_region_and_points() -> None:
     """Hollow where speculation measured slower; the dashed line is that of the papers, with v = 1."""
     points = [Point("a", SPECULATIVE, 0.1, 0.8, 2.0), Point("<b>", SPECULATIVE, 0.12, 0.2, 0.8)]
     figure = map_figure(points, 1.3)
-    line, region, paper, dots = figure.data
+    line, region, paper, dots, _ = figure.data
     assert region.fill == "tonexty" and paper.line.dash and tuple(dots.marker.symbol) == ("star", "star-open")
     assert paper.x[-1] * 100 == pytest.approx(paper.y[-1]) and line.y[0] > paper.y[0]
     notes = [note.text for note in figure.layout.annotations]
-    assert "breaks even,<br>v = 1.30 (measured)" in notes and "breaks even, v = 1" in notes
+    assert [shape.name for shape in figure.data if shape.showlegend is not False] == [
+        "breaks even, v = 1.30 (measured)", "breaks even, v = 1", SPECULATIVE.label,
+    ]  # fmt: skip
+    assert "<i>speculation pays</i>" in notes and "<i>it does not pay</i>" in notes
     assert "a" in notes and "&lt;b&gt;" in notes
     for title in (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text):
         assert "(" in title, "with its unit"
@@ -105,13 +108,13 @@ def test_the_map_shows_lines_region_and_points() -> None:
 @pytest.mark.parametrize("v", [None, 0.9, 1.004])
 def test_without_a_v_above_1_the_map_has_one_line(v: float | None) -> None:
     figure = map_figure([Point("a", SPECULATIVE, 0.1, 0.8, 2.0)], v)
-    assert len(figure.data) == 3 and not any("measured" in note.text for note in figure.layout.annotations)
+    assert len(figure.data) == 4 and figure.data[0].name == "breaks even, v = 1"
 
 
 def test_points_at_one_place_have_names_that_do_not_overlap() -> None:
     points = [Point(str(n), SPECULATIVE, 0.1, 0.8, 2.0) for n in range(MOST_LABELS)]
     notes = [note for note in map_figure(points, None).layout.annotations if note.showarrow]
-    heights = sorted(0.8 * PLOT - note.ay for note in notes)
+    heights = sorted(note.ay * PLOT / 100 for note in notes)
     assert len(notes) == MOST_LABELS and all(above - below >= LINE - 1e-6 for below, above in pairwise(heights))
     assert not [n for n in map_figure(points * 2, None).layout.annotations if n.showarrow], "too many for names"
 

@@ -11,7 +11,7 @@ import specdec
 from specdec.models.loading import plan_pair
 from specdec.models.slot import Slot
 from specdec.ui import build
-from specdec.ui.files import chosen
+from specdec.ui.files import MOST_FILES, chosen, chosen_files
 from specdec.ui.limits import PUBLIC
 
 
@@ -37,6 +37,22 @@ def test_a_file_comes_with_its_name() -> None:
 def test_a_forged_request_is_refused(value: Any, complaint: str) -> None:
     with pytest.raises(specdec.InvalidInput, match=complaint):
         chosen(value, PUBLIC)
+
+
+FILE = {"name": "a.jsonl", "text": "x" * 400_000}
+
+
+def test_several_files_together_are_no_larger_than_one_may_be() -> None:
+    assert chosen_files(None, PUBLIC) == chosen_files("", PUBLIC) == chosen_files([], PUBLIC) == []
+    assert [file.name for file in chosen_files([FILE, FILE], PUBLIC)] == ["a.jsonl", "a.jsonl"]
+    with pytest.raises(specdec.InvalidInput, match="together are larger than 1 MB"):
+        chosen_files([FILE] * 3, PUBLIC)
+
+
+@pytest.mark.parametrize("value", [5, {}, "x", [5], [{"path": "/etc/passwd"}], [{"name": "a", "text": ""}] * 99, [[]]])
+def test_forged_lists_of_files_are_refused(value: Any) -> None:
+    with pytest.raises(specdec.InvalidInput, match=f"was not read|up to {MOST_FILES}"):
+        chosen_files(value, PUBLIC)
 
 
 def test_no_component_takes_or_serves_files() -> None:

@@ -33,25 +33,25 @@ export async function textOf(file, most) {
 // A field for one file. Its value is null or { name, text }; the text is null until it is read, and where it cannot be,
 // so that the server refuses to start and does not measure without the file.
 export function choose(element, props, { id, label, hint, most }) {
-  const chooser = el("input", "sd-file");
-  Object.assign(chooser, { type: "file", id: `${id}-file` });
-  chooser.setAttribute("aria-labelledby", `${id}-label ${id}-open`);
-  chooser.setAttribute("aria-describedby", `${id}-hint`);
-  const title = el("h3", "", label);
-  const open = el("label", "sd-action", "Choose a file");
-  const words = el("p", "sd-hint", hint);
-  Object.assign(title, { id: `${id}-label` });
-  Object.assign(open, { id: `${id}-open`, htmlFor: chooser.id });
-  Object.assign(words, { id: `${id}-hint` });
-  const name = el("span", "sd-fileName");
-  name.setAttribute("role", "status");
+  const take = async (file) => {
+    const size = sizeOf(file.size);
+    set({ name: file.name, text: null }, size);
+    const mine = turn;
+    const [text, refused] = await textOf(file, most).then(
+      (text) => [text, ""],
+      (error) => [null, error.message],
+    );
+    if (mine === turn) set({ name: file.name, text }, size, refused);
+  };
+  const { chooser, name, zone, say, nodes } = field({ id, label, hint, open: "Choose a file" }, ([file, ...more]) => {
+    if (more.length) say("These are several files; drop one.");
+    else if (file) take(file);
+  });
   const remove = button("sd-action", "Remove", () => {
     set(null);
     chooser.focus();
   });
-  const problem = el("p", "sd-error");
-  problem.setAttribute("role", "alert");
-  const zone = el("div", "sd-drop", "", [chooser, open, name, remove]);
+  zone.append(remove);
   let turn = 0; // of the file that was given last
 
   const set = (value, size = "", refused = "") => {
@@ -63,23 +63,72 @@ export function choose(element, props, { id, label, hint, most }) {
     remove.setAttribute("aria-label", `Remove ${value?.name}`);
     say(refused);
   };
+  set(null);
+  element.replaceChildren(...nodes);
+}
+
+// A field for several files, read as they are given; those that cannot be read are not kept. Its value is a list of
+// { name, text }, and the server is told of each change.
+export function chooseSeveral(element, props, trigger, { id, label, hint, most }) {
+  const kept = [];
+  const list = el("ul", "sd-fileList");
+  const { chooser, name, say, nodes } = field({ id, label, hint, open: "Add files", multiple: true }, async (given) => {
+    const problems = [];
+    for (const file of given) {
+      try {
+        kept.push({ name: file.name, text: await textOf(file, most), size: sizeOf(file.size) });
+      } catch (error) {
+        problems.push(error.message);
+      }
+    }
+    show(problems.join(" "));
+  });
+  const show = (refused = "") => {
+    say(refused);
+    name.textContent = kept.length ? "" : "or drop them here";
+    list.replaceChildren(...kept.map((file, number) => row(file, number)));
+    props.value = kept.map(({ name, text }) => ({ name, text }));
+    trigger("upload");
+  };
+  const row = (file, number) => {
+    const remove = button("sd-action", "Remove", () => {
+      kept.splice(number, 1);
+      show();
+      chooser.focus();
+    });
+    remove.setAttribute("aria-label", `Remove ${file.name}`);
+    const words = [`${number + 1}. `, el("strong", "", file.name), ` ${file.size}`];
+    return el("li", "", "", [el("span", "sd-fileName", "", words), remove]);
+  };
+  name.textContent = "or drop them here";
+  element.replaceChildren(...nodes, list);
+}
+
+// A title, a button and a place to drop files on, a hint and a line for what is wrong. take(files) is told of every
+// file that is given.
+function field({ id, label, hint, open, multiple = false }, take) {
+  const chooser = el("input", "sd-file");
+  Object.assign(chooser, { type: "file", id: `${id}-file`, multiple });
+  chooser.setAttribute("aria-labelledby", `${id}-label ${id}-open`);
+  chooser.setAttribute("aria-describedby", `${id}-hint`);
+  const title = el("h3", "", label);
+  const opener = el("label", "sd-action", open);
+  const words = el("p", "sd-hint", hint);
+  Object.assign(title, { id: `${id}-label` });
+  Object.assign(opener, { id: `${id}-open`, htmlFor: chooser.id });
+  Object.assign(words, { id: `${id}-hint` });
+  const name = el("span", "sd-fileName");
+  name.setAttribute("role", "status");
+  const problem = el("p", "sd-error");
+  problem.setAttribute("role", "alert");
+  problem.hidden = true;
   const say = (refused) => {
     problem.textContent = refused;
     problem.hidden = !refused;
   };
-  const take = async (file) => {
-    const size = sizeOf(file.size);
-    set({ name: file.name, text: null }, size);
-    const mine = turn;
-    const [text, refused] = await textOf(file, most).then(
-      (text) => [text, ""],
-      (error) => [null, error.message],
-    );
-    if (mine === turn) set({ name: file.name, text }, size, refused);
-  };
+  const zone = el("div", "sd-drop", "", [chooser, opener, name]);
   chooser.addEventListener("change", () => {
-    const [file] = chooser.files;
-    if (file) take(file);
+    take([...chooser.files]);
     chooser.value = ""; // the same file, changed, can be chosen again
   });
   zone.addEventListener("dragover", (event) => {
@@ -90,12 +139,9 @@ export function choose(element, props, { id, label, hint, most }) {
   zone.addEventListener("drop", (event) => {
     event.preventDefault();
     zone.classList.remove("over");
-    const [file, ...more] = event.dataTransfer.files;
-    if (more.length) say("These are several files; drop one.");
-    else if (file) take(file);
+    take([...event.dataTransfer.files]);
   });
-  set(null);
-  element.replaceChildren(title, zone, words, problem);
+  return { chooser, name, zone, say, nodes: [title, zone, words, problem] };
 }
 
 // Buttons that save the files of the value, texts by name; nothing where there are none.

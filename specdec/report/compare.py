@@ -1,0 +1,118 @@
+"""Several results in one table: other pairs, machines or settings, each lane at its best draft length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from specdec.lanes.table import BASELINE, LOOP
+from specdec.measure.results import Results
+from specdec.measure.summary import Summary, best_lengths, find, share_of, summarise
+from specdec.report import words
+from specdec.report.cost_map import Point, point
+
+COLUMNS = (
+    "File", "Pair", "Machine", "Lane", "speed-up", "tokens/s", "acceptance", "tokens a pass", "settings that differ",
+)  # fmt: skip
+TITLE = (
+    "Each lane at its best \u03b3 over all prompts; medians over the runs (lowest\u2013highest), after the first "
+    "token; speed-up over plain generate of the same file"
+)
+DECISIVE = ("prompts", "new tokens", "temperature")  # settings by which the work itself differs
+
+
+@dataclass(frozen=True)
+class Row:
+    """A lane of a file; files are numbered from 1. What holds for all rows of a file stands in its first one alone;
+    ``differs`` says what other files were asked for otherwise."""
+
+    file: int
+    pair: str
+    machine: str
+    summary: Summary
+    differs: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``sentence`` says whether the rows compare one to one."""
+
+    rows: list[Row]
+    sentence: str
+
+    @property
+    def points(self) -> list[Point]:
+        """The rows that draft, on the map of acceptance against cost, by the number of their file."""
+        drafting = [row for row in self.rows if row.summary.entrant not in (BASELINE, LOOP)]
+        return [found for row in drafting if (found := point(str(row.file), row.summary))]
+
+
+def compare(files: Sequence[Results]) -> Comparison:
+    asked = [_asked(results) for results in files]
+    names = dict.fromkeys(name for each in asked for name in each)
+    differing = [name for name in names if len({each.get(name) for each in asked}) > 1]
+    rows = []
+    for number, (results, said) in enumerate(zip(files, asked, strict=True), start=1):
+        texts = [said[name][0] for name in differing if name in said]
+        share = share_of(results.trials, results.plan)
+        if share.calls < share.planned:
+            texts.append(f"{share.calls:,} of {share.planned:,} calls")
+        summaries = summarise(results.trials)
+        plain, about = find(summaries, BASELINE), results.about
+        lanes = [*([plain] if plain else []), *best_lengths(summaries)]
+        whole = (words.pair_line(about["pair"]), words.hardware(about["machine"]), ", ".join(texts))
+        for place, summary in enumerate(lanes):
+            pair, machine, differs = ("", "", "") if place else whole
+            rows.append(Row(number, pair, machine, summary, differs))
+    sentence = _sentence(len(files), [name for name in DECISIVE if name in differing])
+    return Comparison(rows, sentence if rows else words.NOTHING_COMPARED)
+
+
+def _sentence(files: int, differing: Sequence[str]) -> str:
+    if files == 1:
+        return ""
+    if differing:
+        return words.UNLIKE.format(settings=words.listed(differing))
+    return words.ALIKE_ASKED
+
+
+def _asked(results: Results) -> dict[str, tuple[str, object]]:
+    """What was asked for, by name: the words for it, and what tells it from another."""
+    plan = results.plan
+    prompts = words.prompts(plan.chosen, len(plan.prompts)).removesuffix(".")
+    return {
+        "prompts": (prompts, plan.prompts),
+        "new tokens": (f"{plan.params.max_new_tokens} new tokens", None),
+        "temperature": (f"temperature {plan.params.temperature:g}", None),
+        "runs": (words.runs(plan.runs), None),
+        **{f"version of {name}": (f"{name} {at}", None) for name, at in results.about["versions"].items()},
+    }
+
+
+def cells(row: Row) -> list[str]:
+    """A row as a person reads it, under ``COLUMNS``."""
+    found, plain = row.summary, row.summary.entrant == BASELINE
+    alpha, tokens = found.middle("alpha"), found.middle("mean_acceptance_length")
+    return [
+        str(row.file),
+        row.pair,
+        row.machine,
+        found.entrant.label,
+        "1" if plain else words.times(found.gains),
+        words.spread(found.rates, words.rate),
+        "" if alpha is None else words.percent(alpha),
+        "" if plain else words.number(tokens, 2),
+        row.differs,
+    ]
+
+
+def table(found: Comparison) -> Table:
+    """The same for a terminal."""
+    out = Table(title=TITLE)
+    for place, column in enumerate(COLUMNS):
+        out.add_column(column, justify="right" if 4 <= place < 8 else "left")
+    for row in found.rows:
+        out.add_row(*cells(row))
+    return out

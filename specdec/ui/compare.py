@@ -1,0 +1,50 @@
+"""The fold that shows several results files in one table and on one map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from specdec.errors import InvalidInput
+from specdec.measure.results import read_results
+from specdec.report.compare import COLUMNS, TITLE, cells, compare
+from specdec.ui import fragments
+from specdec.ui.cost_map import CostMap
+from specdec.ui.files import chosen_files, files_field
+from specdec.ui.limits import Limits
+from specdec.ui.work import INTERNAL
+
+MINOR = ("Machine", "tokens/s", "acceptance", "tokens a pass", "settings that differ")
+
+
+class ComparePanel:
+    """Built inside a ``gr.Tab``. ``script`` is the address of the script that reads files in the browser."""
+
+    def __init__(self, limits: Limits, script: str, results: str):
+        self._limits = limits
+        with gr.Accordion("Compare results", open=False, elem_id="sd-bench-compare", elem_classes="sd-after"):
+            hint = (
+                f"One or more {results}, of any pair, machine or settings; together up to "
+                f"{limits.file_bytes / 1e6:g} MB."
+            )
+            self._files = files_field(script, "Results files", hint, "sd-compare-files", limits)
+            self._shown = gr.HTML("", elem_id="sd-compare", elem_classes="sd-fragment", apply_default_css=False)
+            self._map = CostMap("compare")
+
+    def wire(self) -> None:
+        self._files.upload(self._compare, self._files, [self._shown, *self._map.cleared], **INTERNAL)
+
+    def _compare(self, value: Any) -> dict[Any, Any]:
+        """What the chosen files hold; of several that cannot be read, the first is named."""
+        try:
+            files = [read_results(file.text, file.name) for file in chosen_files(value, self._limits)]
+        except InvalidInput as error:
+            return self._map.show([], None) | {self._shown: fragments.error(str(error))}
+        if not files:
+            return self._map.show([], None) | {self._shown: ""}
+        found = compare(files)
+        table = fragments.table(COLUMNS, map(cells, found.rows), f"{TITLE}.", minor=MINOR)
+        sentence = fragments.note(found.sentence) if found.sentence else ""
+        shown = self._map.show(found.points, None, " The numbers are those of the files.")
+        return shown | {self._shown: sentence + table}

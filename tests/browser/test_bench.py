@@ -1,0 +1,109 @@
+"""The tab "Benchmark": its form, the map of acceptance against cost, and several results files in one table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from browser.conftest import PAUSE, go_to, open_page, text, unfold, visit
+from browser.test_measuring import finish, give, save, set_number
+from specdec.events import SamplingParams
+from specdec.lanes.table import entrants_of
+from specdec.measure.plan import Plan
+from specdec.measure.prompts import PromptItem
+from specdec.measure.results_file import ResultsText
+from specdec.measure.trials import trials
+
+pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+
+
+def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):
+    """The first prompt of each category of a set of turns, sampled; the files say so; chat needs a template."""
+    rows = [{"category": name, "turns": [f"Once upon {number}"]} for name in ("a", "b") for number in range(2)]
+    (tmp_path / "turns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    go_to(page, "Benchmark")
+    assert page.locator("#sd-bench-chat input").is_disabled()
+    assert "has no chat template" in text(page, "#sd-bench-chat")
+    give(page, "set", tmp_path / "turns.jsonl")
+    page.fill("#sd-bench-gammas input", "3")
+    page.locator("#sd-bench-gammas input").blur()
+    for field, value in (("tokens", 32), ("runs", 1), ("temperature", 0.5)):
+        set_number(page, f"bench-{field}", value)
+    page.fill("#sd-bench-first input", "1")
+    page.locator("#sd-bench-first input").blur()
+    finish(page, "bench")
+    said = text(page, "#sd-bench-verdict")
+    assert "2 prompts of turns.jsonl, the first 1 of each category." in said and "temperature 0.5, seed 0" in said
+    found = json.loads(save(page, "benchmark.json", tmp_path).read_text())
+    assert [item["name"] for item in found["prompts"]] == ["1", "3"] and found["params"]["temperature"] == 0.5
+    assert found["chosen"] == {"name": "turns.jsonl", "first": 1, "chat": False} and found["machine"]["cpu"]
+    page.wait_for_selector("#sd-bench-map .main-svg")
+    shown = page.locator("#sd-bench-map text").all_text_contents()
+    for words in ("Cost coefficient c (draft pass / target pass)", "Acceptance α (% of tested guesses)", "a", "b"):
+        assert words in shown, shown
+    assert "Where speculation pays" in page.locator("#sd-tabs").inner_text()
+    give(page, "earlier", save(page, "benchmark.results.jsonl", tmp_path))
+    set_number(page, "bench-temperature", 0)
+    page.click("#sd-bench-start")
+    page.wait_for_selector("#sd-bench-status .sd-error:has-text('another measurement (params differ)')")
+    for wrong, words in (("0", "give a whole number, 1 or more"), ("few", "not a whole number")):
+        page.fill("#sd-bench-first input", wrong)
+        page.locator("#sd-bench-first input").blur()
+        page.click("#sd-bench-start")
+        page.wait_for_selector(f"#sd-bench-status .sd-error:has-text('{words}')")
+
+
+@pytest.fixture(scope="module")
+def measured(slot, tmp_path_factory) -> list[Path]:
+    """Two results files of the page's own pair, of other lengths."""
+    folder, found = tmp_path_factory.mktemp("measured"), []
+    for tokens in (32, 40):
+        entrants = entrants_of(("generate", "speculative", "speculative:0"), (3,))
+        plan = Plan((PromptItem("one", "story", "Once upon"),), entrants, SamplingParams(tokens, seed=0), 1)
+        found.append(folder / f"of{tokens}.results.jsonl")
+        found[-1].write_text(ResultsText(slot.pair, plan).write(filter(None, trials(slot.pair, plan))))
+    return found
+
+
+def add(page, *paths: Path) -> None:
+    page.set_input_files("#sd-compare-files-file", list(map(str, paths)))
+
+
+def test_results_files_are_compared_in_one_table_and_on_one_map(page, measured, tmp_path):
+    """Added together and one by one; a file that is none is named; removed, its rows go."""
+    go_to(page, "Benchmark")
+    unfold(page, "#sd-bench-compare")
+    add(page, *measured)
+    page.wait_for_selector("#sd-compare .sd-note:has-text('do not compare one to one: new tokens differ.')")
+    rows = [row.split("\t") for row in page.locator("#sd-compare tbody tr").all_inner_texts()]
+    assert [(row[0], row[3]) for row in rows] == [
+        (file, lane) for file in "12" for lane in ("Plain", "Our loop, γ 0", "Speculative, γ 3")
+    ]
+    assert rows[0][-1] == "32 new tokens" and rows[3][-1] == "40 new tokens"
+    page.wait_for_selector("#sd-compare-map .main-svg")
+    assert {"1", "2"} <= set(page.locator("#sd-compare-map .annotation text").all_text_contents())
+    page.click("#sd-compare-files button[aria-label='Remove of32.results.jsonl']")
+    page.wait_for_function("document.querySelectorAll('#sd-compare tbody tr').length === 3")
+    assert page.locator("#sd-compare .sd-note").count() == 0
+    (tmp_path / "diary.jsonl").write_text("Dear diary\n")
+    add(page, tmp_path / "diary.jsonl")
+    page.wait_for_selector("#sd-compare .sd-error:has-text('diary.jsonl holds no results of this program')")
+    page.click("#sd-compare-files button[aria-label='Remove diary.jsonl']")
+    page.wait_for_function("document.querySelectorAll('#sd-compare tbody tr').length === 3")
+    (tmp_path / "photo.png").write_bytes(b"\x89PNG\xff")
+    add(page, tmp_path / "photo.png")
+    page.wait_for_selector("#sd-compare-files .sd-error:has-text('photo.png cannot be read as UTF-8 text')")
+    assert page.locator("#sd-compare tbody tr").count() == 3
+
+
+def test_the_comparison_fits_a_phone(browser, address, measured):
+    with visit(browser, address, viewport={"width": 390, "height": 844}) as page:
+        open_page(page, address)
+        go_to(page, "Benchmark")
+        unfold(page, "#sd-bench-compare")
+        add(page, *measured)
+        page.wait_for_selector("#sd-compare-map .main-svg")
+        page.wait_for_timeout(PAUSE)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
