@@ -147,7 +147,7 @@ def shown_head(results: Results) -> dict[str, Any]:
     """The first line for a reader who is shown figures: without the prompts' texts and what else is not shown."""
     plan = results.plan
     prompts = [{"name": item.name, "category": item.category, "prompt": ""} for item in plan.prompts]
-    params = {"max_new_tokens": plan.params.max_new_tokens, "temperature": plan.params.temperature}
+    params = {"max_new_tokens": plan.params.max_new_tokens, "temperature": float(plan.params.temperature)}
     head = results.about | {"prompts": prompts, "entrants": plan.entrants, "runs": plan.runs, "chosen": plan.chosen}
     found = _HEAD.validate_json(to_json(head | {"params": params}), strict=True)
     return from_json(_HEAD.dump_json(found)) | {"params": params}

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from programs import specdec_command
 
 import specdec
@@ -54,7 +55,7 @@ def test_a_verdict_needs_both_its_lanes() -> None:
 def test_bad_input_is_one_sentence() -> None:
     ended = specdec_command(PROMPT, "--tokens", "0")
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "specdec: max_new_tokens is 0; give a whole number of at least 1.\n"
+    assert ended.stderr == "specdec: max_new_tokens 0 is below 1.\n"
 
 
 @pytest.mark.parametrize("text", ["five", "99", "confidence:5"])

@@ -113,7 +113,7 @@ def test_where_figures_are_from_is_said_and_nothing_claims_to_be_from_here() -> 
         "From a link, not measured here", "From the file <b>.jsonl, not measured here",
     ]  # fmt: skip
     here, elsewhere = (overall(found.trials, found.plan, here) for here in (True, False))
-    assert " here" in here.headline and "on this machine" in here.notes[0]
+    assert " here" in here.headline and "on this machine" in " ".join(here.notes)
     assert not [text for text in (elsewhere.headline, *elsewhere.notes) if " here" in text or "this machine" in text]
 
 

@@ -1,0 +1,209 @@
+"""Results in the tabs that measure: recorded ones, files and links; and a draft length that What if found, raced."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from browser.conftest import PAUSE, ask, go_to, open_page, quick_self_test, run, text, visit
+from browser.test_measuring import finish, save, set_number
+from specdec.lanes.table import entrants_of
+from specdec.measure import sweep
+from specdec.ui import gamma_tab, measuring
+
+pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+
+KEYS = {"Best gamma": "gamma", "Benchmark": "bench", "Lossless?": "lossless"}
+
+
+@pytest.fixture
+def short_sweep(monkeypatch) -> None:
+    """Few draft lengths: a sweep of a few seconds."""
+    few = entrants_of(("generate", "speculative"), (0, 2, 4, "auto"))
+    monkeypatch.setattr(gamma_tab, "ENTRANTS", few)
+    assert few != sweep.ENTRANTS
+
+
+def shown(page, key: str) -> tuple[str, list[str]]:
+    """The verdict without where it is from, and the rows of the table."""
+    headline = text(page, f"#sd-{key}-verdict .sd-headline")
+    return re.sub(r" (here|on this machine)\b", "", headline), page.locator(
+        f"#sd-{key}-table tbody tr"
+    ).all_inner_texts()
+
+
+def origin(page, key: str) -> str:
+    return text(page, f"#sd-{key}-verdict .sd-origin strong")
+
+
+def test_each_tab_opens_with_a_recorded_result_marked_as_one(page, outside):
+    """Verdict, chart and table are there at once; nothing says that it was measured here; no toolbar over a chart."""
+    for name, key in KEYS.items():
+        go_to(page, name)
+        page.wait_for_selector(f"#sd-{key}-verdict .sd-headline")
+        assert re.fullmatch(r"A recording made on .+, \d{4}-\d\d-\d\d, not measured here", origin(page, key))
+        found = page.locator(f"#sd-{key}-verdict").text_content()
+        assert "plain generate here" not in found and "on this machine" not in found
+        assert not page.locator(f"#sd-{key}-status .sd-error").is_visible()
+    for key in ("gamma", "bench"):
+        go_to(page, next(name for name, found in KEYS.items() if found == key))
+        page.wait_for_selector(f"#sd-{key}-plot .main-svg")
+        assert page.locator(f"#sd-{key}-table tbody tr").count() > 10
+        box = page.locator(f"#sd-{key}-plot .main-svg >> nth=0").bounding_box()
+        page.mouse.move(box["x"] + 200, box["y"] + 50)
+        assert page.locator(f"#sd-{key}-plot .modebar-btn").count() == 0
+        assert not page.locator(f"#sd-{'sweep' if key == 'gamma' else key}-link input").is_visible()
+    assert outside == []
+
+
+def test_an_own_result_takes_the_place_of_the_recorded_one_for_good(page, monkeypatch):
+    quick_self_test(monkeypatch)
+    go_to(page, "Lossless?")
+    page.wait_for_selector("#sd-lossless-verdict .sd-origin:has-text('A recording')")
+    finish(page, "lossless")
+    assert origin(page, "lossless") == "Measured on this machine"
+    go_to(page, "Race")
+    go_to(page, "Lossless?")
+    assert origin(page, "lossless") == "Measured on this machine"
+
+
+def test_start_says_what_it_will_take(page):
+    """The start-up race gives the speed; the words follow the fields."""
+    go_to(page, "Best gamma")
+    page.wait_for_selector("#sd-gamma-estimate:has-text('57 calls of 64 tokens.')")
+    assert re.fullmatch(r"About .+: 57 calls of 64 tokens\.", text(page, "#sd-gamma-estimate"))
+    set_number(page, "gamma-runs", 2)
+    page.wait_for_selector("#sd-gamma-estimate:has-text('38 calls')")
+    go_to(page, "Benchmark")
+    page.wait_for_selector("#sd-bench-estimate:has-text('calls of 64 tokens.')")
+    page.fill("#sd-bench-gammas input", "soon")
+    page.wait_for_function("document.querySelector('#sd-bench-estimate').innerText.trim() === ''")
+
+
+def test_a_chart_grows_while_it_is_measured(page, monkeypatch, short_sweep):
+    """The second call is drawn before the third run of anything: no round of all entrants is waited for."""
+    monkeypatch.setattr(measuring, "CHART_EVERY", 0.0)
+    go_to(page, "Best gamma")
+    page.wait_for_selector("#sd-gamma-plot .main-svg")
+    page.evaluate("""() => {
+        window.seen = [];
+        const look = () => {
+            const status = document.querySelector('#sd-gamma-status .sd-status')?.innerText ?? '';
+            const points = document.querySelectorAll('#sd-gamma-plot .subplot.xy .points path').length;
+            if (/of 15 calls/.test(status) && points) window.seen.push([parseInt(status), points]);
+            requestAnimationFrame(look);
+        };
+        look();
+    }""")
+    set_number(page, "gamma-tokens", 48)
+    finish(page, "gamma")
+    seen = page.evaluate("window.seen")
+    assert min(calls for calls, _ in seen) < 5, "before every draft length has run"
+    assert len({points for calls, points in seen if calls < 6}) > 1, "and more with each call"
+
+
+def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_path, short_sweep):
+    """In a fresh profile the same verdict and table, marked as from a link or a file; nothing runs."""
+    go_to(page, "Best gamma")
+    set_number(page, "gamma-tokens", 32)
+    set_number(page, "gamma-runs", 2)
+    finish(page, "gamma")
+    page.wait_for_selector("#sd-sweep-link input")
+    here, link = shown(page, "gamma"), page.locator("#sd-sweep-link input").input_value()
+    assert origin(page, "gamma") == "Measured on this machine"
+    assert "10 calls on this machine" in page.locator("#sd-gamma-verdict").text_content()
+    assert link.startswith(address) and "#sweep=" in link and len(link) < 4096
+    with page.expect_download() as download:
+        page.click("#sd-gamma-files button:text-is('sweep.results.jsonl')")
+    download.value.save_as(tmp_path / "mine.jsonl")
+    with visit(browser, address) as other:
+        other.goto(link)
+        other.wait_for_selector("#sd-gamma-verdict .sd-origin:has-text('From a link, not measured here')")
+        assert other.locator("#sd-gamma-table").is_visible(), "the link opens its tab"
+        assert shown(other, "gamma") == here
+        assert "on this machine" not in other.locator("#sd-gamma-verdict").text_content()
+        other.wait_for_selector("#sd-gamma-plot .main-svg")
+        assert not other.locator("#sd-sweep-link input").is_visible() and not other.evaluate("window.specdec.running")
+        other.set_input_files("#sd-sweep-open input[type=file]", tmp_path / "mine.jsonl")
+        other.wait_for_selector("#sd-gamma-verdict .sd-origin:has-text('From the file mine.jsonl, not measured here')")
+        assert shown(other, "gamma") == here
+        assert other.locator("#sd-sweep-link input").input_value() == link
+
+
+def test_a_benchmark_travels_as_a_link(page, browser, address, tmp_path):
+    go_to(page, "Benchmark")
+    page.fill("#sd-bench-gammas input", "3")
+    page.locator("#sd-bench-gammas input").blur()
+    set_number(page, "bench-tokens", 32)
+    set_number(page, "bench-runs", 1)
+    finish(page, "bench")
+    page.wait_for_selector("#sd-bench-link input")
+    here, link = shown(page, "bench"), page.locator("#sd-bench-link input").input_value()
+    saved = save(page, "benchmark.results.jsonl", tmp_path)
+    with visit(browser, address) as other:
+        open_page(other, address)
+        other.evaluate("(link) => { location.hash = new URL(link).hash; }", link)  # pasted over an open page
+        other.wait_for_selector("#sd-bench-verdict .sd-origin:has-text('From a link')")
+        assert shown(other, "bench") == here
+        go_to(other, "Best gamma")
+        other.wait_for_selector("#sd-gamma-verdict .sd-origin:has-text('A recording')")
+        other.set_input_files("#sd-sweep-open input[type=file]", saved)  # it has a draft length, which the tab shows
+        other.wait_for_selector("#sd-gamma-verdict .sd-origin:has-text('From the file')")
+        assert other.locator("#sd-gamma-table tbody tr").count() == 2
+
+
+def test_what_cannot_be_opened_says_so_in_the_tab(browser, address, tmp_path):
+    """A damaged link, a file of something else, one of another version and one that is too large."""
+    with visit(browser, address) as page:
+        page.goto(f"{address}#bench=eJyrVkrLz1eyUkpKLFKqBQAdegQ0")
+        page.wait_for_selector("#sd-bench-status .sd-error:has-text('The results in this link cannot be shown.')")
+        assert "The link is damaged: a part of it may be missing." in text(page, "#sd-bench-status")
+        page.wait_for_selector("#sd-bench-verdict .sd-origin:has-text('A recording')")
+        name = "<img src=x onerror='window.bitten=1'>.jsonl"
+        old = json.dumps({"results": {"version": 2}}) + "\n"
+        for content, words in (
+            ("my diary", f"{name} holds no results of this program."),
+            (old, "its version is 2, and this program reads version 3"),
+            (" " * 10_000_001, "has more than 10\u00a0MB"),
+            ("\udcff", "cannot be read as UTF-8 text"),
+        ):
+            file = {"name": name, "mimeType": "", "buffer": content.encode(errors="surrogateescape")}
+            page.set_input_files("#sd-bench-open input[type=file]", file)
+            page.wait_for_selector(f':is(#sd-bench-status, #sd-bench-open) .sd-error:visible:has-text("{words}")')
+        assert origin(page, "bench").startswith("A recording") and page.evaluate("window.bitten") is None
+
+
+def test_what_if_s_best_is_raced_and_so_is_a_confidence_stop(page):
+    """Race it sets the form and says so; a stop by confidence is raced, named in the settings and shared in a link."""
+    go_to(page, "Best gamma")
+    page.click("#sd-gamma-whatif button.label-wrap")
+    assert not page.locator("#sd-whatif-race").is_visible()
+    page.click("#sd-whatif-start")
+    page.wait_for_selector("#sd-whatif-race:visible")
+    best = text(page, "#sd-whatif-race").removeprefix("Race it: ")
+    assert best == page.locator("#sd-whatif-table tr.marked th").inner_text() != "oracle"
+    page.click("#sd-whatif-race")
+    page.wait_for_selector(f"#sd-problems:visible:has-text('Set from What if: {best}. Press Run race to measure it.')")
+    stop = re.fullmatch(r"stop below confidence ([\d.]+)", best)
+    chosen = f"until confidence < {stop.group(1)}" if stop else best.removeprefix("γ ")
+    page.wait_for_selector(f".sd-lineGamma:has-text('γ {chosen}')")
+    page.click(".sd-lineForm .sd-action")
+    page.click("#sd-choice label:has-text('confidence')")
+    page.fill("#sd-confidence input", "0.3")
+    page.locator("#sd-confidence input").blur()
+    page.wait_for_timeout(PAUSE)
+    assert page.locator("#sd-gamma input[type=number]").is_disabled()
+    ask(page, tokens=24)
+    run(page)
+    settings = page.evaluate("window.specdec.shown && document.querySelector('.sd-lineGamma').textContent")
+    assert settings == "γ until confidence < 0.3"
+    assert page.evaluate("window.specdec.errors") == 0
+
+
+def test_a_link_asks_for_a_confidence_stop(browser, address):
+    with visit(browser, address) as page:
+        open_page(page, address, "#gamma=confidence:0.25&tokens=24")
+        page.wait_for_selector(".sd-lineGamma:has-text('γ until confidence < 0.25')")
+        assert text(page, "#sd-problems") == ""
