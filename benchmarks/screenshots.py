@@ -14,18 +14,20 @@ from tests.browser.conftest import (
     CHROMIUM,
     FLAGS,
     PAUSE,
-    SKIP,
     WAIT,
     ask,
+    edit,
     launch,
     load_page_slot,
     open_page,
     run,
+    skip,
     unfold,
     visit,
 )  # fmt: skip
 
 WIDTHS = {1440: 900, 1280: 720, 390: 844}
+FURTHER = ("assisted generation", "prompt lookup", "draft alone")
 LONG = "class Stack:\n    def __init__(self):\n        self.items = []"
 
 
@@ -33,45 +35,65 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
     settings = {"viewport": {"width": width, "height": WIDTHS[width]}, "color_scheme": theme}
     with visit(browser, address, **settings) as page:
 
-        def save(state: str, full: bool = True) -> None:
+        def save(state: str, full: bool = False) -> None:
             page.screenshot(path=folder / f"{theme}-{width}-{state}.png", full_page=full)
 
+        page.goto(f"{address}?__theme={theme}")
+        page.wait_for_function("window.specdec?.replaying")
+        page.wait_for_timeout(2000)
+        save("arrival")
         open_page(page, address, f"?__theme={theme}")
         page.wait_for_selector(".sd-chart .main-svg")
-        save("start")
+        save("start", full=True)
         page.click("#sd-run")
-        page.wait_for_function("window.specdec.lanesFinished >= 3 && window.specdec.lanesStarted >= 4")
-        save("running")
-        page.wait_for_function("window.specdec.replaying")
-        page.wait_for_timeout(4000)
-        save("replay")
-        page.click(SKIP)
+        for step in range(8):
+            page.wait_for_timeout(500)
+            save(f"running-{step}")
+        page.wait_for_function("!window.specdec.running")
+        skip(page)
         save("finished")
+        save("finished-page", full=True)
+        page.hover(".sd-box.speculative .accepted >> nth=6")
+        save("pointed")
+        page.click(".sd-box.speculative .correction >> nth=1")
+        page.wait_for_timeout(200)
+        save("round")
+        page.keyboard.press("Escape")
         page.evaluate("scrollTo(0, 0)")
-        save("first-screen", full=False)
-        page.check("#sd-misses")
-        for title in ("Why", "Where the time goes", "Details"):
-            page.click(f"summary:has-text('{title}')")
-        page.wait_for_selector(".sd-time .main-svg")
-        save("folds")
+        page.locator("#sd-line-gamma").fill("2")
+        page.wait_for_selector(".sd-notes:has-text('Computed')")
+        save("dragged")
+        page.locator("#sd-line-gamma").fill("5")
+        page.wait_for_selector(".sd-notes:has-text('on this machine')")
         page.click(".sd-shareButton")
         page.wait_for_function("document.querySelector('[aria-label=\"Link to this run\"]').value !== ''")
-        save("share", full=False)
+        save("share")
         link = page.locator('[aria-label="Link to this run"]').input_value()
         page.keyboard.press("Escape")
+        for title in ("Why", "Details"):
+            page.click(f"summary:has-text('{title}')")
+        page.wait_for_selector(".sd-why .main-svg")
+        save("folds", full=True)
+        page.evaluate("scrollTo(0, 0)")
+        edit(page)
+        save("form")
         unfold(page, "#sd-more")
-        for lane in ("assisted generation", "prompt lookup", "draft alone"):
+        for lane in FURTHER:
             page.check(f'#sd-lanes label:has-text("{lane}") input')
         ask(page, tokens=64, temperature=1)
         run(page)
-        save("six-lanes-sampled")
+        page.click(".sd-box.speculative .correction >> nth=0")
+        page.wait_for_timeout(200)
+        save("sampled-round")
+        page.keyboard.press("Escape")
+        save("six-lanes-sampled", full=True)
         ask(page, "")
         page.click("#sd-run")
         page.wait_for_selector(".sd-live .sd-error:visible")
-        save("error", full=False)
-        for lane in ("assisted generation", "prompt lookup", "draft alone"):
+        save("error")
+        for lane in FURTHER:
             page.uncheck(f'#sd-lanes label:has-text("{lane}") input')
-        ask(page, LONG, tokens=1000, temperature=0)
+        ask(page, LONG, tokens=2000, temperature=0)
         started = page.evaluate("window.specdec.lanesStarted")
         page.click("#sd-run")
         page.wait_for_function(f"window.specdec.lanesStarted > {started + 1}")
@@ -79,15 +101,16 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         page.click("#sd-stop")
         page.wait_for_function("!window.specdec.running")
         save("stopped")
-        for tab, name in (("Best gamma", "gamma"), ("Benchmark", "bench")):
-            page.click(f'button[role=tab]:has-text("{tab}")')
-            page.click(f"#sd-{name}-start")
-            page.wait_for_selector(f"#sd-{name}-why", state="visible", timeout=10 * WAIT)
-            page.wait_for_selector(f"#sd-{name}-start:visible")
-            page.click(f"#sd-{name}-why button.label-wrap")
-            page.wait_for_selector(f"#sd-{name}-why .main-svg")
-            page.wait_for_timeout(500)
-            save(name)
+        for tab in ("best-gamma", "benchmark", "lossless"):
+            page.evaluate(f"location.hash = 'tab={tab}'")
+            page.wait_for_timeout(3000)
+            save(tab)
+            save(f"{tab}-page", full=True)
+        page.evaluate("location.hash = 'tab=how-it-works'")
+        for step in range(3):
+            page.wait_for_timeout(3000)
+            save(f"how-it-works-{step}")
+        save("how-it-works-page", full=True)
         page.goto("about:blank")
         page.goto(link.replace("/#", f"/?__theme={theme}#"))
         page.wait_for_function("window.specdec?.verdicts === 1")
@@ -97,7 +120,7 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
 
 def readme(browser, address: str, folder: Path) -> None:
     """A race of five runs, one of its rounds, a sweep, and the race on a phone."""
-    with visit(browser, address, viewport={"width": 1440, "height": 1130}) as page:
+    with visit(browser, address, viewport={"width": 1440, "height": 900}) as page:
         open_page(page, address)
         repeat(page)
         page.evaluate("window.scrollTo(0, 0)")
@@ -131,14 +154,14 @@ def repeat(page) -> None:
     done = page.evaluate("window.specdec.verdicts")
     page.click("text=Repeat \u00d75")
     page.wait_for_function(f"window.specdec.verdicts > {done} && !window.specdec.running", timeout=10 * WAIT)
-    if page.locator(SKIP).is_visible():
-        page.click(SKIP)
+    skip(page)
     page.wait_for_timeout(500)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", help="a theme and a width, for example dark-390")
     parser.add_argument("--readme", action="store_true", help="only the pictures of the README")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
@@ -150,6 +173,8 @@ def main() -> None:
         else:
             for theme in ("light", "dark"):
                 for width in WIDTHS:
+                    if arguments.only not in (None, f"{theme}-{width}"):
+                        continue
                     shoot(browser, address, theme, width, arguments.folder)
         browser.close()
     demo.close()

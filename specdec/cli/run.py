@@ -82,6 +82,8 @@ def _show(console: Console, events: Iterator[Event], tokenizer: Any, keys: Seque
     console.print(legend())
     record = verdict([lanes], text_of=Recorder(tokenizer).text_of)
     console.print(record["sentence"], style="bold")
+    for key, rate in record.get("rates", {}).items():
+        console.print(f"{rate}  {row_of(key).label}")
     for figure in record.get("figures", []):
         console.print(f"{figure['value']}  {figure['label']}")
     for note in record["notes"]:

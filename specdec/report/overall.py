@@ -54,7 +54,7 @@ def _overall(trials: Sequence[Trial], plan: Plan) -> Overall:
         subject = words.FASTEST.format(gamma=found.gamma, lengths=lengths)
     said = [words.NONE_PAYS] if found.kind in LOSING and lengths > 1 else []
     said += [words.headline(found, subject, **counted), _loop_faster(summaries), *rivals]
-    below = [measured.format(**counted), *words.notes(found), _alike(summaries), paragraph(found)]
+    below = [*words.notes(found), _alike(summaries), paragraph(found), measured.format(**counted)]
     return Overall(found, " ".join(filter(None, said)), list(filter(None, below)))
 
 

@@ -12,10 +12,10 @@ from specdec.errors import InvalidInput
 from specdec.events import Event, Finished, Round, Started
 from specdec.lanes.table import BASELINE, LOOP, row_of
 from specdec.measure import metrics
-from specdec.measure.lengths import at_all_lengths
+from specdec.measure.lengths import at_all_lengths, seconds_a_token
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, started_of, written_ids
-from specdec.measure.terms import Sides, middle
+from specdec.measure.terms import Sides
 from specdec.measure.whatif import Costs
 from specdec.report import words
 from specdec.report.judge import Judgement, Kind, judge
@@ -84,7 +84,7 @@ def verdict(
     record["details"] = details(found, compared, speculative)
     record["time"] = time_words(lane, len(runs))
     record["why"] = of_race(found)
-    record |= _other_lengths(speculative, runs, compared)
+    record |= _other_lengths(speculative, runs)
     if (acceptance := started_of(speculative).acceptance) != "lossless":
         record["warning"] = f"Not lossless: {acceptance} acceptance changes the output."
     if stopped:  # it has no end of its own
@@ -99,14 +99,12 @@ def verdict(
     return record
 
 
-def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run], compared: Sequence[Sides]) -> dict[str, Any]:
-    """What other draft lengths would have made of the lane that is shown, at costs of all runs; else why it is not
-    known."""
-    plain = middle(compared, lambda run: run.plain.seconds_per_token)
+def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run]) -> dict[str, Any]:
+    """What other draft lengths would have made of the lane that is shown, at the costs of all runs; where that is not
+    known, why."""
     try:
-        if plain is None:
-            raise InvalidInput("Too few tokens to tell what other draft lengths would take.")
         costs = Costs.of(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))
+        plain = seconds_a_token(*(run[BASELINE.key] for run in runs))
         return {"whatif": asdict(at_all_lengths(speculative, costs, plain))}
     except InvalidInput as error:
         return {"whatif_refused": str(error)}

@@ -210,12 +210,13 @@ def headline(found: Judgement, subject: str = "speculative decoding", **more: st
 
 
 def notes(found: Judgement, **more: str) -> list[str]:
-    """What stands below the headline: both shares, why speculation loses if not yet said, and every doubt."""
+    """What stands below the headline: every doubt, why speculation loses if not yet said, and both shares. The page
+    shows the first of them and folds the rest."""
     fields = _fields(found) | more
-    said = [SHARES[found.kind].format(**fields)] if found.kind in SHARES else []
+    said = [DOUBTS[doubt].format(**fields) for doubt in found.doubts]
     if found.reason and found.kind not in (Kind.SLOWER, Kind.SLOWER_UNSPLIT):
         said.append(reason(found))
-    return said + [DOUBTS[doubt].format(**fields) for doubt in found.doubts]
+    return said + ([SHARES[found.kind].format(**fields)] if found.kind in SHARES else [])
 
 
 def reason(found: Judgement) -> str:

@@ -13,9 +13,12 @@ _TEMPLATES = """
 {% macro verdict(sentence, factor, notes) %}
 <section class="sd-verdict">
 {%- if factor %}<div class="sd-factor" aria-hidden="true">{{ factor }}</div>{% endif -%}
-<div><p class="sd-headline">{{ sentence }}</p><div class="sd-paragraph">
-{%- for note in notes if note %}<p>{{ note }}</p>{% endfor -%}
-</div></div></section>
+<div class="sd-verdictWords"><p class="sd-headline">{{ sentence }}</p>
+{%- if notes %}<details class="sd-doubts"><summary><span class="sd-doubt">{{ notes[0] }}</span>
+{%- if notes[1:] %}<b>+{{ notes[1:] | length }}</b>{% endif %}</summary><div class="sd-doubtWords">
+{%- for note in notes %}<p>{{ note }}</p>{% endfor -%}
+</div></details>{% endif -%}
+</div></section>
 {% endmacro %}
 
 {% macro origin(sentence, place) %}
@@ -82,8 +85,8 @@ _HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string
 
 
 def verdict(sentence: str, factor: str | None = None, notes: Iterable[str] = ()) -> str:
-    """The sentence that is seen first, its figure beside it, and the notes below it."""
-    return _HTML.verdict(sentence, factor, list(notes)).strip()
+    """The sentence that is seen first, its figure beside it, and the notes below it: one line, which opens."""
+    return _HTML.verdict(sentence, factor, [note for note in notes if note]).strip()
 
 
 def origin(sentence: str, place: str) -> str:

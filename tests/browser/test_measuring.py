@@ -42,7 +42,7 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     rows = page.locator("#sd-gamma-table tbody tr").all_inner_texts()
     assert [row.split()[0] for row in rows] == [*map(str, range(17)), "auto"]
     assert sum("fastest" in row for row in rows) == 1 == page.locator("#sd-gamma-table tr.marked").count()
-    paragraph = text(page, "#sd-gamma-verdict .sd-paragraph")
+    paragraph = page.locator("#sd-gamma-verdict .sd-doubtWords").text_content()
     for words in ("19 calls on this machine", "Theory is off by"):
         assert words in paragraph
     page.wait_for_selector("#sd-gamma-plot .main-svg")
@@ -189,7 +189,7 @@ def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_pa
     finish(page, "bench")
     found = page.locator("#sd-bench-table tbody tr").all_inner_texts()
     assert [row.split("\t")[0] for row in found] == ['<b>"a"</b>'] * 3 + ["1"] * 3 + ["all"] * 3
-    assert "6 calls on this machine" in text(page, "#sd-bench-verdict")
+    assert "6 calls on this machine" in page.locator("#sd-bench-verdict").text_content()
     page.wait_for_selector("#sd-bench-plot .main-svg")
     assert page.locator("#sd-bench-plot .ytick").all_text_contents() == ["all prompts", '<b>"a"</b>', "1"]
     names = page.locator("#sd-bench-files button").all_inner_texts()
@@ -219,7 +219,7 @@ def test_a_stopped_benchmark_leaves_files_to_go_on_from(page, tmp_path):
     give(page, "earlier", tmp_path / "benchmark.results.jsonl")
     finish(page, "bench")
     assert save(page, "benchmark.results.jsonl", tmp_path).read_text().splitlines()[0] == head
-    assert "15 calls on this machine" in text(page, "#sd-bench-verdict")
+    assert "15 calls on this machine" in page.locator("#sd-bench-verdict").text_content()
 
 
 def test_a_set_is_measured_as_it_comes_or_refused_by_its_name(page, tmp_path):
@@ -245,7 +245,7 @@ def test_a_set_is_measured_as_it_comes_or_refused_by_its_name(page, tmp_path):
     page.wait_for_selector("#sd-bench-status .sd-error:has-text('Line 1 holds no prompt (found: text)')")
     give(page, "set", tmp_path / "HumanEval.jsonl.gz")
     finish(page, "bench")
-    assert "1 prompt of HumanEval.jsonl.gz." in text(page, "#sd-bench-verdict")
+    assert "1 prompt of HumanEval.jsonl.gz." in page.locator("#sd-bench-verdict").text_content()
     assert page.locator("#sd-bench-table tbody tr").first.inner_text().startswith("HumanEval")
 
 

@@ -177,7 +177,7 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
     lanes = recording.lanes(lines)
     assert [(lane[0].lane, lane[0].gamma) for lane in lanes][2] == ("speculative", 0)
     shown = page.evaluate(SHOWN)
-    assert shown["figures"][1] == f"{measure(lanes[1]).alpha * 100:.0f}\u00a0%"
+    assert shown["figures"][2] == f"{measure(lanes[1]).alpha * 100:.0f}\u00a0%"
     with visit(browser, address) as other:
         open_page(other, address)
         other.set_input_files("#sd-open", path)

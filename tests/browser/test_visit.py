@@ -193,7 +193,7 @@ DECODED = """async (data) => {
   return {
     size: [image.width, image.height],
     paper: at(20, 300),
-    bars: [320, 386, 452].map(bar),
+    bars: [342, 408, 474].map(bar), // the rows of tokens
     factor: count(50, 50, 250, 120),
     sentence: count(440, 60, 700, 120),
     figures: count(50, 210, 1000, 60),

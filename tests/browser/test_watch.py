@@ -214,7 +214,7 @@ def test_why_tells_the_engine_from_speculation(page):
 
 def test_a_figure_tells_its_definition(page):
     """A tap on a figure's name shows what it is; another hides it."""
-    name = page.locator(".sd-figures .sd-term").nth(1)
+    name = page.locator(".sd-figures .sd-term", has_text="of guesses kept")
     name.click()
     assert "Guesses kept / guesses tested" in text(page, ".sd-figures")
     assert name.get_attribute("aria-expanded") == "true"

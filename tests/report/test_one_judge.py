@@ -56,16 +56,16 @@ NAMED = {
     "gain": (rf"is {N} times as fast", rf"(?<!itself )runs at {N}x plain", rf"^factor: {N}x", rf"^row: {N}x"),
     "engine": (
         rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"{N}x comes from our loop", rf"loop itself runs at {N}x",
-        rf"measured faster: {N}x", rf"^Engine.*: {N}x", rf"^loop row: {N}x",
+        rf"measured faster: {N}x", rf"^Engine.*: {N}x", rf"^loop row: {N}x", rf"^leaner passes: {N}x",
     ),
     "speculation": (
         rf"peculation itself (?:loses|pays) \({N}x\)", rf"not clear \({N}x\)", rf"{N}x from speculation",
         rf"speculation at {N}x", rf"Speculation runs at {N}x", rf"^Speculation: .*: {N}x",
-        rf"^gain over \u03b3 0: {N}x",
+        rf"^gain over \u03b3 0: {N}x", rf"^speculation: {N}x",
     ),
     "alpha": (
         rf"Only {P}", rf"{P} of tested guesses", rf"{P} of guesses are kept", rf"break even; {P} are",
-        rf"^Acceptance rate.*: {P}", rf"^acceptance.*: {P}",
+        rf"^Acceptance rate.*: {P}", rf"^acceptance.*: {P}", rf"^of guesses kept: {P}",
     ),
     "needed": (rf"needs {P}", rf"and {P} are needed", rf"{P} would be needed", rf"^Acceptance needed.*: {P}"),
     "tokens": (rf"ach round yields {N} tokens", rf"^tokens a.*: {N}"),

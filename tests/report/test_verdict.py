@@ -12,8 +12,11 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 import specdec
 from specdec.closed_forms import break_even_alpha, expected_tokens
 from specdec.events import DraftToken, Finished, Round, SamplingParams, Started
+from specdec.lanes.table import LOOP
 from specdec.measure.half_precision import float32_check
+from specdec.report import schema
 from specdec.report.losslessness import float32_note
+from specdec.report.recording import line
 from specdec.report.verdict import verdict
 
 TEXT = list(range(10, 31))  # 21 tokens: the first, and 20 after it
@@ -32,6 +35,16 @@ def started(lane: str, **settings) -> Started:
 def plain(step: float = 1.0, text: list[int] = TEXT, **settings) -> list:
     rounds = [Round(i, (), t, "target", (t,), 0.0, None, 1 + i * step) for i, t in enumerate(text)]
     return [started("generate", **settings), *rounds, Finished("length", 1.0, 1 + step * len(text))]
+
+
+def loop(step: float) -> list:
+    """Our loop without a draft, which takes 9/10 of its time for passes."""
+    lane = plain(step)
+    return [started("speculative", gamma=0), *(timed(event, 0.9 * step) for event in lane[1:-1]), lane[-1]]
+
+
+def timed(event: Round, seconds: float) -> Round:
+    return replace(event, verify_seconds=seconds, model_seconds=seconds)
 
 
 def speculative(step: float = 2.0, kept: int = 3, draft: float = 0.1, text: list[int] = TEXT, **settings) -> list:
@@ -61,18 +74,73 @@ def speculative(step: float = 2.0, kept: int = 3, draft: float = 0.1, text: list
     return [started("speculative", **settings), *rounds, Finished("length", 1.0, rounds[-1].elapsed_seconds)]
 
 
+def labelled(figures: list[dict]) -> dict[str, str]:
+    return {figure["label"]: figure["value"] for figure in figures}
+
+
 def test_one_run_that_pays() -> None:
     """20 tokens in 20 s against 5 rounds of 2 s: 2 times as fast, in one run."""
     said = verdict([{"generate": plain(), "speculative": speculative()}])
     assert (said["kind"], said["factor"], said["faster"]) == ("faster_unsplit", "2.0x", True)
     assert "2.0 times as fast" in said["sentence"] and "1 run" in said["sentence"]
     assert said["saved"] == "10.0\u00a0s saved" and said["same"] and said["runs"] == 1
-    assert [figure["value"] for figure in said["figures"]] == ["1.0 \u2192 2.0", "75\u00a0%", "4.0", "21 of 21"]
+    assert labelled(said["figures"]) == {"of guesses kept": "75\u00a0%", "tokens identical": "21 of 21"}
     assert all(figure["definition"] for figure in said["figures"])
+    assert said["rates"] == {"generate": "1.0\u00a0tokens/s", "speculative": "2.0\u00a0tokens/s"}
+    known = labelled(said["details"])
+    assert known["tokens/s, plain \u2192 speculative"] == "1.0 \u2192 2.0" and known["tokens a target pass"] == "4.0"
     assert (
         said["time"]
         == "Of 10.0\u00a0s after the first token, drafting took 20\u00a0%, checking 50\u00a0% and the rest 30\u00a0%."
     )
+
+
+def test_our_loop_beside_them_adds_both_shares() -> None:
+    """Plain takes 1 s a token, our loop 0.5 s and speculation 0.4 s: 2x and 1.25x, then what of the guesses and the
+    texts is said."""
+    run = {"generate": plain(), "speculative": speculative(1.6), LOOP.key: loop(0.5)}
+    said = verdict([run])
+    assert [(figure["value"], figure["label"]) for figure in said["figures"]] == [
+        ("2.0x", "leaner passes"),
+        ("1.25x", "speculation"),
+        ("75\u00a0%", "of guesses kept"),
+        ("21 of 21", "tokens identical"),
+    ]
+    assert said["rates"] == {
+        "generate": "1.0\u00a0tokens/s", "speculative": "2.5\u00a0tokens/s", LOOP.key: "2.0\u00a0tokens/s",
+    }  # fmt: skip
+
+
+def test_rates_are_medians_over_the_runs() -> None:
+    runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.2, 1.0, 2.0)]
+    assert verdict(runs)["rates"]["speculative"] == "2.0\u00a0tokens/s"
+
+
+def test_a_finished_greedy_race_tells_of_other_lengths() -> None:
+    """Costs are of all runs and of our loop, the rounds of the run that is shown; the gain is over plain generate."""
+    runs = [{"generate": plain(), "speculative": speculative(step), LOOP.key: loop(0.5)} for step in (1.45, 1.45, 3.0)]
+    found = verdict(runs)["whatif"]
+    assert schema.parse(line(verdict(runs)), 1)["whatif"] == found
+    assert found["hits"][1:5] == [3, 2, 1, 0] and found["wrong"][1:5] == [None, None, None, 99]
+    assert [length["gamma"] for length in found["lengths"]] == list(range(17)) == list(range(len(found["costs"])))
+    assert found["lengths"][0]["ms_per_token"] == pytest.approx(500) and found["lengths"][0]["gain"] == 2.0
+    recorded = found["lengths"][4]
+    assert (recorded["passes"], recorded["tokens_per_pass"]) == (5, 4.0)
+    assert recorded["ms_per_token"] == pytest.approx(5 * 1450 / 20, rel=0.04)
+    assert "extrapolated" in found["assumed"]
+
+
+def test_a_race_that_cannot_tell_of_other_lengths_says_why() -> None:
+    warm = {"params": SamplingParams(max_new_tokens=21, temperature=1.0, seed=4)}
+    for lane, said in (
+        (speculative(acceptance="top-k", accept_top_k=3), "would write another text"),
+        (speculative(**warm), "was sampled"),
+        (speculative(text=TEXT[:5]), "known at 4 tokens"),
+    ):
+        record = verdict([{"generate": plain(), "speculative": lane}])
+        assert said in record["whatif_refused"] and "whatif" not in record
+    stopped = verdict([{"generate": plain(), "speculative": speculative()[:-1]}], "Stopped")
+    assert "was stopped" in stopped["whatif_refused"] and "whatif" not in stopped
 
 
 def test_several_runs_give_a_median_with_its_spread() -> None:
@@ -123,7 +191,7 @@ def test_the_first_difference_names_both_tokens_and_the_margin() -> None:
     other = [*TEXT[:8], 77, *TEXT[9:]]
     said = verdict([{"generate": plain(), "speculative": speculative(text=other)}], text_of=lambda token: f"<{token}>")
     assert "First difference at token 9: plain \u201c<18>\u201d, speculative \u201c<77>\u201d." in said["notes"]
-    assert said["figures"][3]["value"] == "8 of 21" and not said["same"]
+    assert labelled(said["figures"])["tokens identical"] == "8 of 21" and not said["same"]
     parting = [*TEXT[:4], 77, *TEXT[5:]]  # where the target corrected a guess
     for penalty, words in ((1.0, "logit margin 0.002."), (1.5, "logit margin before the repetition penalty 0.002.")):
         params = SamplingParams(max_new_tokens=21, repetition_penalty=penalty)
@@ -180,7 +248,8 @@ def test_a_run_without_a_speed_up_counts_nowhere() -> None:
     runs[1]["generate"] = plain(text=TEXT[:1])
     said, alone = verdict(runs), verdict([runs[0], runs[2]])
     assert said["runs"] == 2 and said["shown"] == 0
-    assert [figure["value"] for figure in said["figures"]] == ["1.0 \u2192 2.0", "75\u00a0%", "4.0", "21 of 21"]
+    assert labelled(said["figures"])["of guesses kept"] == "75\u00a0%"
+    assert said["rates"] == alone["rates"] and said["figures"] == alone["figures"]
     assert said["lanes"] == alone["lanes"] and said["details"] == alone["details"]
     assert verdict([runs[1]])["kind"] == "too_few_tokens", "where no run has one, the figures are still shown"
 

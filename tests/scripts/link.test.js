@@ -127,6 +127,15 @@ test("probabilities do not travel", async () => {
   assert.ok(!JSON.stringify(await runInAddress()).includes("0.123456"));
 });
 
+test("other draft lengths do not travel, the lanes' rates do", async () => {
+  const all = records();
+  Object.assign(all.at(-1), { whatif: { hits: [0, 1] }, rates: { generate: "1 tokens/s" } });
+  const { runInAddress } = await visit(await link.runLink(race(all)));
+  const verdict = (await runInAddress()).at(-1);
+  assert.equal(verdict.whatif, undefined);
+  assert.deepEqual(verdict.rates, { generate: "1 tokens/s" });
+});
+
 test("a link that was cut short or changed is called damaged, and the form keeps its settings", async () => {
   const address = await link.runLink(race());
   const middle = address.length - 30;

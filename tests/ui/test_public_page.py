@@ -187,11 +187,10 @@ def test_the_functions_of_the_page_are_known(page) -> None:
     assert found == {
         "page.build.<locals>.racing.<locals>.run": 2,  # Run, and Again
         "page.build.<locals>.stop": 1,
-        "page.build.<locals>.settings": 1,  # what a link holds
-        "page.build.<locals>.restore": 1,
+        "page.build.<locals>.answer": 1,  # what the Share menu shows
+        "page.build.<locals>.restore": 2,  # as the page opens, and for a link that is pasted later
         "page.build.<locals>.<lambda>": 5,  # what the page says of its pair, and one field that locks another
         "startup.StartupRace.lines": 1,
-        "code.code_answer": 1,
         "compare.ComparePanel._compare": 1,  # reads files that a visitor gives, and needs no device
         "measuring.Buttons.wire.<locals>.run": 4,  # sweep, what-if, benchmark, losslessness
         "measuring.Buttons.wire.<locals>.stop": 4,

@@ -21,8 +21,8 @@ export function cardOf(race, address) {
   const figure = (word) => verdict.figures.find(({ label }) => label.includes(word))?.value;
   const share = (value) => value && `${value.toFixed(2)}x`;
   const figures = [
-    [share(verdict.engine), "leaner passes"],
-    [share(verdict.speculation), "speculation"],
+    [figure("leaner") ?? share(verdict.engine), "leaner passes"],
+    [figure("speculation") ?? share(verdict.speculation), "speculation"],
     [figure("kept"), "of guesses kept"],
     [figure("identical"), "tokens identical"],
   ];

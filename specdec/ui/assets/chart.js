@@ -326,7 +326,7 @@ export class Chart {
     const last = this.#last();
     const further = ended
       .filter(({ lane }) => !MAIN.includes(lane))
-      .map((note, row) => this.#beside(note, row, colour));
+      .map((note, row) => this.#beside(note, row, pixels, space, colour));
     const finished = ended
       .filter(({ lane }) => MAIN.includes(lane))
       .map(({ lane, lines }) => {
@@ -351,17 +351,19 @@ export class Chart {
 
   // The label of a further lane stands beside its line, each a little lower than the one before: all lines end at the
   // same height.
-  #beside({ lane, lines }, row, colour) {
+  #beside({ lane, lines }, row, pixels, space, colour) {
     const { seconds, counts, name } = this.#lanes.get(lane);
     const at = counts.findIndex((count) => count >= this.#end(name).y * (0.8 - 0.15 * (row % 5)));
+    const x = seconds[Math.max(0, at)];
+    const right = pixels(x) > space.width - (space.small ? 96 : 140); // too near to the edge to stand on the right
     return {
-      x: seconds[Math.max(0, at)],
+      x,
       y: counts[Math.max(0, at)],
       text: lines.join(" "),
       showarrow: false,
-      xanchor: "left",
+      xanchor: right ? "right" : "left",
       yanchor: "middle",
-      xshift: 6,
+      xshift: right ? -6 : 6,
       borderpad: 1,
       bgcolor: colour("page"),
       font: { size: 13, color: colour("plain") },

@@ -13,11 +13,11 @@ export function keptFields() {
   return broughtBack ? null : read(FIELDS, settingsPart());
 }
 
-// The form's values as a reload found them, else as they are. From now on they are kept.
+// What Gradio is to set the form's fields to: what a reload found, else nothing. From now on the values are kept.
 export function fieldsAsKept(values) {
   const kept = keptFields()?.values;
   broughtBack = true;
-  return kept?.length === values.length ? kept : values;
+  return kept?.length === values.length ? kept : values.map(() => ({ __type__: "update" }));
 }
 
 export function keepFields(values) {

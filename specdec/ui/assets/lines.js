@@ -77,3 +77,9 @@ function incompleteTail(bytes) {
   }
   return [];
 }
+
+// A token on its own: the space it begins with and line ends are drawn, half a character is named.
+export function visible(piece) {
+  if (piece === "") return "(part of a character)";
+  return piece.replaceAll("\n", "\u21b5").replace(/^ /, "\u2423").replace(/ $/, "\u2423").replaceAll("\t", "\u21e5");
+}

@@ -161,3 +161,19 @@ function follows(record, { begin, lane }, last) {
   if (record.event === "round") return Boolean(lane?.open) && record.index === lane.rounds.length;
   return ["finished", "lane_end"].includes(record.event) && Boolean(lane);
 }
+
+// How far a lane was at a moment of a replay: the rounds that had ended, and the guesses that were there of the next
+// one. null is the end.
+export function momentOf(lane, seconds) {
+  if (!lane) return null;
+  if (seconds === null) return { rounds: lane.rounds.length, guesses: null };
+  const rounds = lane.roundsAt(seconds);
+  const next = lane.rounds[rounds];
+  if (!next?.draft?.length) return { rounds, guesses: null };
+  const since = seconds - (lane.seconds[rounds - 1] ?? 0);
+  const share = next.draft_seconds > 0 ? since / next.draft_seconds : 1;
+  return { rounds, guesses: Math.min(next.draft.length, Math.floor(next.draft.length * share)) };
+}
+
+// Seconds as a person reads them.
+export const secondsOf = (value) => `${value.toFixed(value < 10 ? 2 : 1)}\u00a0s`;

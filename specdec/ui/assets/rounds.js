@@ -1,13 +1,14 @@
 // One round, step by step: what stood there, what was guessed, what the target said, what came of it. The card has its
 // place beside the chart; a round that is chosen elsewhere opens it beside what was chosen.
 import { chance, el, narrow, NONE, sign } from "./dom.js";
-import { TokenText } from "./lines.js";
+import { decisionOf } from "./decision.js";
+import { TokenText, visible } from "./lines.js";
 import { labelOf } from "./lanes.js";
 import { kindsOf } from "./race.js";
 
 const CONTEXT = 14; // tokens of what stood before
 const MARGIN = 8; // pixels between the card and what it was opened at, and to the window's edge
-const WIDTH = 460;
+const WIDTHS = { greedy: 460, sampled: 660 }; // pixels: sampling has more to tell
 const COLUMNS = [
   ["#", "place in the draft"],
   ["Guess", "what the draft proposed"],
@@ -142,7 +143,7 @@ export class RoundCard {
     this.close.hidden = false;
     const home = this.card.offsetParent?.getBoundingClientRect() ?? { left: 0, top: 0, width: innerWidth };
     const room = Math.min(home.width, document.documentElement.clientWidth - 2 * MARGIN);
-    const width = narrow() ? room : Math.min(WIDTH, room);
+    const width = narrow() ? room : Math.min(WIDTHS[this.#greedy ? "greedy" : "sampled"], room);
     Object.assign(this.card.style, { width: `${width}px`, maxHeight: "" });
     const height = this.card.offsetHeight;
     const below = innerHeight - box.bottom - 2 * MARGIN;
@@ -172,6 +173,11 @@ export class RoundCard {
     // Not disabled: a button that is would drop the keyboard's place.
     this.back.setAttribute("aria-disabled", String(this.#index === 0));
     this.on.setAttribute("aria-disabled", String(this.#index === last));
+  }
+
+  #decision(round) {
+    const shown = decisionOf(round, this.text);
+    return shown ? [step("Decision", shown)] : [];
   }
 
   get #greedy() {
@@ -206,9 +212,7 @@ export class RoundCard {
     const all = count(round.committed_ids.length, "token");
     if (round.draft === null) return `${all} from one pass of the target; this lane does not say what was guessed.`;
     if (!round.draft.length)
-      return round.index
-        ? "No guesses: one plain step."
-        : "The prompt is read; the target writes its first token.";
+      return round.index ? "No guesses: one plain step." : "The prompt is read; the target writes its first token.";
     if (round.token_id === null) return `${all}; the text ended inside the draft.`;
     const added = round.token_kind === "bonus" ? "the bonus token" : "the correction";
     return `${count(kept, "guess", "guesses")} kept, and ${added}: ${all} from one pass of the target.`;
@@ -282,54 +286,10 @@ export class RoundCard {
       el("tbody", "", "", rows),
     ]);
   }
-
-  // The tables at the place where the target added its token: p, q and, after a rejection, the residual.
-  #decision(round) {
-    const { p, q, residual } = round.decision ?? {};
-    if (!p) return [];
-    const kinds = [
-      ["p", p, "target"],
-      ["q", q, "draft"],
-      ["residual", residual, "norm(max(0, p \u2212 q))"],
-    ].filter(([, rows]) => rows);
-    const tables = kinds.map(([name, rows]) => [name, new Map(rows)]);
-    const largest = (id) => Math.max(...tables.map(([, rows]) => rows.get(id) ?? 0));
-    const ids = [...new Set(kinds.flatMap(([, rows]) => rows.map(([id]) => id)))];
-    ids.sort((one, other) => largest(other) - largest(one));
-    const accepted = (round.draft ?? []).filter((token) => token.status === "accepted").map((token) => token.token_id);
-    const rows = ids.slice(0, 10).map((id) => {
-      const chosen = id === round.token_id;
-      const name = el("span", "sd-barName sd-mono", visible(this.text.peek([...accepted, id]).at(-1)));
-      const bars = tables.map(([kind, values]) => bar(kind, values.get(id)));
-      return el("li", chosen ? "chosen" : "", "", [name, el("span", "sd-bars", "", bars)]);
-    });
-    if (round.token_id !== null && !ids.slice(0, 10).includes(round.token_id)) {
-      const name = visible(this.text.peek([...accepted, round.token_id]).at(-1));
-      rows.push(
-        el("li", "chosen", "", [el("span", "sd-barName sd-mono", name), el("span", "", "not among the most likely")]),
-      );
-    }
-    const words = residual ? "The correction was drawn from the residual." : "The token was drawn from p.";
-    const key = kinds.map(([name, , of]) => el("span", `sd-barKey ${name}`, `${name}: ${of}`));
-    return [
-      step("Decision", [
-        el("p", "sd-barKeys", "", key),
-        el("ul", "sd-decision", "", rows),
-        el("p", "sd-stepWords", words),
-      ]),
-    ];
-  }
 }
 
 function step(name, children) {
   return el("div", "sd-step", "", [el("h3", "", name), el("div", "sd-stepBody", "", children)]);
-}
-
-function bar(kind, value) {
-  const fill = el("span", "sd-fill");
-  fill.style.width = `${Math.max(0, Math.min(1, value ?? 0)) * 100}%`;
-  const share = value === undefined ? "\u2013" : `${(value * 100).toFixed(1)}\u00a0%`;
-  return el("span", `sd-bar ${kind}`, "", [el("span", "sd-track", "", [fill]), el("span", "sd-share-of", share)]);
 }
 
 const chip = (piece, kind) => el("span", `sd-token sd-chipToken ${kind}`, visible(piece));
@@ -345,10 +305,4 @@ function took(round) {
     said.push(`one target pass over ${positions} took ${milliseconds(round.verify_seconds)}`);
   }
   return said.length ? `${said.join("; ")}.` : "";
-}
-
-// A token on its own: the space it begins with and line ends are drawn, half a character is named.
-export function visible(piece) {
-  if (piece === "") return "(part of a character)";
-  return piece.replaceAll("\n", "\u21b5").replace(/^ /, "\u2423").replace(/ $/, "\u2423").replaceAll("\t", "\u21e5");
 }

@@ -64,12 +64,10 @@ export class VerdictPanel {
     const text = gain >= 10 ? gain.toFixed(0) : gain < 2 ? gain.toFixed(2) : gain.toFixed(1);
     this.#say(`${text}x`, gain > 1, `\u03b3 ${found.gamma} would run at ${text}x plain generate.`);
     const { assumed, best } = race.verdict.whatif;
-    this.notes.replaceChildren(
-      el("strong", "", "Computed from this run."),
-      el("span", "", `Run race measures it.${best == null ? "" : ` Fastest by this computation: \u03b3 ${best}.`}`),
-    );
+    this.notes.replaceChildren(el("strong", "", "Computed from this run. Run race measures it."));
     const exact = found.exact ? [] : ["Some guesses of this length were never made in this run; they are estimated."];
-    this.#remark([`This run measured \u03b3 ${measured}.`, ...exact, ...(assumed ? [assumed] : [])]);
+    const fastest = best === null ? [] : [`Fastest by this computation: \u03b3 ${best}.`];
+    this.#remark([...fastest, `This run measured \u03b3 ${measured}.`, ...exact, ...(assumed ? [assumed] : [])]);
     const number = (value, digits) => (value === null ? "\u2013" : value.toFixed(digits));
     this.figures.replaceChildren(
       ...[

@@ -1,0 +1,234 @@
+// Everything that shows a race: verdict, texts, strip, chart, round card and folds, on one clock.
+import { Chart } from "./chart.js";
+import { el, fold, reducedMotion } from "./dom.js";
+import { factList, laneTable } from "./figures.js";
+import { Focus } from "./focus.js";
+import { laneAt, whatIfOf } from "./gamma.js";
+import { labelOf } from "./lanes.js";
+import { momentOf, secondsOf } from "./race.js";
+import { Replay } from "./replay.js";
+import { RoundCard } from "./rounds.js";
+import { state } from "./state.js";
+import { Strip } from "./strip.js";
+import { Texts } from "./texts.js";
+import { VerdictPanel, told } from "./verdict.js";
+import { Why } from "./why.js";
+
+const MAIN = ["generate", "speculative"];
+
+export class Stage {
+  race = null; // on show
+  #lanes = new Map(); // on show: those of the race, the speculative one perhaps computed for another draft length
+
+  // `again(repeat)` runs the race on show once more, `onRest` is called when a replay has stopped, `speak` has words
+  // read out.
+  constructor(plotlyAddress, { again, onRest, speak }) {
+    this.speak = speak;
+    this.focus = new Focus();
+    this.verdict = new VerdictPanel(again);
+    this.texts = new Texts(this.focus);
+    this.strip = new Strip(this.focus);
+    this.chart = new Chart(plotlyAddress, this.focus);
+    this.card = new RoundCard(this.focus);
+    this.why = new Why(plotlyAddress, factList);
+    this.replay = new Replay((seconds) => this.#showMoment(seconds), onRest);
+    this.chart.words = "Tokens written over seconds; no race yet.";
+    this.moreBody = el("div", "sd-more");
+    this.more = fold("", "Details", [this.moreBody]);
+    this.more.hidden = true;
+    this.node = el("div", "sd-result", "", [
+      this.verdict.node,
+      this.texts.node,
+      this.strip.node,
+      this.replay.node,
+      this.strip.foot,
+      el("div", "sd-columns", "", [this.chart.node, this.card.node]),
+      this.why.node,
+      this.texts.others,
+      this.more,
+    ]);
+  }
+
+  // A new run begins: its lanes have their places and wait.
+  begin(race) {
+    this.race = race;
+    const { lanes } = race.begin;
+    this.#lanes = new Map();
+    this.replay.hide();
+    this.card.hide();
+    this.why.hide();
+    this.more.hidden = true;
+    this.verdict.reset("One lane after the other, on the same prompt and settings.");
+    this.texts.place(lanes);
+    this.strip.place(lanes);
+    this.chart.words = "Tokens written over seconds; the race is running.";
+    this.chart.start(race.asked);
+  }
+
+  // Moves the page once, and only where the texts are not in view.
+  bringIntoView() {
+    const { top, bottom } = this.texts.node.getBoundingClientRect();
+    if (top >= 0 && bottom <= innerHeight) return;
+    const line = document.querySelector("#sd-line") ?? this.node;
+    line.scrollIntoView({ behavior: reducedMotion() ? "auto" : "smooth", block: "start" });
+  }
+
+  // A lane takes its place in every view.
+  show(lane) {
+    this.#lanes.set(lane.name, lane);
+    this.card.lanesOf(this.race, this.#lanes);
+    this.texts.start(this.race, lane);
+    this.strip.start(lane);
+    this.chart.addLane(lane);
+  }
+
+  // Its first rounds have come.
+  openCard(lane) {
+    if (lane.name === "speculative") this.card.open(this.race, lane, 1);
+  }
+
+  // More rounds have come.
+  grow() {
+    this.texts.grow();
+    this.card.grow();
+    this.chart.flush();
+    const { lane } = this.race;
+    if (lane?.open) this.strip.draw();
+    if (lane?.open && state.running) this.texts.say(lane.name, `${lane.tokens} of ${this.race.asked} tokens`);
+  }
+
+  endLane(record) {
+    this.chart.endLane(record.lane, [record.name, record.duration]);
+    this.strip.draw();
+    this.texts.say(record.lane, record.duration, true);
+    this.speak(record.spoken ?? "");
+  }
+
+  // The verdict is there: all lanes at their ends, and everything it says.
+  finish() {
+    this.#showRun();
+    this.#showResult();
+  }
+
+  // Plays the race on show, unless less motion is asked for; in a tab that nobody sees, once somebody does.
+  play() {
+    if (reducedMotion()) return;
+    if (!document.hidden) return this.replay.restart();
+    const { race } = this;
+    const seen = () => race === this.race && this.replay.restart();
+    document.addEventListener("visibilitychange", seen, { once: true });
+  }
+
+  // The run that the verdict names, if it is not the one that was drawn as it came.
+  #showRun() {
+    const { race } = this;
+    for (const key of race.begin.lanes) if (!race.lanes.has(key)) this.texts.didNotRun(key);
+    if (race.runs.length < 2) return;
+    this.chart.start(race.asked);
+    for (const lane of race.lanes.values()) {
+      this.show(lane);
+      if (lane.end) this.chart.endLane(lane.name, [lane.end.name, lane.end.duration]);
+    }
+  }
+
+  #showResult() {
+    const { race } = this;
+    const record = race.verdict;
+    this.verdict.show(race, state.pair);
+    this.#labelEnds();
+    this.chart.words = told(race, record.chart ?? record.sentence);
+    this.speak(told(race, `${record.sentence} ${record.warning ?? ""}`));
+    if (record.figures) {
+      this.more.hidden = !record.details;
+      if (record.details) this.moreBody.replaceChildren(laneTable(record.lanes), factList(record.details));
+      this.strip.words.textContent = record.time ?? "";
+      this.why.open(record.why && { ...record.why, text: told(race, record.why.text) });
+    }
+    const ours = this.#lanes.get("speculative");
+    if (record.figures && ours?.rounds.length) this.card.open(race, ours, telling(ours));
+    this.replay.load(Math.max(0, ...[...race.lanes.values()].map((lane) => lane.duration)));
+  }
+
+  #labelEnds() {
+    const record = this.race.verdict;
+    const end = this.race.lanes.get("speculative")?.end;
+    if (end && record.factor) {
+      this.chart.endLane("speculative", [end.name, `${end.duration} \u00b7 ${record.factor}`]);
+      if (record.saved) this.chart.bracket(record.saved);
+    }
+    if (record.figures && record.stopped) this.#showCut();
+  }
+
+  // A race cut short compares over the tokens both wrote.
+  #showCut() {
+    const plain = this.#lanes.get("generate");
+    const written = this.#lanes.get("speculative").tokens;
+    this.chart.cutAt(written);
+    this.chart.endLane("generate", [
+      labelOf("generate"),
+      secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)]),
+    ]);
+  }
+
+  // What the race on show tells of another draft length; returns why it tells nothing, or "".
+  showLength(gamma) {
+    const { race } = this;
+    if (!race?.verdict?.figures) return "";
+    if (!whatIfOf(race)) return race.verdict.whatif_refused ?? "This recording does not hold what it takes.";
+    cancelAnimationFrame(this.dragging);
+    this.dragging = requestAnimationFrame(() => this.#showLength(gamma));
+    return "";
+  }
+
+  #showLength(gamma) {
+    const { race } = this;
+    const recorded = race.lanes.get("speculative");
+    const measured = recorded.started.gamma;
+    const own = gamma === measured;
+    const lane = own ? recorded : laneAt(race, recorded, gamma);
+    if (this.replay.playing) this.replay.skip();
+    this.card.dock();
+    this.show(lane);
+    this.texts.computed("speculative", !own);
+    if (own) return this.#showResult();
+    this.verdict.computed(race, race.verdict.whatif.lengths[gamma], measured);
+    this.chart.endLane("speculative", [`${labelOf("speculative")}, \u03b3 ${gamma}`, secondsOf(lane.duration)]);
+    this.strip.words.textContent = `Speculative at \u03b3 ${gamma} is computed from this run, not measured.`;
+    this.card.open(race, lane, telling(lane));
+    this.replay.load(Math.max(...[...this.#lanes.values()].map((one) => one.duration)));
+  }
+
+  #showMoment(seconds) {
+    state.replaying = seconds !== null;
+    this.texts.showUntil((key) => momentOf(this.#lanes.get(key), seconds));
+    this.strip.showUntil(seconds);
+    this.chart.showUntil(seconds);
+    const fastest = Math.min(...MAIN.map((key) => this.#lanes.get(key)?.duration ?? Infinity));
+    for (const key of MAIN) {
+      const lane = this.#lanes.get(key);
+      if (!lane) continue;
+      const ended = seconds === null || seconds >= lane.duration;
+      const words = ended ? this.#timeOf(lane, seconds, fastest) : this.#countAt(lane, seconds);
+      this.texts.say(key, words, ended, ended && lane.duration <= fastest);
+    }
+  }
+
+  #countAt(lane, seconds) {
+    return `${lane.counts[lane.roundsAt(seconds) - 1] ?? 0} of ${this.race.asked} tokens`;
+  }
+
+  // A lane's time; the one that is there first waits for the other.
+  #timeOf(lane, seconds, fastest) {
+    const measured = lane === this.race.lanes.get(lane.name);
+    const time = `${measured ? "" : "computed: "}${secondsOf(lane.duration)}`;
+    if (seconds !== null) return `${lane.duration <= fastest ? "\u2713 waits \u00b7 " : ""}${time}`;
+    const rate = this.race.verdict?.rates?.[lane.name];
+    return measured && rate ? `${time} \u00b7 ${rate}` : time;
+  }
+}
+
+// The round to begin with: the first that has a miss, as it has most to tell.
+function telling(lane) {
+  const found = lane.rounds.findIndex((round) => round.draft?.some((token) => token.status === "rejected"));
+  return found > 0 ? found : Math.min(1, lane.rounds.length - 1);
+}

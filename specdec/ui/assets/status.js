@@ -1,0 +1,58 @@
+// What is said above the verdict: why nothing happens yet, and what went wrong.
+import { el } from "./dom.js";
+
+const SLOW = 800; // milliseconds that a race may take to begin before the page says why
+
+export class Status {
+  #stopping = false;
+  #timer = 0;
+
+  constructor() {
+    this.error = el("p", "sd-error");
+    this.error.setAttribute("role", "alert");
+    this.error.hidden = true;
+    this.node = el("p", "sd-status");
+    this.node.setAttribute("role", "status");
+    this.node.hidden = true;
+    const queue = document.querySelector("#sd-waiting");
+    const heard = { childList: true, subtree: true, characterData: true };
+    if (queue) new MutationObserver(() => this.#sayAhead()).observe(queue, heard);
+  }
+
+  say(words) {
+    this.node.textContent = words;
+    this.node.hidden = false;
+  }
+
+  // A race was asked for, or does not wait any more.
+  wait(waiting) {
+    clearTimeout(this.#timer);
+    this.#stopping = false;
+    this.node.hidden = true;
+    if (!waiting) return;
+    this.#sayAhead();
+    this.#timer = setTimeout(() => (this.node.hidden = false), SLOW);
+  }
+
+  stopping() {
+    this.#stopping = true;
+    this.node.textContent = "Stopping \u2026";
+  }
+
+  fail(message) {
+    this.error.textContent = message;
+    this.error.hidden = false;
+    this.error.scrollIntoView({ block: "nearest" });
+  }
+
+  clear() {
+    this.error.hidden = true;
+  }
+
+  // What the server says of the queue, once it has said something.
+  #sayAhead() {
+    if (this.#stopping) return;
+    const ahead = document.querySelector("#sd-waiting")?.textContent.trim();
+    this.node.textContent = ahead ? `Waiting: ${ahead}` : "Waiting: the machine is busy.";
+  }
+}
