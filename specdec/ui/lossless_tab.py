@@ -52,7 +52,7 @@ class LosslessTab:
         self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", elem_classes="sd-fragment", apply_default_css=False)
 
     def wire(self, tab: gr.Tab) -> None:
-        self._greeting.wire(tab, [self._verdict], lambda text: {self._verdict: _recorded(text)})
+        self._greeting.wire(tab, [self._verdict], lambda text: {self._verdict: recorded_test(text)})
         draws = self._limits.draws
         self._buttons.estimate(self._machine, tab, [], lambda: ("continuation", SAMPLES * draws, TOKENS), by_race=False)
         self._buttons.wire(self._machine, self._job, [], {self._verdict: ""})
@@ -87,7 +87,7 @@ def _progress(step: Progress) -> str:
     return fragments.status(f"{step.done} of {step.total} continuations drawn.", step.done / step.total)
 
 
-def _recorded(text: str) -> str:
+def recorded_test(text: str) -> str:
     """The findings that ship with the program."""
     record = _RECORD.validate_json(text)
     about = record["about"]

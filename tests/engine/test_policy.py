@@ -10,7 +10,7 @@ import pytest
 from fakes import prompt_of, shared_tiny
 
 import specdec
-from specdec.engine.policy import AutoGamma, ConfidenceStop, Fixed
+from specdec.engine.policy import AutoGamma, ConfidenceStop, Fixed, gamma_of, policy_of
 
 ROUNDS = 400
 
@@ -114,3 +114,29 @@ def test_a_length_that_is_none_is_refused(gamma) -> None:
 def test_a_confidence_that_is_no_chance_is_refused(threshold) -> None:
     with pytest.raises(specdec.InvalidInput, match="between 0 and 1"):
         ConfidenceStop(least_confidence=threshold)
+
+
+def test_a_draft_length_is_written_in_one_way_everywhere() -> None:
+    """A number, auto, or a confidence: what is read is what the policy says of itself, and reads the same again."""
+    for text, read, policy in (
+        ("5", 5, Fixed(5)),
+        ("auto", "auto", AutoGamma()),
+        ("confidence:.40", "confidence:0.4", ConfidenceStop(least_confidence=0.4)),
+    ):
+        assert gamma_of(text) == read and policy_of(read) == policy and str(policy) == str(read)
+    for text in (
+        "",
+        "17",
+        "-1",
+        "5.0",
+        "soon",
+        "confidence",
+        "confidence:",
+        "confidence:1",
+        "confidence:nan",
+        "\u0665x",
+    ):
+        with pytest.raises(specdec.InvalidInput):
+            gamma_of(text)
+    with pytest.raises(specdec.InvalidInput):
+        policy_of(str(ConfidenceStop(8, 0.4)))

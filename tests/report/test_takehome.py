@@ -36,6 +36,7 @@ WAYS = [
     ({}, {"acceptance": "top-k", "accept_top_k": 3}, {}),
     ({}, {}, {"temperature": 0.7, "top_k": 5, "min_p": 0.1, "ignore_eos": True}),
     (LOOKUP, {}, {}),
+    ({}, {"gamma": "confidence:0.4"}, {}),
     (LOOKUP, {"gamma": "auto"}, {}),
     (LOOKUP, {"gamma": 0}, {}),
     (EARLY, {}, {}),

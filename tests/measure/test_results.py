@@ -1,0 +1,244 @@
+"""Results that were kept are opened without the pair that made them, whoever sends them."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import random
+import zlib
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from judged import PAIR, drafting, loop, plain, plan, trial
+
+import specdec
+from specdec.lanes.table import BASELINE, LOOP, entrants_of
+from specdec.measure.metrics import in_microseconds
+from specdec.measure.results import Results, read_results
+from specdec.measure.short import INFLATED, link_text, read_link, read_short, short
+from specdec.measure.summary import rows, summarise
+from specdec.measure.sweep import ENTRANTS
+from specdec.report.origin import HERE, LINK, RECORDING, Origin, place
+from specdec.report.overall import overall
+from specdec.report.summary import cells
+from specdec.report.sweep import cells as sweep_cells
+from specdec.report.sweep import sweep_rows
+
+STOP = "confidence:0.4"
+LANES = entrants_of(("generate", "speculative", "assisted"), (0, 3, "auto", STOP))
+ABOUT = {
+    "version": 3, "at": 1.7e9, "pair": PAIR | {"draft": PAIR["draft"] | {"text": "d"}, "context": 512},
+    "machine": {"cpu": "A processor", "cores": 2, "threads": 1, "device": "cpu"}, "versions": {"torch": "2.13.0"},
+}  # fmt: skip
+
+
+def results(runs: int = 2, prompts: tuple[str, ...] = ("a", "b"), left_out: int = 0) -> Results:
+    """Trials worked out from numbers, with seconds as the measurement keeps them."""
+    asked = plan(LANES, runs, prompts)
+    made = []
+    for run, item, entrant in asked.steps():
+        seconds = 0.0123456 * (1 + run / 7)
+        if entrant == BASELINE:
+            events = plain(seconds)
+        else:
+            events = loop(seconds) if entrant == LOOP else drafting(3, (3, 1, 2), seconds / 9, seconds, 0.001)
+        found = trial(run, entrant, events, item.name)
+        if entrant.lane == "assisted":  # it does not say what it drafted
+            unknown = dict.fromkeys(("accepted", "rejected", "discarded", "draft_seconds", "verify_seconds"))
+            found = replace(found, metrics=replace(found.metrics, **unknown))
+        made.append(replace(found, metrics=in_microseconds(found.metrics)))
+    return Results(ABOUT, asked, made[: len(made) - left_out])
+
+
+def text_of(found: Results) -> str:
+    """A file of these results."""
+    asked = found.plan
+    head = found.about | {
+        "weights": "0", "prompts": [asdict(item) for item in asked.prompts], "entrants": asked.entrants,
+        "runs": asked.runs, "params": asdict(asked.params), "chosen": asdict(asked.chosen),
+    }  # fmt: skip
+    return "".join(json.dumps(line) + "\n" for line in [{"results": head}, *map(asdict, found.trials)])
+
+
+def shown(found: Results) -> tuple[Any, ...]:
+    """Everything that a tab shows of results, as it would be where they were measured."""
+    rates = [sweep_cells(row, False) for row in sweep_rows(summarise(found.trials))]
+    lines = place(found.about), overall(found.trials, found.plan)
+    return *lines, list(map(cells, rows(found.trials))), rates
+
+
+@pytest.mark.parametrize("left_out", [0, 5])
+def test_a_file_and_a_link_show_what_was_measured(left_out: int) -> None:
+    """The same verdict and the same tables to the last digit, of a whole measurement and of one that was stopped."""
+    found = results(left_out=left_out)
+    for opened in (read_results(text_of(found), "x"), read_short(short(found)), read_link(link_text(found))):
+        assert shown(opened) == shown(found)
+        assert {t.key for t in opened.trials} == {t.key for t in found.trials}
+
+
+def test_a_link_has_no_texts_and_a_default_sweep_fits_into_it() -> None:
+    """Of texts only which are equal is told; where two differ, so do theirs in the link."""
+    found = results(prompts=("a",))
+    other = replace(found.trials[1], token_ids=(7, 7))
+    opened = read_link(link_text(replace(found, trials=[found.trials[0], other, *found.trials[2:]])))
+    assert [t.token_ids for t in opened.trials][:3] == [(0,), (1,), (0,)]
+    assert opened.plan.prompts[0].prompt == ""
+    whole, one = plan(ENTRANTS, 3), found.trials[1]
+    dice = random.Random(0)
+    trials = [
+        replace(
+            one, run=run, prompt=item.name, lane=lane, gamma=gamma,
+            metrics=in_microseconds(replace(one.metrics, decode_seconds=dice.random(), verify_seconds=dice.random())),
+        )
+        for run, item, (lane, gamma) in whole.steps()
+    ]  # fmt: skip
+    assert len(link_text(Results(ABOUT, whole, trials))) < 3000
+
+
+def test_sampled_texts_are_not_told_apart() -> None:
+    asked = plan((BASELINE, LOOP))
+    sampled = replace(asked, params=specdec.SamplingParams(max_new_tokens=64, temperature=1.0, seed=3))
+    made = [replace(trial(0, e, plain(0.01, e)), greedy=False) for e in (BASELINE, LOOP)]
+    opened = read_link(link_text(Results(ABOUT, sampled, made)))
+    assert [t.token_ids for t in opened.trials] == [(), ()] and not opened.trials[0].greedy
+
+
+def test_where_figures_are_from_is_said_and_nothing_claims_to_be_from_here() -> None:
+    found = results()
+    kinds = [origin.sentence(found.about) for origin in (HERE, RECORDING, LINK, Origin("file", "<b>.jsonl"))]
+    assert kinds == [
+        "Measured on this machine", "A recording made on A processor, 2023-11-14, not measured here",
+        "From a link, not measured here", "From the file <b>.jsonl, not measured here",
+    ]  # fmt: skip
+    here, elsewhere = (overall(found.trials, found.plan, here) for here in (True, False))
+    assert " here" in here.headline and "on this machine" in here.notes[0]
+    assert not [text for text in (elsewhere.headline, *elsewhere.notes) if " here" in text or "this machine" in text]
+
+
+def _set(path: str, value: Any):
+    def change(head: dict[str, Any]) -> None:
+        *way, last = path.split(".")
+        for name in way:
+            head = head[int(name)] if isinstance(head, list) else head[name]
+        head[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change, complaint",
+    [
+        (_set("version", 2), "its version is 2, and this program reads version 3"),
+        (_set("at", 1e99), "its field 'at' cannot be read"),
+        (_set("pair.target.name", "n" * 1001), "its field 'pair' cannot be read"),
+        (_set("pair.draft", {"kind": 5}), "its field 'pair' cannot be read"),
+        (_set("machine", None), "its field 'machine' cannot be read"),
+        (_set("prompts", []), "its field 'prompts' cannot be read"),
+        (_set("prompts.0.name", "b"), "names a lane or a prompt twice"),
+        (_set("entrants", [["generate", None], ["nothing", 5]]), "There is no lane 'nothing'"),
+        (_set("entrants", [["generate", 5]]), "its lane generate has a draft length"),
+        (_set("entrants", [["speculative", None]]), "its lane speculative has no draft length"),
+        (_set("entrants", [["speculative", 99]]), "gamma 99 is outside"),
+        (_set("entrants", [["speculative", "confidence:2"]]), "least_confidence is 2.0"),
+        (_set("entrants", [["speculative", "<img>"]]), "gamma is '<img>'"),
+        (_set("runs", 10**9), "its field 'runs' cannot be read"),
+        (_set("runs", True), "its field 'runs' cannot be read"),
+        (_set("params.max_new_tokens", 10**9), "more than 1,000,000 tokens"),
+        (_set("params.max_new_tokens", 1), "too few to measure"),
+        (_set("params.temperature", -1.0), "its field 'params' cannot be read"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_head_that_cannot_be_is_named(change, complaint: str) -> None:
+    """In a file and in a link alike."""
+    found = results()
+    head, _, rest = text_of(found).partition("\n")
+    record = json.loads(head)
+    change(record["results"])
+    with pytest.raises(specdec.InvalidInput, match=f"^mine.jsonl cannot be opened: .*{complaint}"):
+        read_results(json.dumps(record) + "\n" + rest, "mine.jsonl")
+    packed = json.loads(short(found))
+    change(packed["head"])
+    with pytest.raises(specdec.InvalidInput, match=complaint):
+        read_short(json.dumps(packed))
+
+
+def test_too_many_calls_are_refused_before_they_are_counted() -> None:
+    found = results()
+    head, _, rest = text_of(found).partition("\n")
+    record = json.loads(head)
+    record["results"] |= {"runs": 1000, "prompts": [{"name": str(n), "category": "c", "prompt": ""} for n in range(99)]}
+    with pytest.raises(specdec.InvalidInput, match="plans more than 100,000 calls"):
+        read_results(json.dumps(record) + "\n" + rest, "x")
+
+
+@pytest.mark.parametrize("text", ["", "my diary\n", "[" * 99_999, "null\n", '{"results": 5}\n', '{"results": {}}\n'])
+def test_a_file_of_something_else_is_refused(text: str) -> None:
+    with pytest.raises(specdec.InvalidInput, match="^mine.jsonl "):
+        read_results(text, "mine.jsonl")
+
+
+def test_lines_that_are_no_calls_are_dropped_and_none_left_is_said() -> None:
+    """Numbers that no call has, other categories and calls that were not planned; rates are not taken from the file."""
+    found = results()
+    head, first, *rest = text_of(found).splitlines()
+    record = json.loads(first)
+    forged = [
+        record | {"run": 99}, record | {"category": "x"}, record | {"greedy": False}, record | {"lane": "nothing"},
+        *(record | {"metrics": record["metrics"] | {"decode_seconds": value}} for value in (-1.0, 1e300, 1e-300)),
+        record | {"metrics": record["metrics"] | {"accepted": 10**40}},
+    ]  # fmt: skip
+    lies = record | {"metrics": record["metrics"] | {"tokens_per_second": 9e9, "alpha": 0.5}}
+    lines = [head, *map(json.dumps, forged), json.dumps(lies), *rest]
+    assert read_results("\n".join(lines), "x").trials == read_results(text_of(found), "x").trials
+    with pytest.raises(specdec.InvalidInput, match="x holds no finished call"):
+        read_results("\n".join([head, *map(json.dumps, forged)]), "x")
+
+
+def _packed(text: bytes) -> str:
+    packer = zlib.compressobj(9, wbits=-15)
+    return base64.urlsafe_b64encode(packer.compress(text) + packer.flush()).decode().rstrip("=")
+
+
+def test_a_damaged_link_says_so() -> None:
+    """Cut short, with other characters, with columns that do not belong together, and one that unpacks to too much."""
+    text = link_text(results())
+    packed = json.loads(short(results()))
+    damaged = [
+        "", text[:-20], text[40:], text + "!", "\u00e9", "AAAA", _packed(b"[]"), _packed(b"{}"), _packed(b"\xff"),
+        _packed(b" " * (INFLATED + 1)),
+    ]  # fmt: skip
+    for change in (
+        lambda one: one["calls"].pop(),
+        lambda one: one["calls"][3].pop(),
+        lambda one: one["calls"][3].__setitem__(0, None),
+        lambda one: one["calls"][3].__setitem__(0, -1),
+        lambda one: one["calls"][3].__setitem__(0, 1.5),
+        lambda one: one.__setitem__("missing", list(range(999))),
+        lambda one: one.pop("missing"),
+    ):
+        one = copy.deepcopy(packed)
+        change(one)
+        damaged.append(_packed(json.dumps(one).encode()))
+    for link in damaged:
+        with pytest.raises(specdec.InvalidInput, match="The link is damaged: a part of it may be missing."):
+            read_link(link)
+
+
+def test_whatever_is_changed_is_shown_or_refused_in_a_sentence() -> None:
+    """No value of a link leads to another error than ``InvalidInput``, nor to one as it is shown."""
+    dice, packed, opened = random.Random(1), json.loads(short(results())), 0
+    for _ in range(300):
+        one = copy.deepcopy(packed)
+        for _ in range(dice.randint(1, 4)):
+            column = dice.choice(one["calls"])
+            column[dice.randrange(len(column))] = dice.choice([0, 1, None, 10**15, 10**9, 63, 2**70])
+        try:
+            found = read_link(_packed(json.dumps(one).encode()))
+        except specdec.InvalidInput:
+            continue
+        shown(found)
+        opened += 1
+    assert opened
