@@ -93,11 +93,10 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         save("error")
         for lane in FURTHER:
             page.uncheck(f'#sd-lanes label:has-text("{lane}") input')
-        ask(page, LONG, tokens=2000, temperature=0)
+        ask(page, LONG, tokens=200, temperature=0)
         started = page.evaluate("window.specdec.lanesStarted")
         page.click("#sd-run")
         page.wait_for_function(f"window.specdec.lanesStarted > {started + 1}")
-        page.wait_for_timeout(500)
         page.click("#sd-stop")
         page.wait_for_function("!window.specdec.running")
         save("stopped")

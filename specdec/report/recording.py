@@ -77,6 +77,16 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def shown_alone(text: str) -> str:
+    """The recording of a race with the run that is shown alone; the verdict stays that of all runs, as in a link."""
+    begin, *records, verdict = map(json.loads, text.splitlines())
+    count, shown = len(begin["lanes"]), verdict["shown"]
+    starts = [at for at, record in enumerate(records) if record["event"] == "started"][::count]
+    kept = records[starts[shown] : [*starts, len(records)][shown + 1]]
+    tokens = {name: token for record in records for name, token in record.pop("tokens", {}).items()}
+    return "".join(map(line, [begin, kept[0] | {"tokens": tokens}, *kept[1:], verdict | {"shown": 0}]))
+
+
 def read(lines: Iterable[str]) -> Iterator[Event]:
     """The events of a recording, equal to those that were recorded.
 

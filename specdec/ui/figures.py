@@ -22,6 +22,7 @@ BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#5aa9a3"
 TEXT, LINE = 14, 20  # pixels: size of text, and of a line of it
 MOST = MAX_GAMMA + 0.5  # where the charts over draft lengths end
 MOST_CATEGORIES = 30
+FAINT = "rgba(128, 128, 128, 0.25)"
 NEAR = "\u00a0\u00a0"  # before a number that stands right of its mark
 COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # as the table of lanes names them
 
@@ -148,6 +149,8 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     title = f"Speed-up over plain generate (times)<br>points: median run, bars: lowest to highest{more}"
     figure.update_xaxes(title_text=title, rangemode="tozero")
     names = [name for name, _ in groups]
+    for at in range(1, len(names)):
+        figure.add_hline(y=at - 0.5, line={"color": FAINT, "width": 1})
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5])
     height = 110 + len(names) * max(34, 22 * len(lanes))
     return styled(figure, height, legend=len(lanes), across=True, right=56)

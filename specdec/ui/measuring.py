@@ -173,7 +173,7 @@ def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
     """The plan. Raises ``InvalidInput`` where it is above the page's limits."""
     limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
     for item in plan.prompts:
-        check(pair, item.prompt, plan.params, limits)
+        check(pair, item.message(pair.tokenizer), plan.params, limits)
     return plan
 
 

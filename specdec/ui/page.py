@@ -248,7 +248,7 @@ def build(
             None, ask.inputs, ask.inputs, js=_KEPT, **INTERNAL
         ).then(None, js=_ASKED, **INTERNAL)
         gr.on([field.change for field in ask.inputs], None, ask.inputs, js=_KEEP, **INTERNAL)
-        demo.load(startup.lines if startup else recorded_race, outputs=live, queue=False, **INTERNAL)
+        demo.load(startup.lines if startup else recorded_race, outputs=live, **UNLIMITED, **INTERNAL)
         gamma_tab.wire(gamma, tabs, address)
         bench_tab.wire(bench, tabs, address)
         lossless_tab.wire(lossless)

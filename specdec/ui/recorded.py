@@ -1,4 +1,5 @@
-"""The race that ships with the package: it greets visitors where the page has no device of its own to race on.
+"""The race that ships with the package: it greets visitors where the page has no device of its own to race on, and
+until the race at start-up is over.
 
 ``python -m scripts.record_race`` records it anew.
 """

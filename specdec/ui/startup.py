@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
 from specdec.events import SamplingParams
+from specdec.report.recording import shown_alone
 from specdec.ui.ask import Ask
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
+from specdec.ui.recorded import recorded_race
 from specdec.ui.stream import stream
 
-TOKENS = 64
+TOKENS, RUNS = 64, 3
 SECONDS = 60.0
 LOOK = 0.2  # seconds between two checks whether the race is over
 
@@ -33,7 +35,8 @@ class StartupRace:
 
     def begin(self) -> None:
         """Race with the pair that is loaded, and forget what an earlier race found."""
-        ask, limits = Ask(self._prompt, params=SamplingParams(max_new_tokens=TOKENS)), Limits(seconds=SECONDS)
+        ask = Ask(self._prompt, params=SamplingParams(max_new_tokens=TOKENS), runs=RUNS)
+        limits = Limits(seconds=SECONDS)
         self._text, self._over = None, threading.Event()
         self._job = job = Job("start-up race", 0, partial(self._lines, ask=ask, limits=limits))
         self._machine.when_idle(job, partial(self._take, job))
@@ -44,13 +47,17 @@ class StartupRace:
         self._machine.forget_speeds()
         self._over.set()
 
-    async def lines(self) -> str | None:
-        """The JSON lines of the race, once it is over; None where that takes longer than a minute."""
+    async def lines(self) -> AsyncIterator[str]:
+        """What greets a visitor: the JSON lines of the race. Until it is over, the recorded race stands in for it;
+        where that takes longer than a minute, or the race fails, nothing follows."""
+        if self._text is None:
+            yield recorded_race()
         for _ in range(int(SECONDS / LOOK)):
             if self._over.is_set():
                 break
             await asyncio.sleep(LOOK)
-        return self._text
+        if self._text is not None:
+            yield self._text
 
     def _lines(self, turn: Turn, ask: Ask, limits: Limits) -> Iterator[str]:
         yield from stream(turn, ask, limits=limits, origin="startup")
@@ -66,5 +73,5 @@ class StartupRace:
         elif kind == "end":
             # A race that failed is not shown.
             whole = "figures" in json.loads((self._last.splitlines() or ["{}"])[-1])
-            self._text = self._last if whole else None
+            self._text = shown_alone(self._last) if whole else None
             self._over.set()

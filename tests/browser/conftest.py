@@ -169,12 +169,12 @@ def visit(
     assert not errors, errors
 
 
-def open_page(page, address: str, query: str = "") -> None:
-    """Go to the page and wait until its start-up race is on it, at its end."""
+def open_page(page, address: str, query: str = "", greeting: str = "startup") -> None:
+    """Go to the page and wait until its greeting, the start-up race or the recording, is on it at its end."""
     page.goto(address + query)
     page.wait_for_function("window.specdec && window.specdec.mounted && window.specdec.verdicts === 1")
     skip(page)  # a recording's replay holds the start-up race back
-    page.wait_for_function("window.specdec.origin === 'startup'")
+    page.wait_for_function(f"window.specdec.origin === '{greeting}'")
     skip(page)
 
 

@@ -117,6 +117,9 @@ def test_a_round_opens_beside_what_was_chosen(browser, address, width: int):
         card, box = page.locator(".sd-card").bounding_box(), token.bounding_box()
         gap = max(card["y"] - (box["y"] + box["height"]), box["y"] - (card["y"] + card["height"]))
         assert gap < 40, "beside the token"
+        page.keyboard.press("Escape")
+        assert page.locator(".sd-card.floating").count() == 0, "wherever the focus is"
+        token.click()
         page.click('.sd-card [aria-label="Next round"]')
         page.keyboard.press("Escape")
         assert page.locator(".sd-card.floating").count() == 0

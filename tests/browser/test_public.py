@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from browser.conftest import ask, go_to, launch, open_page, quick_self_test, run, text, unfold, visit
+from specdec.ui import build, serve, startup
 from specdec.ui.limits import PUBLIC
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
@@ -45,12 +47,35 @@ def test_pairs_of_the_list_can_be_allowed(browser, slot, short_start):
         demo.close()
 
 
+def test_a_recording_stands_in_for_the_start_up_race_until_that_is_over(browser, slot, short_start, monkeypatch):
+    release, whole = threading.Event(), startup.stream
+
+    def held(*args, **settings):
+        release.wait(60)
+        yield from whole(*args, **settings)
+
+    monkeypatch.setattr(startup, "stream", held)
+    page = build(slot, PUBLIC)
+    address = serve(page, quiet=True)
+    try:
+        with visit(browser, address) as visitor:
+            open_page(visitor, address, greeting="recording")
+            assert "A recording made on" in text(visitor, "#sd-live")
+            release.set()
+            visitor.wait_for_function(
+                "document.querySelector('#sd-live').textContent.includes('Measured on this machine at start-up')"
+            )
+    finally:
+        release.set()
+        page.close()
+
+
 def test_a_recording_greets_where_the_device_is_lent(browser, slot):
     """It says that it is one, and makes way for the visitor's own race."""
     demo, address = launch(slot, PUBLIC, lambda task: task.run(slot.pair))
     try:
         with visit(browser, address) as page:
-            open_page(page, address)
+            open_page(page, address, greeting="recording")
             assert "A recording made on" in text(page, "#sd-live") and "not measured here" in text(page, "#sd-live")
             ask(page, tokens=8)
             run(page)

@@ -46,6 +46,13 @@ const broken = {
   "a round out of its order": (all) => (all[3].index = 5),
   "an unknown kind of line": (all) => (all[3].event = "constructor"),
   "a second verdict": (all) => all.splice(5, 0, all.at(-1)),
+  "a verdict on no lane": (all) => all.splice(1, all.length - 2),
+  "a verdict on a run that is not there": (all) => (all.at(-1).shown = 3),
+  "time that runs backwards": (all) => (all[3].elapsed_seconds = 0.05),
+  "other lengths of fewer tokens": (all) => all.at(-1).whatif.hits.pop(),
+  "other lengths of more tokens": (all) => all.at(-1).whatif.wrong.push(null),
+  "other lengths out of their order": (all) => all.at(-1).whatif.lengths.reverse(),
+  "other lengths that give time back": (all) => (all.at(-1).whatif.costs[4] = [0, -1, 0.5]),
 };
 for (const [name, spoil] of Object.entries(broken))
   test(`refused: ${name}`, () => {

@@ -56,6 +56,24 @@ const round = (index, committed_ids, elapsed_seconds, token_kind, draft = []) =>
 });
 const finished = { event: "finished", finish_reason: "length", prefill_seconds: 0.1, elapsed_seconds: 0.4 };
 
+const whatif = {
+  hits: [0, 1, 0],
+  wrong: [null, null, 5],
+  lengths: Array.from({ length: 17 }, (_, gamma) => ({
+    gamma,
+    tokens_per_pass: 2,
+    passes: 1,
+    ms_per_token: 50,
+    gain: 2,
+    share: 2,
+    exact: true,
+  })),
+  costs: Array.from({ length: 17 }, (_, gamma) => [gamma / 100, 0.02, 0]),
+  assumed: null,
+  best: 1,
+  exact: true,
+};
+
 export const records = () =>
   structuredClone([
     {
@@ -76,5 +94,5 @@ export const records = () =>
     round(0, [6], 0.1, "target"),
     round(1, [7, 8], 0.2, "correction", [guess(7, "accepted"), guess(5, "rejected")]),
     finished,
-    { event: "verdict", sentence: "Faster.", notes: [], shown: 0, runs: 1 },
+    { event: "verdict", sentence: "Faster.", notes: [], shown: 0, runs: 1, whatif },
   ]);

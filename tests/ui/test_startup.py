@@ -12,10 +12,13 @@ import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
 
 import specdec
+from specdec.lanes.table import DEFAULT_KEYS, key_of
+from specdec.report.recording import lanes, line, token_bytes
 from specdec.ui import startup as module
 from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL
 from specdec.ui.machine import Job, Machine, Turn, Visitor
+from specdec.ui.recorded import recorded_race
 from specdec.ui.startup import StartupRace
 
 
@@ -31,10 +34,18 @@ def machine(monkeypatch) -> Iterator[Machine]:
 
 
 def greets(race: StartupRace) -> bool:
-    """Whether a visitor who comes now is shown the whole race."""
-    text = asyncio.run(race.lines())
-    last = json.loads(text.splitlines()[-1]) if text else {}
-    return last.get("event") == "verdict" and not last["stopped"]
+    """Whether a visitor who comes now is shown the whole race in the end."""
+    begin, *_, last = map(json.loads, told(race)[-1].splitlines())
+    return (begin["origin"], last["event"], last["stopped"]) == ("startup", "verdict", False)
+
+
+def told(race: StartupRace) -> list[str]:
+    """All that the page of a visitor who comes now receives."""
+
+    async def values() -> list[str]:
+        return [text async for text in race.lines()]
+
+    return asyncio.run(values())
 
 
 def asked(machine: Machine, work) -> threading.Event:
@@ -52,7 +63,28 @@ def failing(turn: Turn) -> Iterator[None]:
 
 
 def test_it_greets(machine: Machine) -> None:
-    assert greets(StartupRace(machine, "Once upon a time"))
+    """Who comes before its end sees the recorded race first; who comes later sees this one at once."""
+    race = StartupRace(machine, "Once upon a time")
+    recorded, own = told(race)
+    assert recorded == recorded_race()
+    assert told(race) == [own]
+
+
+def test_it_is_the_run_shown_of_three(machine: Machine) -> None:
+    race = StartupRace(machine, "Once upon a time")
+    lines = told(race)[-1].splitlines()
+    begin, verdict = json.loads(lines[0]), json.loads(lines[-1])
+    assert (begin["runs"], verdict["runs"], verdict["shown"]) == (3, 3, 0)
+    assert {key_of(lane[0].lane, lane[0].gamma, DEFAULT_KEYS) for lane in lanes(lines)} == set(DEFAULT_KEYS)
+    assert len(lanes(lines)) == 3
+    written = {token for lane in lanes(lines) for event in lane for token in getattr(event, "committed_ids", ())}
+    assert written <= token_bytes(lines).keys()
+
+
+def test_a_race_that_fails_leaves_the_recorded_one(machine: Machine, monkeypatch) -> None:
+    monkeypatch.setattr(module, "stream", lambda turn, ask, **more: iter([line({"event": "error", "message": "no"})]))
+    race = StartupRace(machine, "Once upon a time")
+    assert told(race) == told(race) == [recorded_race()]
 
 
 @pytest.mark.parametrize("work", [nothing, failing], ids=["a job that ends", "a job that fails"])
@@ -64,7 +96,7 @@ def test_it_gives_way_and_runs_again(machine: Machine, work) -> None:
     assert greets(race)
 
 
-def test_while_a_job_runs_there_is_nothing_to_show(machine: Machine, monkeypatch) -> None:
+def test_while_a_job_runs_the_recorded_race_is_shown(machine: Machine, monkeypatch) -> None:
     monkeypatch.setattr(module, "SECONDS", 0.5)
     release = threading.Event()
 
@@ -74,7 +106,7 @@ def test_while_a_job_runs_there_is_nothing_to_show(machine: Machine, monkeypatch
 
     over = asked(machine, busy)
     race = StartupRace(machine, "Once upon a time")
-    assert asyncio.run(race.lines()) is None
+    assert told(race) == [recorded_race()]
     release.set()
     assert over.wait(20)
 
@@ -83,6 +115,6 @@ def test_a_race_of_a_pair_that_is_gone_is_forgotten(machine: Machine) -> None:
     race = StartupRace(machine, "Once upon a time")
     assert greets(race)
     race.forget()
-    assert asyncio.run(race.lines()) is None
+    assert told(race) == [recorded_race()]
     race.begin()
     assert greets(race)

@@ -130,12 +130,21 @@ export function checked(records, numbers = records.map((_, at) => at + 1)) {
       throw new Error(`Line ${numbers[at + 1]} stands where it cannot (${record.event}).`);
     race.take(record);
   });
-  const { figures } = race.verdict;
-  if (figures && !["generate", "speculative"].every((lane) => race.lanes.get(lane)?.rounds.length)) {
+  const { figures, whatif } = race.verdict;
+  const compared = figures ? ["generate", "speculative"] : [];
+  if (!race.lanes.size || !compared.every((lane) => race.lanes.get(lane)?.rounds.length)) {
     throw new Error("Its verdict compares lanes that it does not hold.");
   }
+  if (whatif && !isOf(whatif, race.lanes.get("speculative")))
+    throw new Error("What it tells of other draft lengths is not of its speculative lane.");
   return records;
 }
+
+// Whether a lane can be drawn at another draft length: with a token left out, drawing it would not end.
+const isOf = ({ hits, wrong, lengths, costs }, lane) =>
+  [hits.length, wrong.length].every((count) => count === lane?.tokens) &&
+  lengths.every(({ gamma }, at) => gamma === at) &&
+  costs.every(([draft, verify, rest]) => draft + verify + rest >= 0);
 
 // What the schema cannot say: the lanes are those of this page, and a table's rows are as wide as its head.
 function unknownLane(record) {
@@ -158,7 +167,12 @@ const sameWidths = ({ lanes }) => !lanes || lanes.rows.every((row) => row.length
 function follows(record, { begin, lane }, last) {
   if (record.event === "started") return begin.lanes.includes(keyOf(record, begin.lanes)) && !lane?.open;
   if (record.event === "verdict") return last;
-  if (record.event === "round") return Boolean(lane?.open) && record.index === lane.rounds.length;
+  if (record.event === "round")
+    return (
+      lane?.open &&
+      record.index === lane.rounds.length &&
+      !(lane.rounds.at(-1)?.elapsed_seconds > record.elapsed_seconds)
+    );
   return ["finished", "lane_end"].includes(record.event) && Boolean(lane);
 }
 

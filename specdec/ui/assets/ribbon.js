@@ -113,12 +113,10 @@ export class Ribbon {
 
   // Lights the token at a place, or the round where a view points at no token; every lane's token at the same place is
   // lit, as it is the same token in another lane.
-  light(at, byKey) {
+  light(at) {
     this.#lit?.classList.remove("lit");
     this.#lit = at && this.#lane ? this.#nodeAt(at) : null;
     this.#lit?.classList.add("lit");
-    if (!byKey) return;
-    this.#lit?.scrollIntoView?.({ block: "nearest" });
   }
 
   #nodeAt(at) {

@@ -47,9 +47,8 @@ export class RoundCard {
     this.card.setAttribute("aria-label", "Round by round");
     this.node = el("div", "sd-dock", "", [this.card]);
     this.card.addEventListener("pointerleave", () => focus.point(null));
-    this.card.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || !this.#floats) return;
-      this.dock();
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && this.#floats) this.dock();
     });
     document.addEventListener("pointerdown", (event) => {
       if (

@@ -117,7 +117,7 @@ export class Strip {
   #roundAt(key, event) {
     const { lane, track } = this.#rows.get(key);
     if (!lane || lane.rounds.length < 2) return null;
-    const seconds = ((event.clientX - track.getBoundingClientRect().left) / (this.#x(1) || 1)) * 1;
+    const seconds = (event.clientX - track.getBoundingClientRect().left) / (this.#x(1) || 1);
     return Math.max(1, Math.min(lane.roundsAt(seconds), lane.rounds.length - 1));
   }
 

@@ -107,7 +107,7 @@ export class Texts {
   light(at, byKey = false) {
     let words = null;
     for (const { ribbon } of this.#boxes.values()) {
-      ribbon.light(at, byKey && false);
+      ribbon.light(at);
       words ??= ribbon.wordsAt(at);
     }
     this.legend.hidden = Boolean(words);
