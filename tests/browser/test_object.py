@@ -125,6 +125,9 @@ def test_a_round_opens_beside_what_was_chosen(browser, address, width: int):
         page.keyboard.press("End")
         page.keyboard.press("Enter")
         assert inside(page, ".sd-card.floating", width, height)
+        page.keyboard.press("Escape")
+        assert page.locator(".sd-card.floating").count() == 0, "the keyboard still stands in the text"
+        assert ribbon.evaluate("(one) => one === document.activeElement")
 
 
 def test_a_dragged_length_is_what_a_run_at_it_does(page):

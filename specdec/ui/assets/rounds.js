@@ -47,9 +47,9 @@ export class RoundCard {
     this.card.setAttribute("aria-label", "Round by round");
     this.node = el("div", "sd-dock", "", [this.card]);
     this.card.addEventListener("pointerleave", () => focus.point(null));
-    this.card.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || !this.#floats) return;
-      this.dock();
+    // The keyboard may still stand in the text that the card was opened from.
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && this.#floats) this.dock();
     });
     document.addEventListener("pointerdown", (event) => {
       if (
