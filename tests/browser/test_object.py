@@ -164,6 +164,25 @@ def test_dragging_back_shows_what_was_measured(page):
     assert [text(page, place) for place in (".sd-headline", ".sd-factor", ".sd-figures", ".sd-stripWords")] == before
 
 
+def test_nothing_computed_passes_for_measured(page):
+    """The chart's bracket and its words, the replay's words and the origin; a screen reader hears the new figure."""
+    page.wait_for_selector(".sd-chart .annotation-text:has-text('saved')")
+    measured = page.locator(".sd-chart .sd-plot").get_attribute("aria-label")
+    drag(page, 2)
+    page.wait_for_selector(".sd-chart .annotation-text:has-text('γ 2')")
+    assert page.locator(".sd-chart .annotation-text", has_text="saved").count() == 0
+    assert "γ 2 is computed" in page.locator(".sd-chart .sd-plot").get_attribute("aria-label")
+    assert "computed" in text(page, ".sd-replayWords")
+    assert "γ 2 would run at" in page.locator(".sd-spoken").text_content()
+    page.evaluate("window.specdec.loaded('another pair')")
+    assert "Computed from this run" in text(page, ".sd-notes") and "Measured" not in text(page, ".sd-notes")
+    drag(page, 5)
+    page.wait_for_selector(".sd-chart .annotation-text:has-text('saved')")
+    assert page.locator(".sd-chart .sd-plot").get_attribute("aria-label") == measured
+    assert "computed" not in text(page, ".sd-replayWords")
+    assert "Loaded: another pair" in text(page, ".sd-notes")
+
+
 def test_a_sampled_run_says_why_no_other_length_is_computed(page):
     ask(page, tokens=16, temperature=1)
     run(page)
