@@ -167,7 +167,7 @@ export class Stage {
     this.chart.cutAt(written);
     this.chart.endLane("generate", [
       labelOf("generate"),
-      secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)]),
+      secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)] ?? 0),
     ]);
   }
 
