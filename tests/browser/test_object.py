@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from browser.conftest import SKIP, ask, edit, notes, open_page, run, skip, text, visit
+from browser.conftest import PAUSE, SKIP, ask, edit, notes, open_page, run, skip, text, visit
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
 
@@ -128,6 +128,17 @@ def test_a_round_opens_beside_what_was_chosen(browser, address, width: int):
         page.keyboard.press("Escape")
         assert page.locator(".sd-card.floating").count() == 0, "the keyboard still stands in the text"
         assert ribbon.evaluate("(one) => one === document.activeElement")
+
+
+def test_a_phone_that_is_turned_keeps_no_card_beyond_its_edge(browser, address):
+    with visit(browser, address, viewport={"width": 390, "height": 844}) as page:
+        open_page(page, address)
+        page.locator(".sd-box.speculative .correction >> nth=1").click()
+        page.wait_for_selector(".sd-card.floating")
+        page.wait_for_timeout(PAUSE)
+        assert page.locator(".sd-card.floating").count() == 1
+        page.set_viewport_size({"width": 844, "height": 390})
+        page.wait_for_selector(".sd-card:not(.floating)")
 
 
 def test_a_dragged_length_is_what_a_run_at_it_does(page):

@@ -26,6 +26,7 @@ export class RoundCard {
   #race = null;
   #lane = null;
   #index = 0;
+  #width = 0; // of its place
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(focus) {
@@ -59,6 +60,11 @@ export class RoundCard {
       )
         this.dock();
     });
+    // In a window of another width, as a phone's that is turned, what it was opened at stands elsewhere.
+    new ResizeObserver(() => {
+      if (this.node.clientWidth !== this.#width) this.dock();
+      this.#width = this.node.clientWidth;
+    }).observe(this.node);
     this.dock();
     this.hide();
   }
