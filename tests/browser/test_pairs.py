@@ -143,7 +143,7 @@ def test_drafting_without_a_second_model(page, method: str):
 
 def test_gamma_is_chosen_round_by_round(page):
     edit(page)
-    page.check("#sd-auto input")
+    page.click('#sd-choice label:has-text("auto")')
     ask(page, tokens=48)
     run(page)
     assert re.search(r"auto: [\d.]+ tokens a round", notes(page))

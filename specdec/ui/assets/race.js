@@ -5,6 +5,7 @@ import { wrongField } from "./schema.js";
 
 export const VERSION = 1;
 export const LARGEST = 64e6; // characters of a recording that a page takes; its own stay below
+const MOST = { tokens: 10_000, prompt: 200_000 }; // of a lane: a browser takes long to draw more
 
 export class Lane {
   rounds = [];
@@ -130,6 +131,10 @@ export function checked(records, numbers = records.map((_, at) => at + 1)) {
       throw new Error(`Line ${numbers[at + 1]} stands where it cannot (${record.event}).`);
     race.take(record);
   });
+  if (race.runs.some((run) => [...run.values()].some(tooLong)))
+    throw new Error(
+      `One of its lanes is longer than this page draws (${MOST.tokens} tokens, ${MOST.prompt} of a prompt).`,
+    );
   const { figures, whatif } = race.verdict;
   const compared = figures ? ["generate", "speculative"] : [];
   if (!race.lanes.size || !compared.every((lane) => race.lanes.get(lane)?.rounds.length)) {
@@ -139,6 +144,9 @@ export function checked(records, numbers = records.map((_, at) => at + 1)) {
     throw new Error("What it tells of other draft lengths is not of its speculative lane.");
   return records;
 }
+
+const tooLong = ({ rounds, tokens, started }) =>
+  Math.max(rounds.length, tokens) > MOST.tokens || started.prompt_ids.length > MOST.prompt;
 
 // Whether a lane can be drawn at another draft length: with a token left out, drawing it would not end.
 const isOf = ({ hits, wrong, lengths, costs }, lane) =>

@@ -26,6 +26,7 @@ export class RoundCard {
   #race = null;
   #lane = null;
   #index = 0;
+  #width = 0; // of its place
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(focus) {
@@ -47,6 +48,7 @@ export class RoundCard {
     this.card.setAttribute("aria-label", "Round by round");
     this.node = el("div", "sd-dock", "", [this.card]);
     this.card.addEventListener("pointerleave", () => focus.point(null));
+    // The keyboard may still stand in the text that the card was opened from.
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && this.#floats) this.dock();
     });
@@ -58,6 +60,11 @@ export class RoundCard {
       )
         this.dock();
     });
+    // In a window of another width, as a phone's that is turned, what it was opened at stands elsewhere.
+    new ResizeObserver(() => {
+      if (this.node.clientWidth !== this.#width) this.dock();
+      this.#width = this.node.clientWidth;
+    }).observe(this.node);
     this.dock();
     this.hide();
   }

@@ -152,9 +152,10 @@ export class Stage {
   #labelEnds() {
     const record = this.race.verdict;
     const end = this.race.lanes.get("speculative")?.end;
-    if (end && record.factor) {
-      this.chart.endLane("speculative", [end.name, `${end.duration} \u00b7 ${record.factor}`]);
-      if (record.saved) this.chart.bracket(record.saved);
+    if (end) {
+      const time = record.factor ? `${end.duration} \u00b7 ${record.factor}` : end.duration;
+      this.chart.endLane("speculative", [end.name, time]);
+      if (record.factor && record.saved) this.chart.bracket(record.saved);
     }
     if (record.figures && record.stopped) this.#showCut();
   }
@@ -166,7 +167,7 @@ export class Stage {
     this.chart.cutAt(written);
     this.chart.endLane("generate", [
       labelOf("generate"),
-      secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)]),
+      secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)] ?? 0),
     ]);
   }
 
@@ -193,9 +194,12 @@ export class Stage {
     if (own) return this.#showResult();
     this.verdict.computed(race, race.verdict.whatif.lengths[gamma], measured);
     this.chart.endLane("speculative", [`${labelOf("speculative")}, \u03b3 ${gamma}`, secondsOf(lane.duration)]);
-    this.strip.words.textContent = `Speculative at \u03b3 ${gamma} is computed from this run, not measured.`;
+    const words = `Speculative at \u03b3 ${gamma} is computed from this run, not measured.`;
+    this.strip.words.textContent = words;
+    this.chart.words = `Tokens written over seconds. ${words}`;
+    this.speak(`${this.verdict.headline.textContent} ${this.verdict.notes.textContent}`);
     this.card.open(race, lane, telling(lane));
-    this.replay.load(Math.max(...[...this.#lanes.values()].map((one) => one.duration)));
+    this.replay.load(Math.max(...[...this.#lanes.values()].map((one) => one.duration)), "measured and computed");
   }
 
   #showMoment(seconds) {

@@ -5,6 +5,8 @@ import { term } from "./figures.js";
 export const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran
 
 export class VerdictPanel {
+  #computed = false; // whether it tells of another draft length, which is from the race and from no machine
+
   // `again(repeat)` runs what is on show once more.
   constructor(again) {
     this.again = again;
@@ -36,6 +38,7 @@ export class VerdictPanel {
 
   show(race, loaded) {
     const record = race.verdict;
+    this.#computed = false;
     this.#say(record.factor, record.faster, told(race, record.sentence));
     this.warning.textContent = record.warning ?? "";
     this.warning.hidden = !record.warning;
@@ -45,6 +48,7 @@ export class VerdictPanel {
 
   // Where the figures are from. What else there is to know about them is one line, which opens.
   origin(race, loaded) {
+    if (this.#computed) return;
     this.notes.replaceChildren(...this.#originOf(race, loaded));
     this.#remark(race.verdict.notes);
   }
@@ -61,6 +65,7 @@ export class VerdictPanel {
   // Another draft length, computed from the run on show: `found` is its row.
   computed(race, found, measured) {
     const { gain } = found;
+    this.#computed = true;
     const text = gain >= 10 ? gain.toFixed(0) : gain < 2 ? gain.toFixed(2) : gain.toFixed(1);
     this.#say(`${text}x`, gain > 1, `\u03b3 ${found.gamma} would run at ${text}x plain generate.`);
     const { assumed, best } = race.verdict.whatif;
