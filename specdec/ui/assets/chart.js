@@ -368,7 +368,7 @@ export class Chart {
       xshift: right ? -6 : 6,
       borderpad: 1,
       bgcolor: colour("page"),
-      font: { size: 13, color: colour("plain") },
+      font: { size: 14, color: colour("plain") },
     };
   }
 

@@ -204,7 +204,7 @@ export class Stage {
 
   #showMoment(seconds) {
     state.replaying = seconds !== null;
-    this.texts.showUntil((key) => momentOf(this.#lanes.get(key), seconds));
+    this.texts.showUntil((key) => momentOf(this.#lanes.get(key), seconds), seconds === null);
     this.strip.showUntil(seconds);
     this.chart.showUntil(seconds);
     const fastest = Math.min(...MAIN.map((key) => this.#lanes.get(key)?.duration ?? Infinity));
@@ -226,7 +226,9 @@ export class Stage {
     const measured = lane === this.race.lanes.get(lane.name);
     const time = `${measured ? "" : "computed: "}${secondsOf(lane.duration)}`;
     if (seconds !== null) return `${lane.duration <= fastest ? "\u2713 waits \u00b7 " : ""}${time}`;
-    const rate = this.race.verdict?.rates?.[lane.name];
+    // The rates of several runs are medians; this time is of the run that is shown.
+    const { rates, runs } = this.race.verdict ?? {};
+    const rate = runs === 1 ? rates?.[lane.name] : null;
     return measured && rate ? `${time} \u00b7 ${rate}` : time;
   }
 }
