@@ -118,21 +118,22 @@ export function readRecording(text) {
 export function checked(records, numbers = records.map((_, at) => at + 1)) {
   const [begin] = records;
   if (begin?.event !== "begin") throw new Error("It is not a specdec recording.");
-  if (begin.version !== VERSION) throw new Error(`It is of version ${begin.version}; this page reads ${VERSION}.`);
+  if (begin.version !== VERSION)
+    throw new Error(`It has version ${begin.version}; this page reads version ${VERSION}.`);
   records.forEach((record, at) => {
     const wrong = wrongField(record) ?? unknownLane(record);
     if (wrong) throw new Error(`Line ${numbers[at]} is not a line of a recording (its ${wrong}).`);
   });
-  if (records.at(-1).event !== "verdict") throw new Error("It breaks off before the verdict.");
+  if (records.at(-1).event !== "verdict") throw new Error("It ends before the verdict.");
   const race = new Race(begin);
   records.slice(1).forEach((record, at) => {
     if (!follows(record, race, at === records.length - 2))
-      throw new Error(`Line ${numbers[at + 1]} stands where it cannot (${record.event}).`);
+      throw new Error(`Line ${numbers[at + 1]} is in the wrong place (${record.event}).`);
     race.take(record);
   });
   const { figures } = race.verdict;
   if (figures && !["generate", "speculative"].every((lane) => race.lanes.get(lane)?.rounds.length)) {
-    throw new Error("Its verdict compares lanes that it does not hold.");
+    throw new Error("Its verdict compares lanes that are missing from it.");
   }
   return records;
 }
