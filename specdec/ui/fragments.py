@@ -36,7 +36,7 @@ _TEMPLATES = """
 
 {% macro table(columns, rows, caption, marked, minor) %}
 <table class="sd-plainTable"><caption>{{ caption }}
-{%- if minor %}<span class="sd-narrow"> Further columns show on a wider screen.</span>{% endif -%}
+{%- if minor %}<span class="sd-narrow"> A wider screen shows more columns.</span>{% endif -%}
 </caption><thead><tr>
 {%- for name in columns %}<th scope="col"{{ hidden(name, minor) }}>{{ name }}</th>{% endfor -%}
 </tr></thead><tbody>

@@ -216,12 +216,14 @@ export class RoundCard {
   #outcomeWords(round) {
     const kept = (round.draft ?? []).filter((token) => token.status === "accepted").length;
     const all = count(round.committed_ids.length, "token");
-    if (round.draft === null) return `${all} from one pass of the target; this lane does not say what was guessed.`;
+    if (round.draft === null) return `${all} from one target pass; this lane does not report its guesses.`;
     if (!round.draft.length)
-      return round.index ? "No guesses: one plain step." : "The prompt is read; the target writes its first token.";
-    if (round.token_id === null) return `${all}; the text ended inside the draft.`;
+      return round.index
+        ? "No guesses: the target wrote one token."
+        : "The target reads the prompt and writes its first token.";
+    if (round.token_id === null) return `${all}; the text ended within the draft.`;
     const added = round.token_kind === "bonus" ? "the bonus token" : "the correction";
-    return `${count(kept, "guess", "guesses")} kept, and ${added}: ${all} from one pass of the target.`;
+    return `${count(kept, "guess", "guesses")} kept, plus ${added}: ${all} from one target pass.`;
   }
 
   #outcome(round, before) {

@@ -58,7 +58,7 @@ export class Stage {
     this.card.hide();
     this.why.hide();
     this.more.hidden = true;
-    this.verdict.reset("One lane after the other, on the same prompt and settings.");
+    this.verdict.reset("The lanes run one after the other, with the same prompt and settings.");
     this.texts.place(lanes);
     this.strip.place(lanes);
     this.chart.words = "Tokens written over seconds; the race is running.";
@@ -175,7 +175,8 @@ export class Stage {
   showLength(gamma) {
     const { race } = this;
     if (!race?.verdict?.figures) return "";
-    if (!whatIfOf(race)) return race.verdict.whatif_refused ?? "This recording does not hold what it takes.";
+    if (!whatIfOf(race))
+      return race.verdict.whatif_refused ?? "This recording does not contain the data for other draft lengths.";
     cancelAnimationFrame(this.dragging);
     this.dragging = requestAnimationFrame(() => this.#showLength(gamma));
     return "";

@@ -41,7 +41,7 @@ export class Texts {
     for (const lane of lanes) {
       const ribbon = new Ribbon(`${labelOf(lane)} text, token by token`, this.focus);
       const status = el("span", "sd-boxStatus");
-      ribbon.waiting("Its turn comes later, on the same prompt.");
+      ribbon.waiting("This lane runs later, with the same prompt.");
       if (MAIN.includes(lane)) {
         const body = el("div", "sd-boxBody", "", [ribbon.node]);
         const name = el("h2", "", lane === "generate" ? "Plain generate" : labelOf(lane));
@@ -64,7 +64,7 @@ export class Texts {
   }
 
   didNotRun(lane) {
-    this.#boxes.get(lane)?.ribbon.waiting("Did not run.");
+    this.#boxes.get(lane)?.ribbon.waiting("This lane did not run.");
   }
 
   grow() {

@@ -67,9 +67,9 @@ export class VerdictPanel {
     const { gain } = found;
     this.#computed = true;
     const text = gain >= 10 ? gain.toFixed(0) : gain < 2 ? gain.toFixed(2) : gain.toFixed(1);
-    this.#say(`${text}x`, gain > 1, `\u03b3 ${found.gamma} would run at ${text}x plain generate.`);
+    this.#say(`${text}x`, gain > 1, `\u03b3 ${found.gamma} would run at ${text}x the speed of plain generate.`);
     const { assumed, best } = race.verdict.whatif;
-    this.notes.replaceChildren(el("strong", "", "Computed from this run. Run race measures it."));
+    this.notes.replaceChildren(el("strong", "", "Computed from this run. Press Run race to measure it."));
     const exact = found.exact ? [] : ["Some guesses of this length were never made in this run; they are estimated."];
     const fastest = best === null ? [] : [`Fastest by this computation: \u03b3 ${best}.`];
     this.#remark([...fastest, `This run measured \u03b3 ${measured}.`, ...exact, ...(assumed ? [assumed] : [])]);
@@ -77,9 +77,9 @@ export class VerdictPanel {
     this.figures.replaceChildren(
       ...[
         { value: `${number(found.share, 2)}x`, label: "speculation" },
-        { value: number(found.tokens_per_pass, 2), label: "tokens a target pass" },
+        { value: number(found.tokens_per_pass, 2), label: "tokens per target pass" },
         { value: String(Math.round(found.passes)), label: "target passes" },
-        { value: number(found.ms_per_token, 1), label: "ms a token" },
+        { value: number(found.ms_per_token, 1), label: "ms per token" },
       ].map(figureOf),
     );
   }
