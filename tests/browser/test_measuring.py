@@ -90,7 +90,7 @@ def test_the_keyboard_stays_with_the_button_and_the_end_is_read_out(page, monkey
     page.wait_for_selector("#sd-lossless-start:visible")
     assert page.evaluate("document.activeElement.id") == "sd-lossless-start"
     headline = page.locator("#sd-lossless-verdict .sd-headline").text_content()
-    assert headline and page.locator(".sd-spoken").text_content() == headline
+    page.wait_for_function("(said) => document.querySelector('.sd-spoken').textContent === said", arg=headline)
     monkeypatch.setattr(lossless_tab, "self_test", whole)  # long enough to be stopped
     page.click("#sd-lossless-start")
     page.wait_for_selector("#sd-lossless-stop:visible")

@@ -1,6 +1,8 @@
 // The tabs that measure: Start and Stop change places, and what a measurement found is read out.
 import { el } from "./dom.js";
 
+const DRAWN = 100; // milliseconds until Gradio has drawn the last value
+
 export class Measurements {
   #known = new Map(); // what each tab had found before its present measurement
 
@@ -22,8 +24,10 @@ export class Measurements {
 
   rest(name) {
     swap(`sd-${name}-running`, false, `#sd-${name}-start`, `#sd-${name}-stop`);
-    const found = findingOf(name);
-    if (found !== this.#known.get(name)) this.say(found?.textContent ?? "");
+    setTimeout(() => {
+      const found = findingOf(name);
+      if (found !== this.#known.get(name)) this.say(found?.textContent ?? "");
+    }, DRAWN);
   }
 }
 
