@@ -28,7 +28,7 @@ SHOWN = """() => ({
     factor: document.querySelector('.sd-factor').textContent,
     figures: [...document.querySelectorAll('.sd-figures dd')].map((node) => node.textContent),
     texts: [...document.querySelectorAll('.sd-ribbon')].map((ribbon) => [...ribbon.querySelectorAll('.sd-token')]
-        .map((mark) => [mark.className.replace(' cursor', ''), mark.textContent])),
+        .map((mark) => [mark.className.replace(/ (cursor|lit)\\b/g, ''), mark.textContent])),
     prompt: document.querySelector('.sd-promptText').textContent,
 })"""
 

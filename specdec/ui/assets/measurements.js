@@ -19,20 +19,22 @@ export class Measurements {
   go(name) {
     swap(`sd-${name}-running`, true, `#sd-${name}-start`, `#sd-${name}-stop`);
     this.say("");
-    this.#known.set(name, findingOf(name));
+    this.#known.set(name, shownIn(name));
   }
 
   rest(name) {
     swap(`sd-${name}-running`, false, `#sd-${name}-start`, `#sd-${name}-stop`);
     setTimeout(() => {
-      const found = findingOf(name);
-      if (found !== this.#known.get(name)) this.say(found?.textContent ?? "");
+      // Compared as text: Gradio writes new findings into the old elements.
+      if (shownIn(name) !== this.#known.get(name)) this.say(findingOf(name)?.textContent ?? "");
     }, DRAWN);
   }
 }
 
 // What a tab's measurement found: its verdict, or its table's caption where it has none.
 const findingOf = (name) => document.querySelector(`#sd-${name}-verdict .sd-headline, #sd-${name}-table caption`);
+
+const shownIn = (name) => document.querySelector(`#sd-${name}-verdict`)?.textContent ?? "";
 
 // Start and Stop change places: a keyboard that stood on the one stands on the other.
 export function swap(mark, running, start, stop) {

@@ -87,7 +87,10 @@ export class Ribbon {
     for (; this.#visible > end; this.#visible--) this.#blocks[this.#visible - 1].classList.add("later");
     for (; this.#visible < end; this.#visible++) this.#blocks[this.#visible].classList.remove("later");
     const next = guesses === null ? null : (this.#blocks[end] ?? null);
-    if (this.#guessing && this.#guessing !== next) this.#guessing.classList.remove("guessing");
+    if (this.#guessing && this.#guessing !== next) {
+      this.#guessing.classList.remove("guessing");
+      for (const mark of this.#guessing.children) mark.classList.remove("unborn");
+    }
     this.#guessing = next;
     if (next) {
       next.classList.add("guessing");
