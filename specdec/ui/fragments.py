@@ -16,7 +16,7 @@ _TEMPLATES = """
 <div class="sd-verdictWords"><p class="sd-headline">{{ sentence }}</p>
 {%- if notes %}<details class="sd-doubts"><summary><span class="sd-doubt">{{ notes[0] }}</span>
 {%- if notes[1:] %}<b>+{{ notes[1:] | length }}</b>{% endif %}</summary><div class="sd-doubtWords">
-{%- for note in notes %}<p>{{ note }}</p>{% endfor -%}
+{%- for note in notes[1:] %}<p>{{ note }}</p>{% endfor -%}
 </div></details>{% endif -%}
 </div></section>
 {% endmacro %}

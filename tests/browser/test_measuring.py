@@ -42,7 +42,7 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     rows = page.locator("#sd-gamma-table tbody tr").all_inner_texts()
     assert [row.split()[0] for row in rows] == [*map(str, range(17)), "auto"]
     assert sum("fastest" in row for row in rows) == 1 == page.locator("#sd-gamma-table tr.marked").count()
-    paragraph = page.locator("#sd-gamma-verdict .sd-doubtWords").text_content()
+    paragraph = page.locator("#sd-gamma-verdict .sd-doubts").text_content()
     for words in ("19 calls on this machine", "Theory is off by"):
         assert words in paragraph
     page.wait_for_selector("#sd-gamma-plot .main-svg")

@@ -59,7 +59,7 @@ export class VerdictPanel {
     if (!first) return;
     const summary = el("span", "sd-doubt", first);
     this.doubts.firstChild.replaceChildren(summary, ...(more.length ? [el("b", "", `+${more.length}`)] : []));
-    this.doubts.lastChild.replaceChildren(...notes.map((note) => el("p", "", note)));
+    this.doubts.lastChild.replaceChildren(...more.map((note) => el("p", "", note)));
   }
 
   // Another draft length, computed from the run on show: `found` is its row.
