@@ -134,7 +134,7 @@ ORIGINS = {
 }
 
 # Several results in one table.
-UNLIKE = "These rows cannot be compared directly: {settings} differ."
+UNLIKE = "These rows cannot be compared directly: they differ in {settings}."
 NOTHING_COMPARED = "There is nothing to compare: no prompt has a call of plain generate and a call of another lane."
 ALIKE_ASKED = "All files have the same prompts, new tokens and temperature."
 

@@ -164,8 +164,8 @@ def test_a_dragged_length_is_what_a_run_at_it_does(page):
     assert int(figures["target passes"]) == len(computed) - 1
     page.click("summary:has-text('Details')")
     details = text(page, ".sd-more")
-    tokens = float(re.search(r"tokens a target pass\n([\d.]+)", details)[1])
-    assert tokens == pytest.approx(float(figures["tokens a target pass"]), abs=0.051)
+    tokens = float(re.search(r"tokens per target pass\n([\d.]+)", details)[1])
+    assert tokens == pytest.approx(float(figures["tokens per target pass"]), abs=0.051)
 
 
 def test_dragging_back_shows_what_was_measured(page):

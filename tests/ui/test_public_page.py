@@ -173,7 +173,7 @@ def test_places_are_few(address, page, monkeypatch, by: str, places: int) -> Non
         return found
 
     told = asyncio.run(ask())
-    words = f"hold {places} places" if by == "session" else f"address holds {places} places"
+    words = f"already have {places} jobs" if by == "session" else f"address already has {places} jobs"
     assert all(words in text for text in told), told
 
 
