@@ -34,7 +34,7 @@ class OutOfMemory(SpecdecError):
 
     def __str__(self) -> str:
         return (
-            "There is too little memory for this call, and what it held is given back. Ask for fewer new tokens, "
+            "There is too little memory for this call; what it used is free again. Ask for fewer new tokens, "
             "shorten the prompt, or load a smaller pair."
         )
 
@@ -44,8 +44,7 @@ class DeviceLost(SpecdecError):
 
     def __str__(self) -> str:
         return (
-            f"The GPU reported an error ({self.args[0]}), after which it computes nothing for this program any more. "
-            "Start the program again."
+            f"The GPU reported an error ({self.args[0]}) and no longer works for this program. Start the program again."
         )
 
 

@@ -37,7 +37,7 @@ class SamplingParams:
         if isinstance(self.stop, str):  # a bare string would be read as its letters
             object.__setattr__(self, "stop", (self.stop,))
         if not isinstance(self.stop, (list, tuple)):
-            raise InvalidInput(f"stop is {quoted(self.stop)}; give a string or several.")
+            raise InvalidInput(f"stop is {quoted(self.stop)}; give one or more strings.")
         object.__setattr__(self, "stop", tuple(self.stop))
         _require_int("max_new_tokens", self.max_new_tokens, 1)
         _require_int("top_k", self.top_k, 0)

@@ -10,7 +10,7 @@ COMMANDS = {
     "run": "race a pair on one prompt (the default: specdec PROMPT)",
     "sweep": "measure every draft length",
     "bench": "measure lanes over a prompt set",
-    "check": "say whether a target and a draft go together",
+    "check": "check whether a target and a draft work together",
     "page": "serve the page",
     "space-check": "check this folder before it is uploaded as a Space",
 }
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(f"{_HELP}\nspecdec COMMAND --help lists what a command takes.")
+        print(f"{_HELP}\nspecdec COMMAND --help lists the options of a command.")
         return
     name = arguments.pop(0) if arguments[0] in COMMANDS else "run"
     try:

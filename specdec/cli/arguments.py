@@ -23,14 +23,14 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16; for both models")
     parser.add_argument(
-        "--bits", type=int, choices=(8, 4), help="the target's weights in so many bits (needs bitsandbytes)"
+        "--bits", type=int, choices=(8, 4), help="load the target's weights with this many bits (needs bitsandbytes)"
     )
     parser.add_argument(
         "--engine",
         choices=ENGINES,
         default="auto",
-        help="eager: each pass by itself; graph: over fixed buffers, captured as CUDA graphs on a GPU; auto: graph on "
-        "a GPU (not run on one so far)",
+        help="eager: start each pass separately; graph: use fixed buffers, captured as CUDA graphs on a GPU; auto: "
+        "graph on a GPU (not run on one so far)",
     )
 
 
@@ -40,7 +40,7 @@ def draft_length(text: str) -> int | str:
         return gamma_of(text)
     except InvalidInput as error:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no draft length; give a whole number from 0 to {MAX_GAMMA}, auto, or confidence:0.4"
+            f"{text!r} is not a draft length; give a whole number from 0 to {MAX_GAMMA}, auto, or confidence:0.4"
         ) from error
 
 
@@ -53,7 +53,7 @@ def leave_a_core() -> None:
 
 
 def console_of(piped: int | None = None, **options: Any) -> Console:
-    """A console that shows text as it is: names of prompts and tokens are anybody's, and "[a]" is no markup.
+    """A console that shows text as it is: names of prompts and tokens may hold anything, and "[a]" is not markup.
 
     ``piped`` is its width in columns where the output is no terminal.
     """

@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> None:
     )
     parser.add_argument("--first", type=int, metavar="N", help="only the first N prompts of each category")
     parser.add_argument(
-        "--chat", action="store_true", help="put every prompt as a chat message; without it, only conversations are"
+        "--chat", action="store_true", help="send every prompt as a chat message; without it, only conversations"
     )
     parser.add_argument(
         "--lanes",
@@ -70,11 +70,15 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--results", type=Path, help="JSON lines to keep every call in, and to go on from")
     parser.add_argument(
-        "--compare", type=Path, nargs="+", metavar="FILE", help="measure nothing; show results files in one table"
+        "--results", type=Path, help="file that keeps every call (JSON lines); the same command continues from it"
     )
-    parser.add_argument("--export", type=Path, nargs="+", default=[], help="tables to write: .csv, .json or .md")
+    parser.add_argument(
+        "--compare", type=Path, nargs="+", metavar="FILE", help="only show these results files in one table"
+    )
+    parser.add_argument(
+        "--export", type=Path, nargs="+", default=[], help="files to write the table to: .csv, .json or .md"
+    )
     arguments = parser.parse_args(argv)
     if arguments.compare:
         _compare(arguments.compare)
@@ -84,7 +88,7 @@ def main(argv: Sequence[str]) -> None:
     # Before the models: it gives each process of a launch its GPU. The slowest one may take days longer than the rest.
     PartialState(cpu=arguments.device == "cpu", timeout=timedelta(days=7))
     if unknown := [path for path in arguments.export if path.suffix not in {*EXPORTS, ".json"}]:
-        parser.error(f"{unknown[0]} ends in none of .csv, .json and .md")
+        parser.error(f"{unknown[0]} must end in .csv, .json or .md")
     if missing := [path for path in arguments.export if not path.parent.is_dir()]:
         parser.error(f"the folder of {missing[0]} does not exist")
     console = console_of(piped=132)
@@ -101,7 +105,7 @@ def main(argv: Sequence[str]) -> None:
         refusals = {lane.key: lane.refusal(pair) for lane in LANES if lane.bench}
         lanes = arguments.lanes or [key for key, refusal in refusals.items() if not refusal]
         if BASELINE.key not in lanes:
-            raise InvalidInput("The lane generate is what all others are compared with; add it to --lanes.")
+            raise InvalidInput("All lanes are compared with the lane generate; add it to --lanes.")
         plan = replace(asked, entrants=entrants_of(lanes, arguments.gammas))
         if arguments.shape:
             pair = recorded(pair, plan.prompts, params)
@@ -130,7 +134,7 @@ def main(argv: Sequence[str]) -> None:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise SystemExit(
-                f"specdec: {path} cannot be written ({error.strerror}); its table stands above."
+                f"specdec: {path} cannot be written ({error.strerror}); its table is printed above."
             ) from error
 
 
@@ -150,12 +154,14 @@ def _pair_of(arguments: argparse.Namespace) -> Pair:
     """The pair that was named, or that of a shape."""
     if not arguments.shape:
         if arguments.agreement is not None:
-            raise InvalidInput("--agreement belongs to --shape, which is not given; add it, or leave both out.")
+            raise InvalidInput("--agreement needs --shape, which is not given; add --shape, or leave --agreement out.")
         return pair_of(arguments)
     if arguments.target or arguments.draft or arguments.bits:
         raise InvalidInput("--shape names both models; leave --target, --draft and --bits out.")
     if arguments.temperature:
-        raise InvalidInput("--temperature is given, but the draft of a shape follows greedy text; leave it out.")
+        raise InvalidInput(
+            "--temperature is given, but the draft of a shape works only with greedy text; leave it out."
+        )
     agreement = 0.8 if arguments.agreement is None else arguments.agreement
     return shape_pair(arguments.shape, agreement, arguments.device, arguments.dtype, arguments.engine)
 
@@ -165,6 +171,8 @@ def _kept(results: Path | None, pair: Pair | None, plan: Plan | None) -> str:
     if pair is None or plan is None:
         return "Stopped before anything was measured."
     if results is None:
-        return "Stopped; nothing is kept. With --results FILE every call is, and the same command goes on from there."
+        return (
+            "Stopped; nothing is kept. With --results FILE, every call is kept and the same command continues from it."
+        )
     calls = len(ResultsFile(results, pair, plan).read())
-    return f"Stopped: {calls} of {len(plan)} calls are kept in {results}; the same command goes on from there."
+    return f"Stopped: {calls} of {len(plan)} calls are kept in {results}; the same command continues from there."

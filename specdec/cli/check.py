@@ -1,4 +1,4 @@
-"""Check whether a target and a draft go together: ``specdec check TARGET DRAFT``."""
+"""Check whether a target and a draft work together: ``specdec check TARGET DRAFT``."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> None:
     # On a Space there is no command line: the environment names the pair.
     parser.set_defaults(target=os.environ.get("SPECDEC_TARGET"), draft=os.environ.get("SPECDEC_DRAFT"))
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in")
-    parser.add_argument("--port", type=int, help="port to listen on; else the first free one from 7860")
+    parser.add_argument("--port", type=int, help="port to listen on; default: the first free port from 7860")
     parser.add_argument(
         "--behind-proxy",
         action="store_true",
@@ -59,8 +59,8 @@ def main(argv: Sequence[str]) -> None:
     share = not space and (args.share or os.environ.get("GRADIO_SHARE", "").lower() == "true")
     if share and not _is_loopback(host):
         sys.exit(
-            "--share opens a link to this machine alone, and --host or GRADIO_SERVER_NAME says that the page listens "
-            f"on {host}. Leave one of them out."
+            "--share works only if the page listens on this machine alone, but --host or GRADIO_SERVER_NAME sets "
+            f"{host}. Leave one of them out."
         )
     proxy = space or share or args.behind_proxy
     public = proxy or not _is_loopback(host)
@@ -94,7 +94,7 @@ def _auth(text: str | None) -> tuple[str, str] | None:
     if not text:
         return None
     if not (user and colon and password):
-        raise SpecdecError("--auth takes USER:PASSWORD, both of at least one character.")
+        raise SpecdecError("--auth needs USER:PASSWORD, each with at least one character.")
     return user, password
 
 

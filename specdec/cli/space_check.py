@@ -84,7 +84,7 @@ def findings(
     for topic, sentence in problems:
         yield Finding("bad", topic, sentence)
     if not problems:
-        yield Finding("good", "Front matter", f"{len(front)} fields, all as Spaces take them.")
+        yield Finding("good", "Front matter", f"{len(front)} fields, all valid for Spaces.")
     yield _sizes(folder)
     if not (folder / home.requirements).is_file():
         return  # reported above
@@ -96,21 +96,21 @@ def findings(
 def _front_matter(folder: Path, front: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Fields whose value Spaces refuse or leave out."""
     for name in sorted(front.keys() - FIELDS):
-        yield name, "Spaces know no such field; correct its name or take it out."
+        yield name, "Spaces have no such field; correct its name or remove it."
     for name in ("title", "emoji", "license"):
         if not front.get(name):
             yield name, "is missing from the front matter of README.md."
     for name in ("colorFrom", "colorTo"):
         if front.get(name) not in COLOURS:
-            yield name, f"{front.get(name)!r} is no colour of Spaces; take one of {', '.join(COLOURS)}."
+            yield name, f"{front.get(name)!r} is not a colour of Spaces; use one of {', '.join(COLOURS)}."
     if front.get("sdk") != "gradio":
         yield "sdk", f"is {front.get('sdk')!r}; this page needs gradio."
     if not (folder / (front.get("app_file") or "missing")).is_file():
         yield "app_file", f"{front.get('app_file')!r} is not in this folder; the front matter must name app.py."
     if (length := len(front.get("short_description") or "")) > DESCRIPTION:
-        yield "short_description", f"has {length} characters; Spaces take {DESCRIPTION}."
+        yield "short_description", f"has {length} characters; Spaces take at most {DESCRIPTION}."
     if (hardware := front.get("suggested_hardware")) not in (None, *SpaceHardware):
-        yield "suggested_hardware", f"{hardware!r} is none of {', '.join(kind.value for kind in SpaceHardware)}."
+        yield "suggested_hardware", f"{hardware!r} is not one of {', '.join(kind.value for kind in SpaceHardware)}."
     for name in LISTS:
         if not isinstance(front.get(name, []), list):
             yield name, "must be a list."
@@ -120,9 +120,9 @@ def _versions(folder: Path, home: Home, front: dict[str, Any]) -> Iterator[tuple
     """Versions that do not agree with each other or with the home."""
     python = front.get("python_version")
     if not isinstance(python, str):
-        yield "python_version", f'{python!r} is no text; write it between quotes: "{home.pythons[-1]}".'
+        yield "python_version", f'{python!r} is not text; write it in quotes: "{home.pythons[-1]}".'
     elif not any(f"{python}.".startswith(f"{allowed}.") for allowed in home.pythons):
-        yield "python_version", f"{python} does not run there; take {' or '.join(home.pythons)}."
+        yield "python_version", f"{python} does not run there; use {' or '.join(home.pythons)}."
     try:
         pins = pins_of(folder / home.requirements)
     except OSError:
@@ -153,7 +153,9 @@ def _sizes(folder: Path) -> Finding:
     files = {path.relative_to(folder): path.stat().st_size for path in _files(folder)}
     megabytes = {path: f"{path.as_posix()} ({size / 1e6:.1f} MB)" for path, size in files.items()}
     if large := [megabytes[path] for path, size in files.items() if size > LARGEST]:
-        sentence = f"Above {LARGEST / 1e6:.0f} MB: {', '.join(large)}. Save weights in smaller shards, or take it out."
+        sentence = (
+            f"Above {LARGEST / 1e6:.0f} MB: {', '.join(large)}. Save weights in smaller shards, or remove the file."
+        )
         return Finding("bad", "Files", sentence)
     largest = max(files, key=files.__getitem__)
     total = f"{len(files)} files, {sum(files.values()) / 1e6:.0f} MB"
@@ -197,5 +199,5 @@ def _builds(folder: Path, app: str) -> Finding:
     ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if ended.returncode:
         last = (ended.stderr.strip().splitlines() or [f"it ended with {ended.returncode}"])[-1]
-        return Finding("bad", "App", f"{app} does not come as far as serving its page: {last}")
+        return Finding("bad", "App", f"{app} stops before it serves its page: {last}")
     return Finding("good", "App", f"{app} loads the embedded pair and builds its page.")

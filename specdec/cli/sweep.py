@@ -1,4 +1,4 @@
-"""Measure every draft length on this machine: ``specdec sweep``. Ctrl-C keeps what is there."""
+"""Measure every draft length on this machine: ``specdec sweep``. Ctrl-C stops and keeps what was measured."""
 
 from __future__ import annotations
 

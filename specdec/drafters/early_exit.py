@@ -43,7 +43,7 @@ class EarlyExit(DraftMethod):
         if layers is None:
             return None
         if not (layers.isascii() and layers.isdecimal()):
-            raise InvalidInput(f"{text!r} names no number of layers; write {cls.example}, for example.")
+            raise InvalidInput(f"{text!r} has no number of layers; write {cls.example}, for example.")
         return cls(int(layers))
 
     def describe(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class EarlyExit(DraftMethod):
             "note" if share > 0.3 else "good",
             "Cost",
             f"The first {self.layers} of {layers} layers: a draft pass costs about {share:.2f} of a target pass. "
-            "Few targets write well from their early layers unless trained to.",
+            "Few targets guess well from their early layers without training for it.",
         )
 
     def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:

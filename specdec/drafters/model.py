@@ -58,15 +58,15 @@ class DraftModel(DraftMethod):
         (draft,) = parts
         difference = tokenizer_difference(target.tokenizer, draft.tokenizer)
         if difference is None:
-            yield Finding("good", "Tokenizer", "One tokenizer: each guess is a token of the target's.")
+            yield Finding("good", "Tokenizer", "Target and draft share one tokenizer: each guess is one target token.")
             yield from _narrower(target, draft)
         else:
             shared = len(Translation(target.tokenizer, draft.tokenizer).shared)
             yield Finding(
                 "note" if shared else "bad",
                 "Tokenizer",
-                f"Two tokenizers ({difference}) with {shared:,} tokens in common. The draft works in its own "
-                "vocabulary and its text is translated; fewer guesses are kept than with one tokenizer.",
+                f"Two tokenizers ({difference}) with {shared:,} tokens in common. The draft uses its own "
+                "vocabulary and its text is translated, so fewer guesses are kept than with one tokenizer.",
             )
         yield _cost(target, draft)
 
@@ -121,11 +121,11 @@ def _narrower(target: Planned, draft: Planned) -> Iterator[Finding]:
     ours, theirs = (part.config.get_text_config(decoder=True).vocab_size for part in (target, draft))
     if ours != theirs:
         yield Finding(
-            "good", "Draft vocabulary", f"{theirs:,} rows, the target {ours:,}: the smaller is padded, nothing is lost."
+            "good", "Draft vocabulary", f"{theirs:,} rows; the target has {ours:,}. The smaller one is padded."
         )
     bound, most = context_length(draft.config), context_length(target.config)
     if bound and (most is None or bound < most):
-        yield Finding("note", "Draft context", f"{bound:,} tokens: this is the most that the pair can hold.")
+        yield Finding("note", "Draft context", f"{bound:,} tokens: this also limits the pair.")
 
 
 def _cost(target: Planned, draft: Planned) -> Finding:
@@ -138,8 +138,8 @@ def _cost(target: Planned, draft: Planned) -> Finding:
     level: Level = "good" if high < 0.25 else "note" if low < 0.5 else "bad"
     advice = {
         "good": "Cheap drafting.",
-        "note": "Measure it: small models are bound by their layers, large ones by their bytes.",
-        "bad": "Such a draft can hardly pay: choose a shallower and smaller one.",
+        "note": "Measure it: the layers decide the speed of small models, the bytes that of large ones.",
+        "bad": "Such a draft hardly pays; choose one with fewer layers and parameters.",
     }[level]
     return Finding(
         level,

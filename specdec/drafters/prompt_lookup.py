@@ -50,7 +50,7 @@ class PromptLookup(DraftMethod):
         if text == cls.kind:
             return cls()
         if not (found := re.fullmatch("([0-9]{1,3})-([0-9]{1,3})", lengths)):
-            raise InvalidInput(f"{text!r} names no lengths of n-grams; write {cls.kind}:1-3, for example.")
+            raise InvalidInput(f"{text!r} has no n-gram lengths; write {cls.kind}:1-3, for example.")
         return cls(min_ngram=int(found[1]), max_ngram=int(found[2]))
 
     def describe(self) -> dict[str, Any]:

@@ -227,4 +227,4 @@ def _confidence(text: str) -> float:
     try:
         return float(text.removeprefix(CONFIDENCE))
     except ValueError:
-        raise InvalidInput(f"gamma is {quoted(text)}; write a number behind the colon, as in confidence:0.4.") from None
+        raise InvalidInput(f"gamma is {quoted(text)}; write a number after the colon, as in confidence:0.4.") from None

@@ -76,9 +76,9 @@ def draft_alone_lane(request: Request) -> Iterator[Event]:
 def cannot_draft_alone(pair: Pair) -> str | None:
     """Why the draft cannot write on its own; None if it can."""
     if not isinstance(pair.draft, DraftModel):
-        return "This pair has no draft model that could write on its own; leave that lane out."
+        return "This pair has no draft model that can run alone; leave the lane draft-alone out."
     if pair.draft.own_tokenizer:
-        return "The draft has a tokenizer of its own; leave the lane of the draft alone out."
+        return "The draft has its own tokenizer; leave the lane draft-alone out."
     return None
 
 
@@ -87,9 +87,9 @@ def cannot_assist(pair: Pair) -> str | None:
     if not isinstance(pair.draft, DraftModel):
         return "transformers' assisted generation needs a draft model; leave this lane out."
     if isinstance(pair.draft, SyntheticDraft):
-        return "transformers' assisted generation cannot be told what to guess; leave this lane out for a shape."
+        return "transformers' assisted generation cannot use a synthetic draft; leave this lane out for a shape."
     if pair.draft.own_tokenizer:
-        return "Target and draft have different tokenizers; leave the lane of assisted generation out."
+        return "Target and draft have different tokenizers; leave the lane assisted out."
     models = pair.models(drafting=True)
     if any(model.device.type == "meta" for model in models):
         return (
@@ -100,7 +100,7 @@ def cannot_assist(pair: Pair) -> str | None:
     if rows[0] != rows[1]:
         return (
             f"The target has {rows[0]} vocabulary rows and the draft {rows[1]}; transformers' assisted generation "
-            "takes that for two tokenizers. Leave this lane out: speculative handles the padding."
+            "treats them as two tokenizers. Leave this lane out; the lane speculative handles the padding."
         )
     return None
 

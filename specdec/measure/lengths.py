@@ -65,9 +65,9 @@ def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float) -> Lengt
     """
     events = list(events)
     if any(isinstance(event, Started) and not event.params.greedy for event in events):
-        raise InvalidInput("This run was sampled: another draft length would draw another text.")
+        raise InvalidInput("This run was sampled: another draft length would write another text.")
     if not any(isinstance(event, Finished) for event in events):
-        raise InvalidInput("This run was stopped, so its text does not show how other draft lengths end.")
+        raise InvalidInput("This run was stopped, so the results of other draft lengths cannot be computed.")
     text = Text(events)
     hits = _hits(text)
     by_length = [costs.parts(n) for n in range(MAX_GAMMA + 1)]
@@ -92,7 +92,7 @@ def seconds_a_token(*lanes: Iterable[Event]) -> float:
     """
     elapsed = [[event.elapsed_seconds for event in lane if isinstance(event, Round)] for lane in lanes]
     if not (spent := [after - before for lane in elapsed for before, after in pairwise(lane)]):
-        raise InvalidInput("Too few tokens to tell what other draft lengths would take.")
+        raise InvalidInput("Too few tokens to compute other draft lengths.")
     return median(spent)
 
 

@@ -118,12 +118,15 @@ def self_test(
     There is no finding before the end: looking early finds more by chance, and the clock has seen no draw.
     """
     if params.greedy:
-        raise InvalidInput("greedy draws nothing: its text is compared token for token by the race.")
+        raise InvalidInput(
+            "The temperature is 0 (greedy), and this test needs sampling. The race compares greedy text token for "
+            "token."
+        )
     for name, value in (("draws", draws), ("tokens", tokens)):
         if isinstance(value, bool) or not isinstance(value, int) or value < LEAST[name]:
             raise InvalidInput(f"{name} is {value!r}; give a whole number, {LEAST[name]} or more.")
     if gamma == 0:
-        raise InvalidInput("gamma is 0, which drafts nothing that could be tested; use 1 or more.")
+        raise InvalidInput("gamma is 0, which makes no guesses to test; use 1 or more.")
     seed = secrets.randbits(32) if params.seed is None else params.seed
     params = replace(params, max_new_tokens=tokens, seed=seed)
     ours = partial(speculative, pair, prompt, gamma=gamma)

@@ -98,7 +98,7 @@ def _text_of(path: Path) -> str:
     except FileNotFoundError as error:
         raise InvalidInput(f"{path} does not exist; name a file of JSON lines.") from error
     except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or "it is packed with gzip, and damaged"
+        reason = getattr(error, "strerror", None) or "it is a damaged gzip file"
         raise InvalidInput(f"{path.name} cannot be read ({reason}).") from error
     if len(found) > LARGEST:
         raise InvalidInput(f"{path.name} holds more than {LARGEST // 10**6} MB of text; give a smaller set.")
@@ -113,9 +113,9 @@ def parse_prompts(text: str) -> list[PromptItem]:
     lines = enumerate(text.split("\n"), start=1)  # splitlines would cut at characters that JSON lets stand
     items = [_item(number, line) for number, line in islice((at for at in lines if at[1].strip()), MOST + 1)]
     if len(items) > MOST:
-        raise InvalidInput(f"It holds more than {MOST:,} prompts; give a smaller set.")
+        raise InvalidInput(f"The file has more than {MOST:,} prompts; give a smaller set.")
     if not items:
-        raise InvalidInput(f"There is no prompt in it. Give JSON lines with {TAKEN}.")
+        raise InvalidInput(f"The file has no prompts. Give JSON lines with {TAKEN}.")
     seen: set[str] = set()
     for item in items:
         if item.name in seen:
@@ -147,7 +147,7 @@ def _item(number: int, line: str) -> PromptItem:
     for what, value in (("name", name), ("category", category)):
         if not isinstance(value, (str, int)) or len(str(value)) > LONGEST_NAME:
             raise InvalidInput(
-                f"Line {number} has a {what} that is no text of up to {LONGEST_NAME} characters; give a shorter one."
+                f"Line {number} has a {what} that is not a text of up to {LONGEST_NAME} characters; give a shorter one."
             )
     name = str(name)
     return PromptItem(name, category, prompt, chat="turns" in fields)

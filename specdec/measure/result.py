@@ -34,7 +34,7 @@ def collect(events: Iterable[Event], tokenizer: Any = None) -> Result:
         )
     if (lanes := sum(isinstance(event, Started) for event in events)) > 1:
         raise InvalidInput(
-            f"These are the events of {lanes} lanes; collect each by itself (recording.lanes parts them)."
+            f"These are the events of {lanes} lanes; collect each lane separately (recording.lanes splits them)."
         )
     rounds = [event for event in events if isinstance(event, Round)]
     finished = next((event for event in events if isinstance(event, Finished)), None)

@@ -114,10 +114,10 @@ def read_results(text: str, name: str) -> Results:
     except InvalidInput as error:
         raise InvalidInput(f"{name} cannot be opened: {error}") from error
     except (ValueError, TypeError, KeyError):
-        raise InvalidInput(f"{name} holds no results of this program. Open another file.") from None
+        raise InvalidInput(f"{name} has no results of this program. Open another file.") from None
     found = trials_of(rest.splitlines(), plan)
     if not found:
-        raise InvalidInput(f"{name} holds no finished call. Open another file.")
+        raise InvalidInput(f"{name} has no finished call. Open another file.")
     return Results(about, plan, found)
 
 

@@ -126,7 +126,7 @@ def text_of(path: Path) -> str:
             raise InvalidInput(f"{path.name} is larger than {LARGEST // 10**6} MB. Name another file.")
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        reason = error.strerror or "it is no file of this program"
+        reason = error.strerror or "it is not a file of this program"
         raise InvalidInput(f"Results cannot be read from {path.name} ({reason}). Name another file.") from error
 
 
@@ -170,10 +170,8 @@ def _same(name: str, line: str, ours: dict[str, Any]) -> float:
         if not differing:
             return float(theirs["at"])
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise InvalidInput(f"{name} holds no results of this program. Name another file.") from None
-    raise InvalidInput(
-        f"{name} holds results of another measurement ({', '.join(differing)} differ). Name another file."
-    )
+        raise InvalidInput(f"{name} has no results of this program. Name another file.") from None
+    raise InvalidInput(f"{name} has results of another measurement ({', '.join(differing)} differ). Name another file.")
 
 
 def _trial_line(trial: Trial) -> str:

@@ -110,7 +110,7 @@ def steps(runs: Sequence[Sides], gain: float, engine: float) -> Steps:
         ("Engine", loop - plain),
         ("Fewer target passes", loop * passes - loop),
         ("Drafting", draft),
-        ("Checking more tokens a pass", verify - single * passes),
+        ("Checking more tokens per pass", verify - single * passes),
     ]
     return (*found, ("Other overhead", plain / gain - sum(seconds for _, seconds in found)))
 

@@ -86,7 +86,7 @@ class Costs:
                     if drafting is not None and checking is not None:
                         rows[len(event.draft)].append((drafting, checking, whole - (drafting + checking)))
         if not rows:
-            raise InvalidInput("No lane has rounds with measured passes; give the events of specdec's own.")
+            raise InvalidInput("No lane has rounds with measured passes; give the events of a lane of specdec.")
         # Towards its end a lane drafts ever less, each length once: no measurement, if there are better ones.
         often = {n: columns for n, columns in rows.items() if len(columns) > 1} or rows
         middle = {n: [median(column) for column in zip(*often[n], strict=True)] for n in sorted(often)}
@@ -94,10 +94,10 @@ class Costs:
         least, most = min(verify), max(verify)
         if least:
             verify = {0: max(median(plain) - rest, 0.0) if plain else verify[least]} | verify
-            source = "from transformers' generate" if plain else f"to cost as much as one over {least} draft tokens"
-            assumed.append(f"A target pass without a draft is taken {source}.")
+            source = "that of transformers' generate" if plain else f"assumed to equal that over {least} draft tokens"
+            assumed.append(f"The time of a target pass without a draft is {source}.")
         if most < MAX_GAMMA:
-            assumed.append(f"What more than {most} draft tokens cost is extrapolated.")
+            assumed.append(f"The cost of more than {most} draft tokens is extrapolated.")
         draft = {0: 0.0} | {n: row[0] for n, row in middle.items()}
         return cls(tuple(draft.items()), tuple(verify.items()), rest, " ".join(assumed) or None)
 
@@ -179,11 +179,13 @@ class Text:
             raise InvalidInput(f"These are the events of {len(started)} lanes; give those of one.")
         about, params = started[0], started[0].params
         if any(event.draft is None for event in rounds):
-            raise InvalidInput(f"The lane {about.lane} does not say what it drafted; record one of specdec's own.")
+            raise InvalidInput(f"The lane {about.lane} does not report its guesses; record a lane of specdec.")
         if about.acceptance != "lossless":
             raise InvalidInput(f"Acceptance was {about.acceptance}: another draft length would write another text.")
         if (about.pair.get("draft") or {}).get("depends_on_start"):
-            raise InvalidInput("What this draft guesses depends on where it began, so other lengths have to be run.")
+            raise InvalidInput(
+                "The guesses of this draft depend on where it started, so other draft lengths must be run."
+            )
         ids: list[int] = []
         self.stands: dict[int, float] = {}
         self.wrong: dict[int, int] = {}
@@ -266,7 +268,7 @@ def _walk(text: Text, costs: Costs, policy: Policy | str) -> Outcome:
     elif type(policy) is Fixed:
         length = lambda start, hits: text.room(start, policy.gamma)  # noqa: E731
     else:
-        raise InvalidInput(f"A recording does not tell of gamma {policy}; give lengths, ConfidenceStop or oracle.")
+        raise InvalidInput(f"A recording has no data for gamma {policy}; give lengths, ConfidenceStop or oracle.")
     reach = [0.0, 1.0, *[0.0] * (text.end - 1)]
     passes, drafted, seconds, exact = 0.0, 0.0, 0.0, text.exact
     longest = policy.gamma if type(policy) is Fixed else MAX_GAMMA

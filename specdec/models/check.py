@@ -1,4 +1,4 @@
-"""Will these two go together, and is it likely to pay?
+"""Do these two models work together, and is it likely to pay?
 
 Judged from configurations, tokenizers and the headers of the weights alone: nothing large is fetched or read.
 """
@@ -55,7 +55,7 @@ def _rows(target: Part) -> Iterator[Finding]:
 
 def _context(target: Part) -> Iterator[Finding]:
     bound = context_length(target.config)
-    yield Finding("good", "Context", f"{bound:,} tokens." if bound else "No bound.")
+    yield Finding("good", "Context", f"{bound:,} tokens." if bound else "No limit.")
 
 
 def _memory(plan: PairPlan) -> Iterator[Finding]:
@@ -70,7 +70,7 @@ def _memory(plan: PairPlan) -> Iterator[Finding]:
     if spread:
         more = " The target is spread over all devices, which is slower."
     elif plan.bytes > free:
-        more = " The weights fit; a call that is as long as planned does not, a shorter one may."
+        more = " The weights fit, but a call of the planned length does not; a shorter call may fit."
     yield Finding("note" if more else "good", "Memory", sentence + more)
 
 
@@ -99,14 +99,14 @@ def _passes(plan: PairPlan) -> Iterator[Finding]:
         )
     for part, reason in zip(plan.parts, reasons, strict=True):
         if reason:
-            yield Finding("note", "Passes", f"{part.checkpoint.name}: through its own forward. {reason}")
+            yield Finding("note", "Passes", f"{part.checkpoint.name} uses its own forward. {reason}")
 
 
 def _chat(plan: PairPlan) -> Iterator[Finding]:
     if getattr(plan.target.tokenizer, "chat_template", None):
         yield Finding("good", "Chat", "The target has a chat template.")
     else:
-        yield Finding("note", "Chat", "A base model: it continues text; it has no chat template.")
+        yield Finding("note", "Chat", "The target is a base model without a chat template: it continues text.")
 
 
 def _extra_layers(plan: PairPlan) -> Iterator[Finding]:

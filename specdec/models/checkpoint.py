@@ -91,8 +91,8 @@ class Checkpoint:
                 value = getattr(text, field, None)
                 if value is not None and (not isinstance(value, int) or value < 1):
                     raise LoadFailed(
-                        f"The config.json of {self.name!r} sets {field} to {str(value)[:40]}, with which there is no "
-                        "model. Fetch the checkpoint again, or choose another."
+                        f"The config.json of {self.name!r} sets {field} to {str(value)[:40]}, which no model can "
+                        "have. Fetch the checkpoint again, or choose another."
                     )
             return config
 
@@ -126,8 +126,8 @@ class Checkpoint:
             return
         if self.missing_bytes > (free := shutil.disk_usage(self.folder).free):
             raise LoadFailed(
-                f"{self.name!r} is {gigabytes(self.missing_bytes)} to fetch, and {gigabytes(free)} of disk are free. "
-                "Choose a smaller model, or free some."
+                f"{self.name!r} needs {gigabytes(self.missing_bytes)} on the disk, and {gigabytes(free)} are free. "
+                "Choose a smaller model, or free some space."
             )
 
         class Bar(tqdm):
@@ -231,9 +231,9 @@ def _most_bytes(file: str) -> int | None:
 def _require_model(name: str, files: Iterable[str]) -> None:
     files = set(files)
     if "config.json" not in files:
-        raise LoadFailed(f"{name!r} holds no config.json, so it is no model that transformers can load.")
+        raise LoadFailed(f"{name!r} has no config.json, so transformers cannot load it. Choose another model.")
     if "adapter_config.json" in files:  # transformers would load the model that it names, from wherever that is
-        raise LoadFailed(f"{name!r} holds an adapter for another model. Merge the two, and choose what that gives.")
+        raise LoadFailed(f"{name!r} holds an adapter for another model. Merge the two, and choose the merged model.")
 
 
 def _json(name: str, path: Path) -> Any:
@@ -308,7 +308,9 @@ def as_load_failed(name: str, part: str, token: bool = True) -> Iterator[None]:
         raise
     except GatedRepoError as error:
         if not token:
-            raise LoadFailed(f"{name!r} is licensed, and no token is used for it here. Choose an open one.") from error
+            raise LoadFailed(
+                f"{name!r} needs an accepted licence, which this page cannot use. Choose an open model."
+            ) from error
         raise LoadFailed(
             f"{name!r} is licensed: accept its terms on its page, then set HF_TOKEN to a token of that account."
         ) from error

@@ -22,7 +22,7 @@ _STATELESS_ANYWAY = ("granitemoehybrid",)  # of a class with recurrent state, of
 # Types whose cache or passes speculative decoding cannot use, though nothing in their configs says so.
 _UNSUITABLE = {
     "moshi": "keeps no cache that could be rolled back",  # it drops what leaves its window, whatever the cache keeps
-    "prophetnet": "reads one token a pass once it has a cache, so a draft cannot be checked in one pass",
+    "prophetnet": "reads one token per pass once it has a cache, so a draft cannot be checked in one pass",
     "blt": "reads bytes in patches and keeps several caches, which cannot be rolled back together",
     "minimax": "keeps a cache of its own for all its layers, which cannot be rolled back",
 }
@@ -64,7 +64,7 @@ def refuse_unsuitable(config: Any, model_class: type[PreTrainedModel] | None = N
         raise IncompatiblePair(f"{name} reads in both directions; choose a decoder-only (causal) language model.")
     if model_class is None:
         if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-            raise IncompatiblePair(f"{name} is no causal language model; choose one that writes text.")
+            raise IncompatiblePair(f"{name} is not a causal language model; choose one that writes text.")
         model_class = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     text = config.get_text_config(decoder=True)
     if getattr(text, "use_bidirectional_attention", None) in (True, "all"):  # "vision" means images only
@@ -95,7 +95,7 @@ def refuse_rope_change(config: Any, prompt: int, new: int) -> None:
         bound = rope.get("original_max_position_embeddings") or getattr(text, "original_max_position_embeddings", None)
         if bound and prompt <= bound < prompt + new - 1:  # the last new token is never fed
             raise InvalidInput(
-                f"The model changes how it counts positions behind {bound:,} tokens (LongRoPE), and this text would "
+                f"The model changes how it counts positions after {bound:,} tokens (LongRoPE), and this text would "
                 f"go from {prompt:,} to {prompt + new:,}. Ask for at most {bound + 1 - prompt:,} new tokens, or give a "
                 f"prompt of more than {bound:,}."
             )

@@ -240,7 +240,7 @@ def must_spread(plan: PairPlan, regained: float = 0.0) -> bool:
         there = f"{gigabytes(gpus)} on GPUs and {gigabytes(free_bytes(cpu))} of main memory"
     raise LoadFailed(
         f"{plan.target.checkpoint.name!r} and its draft need {plan.needs}, and {there} are free. "
-        "Choose a smaller pair, fewer bytes a number, or a larger machine."
+        "Choose a smaller pair, fewer bytes per number, or a larger machine."
     )
 
 
@@ -281,7 +281,9 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
             model = model if "device_map" in options else model.to(device)
             _require_numbers(model, name)
         except torch.OutOfMemoryError as error:
-            raise LoadFailed(f"{name!r} needs {gigabytes(part.bytes)} on {device}, which could not be had.") from error
+            raise LoadFailed(
+                f"{name!r} needs {gigabytes(part.bytes)} on {device}, which is not available. Choose a smaller model."
+            ) from error
     model.config._name_or_path = name  # the folder of a download says nothing to anybody
     model.config._commit_hash = part.checkpoint.commit
     return model.eval()

@@ -86,7 +86,7 @@ def closed_form(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 def closed_form_table(about: About, trials: Sequence[Trial]) -> Table | None:
     """The same as a person reads it; None where there is nothing to compare."""
     found = closed_form(trials)
-    title = "Gain over our loop without a draft, by the closed form and measured"
+    title = "Gain over our loop without a draft, predicted by theory and measured"
     out = Table(title=words.titled(title, words.synthetic(about["pair"])))
     for column in ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted"):
         out.add_column(column, justify="right")
@@ -133,15 +133,16 @@ def report(
     if shares := auto_share(trials):
         each = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
         console.print(
-            f"\u03b3 auto against the best fixed \u03b3: {median(shares.values()):.2f} in the median ({each})."
+            f"\u03b3 auto runs at {median(shares.values()):.2f} times the speed of the best fixed \u03b3 (median of: "
+            f"{each})."
         )
     found = overall(trials, plan)
     console.print(" ".join(filter(None, [label and f"{label.capitalize()}.", found.headline, *found.notes])))
     outside = [(s.gamma, s.middle("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
     told = ", ".join(f"\u03b3 {gamma} {words.percent(share, 1)}" for gamma, share in outside if share is not None)
-    console.print(f"Time outside the models' passes: {told or 'nothing was drafted'}.")
+    console.print(f"Time outside the models' passes: {told or 'no guesses were made'}.")
     if rivals := against_assisted(trials):
-        console.print(f"Against assisted generation at the same \u03b3: {rivals}.")
+        console.print(f"Speed-up over assisted generation at the same \u03b3: {rivals}.")
     if (compared := closed_form_table(about, trials)) is not None:
         console.print(compared)
     show_limit(console, limit, label)

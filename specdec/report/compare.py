@@ -14,7 +14,7 @@ from specdec.report import words
 from specdec.report.cost_map import Point, point
 
 COLUMNS = (
-    "File", "Pair", "Machine", "Lane", "speed-up", "tokens/s", "acceptance", "tokens a pass", "settings that differ",
+    "File", "Pair", "Machine", "Lane", "speed-up", "tokens/s", "acceptance", "tokens per pass", "settings that differ",
 )  # fmt: skip
 TITLE = (
     "Each lane at its best \u03b3 over all prompts; medians over the runs (lowest\u2013highest), after the first "

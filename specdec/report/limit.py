@@ -10,7 +10,7 @@ from rich.table import Table
 from specdec.lanes.table import Entrant
 from specdec.report import words
 
-COLUMNS = ("Lane", "\u03b3", "least ms a token (computed)", "ms a token (measured)", "share of the limit")
+COLUMNS = ("Lane", "\u03b3", "least ms per token (computed)", "ms per token (measured)", "share of the limit")
 
 
 def show_limit(console: Console, record: dict[str, Any], label: str = "") -> None:
@@ -19,7 +19,7 @@ def show_limit(console: Console, record: dict[str, Any], label: str = "") -> Non
     if "reason" in record:
         console.print(words.NO_LIMIT.format(reason=record["reason"]))
         return
-    title = "The least time that a token could take on this machine"
+    title = "The least possible time per token on this machine"
     out = Table(title=words.titled(title, label))
     for place, column in enumerate(COLUMNS):
         out.add_column(column, justify="right" if place else "left")

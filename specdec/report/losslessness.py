@@ -14,34 +14,36 @@ if TYPE_CHECKING:
 HEADLINES = {
     "lossless": "Same distribution; the test caught the lossy version.",
     "not lossless": "Not the same distribution: the two samples differ by more than chance allows.",
-    "untested": "Nothing was drafted behind this prompt, so nothing was tested.",
+    "untested": "The draft made no guesses for this prompt, so nothing was tested.",
     "undecided": "Undecided: the test missed even the lossy version, so it is too weak here.",
 }
 FOUND = (
-    "Lossless {passes}: the two samples differ by {found} (total variation); chance alone gives {mean}, up to {bound}. "
+    "Lossless {passes}: the two samples differ by {found} (total variation); chance alone gives {mean} on average, "
+    "and at most {bound} in 999 of 1,000 tests. "
     "Lossy top-k acceptance {caught}."
 )
-UNTESTED = "There was no guess to judge."
-CAUGHT = {True: "is caught: {lossy}", False: "is missed ({lossy}): take more draws"}
+UNTESTED = "There was no guess to test."
+CAUGHT = {True: "is caught: {lossy}", False: "is missed ({lossy}): use more draws"}
 STOPPED = "Stopped early: no conclusion."
 COLUMNS = ("Sample", "total variation", "by chance alone", "cells", "p", "verdict", "acceptance")
 CAPTION = (
     "{draws} continuations of {tokens} tokens in each sample, compared with as many of plain generate; draft length "
     "\u03b3 {gamma}, temperature {temperature:g}, top-k {top_k}, seed {seed}. Total variation: half the sum of the "
     "differences between the shares of all cells, from 0 (alike) to 1 (nothing in common); by chance alone: its mean "
-    "if all were of one distribution, and the bound exceeded by chance once in 1,000. p: chi-square test of "
+    "if both samples come from one distribution, and the bound exceeded by chance once in 1,000. p: chi-square test of "
     "homogeneity; the samples differ where it is below {level:g}."
 )
 
-_NOT_TRIED = "float32 was not tried at the difference: the target's weights are {state}."
+_NOT_TRIED = "The first difference was not checked in float32: the target's weights are {state}."
 FLOAT32 = {
-    "chosen": "In float32 the target chooses \u201c{text}\u201d there, {agrees}, by a logit margin of {margin:.3g}: "
-    "the two {dtype} routes rounded differently.",
+    "chosen": "In float32 the target chooses \u201c{text}\u201d there, {agrees}, with a logit margin of {margin:.3g}. "
+    "In {dtype} the two lanes rounded differently.",
     "quantised": _NOT_TRIED.format(state="quantised"),
     "spread": _NOT_TRIED.format(state="spread or offloaded"),
-    "memory": "float32 was not tried at the difference: the target would need {needed:.1f}\u00a0GB more.",
+    "memory": "The first difference was not checked in float32: the target would need {needed:.1f}\u00a0GB more "
+    "memory.",
 }
-FLOAT32_FAILED = "float32 could not be tried at the difference; the log of the program says why."
+FLOAT32_FAILED = "The first difference could not be checked in float32; the log of the program gives the reason."
 
 
 def headline(found: Findings) -> str:
@@ -90,7 +92,7 @@ def _row(name: str, found: Comparison, alpha: float | None, level: float) -> lis
 
 
 def float32_note(found: Float32Check, text_of: Callable[[int], str] = str) -> str:
-    """What float32 says about the place where two greedy texts part."""
+    """What float32 says about the place where two greedy texts differ first."""
     return FLOAT32[found.kind].format(
         text="" if found.token_id is None else text_of(found.token_id),
         agrees=f"as the {found.agrees} lane did" if found.agrees else "as neither lane did",

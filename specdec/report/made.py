@@ -28,7 +28,7 @@ def settings(plan: Plan) -> str:
     """Everything that was asked for but the prompts."""
     params = plan.params
     sampling = " (greedy)" if params.greedy else f", seed {params.seed}" if params.seed is not None else ""
-    found = [f"{params.max_new_tokens} new tokens a prompt", words.runs(plan.runs)]
+    found = [f"{params.max_new_tokens} new tokens per prompt", words.runs(plan.runs)]
     found.append(f"temperature {params.temperature:g}{sampling}")
     if gammas := _gammas(plan):
         found.append(f"\u03b3 {words.lengths(gammas)}")

@@ -94,7 +94,7 @@ def read(lines: Iterable[str]) -> Iterator[Event]:
     """
     for number, text in _written(lines):
         if (found := _version(text)) != VERSION:
-            raise InvalidInput(f"The recording is of version {found}; this program reads version {VERSION}.")
+            raise InvalidInput(f"The recording has version {found}; this program reads version {VERSION}.")
         if (event := event_of(parse(text, number))) is not None:
             yield event
 

@@ -8,7 +8,7 @@ from specdec.lanes.table import BASELINE, Entrant
 from specdec.report import words
 
 COLUMNS = (
-    "Category", "Lane", "\u03b3", "tokens/s", "speed-up", "time saved", "acceptance", "tokens a pass", "same text",
+    "Category", "Lane", "\u03b3", "tokens/s", "speed-up", "time saved", "acceptance", "tokens per pass", "same text",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from specdec.measure.summary import Summary, fastest, share_of, summarise
 from specdec.report import words
 from specdec.report.judge import Judgement, judge
 
-COLUMNS = ("\u03b3", "speed-up", "acceptance", "tokens a pass", "gain over \u03b3 0", "predicted", "c", "v")
+COLUMNS = ("\u03b3", "speed-up", "acceptance", "tokens per pass", "gain over \u03b3 0", "predicted", "c", "v")
 CHECKED = range(1, 9)  # the draft lengths over which the closed form is judged
 
 

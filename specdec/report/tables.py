@@ -1,4 +1,4 @@
-"""A race in figures: up to four to show first, a row a lane, and the rest. Values are as a person reads them."""
+"""A race in figures: up to four to show first, one row per lane, and the rest. Values are as a person reads them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def lane_rates(measured: Sequence[Mapping[str, Metrics | None]]) -> dict[str, st
 
 
 def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]]) -> Table:
-    """A row a lane: medians over the runs, with the lowest and the highest; ``measured`` holds each run's figures."""
+    """One row per lane: medians over the runs, with lowest and highest; ``measured`` holds each run's figures."""
     rows = []
     for row in LANES:
         key = row.key
@@ -72,7 +72,7 @@ def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | Non
                 ("yes" if same else "no") if started_of(runs[min(both)][key]).params.greedy else "\u2013",
             ]
         )
-    columns = ["Lane", "tokens/s", "speed-up", "first token", "acceptance", "tokens a pass", "same text as plain"]
+    columns = ["Lane", "tokens/s", "speed-up", "first token", "acceptance", "tokens per pass", "same text as plain"]
     return {"columns": [{"name": name, "definition": words.DEFINITIONS.get(name)} for name in columns], "rows": rows}
 
 
@@ -93,16 +93,16 @@ def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event
     saved = words.percent(found.gain and metrics.latency_reduction(found.gain))
     figures = [
         _figure(f"{words.rate(before)} \u2192 {words.rate(after)}", "tokens/s, plain \u2192 speculative", "tokens/s"),
-        _figure(words.number(tokens), "tokens a target pass", "tokens a pass"),
+        _figure(words.number(tokens), "tokens per target pass", "tokens per pass"),
         _figure(words.times_or_none(total), "Speed-up including the prompt", "with the prompt"),
         _figure(saved, "Time saved after the first token", "saved"),
-        _figure(words.percent(kept), "Kept, of all guesses", "drafted and kept"),
+        _figure(words.percent(kept), "Guesses kept, of all guesses", "drafted and kept"),
         _figure(words.number(guess, 2), "Cost of a guess, in plain tokens", "draft cost"),
         _figure(words.number(found.round_cost, 2), "Cost of a round, in plain tokens", "round cost"),
-        _figure(words.percent(outside), "Outside the models' passes", "outside"),
+        _figure(words.percent(outside), "Time outside the models' passes", "outside"),
     ]
     facts = {
-        "Seed": "none: greedy draws nothing" if started.params.greedy else str(started.params.seed),
+        "Seed": "none (greedy does not sample)" if started.params.greedy else str(started.params.seed),
         "Pair": words.pair_line(started.pair),
         "Passes": words.passes(started.pair),
         "Engine": words.engine(started.pair),
@@ -119,8 +119,9 @@ def time_words(lane: Metrics, runs: int) -> str | None:
     if lane.draft_seconds is None or lane.verify_seconds is None or not lane.decode_seconds:
         return None
     draft, verify = (part / lane.decode_seconds for part in (lane.draft_seconds, lane.verify_seconds))
-    shown = "In the run that is shown, of" if runs > 1 else "Of"
+    shown = "In the run that is shown, drafting" if runs > 1 else "Drafting"
     return (
-        f"{shown} {words.seconds(lane.decode_seconds)} after the first token, drafting took {words.percent(draft)}, "
-        f"checking {words.percent(verify)} and the rest {words.percent(max(0.0, 1 - draft - verify))}."
+        f"{shown} took {words.percent(draft)}, checking {words.percent(verify)} and other work "
+        f"{words.percent(max(0.0, 1 - draft - verify))} of the {words.seconds(lane.decode_seconds)} after the first "
+        f"token."
     )

@@ -176,7 +176,7 @@ def _name(embedded: bool, role: str, facts: Any) -> str:
         return f"specdec/embedded/{role}"
     name = facts.get("name")
     if not isinstance(name, str) or not name or name.startswith("-") or _HIDDEN.search(name):
-        raise InvalidInput("It holds a name that no model has.")
+        raise InvalidInput("It names a model that cannot exist.")
     return f"path/to/{name}" if facts.get("local") else name
 
 
@@ -363,7 +363,7 @@ def _request(port: int, run: Run, fields: dict[str, Any]) -> str:
         "-H 'Content-Type: application/json'",
         f"-d {shlex.quote(literal(body))}",
     )
-    return f"# in another shell, once it listens\n{ask}"
+    return f"# in another shell, after the server has started\n{ask}"
 
 
 def sglang(run: Run) -> str:

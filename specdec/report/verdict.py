@@ -39,7 +39,7 @@ def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
         "lane": lane,
         "name": name,
         "duration": duration,
-        "spoken": f"{name} lane ended: {figures.new_tokens} tokens, the last {duration} after the first.",
+        "spoken": f"{name} lane ended: {figures.new_tokens} tokens, {duration} from the first to the last.",
     }
 
 
@@ -53,14 +53,14 @@ def verdict(
     """
     notes = []
     if stopped and (complete := _complete(runs)):
-        notes.append(f"{stopped} before all lanes had ended; what had ended counts.")
+        notes.append(f"{stopped} before all lanes ended. Only lanes that ended count.")
         runs, stopped = complete, None
     if stopped:
         written = len(written_ids(runs[0].get(SPECULATIVE, ())))
         if written < 2:
             return _incomplete(runs[0], stopped)
         asked = started_of(runs[0][SPECULATIVE]).params.max_new_tokens
-        notes.append(f"{stopped} at {written} of {asked}; compared over the tokens both wrote.")
+        notes.append(f"{stopped} at {written} of {asked}; compared over the tokens that both wrote.")
         runs = [{**runs[0], BASELINE.key: _up_to(runs[0][BASELINE.key], written)}]
     measured = [{key: metrics.measure(events) for key, events in run.items() if _counts(key, events)} for run in runs]
     sides = {at: both for at, lanes in enumerate(measured) if (both := _sides(lanes))}
@@ -175,8 +175,8 @@ def _text_notes(
 ) -> list[str]:
     if not started_of(speculative).params.greedy:
         if started_of(speculative).acceptance != "lossless":
-            return ["Sampling with this acceptance follows neither the target's text nor its distribution."]
-        return ["Sampling: texts may differ, the distribution does not."]
+            return ["With this acceptance, sampled text does not follow the target's distribution."]
+        return ["Sampling: the two texts may differ; their distribution is the same."]
     ours, theirs = written_ids(speculative), written_ids(plain)
     same = common_prefix(ours, theirs)
     if ours == theirs:
@@ -194,7 +194,9 @@ def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[str]:
     share = metrics.repeated_ngrams(written_ids(speculative))
     if share < REPETITIVE or not lane.accepted:
         return []
-    return [f"{words.percent(share)} of the text repeats itself, which is easy to guess: other prompts gain less."]
+    return [
+        f"{words.percent(share)} of the text repeats earlier text, which is easy to guess. Other prompts may gain less."
+    ]
 
 
 def _lengths(speculative: Sequence[Event]) -> list[str]:
@@ -204,8 +206,8 @@ def _lengths(speculative: Sequence[Event]) -> list[str]:
     drafted = [len(event.draft) for event in rounds if event.draft is not None]
     if isinstance(gamma, int) or not drafted:
         return []
-    idle = f", none in {drafted.count(0)} of them" if 0 in drafted else ""
-    return [f"Draft length \u03b3 {gamma}: {sum(drafted) / len(drafted):.1f} tokens a round on average{idle}."]
+    idle = f"; {drafted.count(0)} of {len(drafted)} rounds had none" if 0 in drafted else ""
+    return [f"Draft length \u03b3 {gamma}: {sum(drafted) / len(drafted):.1f} guesses per round on average{idle}."]
 
 
 def _ended(events: Sequence[Event]) -> bool:

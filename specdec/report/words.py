@@ -20,52 +20,54 @@ from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
 HEADLINES = {
     Kind.FASTER: "{Subject} is {times} times as fast as plain generate here{runs}.",
     Kind.FASTER_UNSPLIT: "{Subject} is {times} times as fast as plain generate here{runs}.",
-    Kind.FASTER_PERHAPS: "{Subject} is {times} times as fast as plain generate here{runs}. Our loop alone runs at "
-    "{engine}x; whether speculation itself pays is not clear ({speculation}x).",
-    Kind.FASTER_BY_ENGINE: "{Subject} is {times} times as fast as plain generate here{runs}, all of it from our loop "
-    "({engine}x): speculation itself loses ({speculation}x).",
-    Kind.UNCLEAR: "No clear difference: {subject} runs at {times}x plain generate here{runs}.",
-    Kind.UNCLEAR_UNSPLIT: "No clear difference: {subject} runs at {times}x plain generate here{runs}.",
-    Kind.UNCLEAR_GAINS: "No clear difference: {subject} runs at {times}x plain generate here{runs}. Speculation itself "
-    "pays ({speculation}x); our loop alone runs at {engine}x.",
-    Kind.UNCLEAR_LOSES: "No clear difference: {subject} runs at {times}x plain generate here{runs}. Speculation itself "
-    "loses ({speculation}x); our loop alone runs at {engine}x.",
-    Kind.SLOWER: "Slower here: {subject} runs at {times}x plain generate{runs}.",
-    Kind.SLOWER_UNSPLIT: "Slower here: {subject} runs at {times}x plain generate{runs}.",
-    Kind.SLOWER_PERHAPS: "Slower here: {subject} runs at {times}x plain generate{runs}. Our loop alone runs at "
-    "{engine}x; whether speculation itself pays is not clear ({speculation}x).",
-    Kind.SLOWER_BY_ENGINE: "Slower here: {subject} runs at {times}x plain generate{runs}, because of our loop "
-    "({engine}x): speculation itself pays ({speculation}x).",
+    Kind.FASTER_PERHAPS: "{Subject} is {times} times as fast as plain generate here{runs}. Our loop alone gives "
+    "{engine}x; it is not clear whether speculation itself pays ({speculation}x).",
+    Kind.FASTER_BY_ENGINE: "{Subject} is {times} times as fast as plain generate here{runs}. All of the gain comes "
+    "from our loop ({engine}x); speculation itself loses time ({speculation}x).",
+    Kind.UNCLEAR: "No clear difference: {subject} runs at {times}x the speed of plain generate here{runs}.",
+    Kind.UNCLEAR_UNSPLIT: "No clear difference: {subject} runs at {times}x the speed of plain generate here{runs}.",
+    Kind.UNCLEAR_GAINS: "No clear difference: {subject} runs at {times}x the speed of plain generate here{runs}. "
+    "Speculation itself pays ({speculation}x); our loop alone gives {engine}x.",
+    Kind.UNCLEAR_LOSES: "No clear difference: {subject} runs at {times}x the speed of plain generate here{runs}. "
+    "Speculation itself loses time ({speculation}x); our loop alone gives {engine}x.",
+    Kind.SLOWER: "Slower here: {subject} runs at {times}x the speed of plain generate{runs}.",
+    Kind.SLOWER_UNSPLIT: "Slower here: {subject} runs at {times}x the speed of plain generate{runs}.",
+    Kind.SLOWER_PERHAPS: "Slower here: {subject} runs at {times}x the speed of plain generate{runs}. Our loop alone "
+    "gives {engine}x; it is not clear whether speculation itself pays ({speculation}x).",
+    Kind.SLOWER_BY_ENGINE: "Slower here: {subject} runs at {times}x the speed of plain generate{runs}. The loss comes "
+    "from our loop ({engine}x); speculation itself pays ({speculation}x).",
     Kind.NO_GUESSES: "\u03b3 0 makes no guesses: this is our loop against plain generate, {times}x{runs}.",
     Kind.NOTHING_GUESSED: "The draft made no guesses here: this is our loop against plain generate, {times}x{runs}.",
     Kind.TOO_FEW_TOKENS: "Too few tokens to compare.",
     Kind.NO_TOKEN: "No token was written.",
     Kind.INCOMPLETE: "{stopped} at {written} of {asked} tokens in the {lane} lane.",
-    Kind.TOO_EARLY: "Too early to tell: {calls} of {planned} calls are in ({share}).",
-    Kind.NOT_MEASURED: "Nothing to compare yet: no draft length has been measured beside plain generate.",
+    Kind.TOO_EARLY: "Too early to tell: {calls} of {planned} calls are done ({share}).",
+    Kind.NOT_MEASURED: "Nothing to compare yet: no draft length has been measured together with plain generate.",
 }
+
+UNCLEAR = (Kind.UNCLEAR, Kind.UNCLEAR_UNSPLIT, Kind.UNCLEAR_GAINS, Kind.UNCLEAR_LOSES)
 
 # What stands below the headline. A kind without a row needs none.
 SHARES = {
     Kind.FASTER: "{engine}x comes from our loop, {speculation}x from speculation.",
-    Kind.UNCLEAR: "Our loop alone runs at {engine}x, speculation at {speculation}x our loop.",
-    Kind.SLOWER: "Our loop alone runs at {engine}x, speculation at {speculation}x our loop.",
-    Kind.FASTER_UNSPLIT: "How much of it is speculation's is not known: our loop without a draft did not run.",
-    Kind.UNCLEAR_UNSPLIT: "Whether speculation pays is not known: our loop without a draft did not run.",
-    Kind.SLOWER_UNSPLIT: "How much of it our loop costs is not known: our loop without a draft did not run.",
+    Kind.UNCLEAR: "Our loop alone gives {engine}x, speculation gives {speculation}x.",
+    Kind.SLOWER: "Our loop alone gives {engine}x, speculation gives {speculation}x.",
+    Kind.FASTER_UNSPLIT: "The share of speculation is not known, because our loop without a draft did not run.",
+    Kind.UNCLEAR_UNSPLIT: "It is not known whether speculation pays, because our loop without a draft did not run.",
+    Kind.SLOWER_UNSPLIT: "The share of speculation is not known, because our loop without a draft did not run.",
     Kind.INCOMPLETE: "Nothing to compare yet.",
-    Kind.TOO_EARLY: "A verdict needs every draft length at least once on every prompt.",
+    Kind.TOO_EARLY: "A verdict needs at least one call of every draft length on every prompt.",
 }
 
 # Why speculation loses: where a round could break even, where it cannot, and where the closed form does not apply.
 _YIELDS = "each round yields {tokens} tokens for the time of {cost} {units}"
 _AT_MOST = "a round takes as long as {cost} {units} but can yield at most {most} tokens"
-_NEEDS = "so \u03b3 {gamma} needs {needed} of guesses kept to break even; {alpha} are"
+_NEEDS = "so \u03b3 {gamma} needs {needed} of guesses kept to break even; {alpha} are kept"
 REASONS = {
     Reason.GUESSES_COST: (
-        "A guess costs {c} of a {unit}, " + _NEEDS + ".",
-        "A guess costs {c} of a {unit}: " + _AT_MOST + ".",
-        "A guess costs {c} of a {unit}: " + _YIELDS + ".",
+        "A guess takes as long as {c} {units}, " + _NEEDS + ".",
+        "A guess takes as long as {c} {units}: " + _AT_MOST + ".",
+        "A guess takes as long as {c} {units}: " + _YIELDS + ".",
     ),
     Reason.FEW_KEPT: (
         "Only {alpha} of guesses kept; \u03b3 {gamma} needs {needed} to break even.",
@@ -83,9 +85,12 @@ REASONS = {
         "Checking a round and the work around it take as long as {rest} plain tokens: " + _YIELDS + ".",
     ),
     Reason.UNEVEN: ("{alpha} of guesses are kept, but unevenly: " + _YIELDS + ".",) * 3,
-    Reason.OVERHEAD: ("The guesses pay for the models' passes, but {overhead} of the time is spent outside them.",) * 3,
-    Reason.CUT: ("The text is short: rounds cut by its end yield less than they cost.",) * 3,
-    Reason.UNKNOWN: ("Why is not known: this lane does not say what its guesses cost.",) * 3,
+    Reason.OVERHEAD: (
+        "The guesses save time in the models' passes, but {overhead} of the time is spent outside the passes.",
+    )
+    * 3,
+    Reason.CUT: ("The text is short, and the rounds that its end cuts short yield less than they cost.",) * 3,
+    Reason.UNKNOWN: ("The reason is not known: this lane does not report what its guesses cost.",) * 3,
 }
 
 ADVICE = {
@@ -99,23 +104,24 @@ DOUBTS = {
     Doubt.STALL: "Stall in {stalled} of {count}: one round took more than 5 times as long as usual and more than "
     "10\u00a0% of the time.",
     Doubt.WIDE_SPREAD: "The runs differ widely, from {low}x to {high}x.",
-    Doubt.CHECKING_SHRINKS: "Checking a round measured cheaper than one token ({v}), which is noise of the machine.",
-    Doubt.FEW_RUNS: "So few runs cannot tell so small a difference.",
+    Doubt.CHECKING_SHRINKS: "Checking a round was measured as faster than checking one token ({v}); this is "
+    "measurement noise.",
+    Doubt.FEW_RUNS: "The difference is small: more runs are needed to confirm it.",
 }
 
 # A sweep or a benchmark, beside the judge's headline.
 NONE_PAYS = "No draft length pays here."
 FASTEST = "\u03b3 {gamma}, the fastest of {lengths} draft lengths above 0,"
-LOOP_FASTER = "Our loop without a draft (\u03b3 0) measured faster: {times}."
-ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs do not tell them apart."
+LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
+ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs show no clear difference."
 MEASURED = "{calls} calls on this machine."
 MEASURED_PARTLY = "{calls} of {planned} calls on this machine ({share})."
-FORM_OFF = "Theory is off by {error} in the median over \u03b3 1 to 8."
+FORM_OFF = "The prediction of the theory is off by {error} (median over \u03b3 1 to 8)."
 RIVALS = {
-    "alone": "{Rival} runs at {times} plain generate.",
-    "alone, unclear": "No clear difference: {Rival} runs at {times} plain generate.",
-    "faster": "Faster: {Rival}, {times}.",
-    "faster still": "Faster still: {Rival}, {times}.",
+    "alone": "{Rival} runs at {times} the speed of plain generate.",
+    "alone, unclear": "No clear difference: {Rival} runs at {times} the speed of plain generate.",
+    "faster": "{Rival} is faster: {times}.",
+    "faster still": "{Rival} is even faster: {times}.",
     "alike": "{Rival} may be as fast: {times}.",
 }
 
@@ -128,8 +134,8 @@ ORIGINS = {
 }
 
 # Several results in one table.
-UNLIKE = "These rows do not compare one to one: {settings} differ."
-NOTHING_COMPARED = "There is nothing to compare: no call was made beside one of plain generate."
+UNLIKE = "These rows cannot be compared directly: they differ in {settings}."
+NOTHING_COMPARED = "There is nothing to compare: no prompt has a call of plain generate and a call of another lane."
 ALIKE_ASKED = "All files have the same prompts, new tokens and temperature."
 
 # What a pair of shapes is labelled with wherever it is shown.
@@ -146,59 +152,66 @@ NO_LIMIT = "No limit is computed. {reason}"
 # Why, in a race and after a sweep.
 WHY_TITLE = "Why: each round yields {tokens} tokens for the time of {round_cost} plain tokens"
 WHY_UNSPLIT = (
-    "Per round, drafting takes as long as {drafting} plain tokens, checking and the rest {rest}. Run our loop "
-    "without a draft (\u03b3 0) too: then both shares are known."
+    "Per round, drafting takes as long as {drafting} plain tokens, checking and the rest {rest}. To learn both shares, "
+    "run our loop without a draft (\u03b3 0) too."
 )
 WHY_TERMS = (
-    "At \u03b3 {gamma} each round yields {tokens} tokens. In target passes over one token, drafting a guess takes {c} "
-    "and checking a round {v}; {alpha} of tested guesses are kept{needs}."
+    "At \u03b3 {gamma} each round yields {tokens} tokens. Drafting a guess takes {c} times as long as a target pass "
+    "over one token, and checking a round takes {v} times as long. {alpha} of tested guesses are kept{needs}."
 )
-WHY_NEEDS = {True: " and {needed} are needed to break even", False: "; no share of them would break even", None: ""}
+WHY_NEEDS = {True: " and {needed} are needed to break even", False: "; even 100\u00a0% would not break even", None: ""}
 # Where the measured gain refutes the closed form.
-_IF_THEORY = "; if guesses hit independently and the passes took all of the time, "
+_IF_THEORY = "; if guesses were kept independently of each other and all time went into passes, "
 WHY_REFUTED = {
     True: _IF_THEORY + "{needed} would be needed to break even",
-    False: _IF_THEORY + "no share of them would break even",
+    False: _IF_THEORY + "even 100\u00a0% would not break even",
     None: "",
 }
-NONE_IS_ENOUGH = "none is enough"
-WHY_GAIN = "Speculation runs at {speculation}x our loop without a draft"
+NONE_IS_ENOUGH = "more than 100\u00a0%"
+WHY_GAIN = "Speculation runs at {speculation}x the speed of our loop without a draft"
 WHY_THEORY = "theory predicts {predicted}x from these figures"
-WHY_ENGINE = "The loop itself runs at {engine}x plain generate: that part is the engine's."
+WHY_ENGINE = "Our loop alone runs at {engine}x the speed of plain generate; this part does not come from speculation."
 WHY_OFF = {
     "short": "many drafts were shorter than \u03b3",
-    "uneven": "tokens a pass are not those of guesses that hit independently, which the theory takes for granted",
+    "uneven": "the theory assumes that guesses are kept independently of each other, and the measured tokens per pass "
+    "differ from that",
     "overhead": "{overhead} of the time is spent outside drafting and checking",
 }
 
 # Every figure that is shown, with what it means and its unit.
 DEFINITIONS = {
-    "speed-up": "Plain seconds / this lane's seconds, a token, over the tokens after the first. A factor; the median "
-    "of the runs.",
-    "tokens/s": "Tokens written after the first one / seconds from the first token to the last. The median of "
-    "the runs.",
-    "acceptance": "Guesses kept / guesses tested. A guess behind the first miss was never tested and does not count.",
-    "tokens a pass": "Tokens written a pass of the target, its own correction or bonus token counted. The first token "
-    "and rounds cut short by the end are left out.",
-    "same": "Tokens of the two texts that are equal, counted from the start to the first difference, in the run that "
+    "speed-up": "Seconds per token of plain generate / seconds per token of this lane, over the tokens after the "
+    "first. A factor; the median of the runs.",
+    "tokens/s": "Tokens written after the first one / seconds from the first token to the last. The median of the "
+    "runs.",
+    "acceptance": "Guesses kept / guesses tested. A guess after the first rejected one is never tested and does not "
+    "count.",
+    "tokens per pass": "Tokens written per target pass, including the correction or bonus token. The first token and "
+    "rounds cut short by the end of the text are not counted.",
+    "same": "Tokens that are equal in the two texts, counted from the start to the first difference, in the run that "
     "is shown.",
-    "written": "Tokens each lane wrote in the run that is shown. When sampling, equal texts are not to be expected.",
-    "first token": "Seconds from the call to the first token: the prompt is read, by the draft too where there is one.",
-    "with the prompt": "The speed-up with the time to the first token included.",
-    "saved": "The share of the plain lane's seconds after its first token that was saved.",
-    "drafted and kept": "Guesses kept / all guesses, those never tested included.",
-    "draft cost": "Seconds a guess / plain seconds a token.",
-    "round cost": "Seconds a round / plain seconds a token: so many tokens a round must yield to break even.",
+    "written": "Tokens that each lane wrote in the run that is shown. With sampling, the two texts need not be equal.",
+    "first token": "Seconds from the call to the first token. In this time the target reads the prompt, and so does "
+    "the draft if there is one.",
+    "with the prompt": "The speed-up, including the time to the first token.",
+    "saved": "The share of the plain lane's time after its first token that speculative decoding saves.",
+    "drafted and kept": "Guesses kept / all guesses, including those that were never tested.",
+    "draft cost": "Seconds per guess / seconds per token of plain generate.",
+    "round cost": "Seconds per round / seconds per token of plain generate. A round breaks even if it yields this "
+    "many tokens.",
     "cost coefficient": "Seconds of a draft pass / seconds of a target pass over one token (our loop at \u03b3 0).",
-    "verify growth": "Seconds of a target pass over a round's tokens / over one token. The papers take it for 1.",
+    "verify growth": "Seconds of a target pass over the tokens of a round / seconds of a target pass over one token. "
+    "The papers assume 1.",
     "loop overhead": "The share of the lane's time that is neither drafting nor checking.",
-    "predicted": "(1 - \u03b1^(\u03b3+1)) / ((1 - \u03b1)(\u03b3 c + v)), against our loop at \u03b3 0. "
-    "Leviathan et al., Theorem 3.8, with v measured.",
-    "measured": "Seconds a token of our loop at \u03b3 0 / of the speculative lane.",
-    "engine": "Seconds a token of plain generate / of our loop at \u03b3 0. It has nothing to do with speculation.",
-    "break-even": "The acceptance rate at which a round yields as many tokens as it costs: "
-    "(1 - \u03b1^(\u03b3+1)) / (1 - \u03b1) = \u03b3 c + v, with v measured.",
-    "outside": "The share of the speculative lane's time, after its first token, not spent inside the models' passes.",
+    "predicted": "The gain over our loop at \u03b3 0 by theory: (1 - \u03b1^(\u03b3+1)) / ((1 - \u03b1)(\u03b3 c + "
+    "v)). Leviathan et al., Theorem 3.8, with the measured v.",
+    "measured": "Seconds per token of our loop at \u03b3 0 / seconds per token of the speculative lane.",
+    "engine": "Seconds per token of plain generate / seconds per token of our loop at \u03b3 0. This part does not "
+    "come from speculation.",
+    "break-even": "The acceptance rate at which a round yields as many tokens as it costs: (1 - \u03b1^(\u03b3+1)) / "
+    "(1 - \u03b1) = \u03b3 c + v, with the measured v.",
+    "outside": "The share of the speculative lane's time after its first token that is not spent inside the models' "
+    "passes.",
 }
 
 
@@ -238,8 +251,9 @@ def elsewhere(text: str) -> str:
 
 
 def big(found: Judgement) -> str | None:
-    """The large figure beside the headline; None where the headline has none."""
-    return None if found.gain is None else f"{factor(found.gain)}x"
+    """The large figure beside the headline; None where the headline has none, or says that there is no clear
+    difference."""
+    return None if found.gain is None or found.kind in UNCLEAR else f"{factor(found.gain)}x"
 
 
 def why_title(found: Judgement) -> str:
@@ -283,7 +297,6 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "round_cost": number(found.round_cost), "drafting": number(drafting), "rest": number(rest),
         "overhead": percent(found.overhead), "gamma": str(found.gamma),
         "most": str(found.gamma + 1) if isinstance(found.gamma, int) else "\u2013",
-        "unit": "target pass" if found.split else "plain token",
         "units": "target passes" if found.split else "plain tokens",
         "stalled": str(found.stalled), "count": runs(found.runs), "runs": _runs(found),
     }  # fmt: skip
@@ -429,7 +442,7 @@ def passes(facts: dict[str, Any]) -> str:
     models = {"target": facts["target"], "draft": facts["draft"] or {}}
     known = {role: model["own_forward"] for role, model in models.items() if "own_forward" in model}
     if not any(known.values()):
-        return "lean forward, its logits compared once with transformers' own" if known else "not recorded"
+        return "lean forward; its logits were compared once with those of transformers" if known else "not recorded"
     return " ".join(
         f"{role}: {f'its own forward. {reason}' if reason else 'lean forward.'}" for role, reason in known.items()
     )

@@ -74,7 +74,7 @@ async def read_body(connection: HTTPConnection, receive: Receive, most: int) -> 
 def check_session(name: Any) -> None:
     """Raise ``Refusal`` for a session name that no page gives itself."""
     if not (isinstance(name, str) and _SESSION.fullmatch(name)):
-        raise Refusal(400, "The name of the session is not one this page gave.")
+        raise Refusal(400, "This page did not create a session of this name.")
 
 
 def check_json(content_type: str, body: bytes, most: int) -> None:

@@ -45,20 +45,20 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
         ignore_eos: bool = False,
         lane: str = "speculative",
     ) -> AsyncIterator[str]:
-        """Decode a prompt and stream the recording: each output is one or more JSON lines, an event a line.
+        """Decode a prompt and stream the recording: each output is one or more JSON lines, one event per line.
         Lanes: {lanes}.
 
         Parameters:
             prompt: the text to continue
-            gamma: tokens the draft proposes a round, 0 to 16, "auto" or "confidence:0.4"; for lanes that draft
+            gamma: draft tokens per round, 0 to 16, "auto" or "confidence:0.4"; for lanes that draft
             max_new_tokens: tokens to write at most
             temperature: 0 is greedy
             top_k: sample from the k most likely tokens; 0 is all
             top_p: sample from the most likely tokens that together have this probability
-            min_p: leave out tokens less likely than this share of the most likely one
+            min_p: leave out tokens whose probability is below this share of the highest one
             repetition_penalty: above 1 makes tokens that occurred before less likely
             seed: for sampling; without one a seed is drawn, and the recording names it
-            ignore_eos: write on past the end of the text
+            ignore_eos: ignore the end of the text and write all max_new_tokens tokens
             lane: one of the lanes
         """
         with _sentences():
@@ -91,16 +91,16 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
         further_lanes: list[str] | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
         """Race plain generate against speculative decoding; the last output is the verdict: its sentence, its
-        figures and a row a lane. Further lanes: {further}.
+        figures and one row per lane. Further lanes: {further}.
 
         Parameters:
             prompt: the text to continue
-            gamma: tokens the draft proposes a round, 0 to 16, "auto", or "confidence:0.4"
+            gamma: draft tokens per round, 0 to 16, "auto", or "confidence:0.4"
             max_new_tokens: tokens to write at most, in each lane
             temperature: 0 is greedy
             seed: for sampling; without one a seed is drawn
-            runs: how often to run each lane; figures are then medians with lowest and highest
-            further_lanes: those to run beside {default}
+            runs: how often to run each lane; with several runs, figures are medians with the lowest and highest run
+            further_lanes: lanes to run in addition to {default}
         """
         with _sentences():
             _require("prompt", prompt, str, "a text")

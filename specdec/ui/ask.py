@@ -24,7 +24,7 @@ NEW_TOKENS = 128
 REPEATS = 5
 LOSSLESS, TOP_K = "lossless", "top-k"
 FIXED, AUTO, STOP = "fixed", "auto", "confidence"  # how the draft length is chosen
-_CHOICES = [("fixed", FIXED), ("round by round (auto)", AUTO), ("stop when confidence falls below", STOP)]
+_CHOICES = [("fixed", FIXED), ("auto (each round)", AUTO), ("stop below confidence", STOP)]
 LEAST_CONFIDENCE = 0.4
 
 
@@ -122,7 +122,7 @@ class AskPanel:
                 [(lane.choice, lane.key) for lane in LANES if not lane.race], label="Further lanes", elem_id="sd-lanes"
             )
             with gr.Row():
-                self.seed = gr.Textbox("", label="Seed", placeholder="drawn", max_lines=1, min_width=90)
+                self.seed = gr.Textbox("", label="Seed", placeholder="random", max_lines=1, min_width=90)
                 self.top_k = number_field(0, "Top-k (0: all)")
                 self.top_p = number_field(1, "Top-p", step=0.05)
             with gr.Row():
@@ -147,7 +147,7 @@ class AskPanel:
         return list(_lengths(gamma).values())
 
     def wire(self) -> None:
-        """A field that does not count is not to be written in."""
+        """A field that has no effect cannot be edited."""
 
         def enable(choice: str) -> tuple[Any, Any]:
             return gr.update(interactive=choice == FIXED), gr.update(interactive=choice == STOP)
@@ -175,7 +175,7 @@ class AskPanel:
         elif given["choice"] == FIXED:
             numbers["gamma"] = "Draft length \u03b3"
         else:
-            raise InvalidInput("How \u03b3 is chosen is not said. Nothing ran.")
+            raise InvalidInput("The request does not say how \u03b3 is chosen. Nothing ran.")
         given |= {name: number(label, given[name]) for name, label in numbers.items()}
         given |= {name: _whole_text(given[name]) for name in ("seed", "accept_top_k")}
         given["seed"] = _exact(given["seed"])
@@ -189,12 +189,12 @@ class AskPanel:
                 values[name] = self._value(name, str(text))
             except SpecdecError as error:
                 raise InvalidInput(
-                    f"This run's {name} {quoted(text)} cannot be taken here ({error}). Nothing ran."
+                    f"This run's {name} {quoted(text)} cannot be used here ({error}). Nothing ran."
                 ) from error
         return _ask(values | {"lanes": values["lanes"].split(",")}, runs)
 
     def restore(self, link: dict[str, Any], chat: bool) -> tuple[list[Any], list[str]]:
-        """The fields' values from a link, and a sentence about each value that could not be taken. Fields that the
+        """The fields' values from a link, and a sentence about each value that could not be used. Fields that the
         link does not name stay as they are. ``chat`` is whether the pair has a chat template."""
         problems = []
         taken: dict[str, Any] = {}
@@ -204,8 +204,10 @@ class AskPanel:
                 if name == "chat" and taken[name] and not chat:
                     raise InvalidInput("the pair has no chat template")
             except SpecdecError as error:
-                left = "left out" if _DEFAULTS.get(name, "") in ("", None) else f"{_DEFAULTS[name]} stands instead"
-                problems.append(f"The link's {name[:40]} {quoted(text)} was not taken ({error}); {left}.")
+                left = (
+                    "it is left out" if _DEFAULTS.get(name, "") in ("", None) else f"{_DEFAULTS[name]} is used instead"
+                )
+                problems.append(f"The link's {name[:40]} {quoted(text)} was not used ({error}); {left}.")
                 taken.pop(name, None)
         if "gamma" in taken:
             taken |= _lengths(taken["gamma"])
@@ -261,7 +263,7 @@ def _ask(values: dict[str, Any], runs: int = 1) -> Ask:
 
 
 def _lengths(gamma: int | str) -> dict[str, Any]:
-    """The values of the fields that name a draft length; one that does not count stays as it is."""
+    """The values of the fields that name a draft length; one that has no effect stays as it is."""
     if isinstance(gamma, int):
         return {"gamma": gamma, "choice": FIXED, "confidence": gr.skip()}
     stop = gamma.startswith(CONFIDENCE)
@@ -277,7 +279,10 @@ def _further_keys() -> list[str]:
 def _exact(seed: Any) -> Any:
     """The seed, if a browser keeps it exactly: browsers round whole numbers above 2^53."""
     if isinstance(seed, int) and seed > 2**53 - 1:
-        raise InvalidInput(f"seed {seed} is above {2**53 - 1}, the largest whole number that a browser keeps.")
+        raise InvalidInput(
+            f"seed {seed} is above {2**53 - 1}, the largest whole number that a browser stores exactly. "
+            "Use a smaller seed."
+        )
     return seed
 
 

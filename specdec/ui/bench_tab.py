@@ -36,9 +36,9 @@ from specdec.ui.work import INTERNAL
 
 KNOWN = "The embedded pair writes stories, dialogue and Python and copies; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
-FIRST = "First prompts of each category"
+FIRST = "Prompts per category"
 MOST_TEXT = 200  # characters of the field for draft lengths
-MINOR = ("tokens/s", "time saved", "acceptance", "tokens a pass")
+MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
 
 
 class BenchTab:
@@ -51,9 +51,9 @@ class BenchTab:
         gr.HTML(lede, apply_default_css=False)
         with gr.Row(elem_classes="sd-form"):
             most = f"up to {limits.file_bytes / 1e6:g} MB"
-            hint = f"JSON lines (.jsonl or .jsonl.gz), {most}. Without a file, the examples run."
+            hint = f"JSON lines (.jsonl or .jsonl.gz), {most}. Without a file, the example prompts are used."
             self._set = file_field(files, "Prompt set", hint, "sd-bench-set", limits)
-            hint = f"{RESULTS} of the same settings, {most}. Its calls are not repeated."
+            hint = f"A {RESULTS} with the same settings, {most}. Its calls are not measured again."
             self._earlier = file_field(files, "Earlier results (optional)", hint, "sd-bench-earlier", limits)
         with gr.Row(elem_classes="sd-form"):
             self._lanes = gr.CheckboxGroup(
@@ -61,11 +61,13 @@ class BenchTab:
                 label="Further lanes",
                 elem_id="sd-bench-lanes",
             )
-            self._gammas = gr.Textbox("3 5 8", label="Draft lengths, or auto", max_lines=1, elem_id="sd-bench-gammas")
+            self._gammas = gr.Textbox(
+                "3 5 8", label="Draft lengths (numbers or auto)", max_lines=1, elem_id="sd-bench-gammas"
+            )
         with gr.Row(elem_classes="sd-form"):
             sized = sizes("bench", limits, tokens=64, runs=3)
             first = gr.Textbox(
-                "", label=FIRST, info="how many; empty: all", max_lines=1, min_width=90, elem_id="sd-bench-first"
+                "", label=FIRST, info="the first N; empty: all", max_lines=1, min_width=90, elem_id="sd-bench-first"
             )
             temperature = number_field(0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature")
             self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
@@ -75,8 +77,8 @@ class BenchTab:
         self._opening = Opening("bench", scripts["results"], limits)
         self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
         self._findings = Findings("bench")
-        hint = f"{RESULTS} holds every call. Give it as earlier results to go on from there."
-        self._files = file_buttons(files, "Save the results", hint, "sd-bench-files")
+        hint = f"{RESULTS} contains every call. To continue this benchmark, give it as earlier results."
+        self._files = file_buttons(files, "Save results", hint, "sd-bench-files")
         self._link = self._opening.link_field()
         self._compare = ComparePanel(limits, files, RESULTS)
 
@@ -168,20 +170,20 @@ def _size(
 
 
 def _choices() -> list[Lane]:
-    """The lanes that run only where somebody asks for them."""
+    """The lanes that run only if they are chosen."""
     return [lane for lane in LANES if not lane.race and lane.bench is not None]
 
 
 def _entrants(lanes: Sequence[str], gammas: str) -> tuple[Entrant, ...]:
     if unknown := set(lanes) - {lane.key for lane in _choices()}:
-        raise InvalidInput(f"There is no lane {quoted(sorted(unknown))}. Nothing ran.")
+        raise InvalidInput(f"There is no lane {quoted(sorted(unknown))} in the list. Nothing ran.")
     keys = [lane.key for lane in LANES if lane.race or lane.key in lanes]
     return entrants_of(keys, _lengths(gammas))
 
 
 def _lengths(text: str) -> list[int | str]:
     if len(text) > MOST_TEXT:
-        raise InvalidInput(f"The draft lengths have {len(text)} characters; write {MOST_TEXT} at most.")
+        raise InvalidInput(f"The draft lengths have {len(text)} characters; write at most {MOST_TEXT}.")
     try:
         found = [gamma_of(word) for word in text.replace(",", " ").split()]
     except ValueError as error:

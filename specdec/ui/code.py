@@ -14,7 +14,7 @@ def expression_of(kind: str, text: str) -> str:
     anywhere, and its own expression could be any program. Raises ``InvalidInput`` for an unknown way."""
     method = method_of(text)
     if method is None or method.kind != kind:
-        raise InvalidInput("It names a way to draft that this program does not know.")
+        raise InvalidInput("It names a draft method that this program does not know.")
     return str(method.describe()["python"])
 
 

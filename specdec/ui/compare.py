@@ -15,7 +15,7 @@ from specdec.ui.files import chosen_files, files_field
 from specdec.ui.limits import Limits
 from specdec.ui.work import INTERNAL
 
-MINOR = ("Machine", "tokens/s", "acceptance", "tokens a pass", "settings that differ")
+MINOR = ("Machine", "tokens/s", "acceptance", "tokens per pass", "settings that differ")
 
 
 class ComparePanel:
@@ -46,5 +46,5 @@ class ComparePanel:
         found = compare(files)
         table = fragments.table(COLUMNS, map(cells, found.rows), f"{TITLE}.", minor=MINOR)
         sentence = fragments.note(found.sentence) if found.sentence else ""
-        shown = self._map.show(found.points, None, " The numbers are those of the files.")
+        shown = self._map.show(found.points, None, " Each number beside a point is the number of its file.")
         return shown | {self._shown: sentence + table}

@@ -190,7 +190,10 @@ def _check_owner(headers: Headers, names: frozenset[str]) -> None:
     except ValueError:
         host = None
     if host not in names or "x-forwarded-for" in headers or "forwarded" in headers:
-        raise Refusal(403, "This page is for its own machine. Start it with --behind-proxy or --host to let others in.")
+        raise Refusal(
+            403,
+            "Only its own machine may open this page. Start it with --behind-proxy or --host to let others in.",
+        )
 
 
 def _unfit(start: Message) -> int:

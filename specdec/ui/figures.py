@@ -28,7 +28,7 @@ COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # as the
 
 
 def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
-    """Speed-up, tokens a pass and acceptance against the draft length: medians, bars from lowest to highest run."""
+    """Speed-up, tokens per pass and acceptance against the draft length: medians, bars from lowest to highest run."""
     fixed, x = [row for row in rows if isinstance(row.gamma, int)], [r.gamma for r in rows if isinstance(r.gamma, int)]
     figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.56, 0.22, 0.22])
     gains = [row.summary.gains for row in fixed]
@@ -63,11 +63,13 @@ def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
             line={"color": BLUE, "width": 2}, marker={"size": 6}, row=place, col=1,
         )  # fmt: skip
     figure.update_yaxes(title_text="Speed-up over plain<br>generate (times)", range=[0, top], row=1, col=1)
-    figure.update_yaxes(title_text="Tokens a<br>target pass", rangemode="tozero", row=2, col=1)
+    figure.update_yaxes(title_text="Tokens per<br>target pass", rangemode="tozero", row=2, col=1)
     figure.update_yaxes(title_text="Acceptance<br>(%)", range=[0, 104], row=3, col=1)
     figure.update_xaxes(range=[-0.5, MOST], dtick=2)
     figure.update_xaxes(
-        title_text="Draft length \u03b3 (guesses a round)<br>points: median run, bars: lowest to highest", row=3, col=1
+        title_text="Draft length \u03b3 (guesses per round)<br>points: median run, bars: lowest to highest",
+        row=3,
+        col=1,
     )
     return styled(figure, 620, right=92)
 
@@ -89,7 +91,7 @@ def _mark_best(figure: go.Figure, gamma: int, gain: float, highest: float) -> No
 
 
 def waterfall_figure(found: Judgement) -> go.Figure:
-    """From plain ``generate`` to speculative, in milliseconds a token; the steps add up exactly.
+    """From plain ``generate`` to speculative, in milliseconds per token; the steps add up exactly.
 
     Drawn from the top down, so that the steps' names are horizontal on a phone too.
     """
@@ -112,7 +114,7 @@ def waterfall_figure(found: Judgement) -> go.Figure:
         text=[NEAR + (_signed(v) if 0 < i < len(values) else f"{v:.2f}") for i, v in enumerate([*values, total])],
         textposition="middle right", cliponaxis=False, hoverinfo="skip", showlegend=False,
     )  # fmt: skip
-    figure.update_xaxes(title_text="Milliseconds a token (measured)", rangemode="tozero")
+    figure.update_xaxes(title_text="Milliseconds per token (measured)", rangemode="tozero")
     figure.update_yaxes(autorange="reversed")
     return styled(figure, 400, across=True, right=48)
 
@@ -145,7 +147,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         )  # fmt: skip
     figure.add_vline(x=1, line={"color": GREY, "width": 1})
     left_out = len(categories) - MOST_CATEGORIES
-    more = f"<br>{left_out} more categories stand in the table" if left_out > 0 else ""
+    more = f"<br>{left_out} more categories are in the table" if left_out > 0 else ""
     title = f"Speed-up over plain generate (times)<br>points: median run, bars: lowest to highest{more}"
     figure.update_xaxes(title_text=title, rangemode="tozero")
     names = [name for name, _ in groups]

@@ -60,10 +60,12 @@ def chosen(value: Any, limits: Limits) -> TextFile | None:
             name, content = name.encode(errors="replace").decode(), text.encode(errors="replace")
             if len(content) > limits.file_bytes:
                 most = f"{limits.file_bytes / 1e6:g} MB"
-                raise InvalidInput(f"{name} is larger than {most}; this page takes no more. Nothing ran.")
+                raise InvalidInput(
+                    f"{name} is larger than {most}, the limit of this page. Choose a smaller file. Nothing ran."
+                )
             return TextFile(name, content.decode())
         case _:
-            raise InvalidInput("A chosen file was not read. Choose another one, or remove it. Nothing ran.")
+            raise InvalidInput("A chosen file could not be read. Choose another one, or remove it. Nothing ran.")
 
 
 def chosen_files(value: Any, limits: Limits) -> list[TextFile]:

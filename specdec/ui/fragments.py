@@ -16,7 +16,7 @@ _TEMPLATES = """
 <div class="sd-verdictWords"><p class="sd-headline">{{ sentence }}</p>
 {%- if notes %}<details class="sd-doubts"><summary><span class="sd-doubt">{{ notes[0] }}</span>
 {%- if notes[1:] %}<b>+{{ notes[1:] | length }}</b>{% endif %}</summary><div class="sd-doubtWords">
-{%- for note in notes %}<p>{{ note }}</p>{% endfor -%}
+{%- for note in notes[1:] %}<p>{{ note }}</p>{% endfor -%}
 </div></details>{% endif -%}
 </div></section>
 {% endmacro %}
@@ -36,7 +36,7 @@ _TEMPLATES = """
 
 {% macro table(columns, rows, caption, marked, minor) %}
 <table class="sd-plainTable"><caption>{{ caption }}
-{%- if minor %}<span class="sd-narrow"> Further columns show on a wider screen.</span>{% endif -%}
+{%- if minor %}<span class="sd-narrow"> A wider screen shows more columns.</span>{% endif -%}
 </caption><thead><tr>
 {%- for name in columns %}<th scope="col"{{ hidden(name, minor) }}>{{ name }}</th>{% endfor -%}
 </tr></thead><tbody>

@@ -1,4 +1,4 @@
-"""The tab that finds the best draft length, and what it leads to: why, what if, and lines to take home."""
+"""The tab that finds the best draft length, and what follows from it: why, what if, and code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RESULTS = "sweep.results.jsonl"
 _TAKE_HOME = "import(%s).then((home) => home.mount(element, props, watch));"
 OWN = "The prompt of the race"
 RECORDED = 128  # tokens at least, for what-if
-WHAT_IF = ("Draft length", "tokens a pass", "guesses", "ms a token", "computed gain over \u03b3 0")
+WHAT_IF = ("Draft length", "tokens per pass", "guesses", "ms per token", "computed gain over \u03b3 0")
 
 
 class GammaTab:
@@ -72,17 +72,19 @@ class GammaTab:
         self._opening = Opening("sweep", scripts["results"], limits)
         self._buttons = Buttons("Find the best \u03b3", "gamma", self._opening.button)
         self._findings = Findings("gamma")
-        hint = "JSON lines with every call. Open results shows them, on this page or on another one."
+        hint = "JSON lines with every call. To see them again, here or on another specdec page, use Open results."
         self._files = file_buttons(scripts["files"], "Save results", hint, "sd-gamma-files")
         self._link = self._opening.link_field()
         settings = {"open": False, "elem_classes": "sd-after"}
-        with gr.Accordion("Take it home", visible=False, elem_id="sd-gamma-home", **settings) as self._home:
+        with gr.Accordion("Code for the best \u03b3", visible=False, elem_id="sd-gamma-home", **settings) as self._home:
             look: dict[str, Any] = {"html_template": "", "elem_classes": "sd-live", "apply_default_css": False}
             self._lines = gr.HTML("", js_on_load=_TAKE_HOME % scripts["takehome"], **look)
-        with gr.Accordion("What if", elem_id="sd-gamma-whatif", **settings):
+        with gr.Accordion("What if: other draft lengths from one run", elem_id="sd-gamma-whatif", **settings):
             gr.HTML(
-                '<p class="sd-hint">One run, with a draft length that changes from round to round, tells what every '
-                "other length would have done: exactly in tokens when greedy, as an expectation when sampling.</p>",
+                '<p class="sd-hint">This records one run whose draft length changes from round to round. From it the '
+                "page computes the result of every other draft length: exact tokens per pass if greedy, expected "
+                "values "
+                "if sampling.</p>",
                 apply_default_css=False,
             )
             self._record = Buttons("Record one run", "whatif")
@@ -104,7 +106,7 @@ class GammaTab:
 
     def _items(self, prompt: str, chat: bool, chosen: Sequence[str]) -> tuple[PromptItem, ...]:
         if not chosen:
-            raise InvalidInput("No prompt is chosen; tick at least one.")
+            raise InvalidInput("No prompt is chosen; choose at least one.")
         own = [PromptItem(OWN, OWN, prompt or "", bool(chat))] if OWN in chosen else []
         return (*own, *(item for name, item in self._examples.items() if name in chosen))
 
@@ -135,9 +137,10 @@ class GammaTab:
         table = fragments.table(
             COLUMNS,
             (cells(row, at == best) for at, row in enumerate(rows)),
-            "Medians over the runs (lowest\u2013highest). Speed-up is over plain generate; gain, measured and "
-            "predicted by the closed form, over our loop at \u03b3 0. c is the cost of a draft pass and v of a round's "
-            "check, in target passes.",
+            "Medians over the runs (lowest\u2013highest). Speed-up is over plain generate. The gain, measured and "
+            "predicted by theory, is over our loop at \u03b3 0. c is the time of a draft pass and v the time to check "
+            "a "
+            "round, both in target passes over one token.",
             best,
             minor=COLUMNS[4:],
         )
@@ -221,9 +224,9 @@ def _named(outcome: Outcome) -> str:
 
 def outcome_table(prompt: str, outcomes: Sequence[Outcome], best: Outcome, assumed: str | None) -> str:
     """Every policy's outcome, with the best one marked."""
-    exact = "all of it an expectation"
+    exact = "all values are expected values"
     if any(outcome.exact for outcome in outcomes):
-        exact = "tokens a pass exact, up to a last guess that was not recorded"
+        exact = "tokens per pass are exact, except for a last guess that was not recorded"
     rows = (
         [
             _named(o),
@@ -235,7 +238,7 @@ def outcome_table(prompt: str, outcomes: Sequence[Outcome], best: Outcome, assum
         for o in outcomes
     )
     caption = (
-        f"Worked out from one recorded run on \u201c{prompt}\u201d, not measured: {exact}, times from the measured "
-        f"passes. {assumed or ''} The oracle is the best that any choice of lengths could have done."
+        f"Computed from one recorded run on \u201c{prompt}\u201d, not measured: {exact}; the times are those of the "
+        f"measured passes. {assumed or ''} The oracle is the best result that any choice of draft lengths could reach."
     )
     return fragments.table(WHAT_IF, rows, caption, outcomes.index(best), minor=("guesses",))

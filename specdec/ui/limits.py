@@ -18,7 +18,7 @@ class Limits:
     new_tokens: int = 2048
     prompt_tokens: int | None = None
     seconds: float | None = None  # of a job
-    waiting: int | None = 200  # jobs in the line
+    waiting: int | None = 200  # jobs in the queue
     places: int | None = None  # jobs of one session, waiting and running
     places_of_address: int = 0  # and of one network address, where ``places`` is given
     runs: int = 25  # of one race
@@ -33,7 +33,7 @@ class Limits:
         return self.pairs != "any"
 
     def take(self, new_tokens: int, runs: int = 1, prompts: int = 1) -> None:
-        """Raise ``InvalidInput`` for more than this page offers. To be called before a job joins the line."""
+        """Raise ``InvalidInput`` for more than this page offers. To be called before a job joins the queue."""
         for name, found, most in (
             ("New tokens", new_tokens, self.new_tokens),
             ("Runs", runs, self.runs),

@@ -25,9 +25,9 @@ from specdec.ui.measuring import Buttons
 from specdec.ui.opening import Greeting
 
 INTRODUCTION = (
-    "Greedy text is compared token for token by every race. When sampling, the distribution must stay the same. So "
-    "this test draws many short continuations with plain generate and with speculative decoding, and compares the two "
-    "samples. A third sample, with lossy top-k acceptance, shows that the test would notice a difference."
+    "Every race compares greedy text token for token. With sampling, the distribution must stay the same. So this test "
+    "draws many short continuations with plain generate and with speculative decoding, and compares the two samples. "
+    "A third sample, with lossy top-k acceptance, shows that the test can detect a difference."
 )
 
 
@@ -48,7 +48,7 @@ class LosslessTab:
         self._machine, self._limits = machine, limits
         gr.HTML(f'<p class="sd-lede">{INTRODUCTION}</p>', apply_default_css=False)
         self._greeting = Greeting("lossless")
-        self._buttons = Buttons("Test it", "lossless")
+        self._buttons = Buttons("Run test", "lossless")
         self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", elem_classes="sd-fragment", apply_default_css=False)
 
     def wire(self, tab: gr.Tab) -> None:

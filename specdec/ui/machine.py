@@ -1,4 +1,4 @@
-"""The one machine, the line in front of it, and the thread that runs its jobs one after another.
+"""The one machine, its queue, and the thread that runs its jobs one after another.
 
 Everything that needs the machine is a job: races, measurements, calls of programs, the loading of a pair. Jobs run on a
 thread of their own, never on the web server's: when a visitor leaves, a flag is set and nothing waits for the job.
@@ -38,7 +38,7 @@ class Refused(SpecdecError):
 
 
 class Cancelled(Refused):
-    """A job that left the line before it ran."""
+    """A job that left the queue before it ran."""
 
 
 class Visitor(NamedTuple):
@@ -102,7 +102,7 @@ class Ahead(NamedTuple):
 
 @dataclass(eq=False)
 class Place:
-    """A job's place in the line, or at the machine once it ``began``."""
+    """A job's place in the queue, or at the machine once it ``began``."""
 
     visitor: Visitor | None  # None: the page's own
     job: Job
@@ -146,7 +146,7 @@ class Machine:
         self._thread.start()
 
     def join(self, visitor: Visitor, job: Job, tell: Tell) -> Place:
-        """Take a place at the end of the line. Raises ``Refused`` with the reason where there is none."""
+        """Take a place at the end of the queue. Raises ``Refused`` with the reason where there is none."""
         place = Place(visitor, job, tell)
         with self._changed:
             if (why := self._closed or self._no_place(visitor)) is not None:
@@ -165,7 +165,7 @@ class Machine:
             self._changed.notify_all()
 
     def stop(self, session: str, kind: str) -> None:
-        """A visitor's Stop: a waiting job leaves the line at once, a running one ends with what it has found."""
+        """A visitor's Stop: a waiting job leaves the queue at once, a running one ends with what it has found."""
         with self._changed:
             mine = [p for p in self._places() if p.visitor and p.visitor.session == session and p.job.kind == kind]
         for place in mine:
@@ -174,7 +174,7 @@ class Machine:
     def leave(self, place: Place) -> None:
         """Nobody waits for this job any more."""
         place.left = True
-        self._withdraw(place, Cancelled("Nobody listened for its answer, so nothing ran. Try again."))
+        self._withdraw(place, Cancelled("The browser did not wait for the answer, so nothing ran. Try again."))
 
     def left(self, session: str) -> None:
         """A visitor's browser no longer listens."""
@@ -184,7 +184,7 @@ class Machine:
             self.leave(place)
 
     def ahead(self, place: Place) -> Ahead | None:
-        """What ``place`` waits for; None once it has left the line."""
+        """What ``place`` waits for; None once it has left the queue."""
         with self._changed:
             if place not in self._line:
                 return None
@@ -233,13 +233,13 @@ class Machine:
     def _no_place(self, visitor: Visitor) -> str | None:
         limits, mine = self.limits, [p.visitor for p in self._places() if p.visitor]
         if limits.waiting is not None and len(self._line) >= limits.waiting:
-            return f"The queue is full: {len(self._line)} jobs wait. Try again in a minute. Nothing ran."
+            return f"The queue is full: {len(self._line)} jobs are waiting. Try again in a minute. Nothing ran."
         if limits.places is None:
             return None
         if (held := sum(one.session == visitor.session for one in mine)) >= limits.places:
-            return f"You hold {held} places in the queue already; wait until one is done, or stop it. Nothing ran."
+            return f"You already have {held} jobs in the queue. Wait until one ends, or stop one. Nothing ran."
         if (held := sum(one.address == visitor.address for one in mine)) >= limits.places_of_address:
-            return f"Your network address holds {held} places in the queue already; try again later. Nothing ran."
+            return f"Your network address already has {held} jobs in the queue. Try again later. Nothing ran."
         return None
 
     def _withdraw(self, place: Place, error: Refused) -> None:
@@ -295,7 +295,7 @@ class Machine:
         except Exception as error:
             LOG.exception("A job of the kind %s failed.", place.job.kind)
             turn.problem = error
-            place.tell("error", Refused("It failed; the log of the program says why."))
+            place.tell("error", Refused("It failed. The log of the program gives the reason."))
         try:
             self._note(place, turn)
         except Exception:

@@ -14,7 +14,7 @@ from specdec.ui.labels import apart, shown
 HEIGHT, PLOT = 440, 330  # pixels of the chart, and about those of its axes' rectangle
 MOST_LABELS = 14
 NEAR, GAP = 0.05, 0.03  # of the width: points whose names stand in one column, and its distance from them
-PAPERS = "breaks even, v = 1"
+PAPERS = "break-even, v = 1"
 PAYS = "rgba(58, 127, 208, 0.13)"  # a tint of BLUE on either theme
 
 
@@ -25,14 +25,14 @@ def map_figure(points: Sequence[Point], v: float | None) -> go.Figure:
     figure = go.Figure()
     grown = v is not None and round(v, 2) > 1
     line = break_even(v if v is not None and grown else 1.0, most)
-    _add_line(figure, line, {"color": BLUE, "width": 2}, f"breaks even, v = {v:.2f} (measured)" if grown else PAPERS)
+    _add_line(figure, line, {"color": BLUE, "width": 2}, f"break-even, v = {v:.2f} (measured)" if grown else PAPERS)
     _add_line(figure, [(c, 1.0) for c, _ in (line[0], line[-1])], {"width": 0}, fill="tonexty", fillcolor=PAYS)
     if grown:
         _add_line(figure, break_even(1.0, most), {"color": GREY, "width": 2, "dash": "6px,4px"}, PAPERS)
     place = {"x": most, "xanchor": "right", "showarrow": False, "borderpad": 4}
     if line[-1][1] < 0.88:  # else there is no room for it
         figure.add_annotation(text="<i>speculation pays</i>", y=100, yanchor="top", **place)
-    figure.add_annotation(text="<i>it does not pay</i>", y=0, yanchor="bottom", **place)
+    figure.add_annotation(text="<i>speculation does not pay</i>", y=0, yanchor="bottom", **place)
     _add_points(figure, points, most)
     figure.update_yaxes(title_text="Acceptance \u03b1 (% of tested guesses)", range=[0, 100], dtick=20)
     figure.update_xaxes(title_text="Cost coefficient c (draft pass / target pass)", range=[-0.02 * most, most])

@@ -40,8 +40,8 @@ from specdec.ui.work import INTERNAL, UNLIMITED, followed
 Values = dict[Any, Any]  # by component
 CHART_EVERY = 2.0  # seconds at least between two charts of a measurement that runs
 
-# Where Gradio itself ends a job (the quota of a shared GPU is used up, the server is lost), its own notice says why.
-REFUSED = "It did not run to its end; the notice at the top says why, if that is known."
+# Where Gradio itself ends a job (a shared GPU's quota is used up, the server is lost), its notice gives the reason.
+REFUSED = "It did not finish. The notice at the top gives the reason, if it is known."
 
 
 class Buttons:
@@ -220,8 +220,10 @@ class Measurement:
                     self._turn.counts["calls"] = done
                 if (why := self._ended()) and len(found) < planned:
                     counted = len(comparable(found))
-                    rest = f"; the verdict uses {counted:,}, from runs that all lanes made" * (counted < len(found))
-                    yield fragments.status(f"{why}: {len(found):,} of {planned:,} calls made{rest}."), True
+                    rest = f"; the verdict uses the {counted:,} of runs that all lanes finished" * (
+                        counted < len(found)
+                    )
+                    yield fragments.status(f"{why}: {len(found):,} of {planned:,} calls done{rest}."), True
                     return
                 if isinstance(step, Trial):
                     now = time.monotonic()

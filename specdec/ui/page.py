@@ -139,7 +139,7 @@ def build(
         match sent(shown):
             case {"settings": dict(settings), "repeat": repeat}:
                 return ask.ask_of(settings, runs=REPEATS if repeat else 1)
-        raise InvalidInput("The run to repeat is not named. Nothing ran.")
+        raise InvalidInput("The request does not name the run to repeat. Nothing ran.")
 
     def stop(request: gr.Request) -> None:
         machine.stop(request.session_hash or "", "race")

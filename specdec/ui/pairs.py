@@ -28,11 +28,11 @@ from specdec.ui.startup import StartupRace
 from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
 OWN = "Another pair"
-SETS = "Every prompt is a chat message. Without it, only those of conversations are."
+SETS = "Send every prompt as a chat message. If off, only prompts of conversation sets are sent so."
 STEP = 0.25  # seconds between two looks at a load
 _PRESETS = {preset.name: preset for preset in PRESETS}
 
-# What libraries say of a file names its path, which is nothing for strangers. Addresses on the web stay.
+# What libraries say of a file names its path, which strangers must not see. Addresses on the web stay.
 _PATH = re.compile(r"(?<![\w:/])/[^\s'\"]+")
 
 
@@ -50,7 +50,7 @@ class PairPanel:
                 label="Pair, target \u2190 draft",
                 elem_id="sd-preset",
             )
-            self.method = gr.Radio(labels, value=labels[0], label="What drafts", elem_id="sd-method")
+            self.method = gr.Radio(labels, value=labels[0], label="Draft method", elem_id="sd-method")
         with gr.Row():
             self.target = gr.Textbox(label="Target: hub id or folder", max_lines=1, elem_id="sd-target", visible=False)
             self.draft = gr.Textbox(label="Draft", max_lines=1, elem_id="sd-draft", visible=False)
@@ -111,7 +111,7 @@ class PairPanel:
 
         def progress(name: str, done: int, total: int) -> None:
             if turn.stop.is_set():
-                raise LoadFailed("The visitor who asked for it left.")
+                raise LoadFailed("The visitor who asked for this pair has left.")
             said[0] = f"Fetching {name}: {gigabytes(done)} of {gigabytes(total)}."
 
         self._startup.forget()
@@ -144,9 +144,9 @@ class PairPanel:
             raise InvalidInput(f"There is no pair {quoted(preset)} in the list.")
         drafting = row.parse(text) if text else None
         if text and drafting is None:
-            raise InvalidInput(f"{quoted(text)} does not say how to draft; write {row.form}.")
+            raise InvalidInput(f"{quoted(text)} is not a valid draft; write {row.form}.")
         if self._limits.public and written and drafting is not None and drafting.parts():
-            raise InvalidInput("This public page loads the models of its list only; choose one of its pairs.")
+            raise InvalidInput("This public page loads only the pairs of its list; choose one of them.")
         # The owner's token opens private models, which visitors must not reach.
         return plan_pair(model, drafting, token=not self._limits.public)
 
@@ -167,7 +167,7 @@ def facing(slot: Slot, limits: Limits) -> tuple[str, Any, Any, Any]:
     of the benchmark."""
     facts, able = slot.facts, slot.chat
     hint = "Continues stories and Python; cannot answer questions." if facts["name"] == "embedded" else ""
-    info = "The prompt is a message of a chat." if able else "A base model: it has no chat template."
+    info = "Send the prompt as a chat message." if able else "The target is a base model: it has no chat template."
     header = fragments.header(words.pair_line(facts), "your own pair" if limits.pairs == "none" else "change")
     chat = gr.update(value=able, interactive=able, info=info)
     sets = gr.update(interactive=True, info=SETS) if able else chat
@@ -178,7 +178,7 @@ def _row(method: str) -> type[DraftMethod]:
     """The row of the table with this label."""
     found = next((row for row in methods.METHODS if row.label == method), None)
     if found is None:
-        raise InvalidInput(f"There is no way to draft {quoted(method)} in the list.")
+        raise InvalidInput(f"There is no draft method {quoted(method)} in the list.")
     return found
 
 
@@ -192,7 +192,7 @@ def _preset_line(preset: Preset | None) -> str:
         return ""
     where = "It needs no network." if preset.target is None else "It is fetched from the hub."
     terms = " Its terms must be accepted there first (HF_TOKEN)." if preset.licensed else ""
-    size = f"{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32"
+    size = f"{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32 bits"
     return fragments.note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}")
 
 

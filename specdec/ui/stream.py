@@ -81,7 +81,7 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
     except Exception as error:
         LOG.exception("The race failed.")
         turn.problem = error
-        written.lines.append(_error("The race failed; the log of the program says why."))
+        written.lines.append(_error("The race failed. The log of the program gives the reason."))
     yield "".join(written.lines)
 
 

@@ -13,7 +13,7 @@ from specdec.ui.callers import address_of
 from specdec.ui.machine import Job, Machine, Visitor
 
 INTERNAL: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}  # a listener for the page only
-UNLIMITED: dict[str, Any] = {"concurrency_limit": None}  # Gradio's queue lets all through to the machine's line
+UNLIMITED: dict[str, Any] = {"concurrency_limit": None}  # Gradio's queue lets all through to the machine's queue
 
 TICK = 1.0  # seconds between two checks of what is ahead
 

@@ -68,8 +68,9 @@ def run(task: Task[Any]) -> Generator[Any, None, None]:
         asked = seconds_for(task)
         _rates[_kind(task)].append(task.tokens / MOST)  # the next task of this kind asks for as long as it can
         raise DeviceFailed(
-            f"The process with the GPU ended before the work did ({error.message}). It may have taken longer than the "
-            f"{asked}\u00a0s that were asked for; ask for less, or try again."
+            f"The process on the GPU ended before the work was done ({error.message}). The work may have taken longer "
+            f"than the "
+            f"{asked}\u00a0s that the page asked for. Ask for less work, or try again."
         ) from error
     if began is not None and (written or task.tokens) > task.tokens / 4:  # the start takes most of a short one's time
         # A text may end early. Where steps hold no tokens, the task has written all it was to write.
@@ -91,7 +92,7 @@ def _steps(task: Task[Any]) -> Generator[Any, None, None]:
         yield error
     except Exception:
         LOG.exception("A task on the GPU failed.")
-        yield DeviceFailed("It failed on the GPU; the log of the program says why.")
+        yield DeviceFailed("It failed on the GPU. The log of the program gives the reason.")
 
 
 def _tokens(step: Any) -> int:

@@ -76,7 +76,7 @@ def test_results_files_are_compared_in_one_table_and_on_one_map(page, measured, 
     go_to(page, "Benchmark")
     unfold(page, "#sd-bench-compare")
     add(page, *measured)
-    page.wait_for_selector("#sd-compare .sd-note:has-text('do not compare one to one: new tokens differ.')")
+    page.wait_for_selector("#sd-compare .sd-note:has-text('cannot be compared directly: they differ in new tokens.')")
     rows = [row.split("\t") for row in page.locator("#sd-compare tbody tr").all_inner_texts()]
     assert [(row[0], row[3]) for row in rows] == [
         (file, lane) for file in "12" for lane in ("Plain", "Our loop, γ 0", "Speculative, γ 3")
@@ -89,7 +89,7 @@ def test_results_files_are_compared_in_one_table_and_on_one_map(page, measured, 
     assert page.locator("#sd-compare .sd-note").count() == 0
     (tmp_path / "diary.jsonl").write_text("Dear diary\n")
     add(page, tmp_path / "diary.jsonl")
-    page.wait_for_selector("#sd-compare .sd-error:has-text('diary.jsonl holds no results of this program')")
+    page.wait_for_selector("#sd-compare .sd-error:has-text('diary.jsonl has no results of this program')")
     page.click("#sd-compare-files button[aria-label='Remove diary.jsonl']")
     page.wait_for_function("document.querySelectorAll('#sd-compare tbody tr').length === 3")
     (tmp_path / "photo.png").write_bytes(b"\x89PNG\xff")

@@ -197,7 +197,7 @@ def test_a_wrong_guess_is_struck_and_replaced(page):
     kinds = "[...document.querySelectorAll('.sd-gameText [data-kind]')].map((mark) => mark.dataset.kind)"
     assert page.evaluate(kinds) == ["rejected", "correction", *["discarded"] * (length - 1)]
     assert f"You: 0 of {length} kept." in text(page, ".sd-gameSaid")
-    assert "wrote one token for one pass" in text(page, ".sd-gameSaid")
+    assert "wrote one token with one target pass" in text(page, ".sd-gameSaid")
     assert page.locator(".sd-gameSaid").get_attribute("aria-live") == "polite"
     assert f"0 of {length}" in text(page, ".sd-gameBoard")
     assert page.evaluate("scrollY") >= y

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from browser.conftest import SKIP, ask, edit, notes, open_page, run, skip, text, visit
+from browser.conftest import PAUSE, SKIP, ask, edit, notes, open_page, run, skip, text, visit
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
 
@@ -128,6 +128,20 @@ def test_a_round_opens_beside_what_was_chosen(browser, address, width: int):
         page.keyboard.press("End")
         page.keyboard.press("Enter")
         assert inside(page, ".sd-card.floating", width, height)
+        page.keyboard.press("Escape")
+        assert page.locator(".sd-card.floating").count() == 0, "the keyboard still stands in the text"
+        assert ribbon.evaluate("(one) => one === document.activeElement")
+
+
+def test_a_phone_that_is_turned_keeps_no_card_beyond_its_edge(browser, address):
+    with visit(browser, address, viewport={"width": 390, "height": 844}) as page:
+        open_page(page, address)
+        page.locator(".sd-box.speculative .correction >> nth=1").click()
+        page.wait_for_selector(".sd-card.floating")
+        page.wait_for_timeout(PAUSE)
+        assert page.locator(".sd-card.floating").count() == 1
+        page.set_viewport_size({"width": 844, "height": 390})
+        page.wait_for_selector(".sd-card:not(.floating)")
 
 
 def test_a_dragged_length_is_what_a_run_at_it_does(page):
@@ -150,8 +164,8 @@ def test_a_dragged_length_is_what_a_run_at_it_does(page):
     assert int(figures["target passes"]) == len(computed) - 1
     page.click("summary:has-text('Details')")
     details = text(page, ".sd-more")
-    tokens = float(re.search(r"tokens a target pass\n([\d.]+)", details)[1])
-    assert tokens == pytest.approx(float(figures["tokens a target pass"]), abs=0.051)
+    tokens = float(re.search(r"tokens per target pass\n([\d.]+)", details)[1])
+    assert tokens == pytest.approx(float(figures["tokens per target pass"]), abs=0.051)
 
 
 def test_dragging_back_shows_what_was_measured(page):
@@ -162,6 +176,25 @@ def test_dragging_back_shows_what_was_measured(page):
     drag(page, 5)
     page.wait_for_selector(".sd-notes:has-text('Measured on this machine')")
     assert [text(page, place) for place in (".sd-headline", ".sd-factor", ".sd-figures", ".sd-stripWords")] == before
+
+
+def test_nothing_computed_passes_for_measured(page):
+    """The chart's bracket and its words, the replay's words and the origin; a screen reader hears the new figure."""
+    page.wait_for_selector(".sd-chart .annotation-text:has-text('saved')")
+    measured = page.locator(".sd-chart .sd-plot").get_attribute("aria-label")
+    drag(page, 2)
+    page.wait_for_selector(".sd-chart .annotation-text:has-text('γ 2')")
+    assert page.locator(".sd-chart .annotation-text", has_text="saved").count() == 0
+    assert "γ 2 is computed" in page.locator(".sd-chart .sd-plot").get_attribute("aria-label")
+    assert "computed" in text(page, ".sd-replayWords")
+    assert "γ 2 would run at" in page.locator(".sd-spoken").text_content()
+    page.evaluate("window.specdec.loaded('another pair')")
+    assert "Computed from this run" in text(page, ".sd-notes") and "Measured" not in text(page, ".sd-notes")
+    drag(page, 5)
+    page.wait_for_selector(".sd-chart .annotation-text:has-text('saved')")
+    assert page.locator(".sd-chart .sd-plot").get_attribute("aria-label") == measured
+    assert "computed" not in text(page, ".sd-replayWords")
+    assert "Loaded: another pair" in text(page, ".sd-notes")
 
 
 def test_a_sampled_run_says_why_no_other_length_is_computed(page):

@@ -144,7 +144,7 @@ def test_sampling_says_what_is_equal(page):
     """Above temperature 0 the page promises the distribution, not the text."""
     ask(page, tokens=16, temperature=1)
     run(page)
-    assert "Sampling: texts may differ, the distribution does not." in notes(page)
+    assert "Sampling: the two texts may differ; their distribution is the same." in notes(page)
 
 
 def test_an_example_fills_the_prompt(page):

@@ -146,4 +146,4 @@ def test_gamma_is_chosen_round_by_round(page):
     page.click('#sd-choice label:has-text("auto")')
     ask(page, tokens=48)
     run(page)
-    assert re.search(r"auto: [\d.]+ tokens a round", notes(page))
+    assert re.search(r"auto: [\d.]+ guesses per round", notes(page))

@@ -28,7 +28,7 @@ SHOWN = """() => ({
     factor: document.querySelector('.sd-factor').textContent,
     figures: [...document.querySelectorAll('.sd-figures dd')].map((node) => node.textContent),
     texts: [...document.querySelectorAll('.sd-ribbon')].map((ribbon) => [...ribbon.querySelectorAll('.sd-token')]
-        .map((mark) => [mark.className.replace(' cursor', ''), mark.textContent])),
+        .map((mark) => [mark.className.replace(/ (cursor|lit)\\b/g, ''), mark.textContent])),
     prompt: document.querySelector('.sd-promptText').textContent,
 })"""
 
@@ -193,11 +193,11 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
 
 BROKEN = {
     "Line 1 is not a line of a recording": lambda lines: ["nonsense"],
-    "breaks off before the verdict": lambda lines: lines[:-1],
-    "of version 9": lambda lines: [lines[0].replace('"version":1', '"version":9'), *lines[1:]],
+    "ends before the verdict": lambda lines: lines[:-1],
+    "has version 9": lambda lines: [lines[0].replace('"version":1', '"version":9'), *lines[1:]],
     "its prompt_ids": lambda lines: [lines[0], lines[1].replace('"prompt_ids":[', '"prompt_ids":["x",'), *lines[2:]],
-    "Line 2 stands where it cannot (round)": lambda lines: [lines[0], lines[2], *lines[1:]],
-    "compares lanes that it does not hold": lambda lines: [lines[0], lines[-1]],
+    "Line 2 is in the wrong place (round)": lambda lines: [lines[0], lines[2], *lines[1:]],
+    "compares lanes that are missing from it": lambda lines: [lines[0], lines[-1]],
 }
 
 

@@ -145,10 +145,10 @@ def test_a_new_method_is_on_the_page(toy) -> None:
 
     assert "An echo is free." in said(panel, *choice)
     assert "An echo is free." in said(panel, "embedded", None, None, "Echo")  # a page that has not shown the field yet
-    assert "does not say how to draft" in said(panel, "embedded", "", "early-exit:2", "Echo")
+    assert "is not a valid draft" in said(panel, "embedded", "", "early-exit:2", "Echo")
     # The models of a public page are those of its list, whichever method names one.
     assert "An echo is free." in said(public, *choice)
-    assert "of its list only" in said(public, "embedded", "", "echo:some/model", "Echo")
+    assert "only the pairs of its list" in said(public, "embedded", "", "echo:some/model", "Echo")
     assert "no pair" in said(public, "Another pair", "some/model", "some/draft", "Draft model")
     list(panel.change(turn, choice))
     assert slot.facts["draft"] == toy.describe()
@@ -241,7 +241,7 @@ def findings(shelf, draft) -> dict[str, tuple[str, str]]:
 def test_a_draft_model_is_compared_with_its_target(shelf) -> None:
     small, short, deep = (findings(shelf, name) for name in ("small", "short", "deep"))
     assert small["Tokenizer"][0] == "good" and "Draft context" not in small and "Draft vocabulary" not in small
-    assert short["Draft context"] == ("note", "64 tokens: this is the most that the pair can hold.")
+    assert short["Draft context"] == ("note", "64 tokens: this also limits the pair.")
     assert "304 rows" in short["Draft vocabulary"][1] and "320 rows" in short["Vocabulary"][1]
     assert deep["Cost"][0] == "bad"
 

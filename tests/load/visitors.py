@@ -19,7 +19,9 @@ from tests.load.tiny import save_pair
 
 VISITORS, RUNS, OF_ADDRESS = 50, 3, 5
 PATIENCE = 600  # seconds
-FULL = re.compile(r"^(The queue is full|You hold \d+ places|Your network address holds \d+ places)[^\n]*Nothing ran\.$")
+FULL = re.compile(
+    r"^(The queue is full|You already have \d+ jobs|Your network address already has \d+ jobs)[^\n]*Nothing ran\.$"
+)
 
 
 def visitors(report: Report) -> None:

@@ -154,7 +154,7 @@ def test_results_are_read_from_a_text_and_nothing_else_is_taken_from_it(pair) ->
     lines = [*map(json.dumps, forged), "[" * 99999, first[:-20], *rest]
     assert text.read("\n".join([head, *lines]), "x") == found[1:]
     for other in ("my diary", "[" * 99999):
-        with pytest.raises(specdec.InvalidInput, match=r"^mine.jsonl holds no results of this program"):
+        with pytest.raises(specdec.InvalidInput, match=r"^mine.jsonl has no results of this program"):
             text.read(other, "mine.jsonl")
 
 
@@ -306,7 +306,7 @@ def test_a_stopped_measurement_tells_what_its_verdict_counts(pair) -> None:
         if measured.results and len(measured.results.trials) == len(asked) // 3 + 1:
             stop.set()
     made = len(measured.results.trials)
-    assert f"Stopped: {made} of {len(asked)} calls made; the verdict uses {made - 1}, from runs" in statuses[-1]
+    assert f"Stopped: {made} of {len(asked)} calls done; the verdict uses the {made - 1} of runs" in statuses[-1]
 
 
 def test_a_set_from_another_editor_reads_alike(tmp_path) -> None:
@@ -374,7 +374,7 @@ def test_prompt_sets_are_told_apart(name: str) -> None:
 @pytest.mark.parametrize(
     "text, complaint",
     [
-        ("", "There is no prompt in it"),
+        ("", "The file has no prompts"),
         ("{", r"Line 1 is not JSON \(EOF while parsing an object, at character 1\)"),
         ('{"prompt": "x", "category": "\\ud800"}', r"Line 1 is not JSON \(unexpected end of hex escape"),
         ("[" * 99999, "Line 1 is not JSON"),
@@ -428,7 +428,7 @@ def test_a_line_of_results_that_is_no_trial_is_measured_again(change, pair, tmp_
 def test_results_that_are_too_large_or_too_deep_are_refused(pair, tmp_path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text("[" * 100_000)
-    with pytest.raises(specdec.InvalidInput, match="holds no results"):
+    with pytest.raises(specdec.InvalidInput, match="has no results"):
         ResultsFile(path, pair, plan()).read()
     os.truncate(path, 256_000_001)
     with pytest.raises(specdec.InvalidInput, match="larger than 256 MB"):

@@ -229,7 +229,7 @@ def test_costs_are_medians_of_the_rounds_of_all_lanes() -> None:
     assert costs.seconds(1) == pytest.approx(3.5 / 2 + 12 + 1)
     assert costs.seconds(2.5) == pytest.approx((3.5 + 4.5 / 4) + (15 + 16 / 4) + 1)
     assert costs.seconds(8) == pytest.approx(16 + (31 + 22) + 1)
-    assert costs.assumed == "What more than 4 draft tokens cost is extrapolated."
+    assert costs.assumed == "The cost of more than 4 draft tokens is extrapolated."
 
 
 def test_one_length_alone_does_not_tell_what_a_plain_pass_costs() -> None:
@@ -237,11 +237,11 @@ def test_one_length_alone_does_not_tell_what_a_plain_pass_costs() -> None:
     lane = made(["+++"] * 5, [(3, 10, 1)] * 5)
     costs = Costs.of(lane)
     assert [costs.seconds(n) for n in (0, 1, 3, 6)] == [11, 12, 14, 17]
-    assert "without a draft is taken to cost as much as one over 3 draft tokens" in costs.assumed
+    assert "without a draft is assumed to equal that over 3 draft tokens" in costs.assumed
     plain = made([""] * 9, [(0, 0, 20)] * 2 + [(0, 0, 8)] * 7, lane="generate")
     costs = Costs.of(plain, lane)
     assert [costs.seconds(n) for n in (0, 3, 6)] == [8, 14, 20]
-    assert "from transformers' generate" in costs.assumed
+    assert "that of transformers' generate" in costs.assumed
     assert Costs.of(lane, made([""] * 2, [(0, 6, 1)] * 2, lane="speculative")).seconds(0) == 7
 
 
@@ -282,8 +282,8 @@ def test_a_recording_that_was_broken_off_is_not_called_exact() -> None:
         (made([""] * 20, lane="generate"), "known at 0 tokens"),
         (made(["+-"] * 3), "known at 6 tokens"),
         (made(HITS, acceptance="top-k"), "write another text"),
-        (made(HITS, pair={"draft": specdec.PromptLookup().describe()}), "depends on where it began"),
-        (made(HITS, pair={"draft": {"kind": "model", "depends_on_start": True}}), "depends on where it began"),
+        (made(HITS, pair={"draft": specdec.PromptLookup().describe()}), "depend on where it started"),
+        (made(HITS, pair={"draft": {"kind": "model", "depends_on_start": True}}), "depend on where it started"),
         ([dataclasses.replace(e, draft=None) if isinstance(e, Round) else e for e in made(HITS)], "does not say"),
     ],
 )

@@ -14,7 +14,7 @@ from specdec.passes.facts import context_length
 REFUSED = {
     "gemma3_text": ({"use_bidirectional_attention": True}, "both directions"),
     "gemma4_text": ({"use_bidirectional_attention": "all"}, "both directions"),
-    "prophetnet": ({}, "one token a pass"),
+    "prophetnet": ({}, "one token per pass"),
     "blt": ({}, "patches"),
     "minimax": ({"layer_types": ["full_attention"] * 4}, "cache of its own"),
     "granitemoehybrid": ({"layer_types": ["mamba", "attention"] * 2}, "recurrent state"),

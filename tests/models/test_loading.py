@@ -111,7 +111,7 @@ REFUSALS = {
     "me/broken": "damaged",
     "me/empty": "config.json",
     "me/bert": "both directions",
-    "me/masked": "no causal language model",
+    "me/masked": "not a causal language model",
     "me/short": "lacks 27 of the weights",
     "me/packed": "could not be loaded",
     "me/odd": "could not be loaded",

@@ -55,11 +55,11 @@ def test_a_file_names_what_it_comes_from(plan, suffix: str) -> None:
 
 def test_the_settings_as_a_person_reads_them(plan) -> None:
     found = made(ABOUT, plan)
-    assert found["Settings"] == "64 new tokens a prompt, 3 runs, temperature 0.7, seed 3, \u03b3 0, 4 and auto"
+    assert found["Settings"] == "64 new tokens per prompt, 3 runs, temperature 0.7, seed 3, \u03b3 0, 4 and auto"
     assert found["Prompts"] == "1 prompt of questions.jsonl, the first 1 of each category, as chat messages."
     assert found["Machine"] == "A GPU \u00b7 A CPU \u00b7 cuda:0 \u00b7 8 cores, 7 threads used"
     greedy = Plan(plan.prompts, (BASELINE,), specdec.SamplingParams(64, seed=0), 1)
-    assert made(ABOUT, greedy)["Settings"] == "64 new tokens a prompt, 1 run, temperature 0 (greedy)"
+    assert made(ABOUT, greedy)["Settings"] == "64 new tokens per prompt, 1 run, temperature 0 (greedy)"
 
 
 def test_every_row_of_the_csv_stands_alone(plan) -> None:

@@ -59,16 +59,16 @@ def test_other_pairs_and_machines_compare_one_to_one() -> None:
 @pytest.mark.parametrize(
     ("change", "named", "told"),
     [
-        ({"tokens": 128}, "new tokens differ", ("64 new tokens", "128 new tokens")),
-        ({"temperature": 0.7}, "temperature differ", ("temperature 0", "temperature 0.7")),
-        ({"prompts": ("a", "b")}, "prompts differ", ("1 prompt of a set", "2 prompts of a set")),
-        ({"prompts": ("b",)}, "prompts differ", ("1 prompt of a set", "1 prompt of a set")),
-        ({"tokens": 128, "temperature": 0.7}, "new tokens and temperature differ", ("64 new", "0.7")),
+        ({"tokens": 128}, "new tokens", ("64 new tokens", "128 new tokens")),
+        ({"temperature": 0.7}, "temperature", ("temperature 0", "temperature 0.7")),
+        ({"prompts": ("a", "b")}, "prompts", ("1 prompt of a set", "2 prompts of a set")),
+        ({"prompts": ("b",)}, "prompts", ("1 prompt of a set", "1 prompt of a set")),
+        ({"tokens": 128, "temperature": 0.7}, "new tokens and temperature", ("64 new", "0.7")),
     ],
 )
 def test_where_the_work_differs_the_rows_do_not_compare(change: dict, named: str, told: tuple[str, str]) -> None:
     found = compare([results(), results(**change)])
-    assert found.sentence == f"These rows do not compare one to one: {named}."
+    assert found.sentence == f"These rows cannot be compared directly: they differ in {named}."
     assert told[0] in found.rows[0].differs and told[1] in found.rows[4].differs
 
 

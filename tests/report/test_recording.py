@@ -238,7 +238,7 @@ def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
         ),
         ('{"event": "error", "message": 5}', "its message"),
         ("[" * 99999, "Line 1 is not a line of a recording"),
-        ('{"event": "begin", "version": 99}', "of version 99"),
+        ('{"event": "begin", "version": 99}', "has version 99"),
     ],
 )
 def test_what_is_no_recording_is_named(line: str, said: str) -> None:

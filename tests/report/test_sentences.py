@@ -58,7 +58,7 @@ def test_every_sentence_is_as_it_was() -> None:
 ])  # fmt: skip
 def test_what_is_needed_is_no_fact_where_the_measured_gain_refutes_it(speculation, alpha, flat) -> None:
     text = paragraph(replace(ONE, speculation=speculation, alpha=alpha))
-    assert ("are needed" in text, "if guesses hit independently" in text) == (flat, not flat)
+    assert ("are needed" in text, "if guesses were kept independently" in text) == (flat, not flat)
 
 
 @pytest.mark.parametrize("table", [words.HEADLINES, words.REASONS, words.ADVICE, words.DOUBTS])

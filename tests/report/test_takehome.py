@@ -182,7 +182,7 @@ def test_hostile_values_stay_arguments_of_the_shell(tmp_path):
 def test_a_name_that_no_model_has_gives_no_code(name):
     """An option in a name's place, a line of its own in a comment, or no text at all."""
     for role in ("target", "draft"):
-        with pytest.raises(specdec.InvalidInput, match="name that no model has|its pair cannot be read"):
+        with pytest.raises(specdec.InvalidInput, match="names a model that cannot exist|its pair cannot be read"):
             codes_of(HUB | {role: HUB[role] | {"name": name}})
 
 

@@ -88,10 +88,11 @@ def test_one_run_that_pays() -> None:
     assert all(figure["definition"] for figure in said["figures"])
     assert said["rates"] == {"generate": "1.0\u00a0tokens/s", "speculative": "2.0\u00a0tokens/s"}
     known = labelled(said["details"])
-    assert known["tokens/s, plain \u2192 speculative"] == "1.0 \u2192 2.0" and known["tokens a target pass"] == "4.0"
+    assert known["tokens/s, plain \u2192 speculative"] == "1.0 \u2192 2.0" and known["tokens per target pass"] == "4.0"
     assert (
         said["time"]
-        == "Of 10.0\u00a0s after the first token, drafting took 20\u00a0%, checking 50\u00a0% and the rest 30\u00a0%."
+        == "Drafting took 20\u00a0%, checking 50\u00a0% and other work 30\u00a0% of the 10.0\u00a0s after the first "
+        "token."
     )
 
 
@@ -160,7 +161,7 @@ def test_a_spread_around_one_is_no_difference() -> None:
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.9, 3.95, 3.8)]
     said = verdict(runs)
     assert (said["kind"], said["doubts"]) == ("unclear_unsplit", ["few_runs"])
-    assert "So few runs cannot tell so small a difference." in said["notes"]
+    assert "The difference is small: more runs are needed to confirm it." in said["notes"]
 
 
 def test_a_guess_dearer_than_a_token_cannot_pay() -> None:
@@ -210,7 +211,7 @@ def test_lossy_acceptance_is_a_warning_and_sampling_a_note() -> None:
     warm = {"params": SamplingParams(max_new_tokens=21, temperature=1.0, seed=4)}
     said = verdict([{"generate": plain(**warm), "speculative": speculative(**warm)}])
     assert "warning" not in said
-    assert said["notes"][1:] == ["Sampling: texts may differ, the distribution does not."]
+    assert said["notes"][1:] == ["Sampling: the two texts may differ; their distribution is the same."]
     assert {"value": "4", "label": "Seed"} in said["details"]
 
 
@@ -219,9 +220,7 @@ def test_lossy_sampling_promises_nothing() -> None:
     said = verdict(
         [{"generate": plain(**warm), "speculative": speculative(acceptance="top-k", accept_top_k=3, **warm)}]
     )
-    assert said["notes"][1:] == [
-        "Sampling with this acceptance follows neither the target's text nor its distribution."
-    ]
+    assert said["notes"][1:] == ["With this acceptance, sampled text does not follow the target's distribution."]
 
 
 def test_slower_with_enough_kept_does_not_contradict_itself() -> None:
@@ -258,12 +257,12 @@ def test_a_race_stopped_in_a_later_run_keeps_those_that_ended() -> None:
     whole = {"generate": plain(), "speculative": speculative()}
     said = verdict([whole, {"generate": plain(1.2)[:5]}], "Stopped")
     assert said["runs"] == 1 and said["factor"] == "2.0x"
-    assert said["notes"][0] == "Stopped before all lanes had ended; what had ended counts."
+    assert said["notes"][0] == "Stopped before all lanes ended. Only lanes that ended count."
 
 
 def test_a_stopped_race_compares_what_both_wrote() -> None:
     said = verdict([{"generate": plain(), "speculative": speculative()[:4]}], "Stopped")
-    assert said["notes"][0] == "Stopped at 9 of 21; compared over the tokens both wrote."
+    assert said["notes"][0] == "Stopped at 9 of 21; compared over the tokens that both wrote."
     assert said["factor"] == "2.0x" and said["end"]["lane"] == "speculative"
 
 

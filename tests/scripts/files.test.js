@@ -18,9 +18,9 @@ test("what cannot be taken is said by its name", async () => {
   const damaged = gzipSync(text).subarray(0, 20);
   const folder = Object.assign(file(text), { arrayBuffer: () => Promise.reject(new Error("no")) });
   for (const [given, words] of [
-    [file("x".repeat(1_000_001)), "set.jsonl has more than 1\u00a0MB; this page takes no more."],
-    [file(gzipSync("x".repeat(1_000_001))), "set.jsonl unpacks to more than 1\u00a0MB; this page takes no more."],
-    [file(damaged), "set.jsonl is packed with gzip, and damaged."],
+    [file("x".repeat(1_000_001)), "set.jsonl has more than 1\u00a0MB, the limit of this page."],
+    [file(gzipSync("x".repeat(1_000_001))), "set.jsonl unpacks to more than 1\u00a0MB, the limit of this page."],
+    [file(damaged), "set.jsonl is a damaged gzip file."],
     [file(new Uint8Array([0x89, 0x50, 0xff]), "photo.png"), "photo.png cannot be read as UTF-8 text; give a file of"],
     [folder, "set.jsonl cannot be read."],
   ])

@@ -48,6 +48,8 @@ const broken = {
   "a second verdict": (all) => all.splice(5, 0, all.at(-1)),
   "a verdict on no lane": (all) => all.splice(1, all.length - 2),
   "a verdict on a run that is not there": (all) => (all.at(-1).shown = 3),
+  "a text too long to draw": (all) => (all[2].committed_ids = Array(10_001).fill(6)),
+  "a prompt too long to draw": (all) => (all[1].prompt_ids = Array(200_001).fill(5)),
   "time that runs backwards": (all) => (all[3].elapsed_seconds = 0.05),
   "other lengths of fewer tokens": (all) => all.at(-1).whatif.hits.pop(),
   "other lengths of more tokens": (all) => all.at(-1).whatif.wrong.push(null),

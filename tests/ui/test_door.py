@@ -413,7 +413,7 @@ def test_a_forged_session_is_refused(session):
     app = Bare()
     for path in (JOIN, RUN, "/gradio_api/cancel"):
         reply = post(door(app), {"data": [], "session_hash": session}, path=path)
-        assert reply.status == 400 and reply.sentence == "The name of the session is not one this page gave."
+        assert reply.status == 400 and reply.sentence == "This page did not create a session of this name."
     if isinstance(session, str):
         assert ask(door(app), DATA, query=f"session_hash={session}").status == 400
     assert not app.paths

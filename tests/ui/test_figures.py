@@ -97,9 +97,9 @@ def test_the_map_shows_lines_region_and_points() -> None:
     assert paper.x[-1] * 100 == pytest.approx(paper.y[-1]) and line.y[0] > paper.y[0]
     notes = [note.text for note in figure.layout.annotations]
     assert [shape.name for shape in figure.data if shape.showlegend is not False] == [
-        "breaks even, v = 1.30 (measured)", "breaks even, v = 1", SPECULATIVE.label,
+        "break-even, v = 1.30 (measured)", "break-even, v = 1", SPECULATIVE.label,
     ]  # fmt: skip
-    assert "<i>speculation pays</i>" in notes and "<i>it does not pay</i>" in notes
+    assert "<i>speculation pays</i>" in notes and "<i>speculation does not pay</i>" in notes
     assert "a" in notes and "&lt;b&gt;" in notes
     for title in (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text):
         assert "(" in title, "with its unit"
@@ -108,7 +108,7 @@ def test_the_map_shows_lines_region_and_points() -> None:
 @pytest.mark.parametrize("v", [None, 0.9, 1.004])
 def test_without_a_v_above_1_the_map_has_one_line(v: float | None) -> None:
     figure = map_figure([Point("a", SPECULATIVE, 0.1, 0.8, 2.0)], v)
-    assert len(figure.data) == 4 and figure.data[0].name == "breaks even, v = 1"
+    assert len(figure.data) == 4 and figure.data[0].name == "break-even, v = 1"
 
 
 def test_points_at_one_place_have_names_that_do_not_overlap() -> None:

@@ -27,11 +27,11 @@ def test_a_file_comes_with_its_name() -> None:
     "value, complaint",
     [
         ({"name": "set.jsonl", "text": "\u00e9" * 500_001}, "set.jsonl is larger than 1 MB"),
-        ({"name": "set.jsonl", "text": None}, "was not read"),
-        ({"name": "n" * 256, "text": ""}, "was not read"),
-        ({"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}, "was not read"),
-        ("/etc/passwd", "was not read"),
-        (5, "was not read"),
+        ({"name": "set.jsonl", "text": None}, "could not be read"),
+        ({"name": "n" * 256, "text": ""}, "could not be read"),
+        ({"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}, "could not be read"),
+        ("/etc/passwd", "could not be read"),
+        (5, "could not be read"),
     ],
 )
 def test_a_forged_request_is_refused(value: Any, complaint: str) -> None:
@@ -51,7 +51,7 @@ def test_several_files_together_are_no_larger_than_one_may_be() -> None:
 
 @pytest.mark.parametrize("value", [5, {}, "x", [5], [{"path": "/etc/passwd"}], [{"name": "a", "text": ""}] * 99, [[]]])
 def test_forged_lists_of_files_are_refused(value: Any) -> None:
-    with pytest.raises(specdec.InvalidInput, match=f"was not read|up to {MOST_FILES}"):
+    with pytest.raises(specdec.InvalidInput, match=f"could not be read|up to {MOST_FILES}"):
         chosen_files(value, PUBLIC)
 
 

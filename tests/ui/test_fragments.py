@@ -35,7 +35,7 @@ def test_a_table_marks_its_row_and_hides_what_a_phone_leaves_out() -> None:
     made = fragments.table(["a", "b"], [["1", "2"], ["3", "4"]], "c", marked=1, minor={"b"})
     assert '<tr class="marked"><th scope="row">3</th><td class="minor">4</td></tr>' in made
     assert '<tr><th scope="row">1</th>' in made and '<th scope="col" class="minor">b</th>' in made
-    assert "Further columns" in made and "Further columns" not in fragments.table(["a"], [["1"]], "c")
+    assert "more columns" in made and "more columns" not in fragments.table(["a"], [["1"]], "c")
 
 
 def test_nothing_to_say_is_nothing() -> None:

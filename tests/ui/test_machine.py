@@ -172,14 +172,14 @@ def test_places_are_few(made) -> None:
     asked(machine, "a", first.job, "home")
     assert first.begun.wait(WAIT)
     asked(machine, "a", address="home")
-    with pytest.raises(Refused, match="You hold 2 places"):
+    with pytest.raises(Refused, match="You already have 2 jobs"):
         asked(machine, "a", address="elsewhere")
     asked(machine, "b", address="home")
-    with pytest.raises(Refused, match="address holds 3 places"):
+    with pytest.raises(Refused, match="address already has 3 jobs"):
         asked(machine, "c", address="home")
     for session in "def":
         asked(machine, session)
-    with pytest.raises(Refused, match="queue is full: 5 jobs wait"):
+    with pytest.raises(Refused, match="queue is full: 5 jobs are waiting"):
         asked(machine, "g")
     first.go.set()
 

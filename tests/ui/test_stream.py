@@ -32,7 +32,7 @@ def values(pair: specdec.Pair) -> list[list[dict]]:
 
 
 def test_a_recorded_run_that_this_page_does_not_take_is_refused_in_a_sentence() -> None:
-    with pytest.raises(specdec.InvalidInput, match=r"This run's tokens 512 cannot be taken here .above 256.\. Nothing"):
+    with pytest.raises(specdec.InvalidInput, match=r"This run's tokens 512 cannot be used here .above 256.\. Nothing"):
         AskPanel(PUBLIC).ask_of({"prompt": "Once", "tokens": 512})
     assert AskPanel(LOCAL).ask_of({"prompt": "Once", "tokens": 512}).params.max_new_tokens == 512
 

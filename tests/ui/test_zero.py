@@ -75,8 +75,8 @@ def test_errors_arrive_as_they_are(page: dict[str, Any]) -> None:
 
 def test_an_unforeseen_error_has_one_sentence_and_the_log_has_the_rest(page: dict[str, Any]) -> None:
     assert page["fault"] == {
-        "class": "DeviceFailed", "says": "It failed on the GPU; the log of the program says why.", "title": None,
-        "steps": 1,
+        "class": "DeviceFailed", "says": "It failed on the GPU. The log of the program gives the reason.",
+        "title": None, "steps": 1,
     }  # fmt: skip
     assert "ZeroDivisionError: a fault" in page["log"]
 

@@ -50,9 +50,9 @@ function running(story) {
   const rows = times.draft === null ? [] : [new Row(story, guesses, [["draft", times.draft]])];
   const took = times.draft === null ? "" : ` in ${milliseconds(times.draft)}`;
   return {
-    title: story.model ? "A draft model runs ahead" : "The draft runs ahead",
+    title: story.model ? "The draft model guesses" : "The draft guesses",
     caption: story.model
-      ? `The draft model is small and quick. It wrote ${guesses}, one after the other,${took}.`
+      ? `The draft model is small and fast. It wrote ${guesses}, one after the other,${took}.`
       : `The draft needs no second model. It found ${guesses}${took}.`,
     spoken: `The guesses: ${marks.map((mark) => mark.textContent).join(", ")}.`,
     lines: [node],
@@ -80,10 +80,12 @@ function checking(story) {
   const both = times.one !== null && times.check !== null;
   // Reading more takes no less work: such a figure tells of the machine, not of the method.
   const doubt =
-    both && times.check < 0.95 * times.one ? " Other work slowed the shorter pass down: repeat the race." : "";
+    both && times.check < 0.95 * times.one
+      ? " Other work on the machine slowed the shorter pass down. Repeat the race."
+      : "";
   const plain = times.oneIsLoop ? "without a draft" : "of plain generate";
   return {
-    title: "One pass checks them all",
+    title: "One target pass checks all guesses",
     caption:
       `The target reads the last token and ${guesses} in one pass.` +
       (both ? ` Checking ${positions} took ${ratioInWords(times.check / times.one)} writing one token.` : ""),
@@ -125,7 +127,7 @@ function settling(story) {
   }
   const seconds = last * TURN + (rows.length ? GROWS : 0);
   return {
-    title: "What stands, stays",
+    title: "The kept guesses become text",
     caption: captionOf(round, kept) + worthOf(times, count),
     spoken: `The result: ${spokenOf(story, kept)}.`,
     lines: [node, ghost],
@@ -165,12 +167,12 @@ function outcomeOf({ round, words }, kept, finished = false) {
 function captionOf(round, kept) {
   const count = round.draft.length;
   if (kept === count) {
-    const more = round.token_id === null ? "" : " The target adds its own next token on top.";
+    const more = round.token_id === null ? "" : " The target also adds its own next token.";
     return `The target agrees with ${count === 1 ? "the guess" : `all ${inWords(count)} guesses`}.${more}`;
   }
-  const stand = sentence(`${counted(kept, "guess", "guesses")} ${kept === 1 ? "stands" : "stand"}.`);
-  const behind = kept + 1 < count ? " What is behind it was never checked." : "";
-  return `${stand} The first miss is struck, and the target's own token replaces it.${behind}`;
+  const stand = sentence(`${counted(kept, "guess", "guesses")} ${kept === 1 ? "is" : "are"} kept.`);
+  const behind = kept + 1 < count ? " The guesses after it were never checked." : "";
+  return `${stand} The first rejected guess is struck out, and the target's own token replaces it.${behind}`;
 }
 
 function worthOf(times, count) {

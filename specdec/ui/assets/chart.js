@@ -74,8 +74,10 @@ export class Chart {
     this.#draw();
   }
 
+  // What was said of the lane that it takes the place of does not hold for it.
   addLane(lane) {
     this.#lanes.set(lane.name, lane);
+    this.#notes = this.#notes.filter((note) => note.lane !== lane.name && note.lane !== "bracket");
     this.#draw();
   }
 
@@ -366,7 +368,7 @@ export class Chart {
       xshift: right ? -6 : 6,
       borderpad: 1,
       bgcolor: colour("page"),
-      font: { size: 13, color: colour("plain") },
+      font: { size: 14, color: colour("plain") },
     };
   }
 

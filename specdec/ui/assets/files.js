@@ -8,7 +8,7 @@ const sizeOf = (bytes) =>
 // The text of a file, packed with gzip or not, whatever its name says. Throws an Error that says why there is none.
 export async function textOf(file, most) {
   const refusal = (words) => new Error(`${file.name} ${words}`);
-  const limit = `more than ${sizeOf(most)}; this page takes no more.`;
+  const limit = `more than ${sizeOf(most)}, the limit of this page.`;
   if (file.size > most) throw refusal(`has ${limit}`);
   let bytes;
   try {
@@ -20,7 +20,7 @@ export async function textOf(file, most) {
     try {
       bytes = await inflate(bytes, "gzip", most);
     } catch (error) {
-      throw refusal(error instanceof RangeError ? `unpacks to ${limit}` : "is packed with gzip, and damaged.");
+      throw refusal(error instanceof RangeError ? `unpacks to ${limit}` : "is a damaged gzip file.");
     }
   }
   try {
@@ -44,7 +44,7 @@ export function choose(element, props, { id, label, hint, most }) {
     if (mine === turn) set({ name: file.name, text }, size, refused);
   };
   const { chooser, name, zone, say, nodes } = field({ id, label, hint, open: "Choose a file" }, ([file, ...more]) => {
-    if (more.length) say("These are several files; drop one.");
+    if (more.length) say("These are several files. Drop one file only.");
     else if (file) take(file);
   });
   const remove = button("sd-action", "Remove", () => {

@@ -65,7 +65,7 @@ const valueOf = (selector) => document.querySelector(/** @type {any} */ (selecto
 function gammaChosen() {
   const choice = valueOf("#sd-choice input:checked");
   if (choice === "auto") return choice;
-  if (choice === "confidence") return `until confidence < ${valueOf("#sd-confidence input")}`;
+  if (choice === "confidence") return `stop below confidence ${valueOf("#sd-confidence input")}`;
   const text = valueOf("#sd-gamma input");
   return /^(\d|1[0-6])$/.test(text) ? Number(text) : "";
 }

@@ -39,7 +39,10 @@ export class Game {
     this.said.textContent = "";
     const last = remembered();
     if (!this.#rounds.length)
-      this.#show([el("p", "", "The race on show is too short for this game. Run one with 64 tokens or more.")], "");
+      this.#show(
+        [el("p", "", "The race that is shown is too short for this game. Run one with 64 tokens or more.")],
+        "",
+      );
     else if (last) this.#summary(last, false);
     else this.#start(false);
   }
@@ -74,7 +77,7 @@ export class Game {
     const sampled = this.#lane.started.params.temperature !== 0;
     const ask =
       `You are the ${this.#rival} now. Guess the next ${counted(game.length, "token")} of this text, one by one. ` +
-      `Then the target checks them in one pass.${sampled ? " Here it keeps the tokens that it wrote itself." : ""}`;
+      `Then the target checks them in one pass.${sampled ? " In this game it keeps the tokens that it wrote in the race." : ""}`;
     this.said.textContent = "";
     this.#show(
       [el("p", "sd-gameAsk", ask), this.line, this.label, this.choices],
@@ -129,7 +132,7 @@ export class Game {
     this.#results.push({ you: verdict.kept, draft: game.kept, of: game.length });
     this.said.textContent =
       `You: ${verdict.kept} of ${picked} kept. The ${this.#rival}: ${game.kept} of ${game.length}. ` +
-      `This round wrote ${counted(verdict.wrote, "token")} for one pass of the target.`;
+      `This round wrote ${counted(verdict.wrote, "token")} with one target pass.`;
     this.label.remove();
     this.choices.remove();
     const over = this.#results.length === this.#rounds.length;
@@ -199,15 +202,15 @@ function cellOf(kept, of) {
 }
 
 export function endInWords({ you, draft, of, rounds }, rival) {
-  const passes = rounds === 1 ? "One pass" : `${sentence(inWords(rounds))} passes`;
+  const passes = rounds === 1 ? "One target pass" : `${sentence(inWords(rounds))} target passes`;
   const compared =
     you > draft
       ? `You beat the ${rival}.`
       : you === draft
         ? `You did as well as the ${rival}.`
-        : `The ${rival} did better, and it had no list to choose from.`;
+        : `The ${rival} did better, and it did not have a list to choose from.`;
   return (
-    `You kept ${you} of ${of} guesses, the ${rival} ${draft}. ${passes} of the target wrote ` +
+    `You kept ${you} of ${of} guesses, the ${rival} ${draft}. ${passes} wrote ` +
     `${you + rounds} tokens with your guesses and ${draft + rounds} with those of the ${rival}. ${compared}`
   );
 }

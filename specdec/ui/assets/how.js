@@ -1,4 +1,4 @@
-// The tab "How it works": a round of the race on show in three steps, why nothing is lost, and Be the draft.
+// The tab "How it works": a round of the race on show in three steps, why it is lossless, and Be the draft.
 import { storyOf } from "./acts.js";
 import { el, fold } from "./dom.js";
 import { Game } from "./guess.js";
@@ -6,7 +6,7 @@ import { onRace } from "./shown.js";
 import { Steps } from "./steps.js";
 
 const FIRST = "Run a race on the Race tab first. Its words and its times are shown here.";
-const NO_GUESSES = "The race on show made no guesses. Run one with \u03b3 1 or more on the Race tab.";
+const NO_GUESSES = "The race that is shown made no guesses. Run one with \u03b3 1 or more on the Race tab.";
 const ORIGINS = {
   run: "measured on this machine",
   startup: "measured on this machine at start-up",
@@ -21,17 +21,17 @@ export function mount(element) {
   const origin = el("p", "sd-howLede");
   const greedy = reason(
     "Greedy",
-    "A guess is kept only if it is the target's own choice. After a miss the target writes its own choice. So the text is the target's text, token for token.",
+    "A guess is kept only if it is the target's own choice. After a rejected guess the target writes its own choice. So the text is the target's text, token for token.",
   );
   const sampling = reason(
     "Sampling",
-    "A guess is kept with probability min(1, p/q): p is its probability in the target, q in the draft. After a miss the replacement is drawn from norm(max(0, p \u2212 q)). So every token has the target's distribution p.",
+    "A guess is kept with probability min(1, p/q): p is its probability in the target, q in the draft. After a rejected guess the replacement is drawn from norm(max(0, p \u2212 q)). So every token has the target's distribution p.",
   );
-  const lossy = el("p", "sd-howNote", "The race on show accepted guesses in a lossy way. This does not hold for it.");
+  const lossy = el("p", "sd-howNote", "The race that is shown used lossy acceptance, so this does not apply to it.");
   const parts = el("div", "sd-howParts", "", [
     steps.node,
     el("section", "sd-howWhy", "", [
-      el("h2", "", "Why nothing is lost"),
+      el("h2", "", "Why it is lossless"),
       lossy,
       el("div", "", "", [greedy, sampling]),
       proof(),
@@ -58,10 +58,10 @@ export function mount(element) {
 }
 
 const ledeOf = (race, { round, lane }) =>
-  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab, ${ORIGINS[race.begin.origin] ?? ORIGINS.file}. All words and times below are its own.`;
+  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab, ${ORIGINS[race.begin.origin] ?? ORIGINS.file}. All words and times below are from this round.`;
 
 function reason(name, words) {
-  const mark = el("span", "sd-howOurs", "the race on show");
+  const mark = el("span", "sd-howOurs", "this race");
   return el("div", "sd-howReason", "", [el("h3", "", "", [el("span", "", name), mark]), el("p", "", words)]);
 }
 
@@ -70,7 +70,7 @@ function proof() {
     el(
       "p",
       "",
-      "A token x is drawn by the draft and kept with probability q(x) \u00b7 min(1, p(x)/q(x)) = min(p(x), q(x)). With the rest, 1 \u2212 \u03a3 min(p, q), the replacement is drawn, and it is x with probability max(0, p(x) \u2212 q(x)) / (1 \u2212 \u03a3 min(p, q)).",
+      "The draft draws a token x, and it is kept with probability q(x) \u00b7 min(1, p(x)/q(x)) = min(p(x), q(x)). With the remaining probability, 1 \u2212 \u03a3 min(p, q), a replacement is drawn. It is x with probability max(0, p(x) \u2212 q(x)) / (1 \u2212 \u03a3 min(p, q)).",
     ),
     el(
       "p",

@@ -139,7 +139,7 @@ class View {
 
   #openFile(name, text, size) {
     if (state.running)
-      return this.status.fail(`${name} was not opened: a race is running. Open it when that has ended.`);
+      return this.status.fail(`${name} was not opened: a race is running. Open it after the race has ended.`);
     try {
       if (!text && size) throw new Error(`It has ${size} bytes, more than this page takes.`);
       const records = readRecording(text);

@@ -1,6 +1,8 @@
 // The tabs that measure: Start and Stop change places, and what a measurement found is read out.
 import { el } from "./dom.js";
 
+const DRAWN = 100; // milliseconds until Gradio has drawn the last value
+
 export class Measurements {
   #known = new Map(); // what each tab had found before its present measurement
 
@@ -17,18 +19,22 @@ export class Measurements {
   go(name) {
     swap(`sd-${name}-running`, true, `#sd-${name}-start`, `#sd-${name}-stop`);
     this.say("");
-    this.#known.set(name, findingOf(name));
+    this.#known.set(name, shownIn(name));
   }
 
   rest(name) {
     swap(`sd-${name}-running`, false, `#sd-${name}-start`, `#sd-${name}-stop`);
-    const found = findingOf(name);
-    if (found !== this.#known.get(name)) this.say(found?.textContent ?? "");
+    setTimeout(() => {
+      // Compared as text: Gradio writes new findings into the old elements.
+      if (shownIn(name) !== this.#known.get(name)) this.say(findingOf(name)?.textContent ?? "");
+    }, DRAWN);
   }
 }
 
 // What a tab's measurement found: its verdict, or its table's caption where it has none.
 const findingOf = (name) => document.querySelector(`#sd-${name}-verdict .sd-headline, #sd-${name}-table caption`);
+
+const shownIn = (name) => document.querySelector(`#sd-${name}-verdict`)?.textContent ?? "";
 
 // Start and Stop change places: a keyboard that stood on the one stands on the other.
 export function swap(mark, running, start, stop) {

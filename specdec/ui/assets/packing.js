@@ -91,7 +91,7 @@ function factsOf(race, lanes) {
 function endOf(key, rounds, duration) {
   const name = labelOf(key);
   const tokens = rounds.reduce((sum, round) => sum + round.committed_ids.length, 0);
-  const spoken = `${name} lane ended: ${tokens} tokens, the last ${duration} after the first.`;
+  const spoken = `${name} lane ended: ${tokens} tokens, ${duration} from the first to the last.`;
   return { event: "lane_end", lane: key, name, duration, spoken };
 }
 

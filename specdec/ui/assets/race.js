@@ -5,6 +5,7 @@ import { wrongField } from "./schema.js";
 
 export const VERSION = 1;
 export const LARGEST = 64e6; // characters of a recording that a page takes; its own stay below
+const MOST = { tokens: 10_000, prompt: 200_000 }; // of a lane: a browser takes long to draw more
 
 export class Lane {
   rounds = [];
@@ -118,27 +119,35 @@ export function readRecording(text) {
 export function checked(records, numbers = records.map((_, at) => at + 1)) {
   const [begin] = records;
   if (begin?.event !== "begin") throw new Error("It is not a specdec recording.");
-  if (begin.version !== VERSION) throw new Error(`It is of version ${begin.version}; this page reads ${VERSION}.`);
+  if (begin.version !== VERSION)
+    throw new Error(`It has version ${begin.version}; this page reads version ${VERSION}.`);
   records.forEach((record, at) => {
     const wrong = wrongField(record) ?? unknownLane(record);
     if (wrong) throw new Error(`Line ${numbers[at]} is not a line of a recording (its ${wrong}).`);
   });
-  if (records.at(-1).event !== "verdict") throw new Error("It breaks off before the verdict.");
+  if (records.at(-1).event !== "verdict") throw new Error("It ends before the verdict.");
   const race = new Race(begin);
   records.slice(1).forEach((record, at) => {
     if (!follows(record, race, at === records.length - 2))
-      throw new Error(`Line ${numbers[at + 1]} stands where it cannot (${record.event}).`);
+      throw new Error(`Line ${numbers[at + 1]} is in the wrong place (${record.event}).`);
     race.take(record);
   });
+  if (race.runs.some((run) => [...run.values()].some(tooLong)))
+    throw new Error(
+      `One of its lanes is longer than this page draws (${MOST.tokens} tokens, ${MOST.prompt} of a prompt).`,
+    );
   const { figures, whatif } = race.verdict;
   const compared = figures ? ["generate", "speculative"] : [];
   if (!race.lanes.size || !compared.every((lane) => race.lanes.get(lane)?.rounds.length)) {
-    throw new Error("Its verdict compares lanes that it does not hold.");
+    throw new Error("Its verdict compares lanes that are missing from it.");
   }
   if (whatif && !isOf(whatif, race.lanes.get("speculative")))
     throw new Error("What it tells of other draft lengths is not of its speculative lane.");
   return records;
 }
+
+const tooLong = ({ rounds, tokens, started }) =>
+  Math.max(rounds.length, tokens) > MOST.tokens || started.prompt_ids.length > MOST.prompt;
 
 // Whether a lane can be drawn at another draft length: with a token left out, drawing it would not end.
 const isOf = ({ hits, wrong, lengths, costs }, lane) =>

@@ -10,6 +10,7 @@ export class Replay {
   #speed = 1;
   #frame = 0;
   #before = 0;
+  #times = "measured"; // what is replayed
 
   // `show` draws the moment it is given, in seconds; null is the end, with everything there. `onRest` is called when the
   // replay has stopped, at its end or before.
@@ -46,8 +47,9 @@ export class Replay {
   }
 
   // A race that lasted so many seconds; its end is on show until it is played.
-  load(seconds) {
+  load(seconds, times = "measured") {
     this.#stop();
+    this.#times = times;
     this.#length = seconds;
     this.#at = seconds;
     this.node.hidden = !(seconds > 0);
@@ -114,7 +116,7 @@ export class Replay {
     for (const choice of this.speeds.children) {
       choice.setAttribute("aria-pressed", String(choice.textContent === nameOf(speed)));
     }
-    this.label.textContent = `Replay of measured times, ${speed === 1 ? "real" : nameOf(speed)} speed`;
+    this.label.textContent = `Replay of ${this.#times} times, ${speed === 1 ? "real" : nameOf(speed)} speed`;
   }
 
   #mark() {

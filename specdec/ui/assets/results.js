@@ -53,7 +53,10 @@ export function link(element, props, watch, { key }) {
   const update = () => {
     const found = props.value ? JSON.parse(props.value) : null;
     const address = found?.packed ? resultLink({ [key]: found.packed }) : null;
-    field.set(address ?? "", address ? "Figures only, no text." : "These results are too long for a link. Save them.");
+    field.set(
+      address ?? "",
+      address ? "The link contains figures only, no text." : "These results are too long for a link. Save them.",
+    );
     element.replaceChildren(...(found ? [el("h3", "", "Link to these results"), field.node] : []));
   };
   watch("value", update);

@@ -11,8 +11,8 @@ export const KINDS = [
   ["discarded", "Discarded", "never checked"],
 ];
 const WORDS = Object.fromEntries(KINDS.map(([kind, name, meaning]) => [kind, `${name}: ${meaning}`]));
-WORDS.target = "Written by the target; nothing was guessed here";
-WORDS.unknown = "Written here; this lane does not say what was guessed";
+WORDS.target = "Written by the target; there was no guess here";
+WORDS.unknown = "Written here; this lane does not report its guesses";
 
 export class Ribbon {
   #text;
@@ -87,7 +87,10 @@ export class Ribbon {
     for (; this.#visible > end; this.#visible--) this.#blocks[this.#visible - 1].classList.add("later");
     for (; this.#visible < end; this.#visible++) this.#blocks[this.#visible].classList.remove("later");
     const next = guesses === null ? null : (this.#blocks[end] ?? null);
-    if (this.#guessing && this.#guessing !== next) this.#guessing.classList.remove("guessing");
+    if (this.#guessing && this.#guessing !== next) {
+      this.#guessing.classList.remove("guessing");
+      for (const mark of this.#guessing.children) mark.classList.remove("unborn");
+    }
     this.#guessing = next;
     if (next) {
       next.classList.add("guessing");
@@ -234,7 +237,7 @@ function describe({ piece, kind, round, draft }, bytes) {
   const parts = [`round ${round.index}`, WORDS[kind]];
   if (draft) {
     if (kind === "correction") parts.push(`the guess was ${quoted(textOf(draft.token_id, bytes))}`);
-    if (known(draft.draft_confidence)) parts.push(`the draft was ${percent(draft.draft_confidence)} sure`);
+    if (known(draft.draft_confidence)) parts.push(`the draft's confidence was ${percent(draft.draft_confidence)}`);
     if (known(draft.draw)) {
       parts.push(`q ${chance(draft.draft_prob)}`, `p ${chance(draft.target_prob)}`);
       parts.push(`min(1, p/q) ${chance(draft.accept_prob)}`, `draw ${chance(draft.draw)}`);

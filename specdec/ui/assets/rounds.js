@@ -26,6 +26,7 @@ export class RoundCard {
   #race = null;
   #lane = null;
   #index = 0;
+  #width = 0; // of its place
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(focus) {
@@ -47,6 +48,7 @@ export class RoundCard {
     this.card.setAttribute("aria-label", "Round by round");
     this.node = el("div", "sd-dock", "", [this.card]);
     this.card.addEventListener("pointerleave", () => focus.point(null));
+    // The keyboard may still stand in the text that the card was opened from.
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && this.#floats) this.dock();
     });
@@ -58,6 +60,11 @@ export class RoundCard {
       )
         this.dock();
     });
+    // In a window of another width, as a phone's that is turned, what it was opened at stands elsewhere.
+    new ResizeObserver(() => {
+      if (this.node.clientWidth !== this.#width) this.dock();
+      this.#width = this.node.clientWidth;
+    }).observe(this.node);
     this.dock();
     this.hide();
   }
@@ -209,12 +216,14 @@ export class RoundCard {
   #outcomeWords(round) {
     const kept = (round.draft ?? []).filter((token) => token.status === "accepted").length;
     const all = count(round.committed_ids.length, "token");
-    if (round.draft === null) return `${all} from one pass of the target; this lane does not say what was guessed.`;
+    if (round.draft === null) return `${all} from one target pass; this lane does not report its guesses.`;
     if (!round.draft.length)
-      return round.index ? "No guesses: one plain step." : "The prompt is read; the target writes its first token.";
-    if (round.token_id === null) return `${all}; the text ended inside the draft.`;
+      return round.index
+        ? "No guesses: the target wrote one token."
+        : "The target reads the prompt and writes its first token.";
+    if (round.token_id === null) return `${all}; the text ended within the draft.`;
     const added = round.token_kind === "bonus" ? "the bonus token" : "the correction";
-    return `${count(kept, "guess", "guesses")} kept, and ${added}: ${all} from one pass of the target.`;
+    return `${count(kept, "guess", "guesses")} kept, plus ${added}: ${all} from one target pass.`;
   }
 
   #outcome(round, before) {

@@ -14,9 +14,9 @@ export class Share {
   constructor(onFile) {
     this.settings = new Copyable("Link to these settings");
     this.run = new Copyable("Link to this run");
-    this.runWords = el("p", "sd-hint", "Token texts, statuses and times; no probabilities.");
+    this.runWords = el("p", "sd-hint", "The link contains token texts, statuses and times, but no probabilities.");
     this.picture = new Picture();
-    this.noPicture = el("p", "sd-hint", "No run is on show.");
+    this.noPicture = el("p", "sd-hint", "No run is shown.");
     this.save = button("sd-action", "Download this run", () => this.#download());
     const chooser = el("input", "sd-file");
     Object.assign(chooser, { type: "file", accept: ".jsonl", id: "sd-open" });
@@ -40,7 +40,11 @@ export class Share {
         section(
           "File",
           el("div", "sd-actions", "", [this.save, chooser, open]),
-          el("p", "sd-hint", "JSON lines with every event, probabilities included. It replays here without a model."),
+          el(
+            "p",
+            "sd-hint",
+            "JSON lines with every event, probabilities included. It can be replayed here without a model.",
+          ),
         ),
         section("Code", this.code),
       ]),
@@ -70,12 +74,12 @@ export class Share {
     this.save.disabled = !race;
     this.picture.show(race);
     this.noPicture.hidden = Boolean(race);
-    this.run.set("", race ? "" : "No run is on show.");
+    this.run.set("", race ? "" : "No run is shown.");
     if (!race) this.code.replaceChildren(el("p", "sd-hint", "Run a race first."));
     this.#showAnswer(race);
     if (!race) return;
     const link = await runLink(race);
-    if (race === this.#race) this.run.set(link ?? "", link ? "" : "This run is too long for a link; take the file.");
+    if (race === this.#race) this.run.set(link ?? "", link ? "" : "This run is too long for a link. Use the file.");
   }
 
   // What the server says of the form and of the run.

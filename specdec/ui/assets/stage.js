@@ -58,7 +58,7 @@ export class Stage {
     this.card.hide();
     this.why.hide();
     this.more.hidden = true;
-    this.verdict.reset("One lane after the other, on the same prompt and settings.");
+    this.verdict.reset("The lanes run one after the other, with the same prompt and settings.");
     this.texts.place(lanes);
     this.strip.place(lanes);
     this.chart.words = "Tokens written over seconds; the race is running.";
@@ -152,9 +152,10 @@ export class Stage {
   #labelEnds() {
     const record = this.race.verdict;
     const end = this.race.lanes.get("speculative")?.end;
-    if (end && record.factor) {
-      this.chart.endLane("speculative", [end.name, `${end.duration} \u00b7 ${record.factor}`]);
-      if (record.saved) this.chart.bracket(record.saved);
+    if (end) {
+      const time = record.factor ? `${end.duration} \u00b7 ${record.factor}` : end.duration;
+      this.chart.endLane("speculative", [end.name, time]);
+      if (record.factor && record.saved) this.chart.bracket(record.saved);
     }
     if (record.figures && record.stopped) this.#showCut();
   }
@@ -166,7 +167,7 @@ export class Stage {
     this.chart.cutAt(written);
     this.chart.endLane("generate", [
       labelOf("generate"),
-      secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)]),
+      secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)] ?? 0),
     ]);
   }
 
@@ -174,7 +175,8 @@ export class Stage {
   showLength(gamma) {
     const { race } = this;
     if (!race?.verdict?.figures) return "";
-    if (!whatIfOf(race)) return race.verdict.whatif_refused ?? "This recording does not hold what it takes.";
+    if (!whatIfOf(race))
+      return race.verdict.whatif_refused ?? "This recording does not contain the data for other draft lengths.";
     cancelAnimationFrame(this.dragging);
     this.dragging = requestAnimationFrame(() => this.#showLength(gamma));
     return "";
@@ -193,14 +195,17 @@ export class Stage {
     if (own) return this.#showResult();
     this.verdict.computed(race, race.verdict.whatif.lengths[gamma], measured);
     this.chart.endLane("speculative", [`${labelOf("speculative")}, \u03b3 ${gamma}`, secondsOf(lane.duration)]);
-    this.strip.words.textContent = `Speculative at \u03b3 ${gamma} is computed from this run, not measured.`;
+    const words = `Speculative at \u03b3 ${gamma} is computed from this run, not measured.`;
+    this.strip.words.textContent = words;
+    this.chart.words = `Tokens written over seconds. ${words}`;
+    this.speak(`${this.verdict.headline.textContent} ${this.verdict.notes.textContent}`);
     this.card.open(race, lane, telling(lane));
-    this.replay.load(Math.max(...[...this.#lanes.values()].map((one) => one.duration)));
+    this.replay.load(Math.max(...[...this.#lanes.values()].map((one) => one.duration)), "measured and computed");
   }
 
   #showMoment(seconds) {
     state.replaying = seconds !== null;
-    this.texts.showUntil((key) => momentOf(this.#lanes.get(key), seconds));
+    this.texts.showUntil((key) => momentOf(this.#lanes.get(key), seconds), seconds === null);
     this.strip.showUntil(seconds);
     this.chart.showUntil(seconds);
     const fastest = Math.min(...MAIN.map((key) => this.#lanes.get(key)?.duration ?? Infinity));
@@ -222,7 +227,9 @@ export class Stage {
     const measured = lane === this.race.lanes.get(lane.name);
     const time = `${measured ? "" : "computed: "}${secondsOf(lane.duration)}`;
     if (seconds !== null) return `${lane.duration <= fastest ? "\u2713 waits \u00b7 " : ""}${time}`;
-    const rate = this.race.verdict?.rates?.[lane.name];
+    // The rates of several runs are medians; this time is of the run that is shown.
+    const { rates, runs } = this.race.verdict ?? {};
+    const rate = runs === 1 ? rates?.[lane.name] : null;
     return measured && rate ? `${time} \u00b7 ${rate}` : time;
   }
 }

@@ -5,7 +5,7 @@ import { codeFolds } from "./share.js";
 export function mount(element, props, watch) {
   const update = () => {
     const answer = props.value ? JSON.parse(props.value) : null;
-    const words = `With draft length \u03b3 ${answer?.gamma}, the fastest that was measured here.`;
+    const words = `This code uses draft length \u03b3 ${answer?.gamma}, the fastest that was measured here.`;
     element.replaceChildren(...(answer ? [el("p", "sd-hint", words), ...codeFolds(answer)] : []));
   };
   watch("value", update);

@@ -5,6 +5,7 @@ import { labelOf } from "./lanes.js";
 import { Ribbon, legend } from "./ribbon.js";
 
 const MAIN = ["generate", "speculative"];
+const LINE = 26; // pixels of a line, as the style has it
 
 export class Texts {
   #boxes = new Map(); // lane key -> { ribbon, status, node, body }
@@ -40,7 +41,7 @@ export class Texts {
     for (const lane of lanes) {
       const ribbon = new Ribbon(`${labelOf(lane)} text, token by token`, this.focus);
       const status = el("span", "sd-boxStatus");
-      ribbon.waiting("Its turn comes later, on the same prompt.");
+      ribbon.waiting("This lane runs later, with the same prompt.");
       if (MAIN.includes(lane)) {
         const body = el("div", "sd-boxBody", "", [ribbon.node]);
         const name = el("h2", "", lane === "generate" ? "Plain generate" : labelOf(lane));
@@ -63,7 +64,7 @@ export class Texts {
   }
 
   didNotRun(lane) {
-    this.#boxes.get(lane)?.ribbon.waiting("Did not run.");
+    this.#boxes.get(lane)?.ribbon.waiting("This lane did not run.");
   }
 
   grow() {
@@ -71,13 +72,15 @@ export class Texts {
     this.follow();
   }
 
-  // A moment of a replay: `stateOf(lane)` has the rounds that ended and the guesses that are there.
-  showUntil(stateOf) {
+  // A moment of a replay: `stateOf(lane)` has the rounds that ended and the guesses that are there. `ended`: all are.
+  showUntil(stateOf, ended) {
     for (const [lane, { ribbon }] of this.#boxes) {
       const state = stateOf(lane);
       if (state) ribbon.showUntil(state.rounds, state.guesses);
     }
-    this.follow();
+    if (ended)
+      for (const { body } of this.#boxes.values()) body?.scrollTo(0, 0); // to be read from the beginning
+    else this.follow();
   }
 
   // What stands at the right of a lane's head: tokens, or its time. `done`: the lane is at its end.
@@ -100,7 +103,8 @@ export class Texts {
       const tip = body && ribbon.tip;
       if (!tip) continue;
       const below = tip.offsetTop + tip.offsetHeight - body.clientHeight + 6;
-      if (below > body.scrollTop || below < body.scrollTop - body.clientHeight / 2) body.scrollTop = Math.max(0, below);
+      if (below > body.scrollTop || below < body.scrollTop - body.clientHeight / 2)
+        body.scrollTop = LINE * Math.max(0, Math.ceil(below / LINE)); // whole lines, none is cut
     }
   }
 

@@ -5,6 +5,8 @@ import { term } from "./figures.js";
 export const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran
 
 export class VerdictPanel {
+  #computed = false; // whether it tells of another draft length, which is from the race and from no machine
+
   // `again(repeat)` runs what is on show once more.
   constructor(again) {
     this.again = again;
@@ -36,6 +38,7 @@ export class VerdictPanel {
 
   show(race, loaded) {
     const record = race.verdict;
+    this.#computed = false;
     this.#say(record.factor, record.faster, told(race, record.sentence));
     this.warning.textContent = record.warning ?? "";
     this.warning.hidden = !record.warning;
@@ -45,6 +48,7 @@ export class VerdictPanel {
 
   // Where the figures are from. What else there is to know about them is one line, which opens.
   origin(race, loaded) {
+    if (this.#computed) return;
     this.notes.replaceChildren(...this.#originOf(race, loaded));
     this.#remark(race.verdict.notes);
   }
@@ -55,16 +59,17 @@ export class VerdictPanel {
     if (!first) return;
     const summary = el("span", "sd-doubt", first);
     this.doubts.firstChild.replaceChildren(summary, ...(more.length ? [el("b", "", `+${more.length}`)] : []));
-    this.doubts.lastChild.replaceChildren(...notes.map((note) => el("p", "", note)));
+    this.doubts.lastChild.replaceChildren(...more.map((note) => el("p", "", note)));
   }
 
   // Another draft length, computed from the run on show: `found` is its row.
   computed(race, found, measured) {
     const { gain } = found;
+    this.#computed = true;
     const text = gain >= 10 ? gain.toFixed(0) : gain < 2 ? gain.toFixed(2) : gain.toFixed(1);
-    this.#say(`${text}x`, gain > 1, `\u03b3 ${found.gamma} would run at ${text}x plain generate.`);
+    this.#say(`${text}x`, gain > 1, `\u03b3 ${found.gamma} would run at ${text}x the speed of plain generate.`);
     const { assumed, best } = race.verdict.whatif;
-    this.notes.replaceChildren(el("strong", "", "Computed from this run. Run race measures it."));
+    this.notes.replaceChildren(el("strong", "", "Computed from this run. Press Run race to measure it."));
     const exact = found.exact ? [] : ["Some guesses of this length were never made in this run; they are estimated."];
     const fastest = best === null ? [] : [`Fastest by this computation: \u03b3 ${best}.`];
     this.#remark([...fastest, `This run measured \u03b3 ${measured}.`, ...exact, ...(assumed ? [assumed] : [])]);
@@ -72,9 +77,9 @@ export class VerdictPanel {
     this.figures.replaceChildren(
       ...[
         { value: `${number(found.share, 2)}x`, label: "speculation" },
-        { value: number(found.tokens_per_pass, 2), label: "tokens a target pass" },
+        { value: number(found.tokens_per_pass, 2), label: "tokens per target pass" },
         { value: String(Math.round(found.passes)), label: "target passes" },
-        { value: number(found.ms_per_token, 1), label: "ms a token" },
+        { value: number(found.ms_per_token, 1), label: "ms per token" },
       ].map(figureOf),
     );
   }

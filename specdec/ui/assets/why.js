@@ -32,7 +32,7 @@ export class Why {
     this.plot.hidden = !why.steps.length;
     this.plot.setAttribute(
       "aria-label",
-      `Milliseconds a token. ${why.steps.map(([name, seconds]) => `${name}: ${signed(seconds)}`).join(", ")}`,
+      `Milliseconds per token. ${why.steps.map(([name, seconds]) => `${name}: ${signed(seconds)}`).join(", ")}`,
     );
     this.figures.replaceChildren(...(why.figures.length ? [this.facts(why.figures)] : []));
     this.#draw();
@@ -66,7 +66,7 @@ export class Why {
       ...(small ? { y: names, x: [...values, total] } : { x: names, y: [...values, total] }),
     };
     const axis = { gridcolor: colour("grid"), zeroline: false, fixedrange: true, tickfont: font, automargin: true };
-    const measured = { ...axis, title: { text: "Milliseconds a token", font }, rangemode: "tozero" };
+    const measured = { ...axis, title: { text: "Milliseconds per token", font }, rangemode: "tozero" };
     const layout = {
       width: this.plot.clientWidth,
       height: small ? 420 : 320,
