@@ -28,7 +28,7 @@ SHOWN = """() => ({
     factor: document.querySelector('.sd-factor').textContent,
     figures: [...document.querySelectorAll('.sd-figures dd')].map((node) => node.textContent),
     texts: [...document.querySelectorAll('.sd-ribbon')].map((ribbon) => [...ribbon.querySelectorAll('.sd-token')]
-        .map((mark) => [mark.className.replace(/ (cursor|lit)\\b/g, ''), mark.textContent])),
+        .map((mark) => [mark.className.replace(/ (cursor|lit|unborn|later)\\b/g, ''), mark.textContent])),
     prompt: document.querySelector('.sd-promptText').textContent,
 })"""
 
@@ -85,7 +85,7 @@ def test_a_settings_link_restores_the_form_and_starts_nothing(page, browser, add
         assert other.locator('#sd-lanes label:has-text("prompt lookup") input').is_checked()
         assert other.locator("#sd-more label:has-text('Seed') input").input_value() == "11"
         assert other.locator("#sd-accept input").input_value() == "3"
-        assert other.evaluate("window.specdec.begun") == 1  # the start-up race alone
+        assert not other.evaluate("window.specdec.running") and other.evaluate("window.specdec.verdicts") == 1
         share(other)
         assert link(other, "these settings") == target
 
@@ -132,7 +132,7 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, temperature: fl
         assert "here" not in text(other, ".sd-headline")
         spoken = other.locator(".sd-spoken").text_content()
         assert spoken and " here" not in spoken + other.locator(".sd-plot").first.get_attribute("aria-label")
-        assert other.evaluate("[window.specdec.begun, window.specdec.running]") == [1, False]
+        assert not other.evaluate("window.specdec.running")
         other.wait_for_timeout(1000)  # the start-up race must not take its place
         assert "From a link" in text(other, ".sd-notes")
         assert text(other, ".sd-card h2") == text(page, ".sd-card h2")
@@ -218,9 +218,10 @@ def test_a_file_that_is_no_recording_is_refused_and_nothing_is_lost(page, tmp_pa
 def test_a_stopped_race_is_shared_as_it_is(page, browser, address, tmp_path, unhurried):
     """Stopped in its second lane it has no end; link, code and file are of it all the same."""
     ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=100)
+    lanes = page.evaluate("window.specdec.lanesStarted")
     page.click("#sd-run")
-    page.wait_for_function("window.specdec.lanesStarted === 5")
-    page.wait_for_function("document.querySelectorAll('.sd-ribbon')[0].querySelectorAll('.sd-round').length > 3")
+    page.wait_for_function(f"window.specdec.lanesStarted === {lanes + 2}")
+    page.wait_for_function("document.querySelectorAll('.sd-box.speculative .sd-round').length > 3")
     page.click("#sd-stop")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
     assert "Stopped" in text(page, ".sd-verdict")
@@ -241,8 +242,9 @@ def test_no_file_is_opened_into_a_race_that_runs(page, tmp_path):
     path = save(page, tmp_path / "run.jsonl")
     page.keyboard.press("Escape")
     ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=250)
+    lanes = page.evaluate("window.specdec.lanesStarted")
     page.click("#sd-run")
-    page.wait_for_function("window.specdec.lanesStarted === 4")
+    page.wait_for_function(f"window.specdec.lanesStarted > {lanes}")
     page.set_input_files("#sd-open", path)
     page.wait_for_selector(".sd-live .sd-error:has-text('a race is running')")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")

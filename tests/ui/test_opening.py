@@ -58,7 +58,7 @@ def test_what_a_measurement_takes_is_said_in_words() -> None:
 
 
 def test_what_there_is_to_do_follows_the_fields() -> None:
-    assert gamma_tab._size(["Story", "Hard"], 64, 3) == ("call", 19 * 2 * 3, 64)
+    assert gamma_tab._size(["Story", "Digits"], 64, 3) == ("call", 19 * 2 * 3, 64)
     assert bench_tab._size(["a", "a", "b"], [], "3 5", 64, 3, "") == ("call", 3 * 4 * 3, 64)
     assert bench_tab._size(["a", "a", "b"], [], "3 5", 64, 3, "1") == ("call", 2 * 4 * 3, 64)
     for fields in ((["a"], [], "soon", 64, 3, ""), (["a"], [], "3", None, 3, ""), (["a"], [], "3", 64, 0.5, "")):
