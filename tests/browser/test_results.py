@@ -186,9 +186,7 @@ def test_what_if_s_best_is_raced_and_so_is_a_confidence_stop(page):
     assert best == page.locator("#sd-whatif-table tr.marked th").inner_text() != "oracle"
     page.click("#sd-whatif-race")
     page.wait_for_selector(f"#sd-problems:visible:has-text('Set from What if: {best}. Press Run race to measure it.')")
-    stop = re.fullmatch(r"stop below confidence ([\d.]+)", best)
-    chosen = f"until confidence < {stop.group(1)}" if stop else best.removeprefix("γ ")
-    page.wait_for_selector(f".sd-lineGamma:has-text('γ {chosen}')")
+    page.wait_for_selector(f".sd-lineGamma:has-text('γ {best.removeprefix('γ ')}')")
     page.click(".sd-lineForm .sd-action")
     page.click("#sd-choice label:has-text('confidence')")
     page.fill("#sd-confidence input", "0.3")
@@ -197,13 +195,12 @@ def test_what_if_s_best_is_raced_and_so_is_a_confidence_stop(page):
     assert page.locator("#sd-gamma input[type=number]").is_disabled()
     ask(page, tokens=24)
     run(page)
-    settings = page.evaluate("window.specdec.shown && document.querySelector('.sd-lineGamma').textContent")
-    assert settings == "γ until confidence < 0.3"
+    assert text(page, ".sd-lineGamma") == "γ stop below confidence 0.3"
     assert page.evaluate("window.specdec.errors") == 0
 
 
 def test_a_link_asks_for_a_confidence_stop(browser, address):
     with visit(browser, address) as page:
         open_page(page, address, "#gamma=confidence:0.25&tokens=24")
-        page.wait_for_selector(".sd-lineGamma:has-text('γ until confidence < 0.25')")
+        page.wait_for_selector(".sd-lineGamma:has-text('γ stop below confidence 0.25')")
         assert text(page, "#sd-problems") == ""
