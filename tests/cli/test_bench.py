@@ -182,8 +182,6 @@ def test_what_does_not_go_with_a_shape(shape, more: list[str], said: str) -> Non
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("--gammas=17", "outside 0-16"),
-        ("--gammas=-1", "outside 0-16"),
         ("--tokens=8", "too few"),
         ("--runs=0", "runs is 0"),
         ("--temperature=1", "greedy"),
@@ -194,6 +192,13 @@ def test_a_bad_setting_is_refused_before_models_are_made(shape, monkeypatch, ask
     monkeypatch.setattr(bench, "shape_pair", lambda *arguments: pytest.fail("models were made"))
     with pytest.raises(SystemExit, match=said):
         bench.main([*shape, asked])
+
+
+@pytest.mark.parametrize("text", ["17", "-1", "soon"])
+def test_what_is_no_draft_length_is_named(shape, capsys, text: str) -> None:
+    with pytest.raises(SystemExit):
+        bench.main([*shape, f"--gammas={text}"])
+    assert f"'{text}' is not a draft length" in capsys.readouterr().err
 
 
 def test_an_agreement_needs_a_shape(tmp_path) -> None:

@@ -62,7 +62,7 @@ def test_bad_input_is_one_sentence() -> None:
 def test_what_is_no_draft_length_is_named_as_it_was_typed(text: str) -> None:
     ended = specdec_command(PROMPT, "--gamma", text)
     assert ended.returncode == 2
-    assert f"'{text}' is no draft length; give a whole number from 0 to 16, auto, or confidence:0.4" in ended.stderr
+    assert f"'{text}' is not a draft length; give a whole number from 0 to 16, auto, or confidence:0.4" in ended.stderr
 
 
 def test_ctrl_c_is_no_traceback(monkeypatch) -> None:

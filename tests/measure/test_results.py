@@ -193,7 +193,7 @@ def test_lines_that_are_no_calls_are_dropped_and_none_left_is_said() -> None:
     lies = record | {"metrics": record["metrics"] | {"tokens_per_second": 9e9, "alpha": 0.5}}
     lines = [head, *map(json.dumps, forged), json.dumps(lies), *rest]
     assert read_results("\n".join(lines), "x").trials == read_results(text_of(found), "x").trials
-    with pytest.raises(specdec.InvalidInput, match="x holds no finished call"):
+    with pytest.raises(specdec.InvalidInput, match="x has no finished call"):
         read_results("\n".join([head, *map(json.dumps, forged)]), "x")
 
 

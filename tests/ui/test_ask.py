@@ -49,7 +49,7 @@ def test_a_draft_length_goes_through_form_link_and_recording(panel, gamma) -> No
         ({"choice": "confidence", "confidence": 2}, "least_confidence is 2.0"),
         ({"choice": "confidence", "confidence": None}, "Confidence is empty"),
         ({"choice": "confidence", "confidence": "x" * 999}, "gamma is 'confidence:xxx"),
-        ({"choice": "anyhow"}, "How γ is chosen is not said"),
+        ({"choice": "anyhow"}, "does not say how γ is chosen"),
         ({"gamma": None}, "Draft length γ is empty"),
     ],
 )
@@ -61,4 +61,4 @@ def test_what_makes_no_draft_length_is_a_sentence(panel, changes, complaint) -> 
 def test_a_link_with_no_draft_length_keeps_the_form(panel) -> None:
     values, problems = panel.restore({"gamma": "confidence:5"}, chat=False)
     assert values == [gr.skip()] * len(_FIELDS)
-    assert problems[0].startswith("The link's gamma 'confidence:5' was not taken") and "5 stands instead" in problems[0]
+    assert problems[0].startswith("The link's gamma 'confidence:5' was not used") and "5 is used instead" in problems[0]
