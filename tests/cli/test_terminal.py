@@ -52,15 +52,15 @@ def test_a_verdict_needs_both_its_lanes() -> None:
 
 
 def test_bad_input_is_one_sentence() -> None:
-    ended = specdec_command(PROMPT, "--gamma", "99")
+    ended = specdec_command(PROMPT, "--tokens", "0")
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "specdec: gamma 99 is outside 0-16.\n"
+    assert ended.stderr == "specdec: max_new_tokens 0 is below 1.\n"
 
 
 def test_a_draft_length_that_is_no_number_is_named_as_it_was_typed() -> None:
     ended = specdec_command(PROMPT, "--gamma", "five")
     assert ended.returncode == 2
-    assert "'five' is no draft length" in ended.stderr and "gamma_of" not in ended.stderr
+    assert "'five' is not a draft length" in ended.stderr and "gamma_of" not in ended.stderr
 
 
 def test_ctrl_c_is_no_traceback(monkeypatch) -> None:
