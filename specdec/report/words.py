@@ -45,8 +45,6 @@ HEADLINES = {
     Kind.NOT_MEASURED: "Nothing to compare yet: no draft length has been measured together with plain generate.",
 }
 
-UNCLEAR = (Kind.UNCLEAR, Kind.UNCLEAR_UNSPLIT, Kind.UNCLEAR_GAINS, Kind.UNCLEAR_LOSES)
-
 # What stands below the headline. A kind without a row needs none.
 SHARES = {
     Kind.FASTER: "{engine}x comes from our loop, {speculation}x from speculation.",
@@ -251,9 +249,8 @@ def elsewhere(text: str) -> str:
 
 
 def big(found: Judgement) -> str | None:
-    """The large figure beside the headline; None where the headline has none, or says that there is no clear
-    difference."""
-    return None if found.gain is None or found.kind in UNCLEAR else f"{factor(found.gain)}x"
+    """The large figure beside the headline; None where the headline has none."""
+    return None if found.gain is None else f"{factor(found.gain)}x"
 
 
 def why_title(found: Judgement) -> str:

@@ -47,6 +47,12 @@ def launch(slot, *limits) -> tuple[object, str]:
     return page, serve(page, quiet=True)
 
 
+def pytest_collection_modifyitems(items) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
 @pytest.fixture(scope="package")
 def browser() -> Iterator[object]:
     missing = None if CHROMIUM else "chromium is not installed"
