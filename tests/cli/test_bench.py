@@ -171,7 +171,7 @@ def test_a_measured_pair_is_not_labelled(tmp_path, capsys, monkeypatch) -> None:
         (["--target", "gpt2"], "names both models"),
         (["--draft", "prompt-lookup"], "names both models"),
         (["--agreement", "2"], "from 0 to 1"),
-        (["--lanes", "generate", "assisted"], "cannot be told"),
+        (["--lanes", "generate", "assisted"], "cannot use a synthetic draft"),
     ],
 )
 def test_what_does_not_go_with_a_shape(shape, more: list[str], said: str) -> None:

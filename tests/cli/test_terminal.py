@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from programs import specdec_command
 
 import specdec
@@ -58,11 +57,10 @@ def test_bad_input_is_one_sentence() -> None:
     assert ended.stderr == "specdec: max_new_tokens 0 is below 1.\n"
 
 
-@pytest.mark.parametrize("text", ["five", "99", "confidence:5"])
-def test_what_is_no_draft_length_is_named_as_it_was_typed(text: str) -> None:
-    ended = specdec_command(PROMPT, "--gamma", text)
+def test_a_draft_length_that_is_no_number_is_named_as_it_was_typed() -> None:
+    ended = specdec_command(PROMPT, "--gamma", "five")
     assert ended.returncode == 2
-    assert f"'{text}' is not a draft length; give a whole number from 0 to 16, auto, or confidence:0.4" in ended.stderr
+    assert "'five' is not a draft length" in ended.stderr and "gamma_of" not in ended.stderr
 
 
 def test_ctrl_c_is_no_traceback(monkeypatch) -> None:

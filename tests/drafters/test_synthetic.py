@@ -102,5 +102,5 @@ def test_what_it_cannot_draft_is_refused() -> None:
 
 def test_assisted_generation_says_why_it_is_left_out() -> None:
     target = shared_tiny("llama", 4, layers=3)
-    assert "cannot be told" in (cannot_assist(pair_of(0.8)) or "")
+    assert "cannot use a synthetic draft" in (cannot_assist(pair_of(0.8)) or "")
     assert cannot_assist(specdec.Pair(target=target, draft=noisy_copy(target))) is None

@@ -159,7 +159,7 @@ def test_closing_midway_leaves_no_lane_running() -> None:
         ({"draws": True}, "draws is True"),
         ({"tokens": 2}, "tokens is 2; give a whole number, 3 or more"),
         ({"tokens": 600}, "context holds"),
-        ({"gamma": 0}, "drafts nothing"),
+        ({"gamma": 0}, "makes no guesses"),
         ({"gamma": 17}, "17"),
         ({"accept_top_k": 0}, "accept_top_k"),
     ],
