@@ -10,7 +10,7 @@ from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.loading import load_pair
 from specdec.report import recording, schema, words
 from specdec.ui.recorded import recorded_race
-from specdec.ui.startup import TOKENS
+from specdec.ui.startup import RUNS, TOKENS
 
 
 def test_the_recorded_race_is_whole() -> None:
@@ -20,6 +20,8 @@ def test_the_recorded_race_is_whole() -> None:
     assert begin["origin"] == "recording" and begin["number"] == 0 and begin["lanes"] == list(DEFAULT_KEYS)
     assert begin["settings"]["prompt"] == read_prompts(EXAMPLES)[0].prompt
     assert verdict["event"] == "verdict" and verdict["figures"] and not verdict["stopped"] and not verdict["doubts"]
+    assert begin["runs"] == verdict["runs"] == RUNS and verdict["shown"] == 0, "of three runs the one that is shown"
+    assert len(verdict["figures"]) == 4 and verdict["rates"].keys() == set(DEFAULT_KEYS) and verdict["whatif"]["exact"]
     assert sum(schema.event_of(each) is not None for each in parsed) == len(list(recording.read(lines)))
     for events in recording.lanes(lines):
         first, *_, last = events

@@ -1,0 +1,84 @@
+"""What each example of the page gains: ``python -m benchmarks.examples``.
+
+As the page races them: the embedded pair, greedy, up to 128 tokens, γ 5, a text ends where its model ends it. Plain
+``generate``, our loop without a draft and speculative decoding run in turns. Prints a table, and puts it into
+docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+
+from benchmarks.document import PERFORMANCE, with_section
+from specdec.cli.arguments import leave_a_core
+from specdec.events import SamplingParams
+from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.measure.metrics import repeated_ngrams
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.results_file import measured_on
+from specdec.measure.summary import find, summarise
+from specdec.measure.trials import trials
+from specdec.models.loading import load_pair
+from specdec.report import words
+from specdec.report.judge import Judgement, judge
+
+GAMMA, TOKENS = 5, 128
+SPECULATIVE = Entrant("speculative", GAMMA)
+HEAD = (
+    "example", "tokens", "acceptance", "tokens a pass", "over plain `generate`", "our loop over plain", "speculation",
+    "repeated 4-grams",
+)  # fmt: skip
+
+
+def judged(found: Iterable[Trial]) -> Judgement:
+    """The trials of one prompt, judged as a race is."""
+    summary = find(summarise(found), SPECULATIVE)
+    assert summary is not None
+    return judge(summary.sides, GAMMA)
+
+
+def row(name: str, found: list[Trial]) -> list[str]:
+    """A line of the table."""
+    said, ids = judged(found), next(trial.token_ids for trial in found if trial.entrant == SPECULATIVE)
+    low, high = said.spread or (0.0, 0.0)
+    return [
+        name,
+        str(len(ids)),
+        words.percent(said.alpha),
+        words.number(said.tokens, 2),
+        f"{words.times_or_none(said.gain)} ({low:.2f}\u2013{high:.2f})",
+        words.times_or_none(said.engine),
+        words.times_or_none(said.speculation),
+        words.percent(repeated_ngrams(ids)),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.examples", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    runs = parser.parse_args().runs
+    leave_a_core()
+    pair, items = load_pair(), tuple(read_prompts(EXAMPLES))
+    plan = Plan(items, (BASELINE, LOOP, SPECULATIVE), SamplingParams(TOKENS), runs)
+    found = list(filter(None, trials(pair, plan)))
+    rows = [row(item.name, [trial for trial in found if trial.prompt == item.name]) for item in items]
+    machine = measured_on(pair)["machine"]
+    text = f"""## The page's examples
+
+The embedded pair, greedy, up to {TOKENS} tokens, \u03b3 {GAMMA}; {words.runs(runs)} in turns on {machine["cpu"]},
+medians with (lowest\u2013highest). The factor over plain `generate` is that of our loop without a draft, times what
+speculation gains over our loop.
+
+```bash
+python -m benchmarks.examples --runs {runs}
+```
+
+""" + "".join(f"| {' | '.join(line)} |\n" for line in (HEAD, ["---"] + ["---:"] * (len(HEAD) - 1), *rows))
+    print(text)
+    PERFORMANCE.write_text(with_section(PERFORMANCE.read_text(encoding="utf-8"), "examples", text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
