@@ -12,7 +12,8 @@ const INFLATED = 2e6; // bytes that the facts may unpack to
 const HEAD = 6; // bytes: a checksum, then the length of the facts
 
 export async function pack(race) {
-  const lanes = [...race.lanes.values()];
+  // In the order of the page: in the run that is drawn, another lane may have started first.
+  const lanes = race.begin.lanes.map((key) => race.lanes.get(key)).filter(Boolean);
   const bits = new BitWriter();
   const numbering = new Numbering();
   bits.column(lanes[0].started.prompt_ids.map((id) => numbering.code(id)));
