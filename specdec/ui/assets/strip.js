@@ -129,8 +129,7 @@ export class Strip {
   #pick(key, event) {
     const round = this.#roundAt(key, event);
     if (round === null) return;
-    const { top, bottom } = this.#rows.get(key).track.getBoundingClientRect();
-    this.focus.choose({ lane: key, round }, { left: event.clientX, right: event.clientX, top, bottom });
+    this.focus.choose({ lane: key, round }, this.#rows.get(key).current);
   }
 
   #drawRow({ lane, track, canvas, end }) {
