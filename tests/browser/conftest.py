@@ -177,8 +177,11 @@ def visit(
 
 
 def open_page(page, address: str, query: str = "", greeting: str = "startup") -> None:
-    """Go to the page and wait until its greeting, the start-up race or the recording, is on it at its end."""
-    page.goto(address + query)
+    """Load the page and wait until its greeting is on it at its end: the start-up race, the recording, or a link's run."""
+    target = address + query
+    if page.url.split("#")[0] == target.split("#")[0]:
+        page.goto("about:blank")  # another part behind "#" alone would load nothing
+    page.goto(target)
     page.wait_for_function("window.specdec && window.specdec.mounted && window.specdec.verdicts === 1")
     skip(page)  # a recording's replay holds the start-up race back
     page.wait_for_function(f"window.specdec.origin === '{greeting}'")
@@ -186,9 +189,9 @@ def open_page(page, address: str, query: str = "", greeting: str = "startup") ->
 
 
 def skip(page) -> None:
-    """End a replay, if one plays."""
+    """End a replay, if one plays, on a tab that is not open too."""
     if page.evaluate("window.specdec.replaying"):
-        page.click(SKIP)
+        page.dispatch_event(SKIP, "click")
 
 
 def run(page) -> None:
@@ -237,6 +240,7 @@ def go_to(page, name: str) -> None:
     tab.first.click()
     if (key := FOUND.get(name)) is not None:
         page.wait_for_selector(f"#sd-{key}-verdict .sd-headline")
+        page.wait_for_function("!document.querySelector('[aria-label=\"Empty value\"]')")  # charts come after it
     page.wait_for_timeout(PAUSE)
 
 
