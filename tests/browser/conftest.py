@@ -47,12 +47,6 @@ def launch(slot, *limits) -> tuple[object, str]:
     return page, serve(page, quiet=True)
 
 
-def pytest_collection_modifyitems(items) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.browser)
-
-
 @pytest.fixture(scope="package")
 def browser() -> Iterator[object]:
     missing = None if CHROMIUM else "chromium is not installed"
@@ -177,7 +171,7 @@ def visit(
 
 
 def open_page(page, address: str, query: str = "", greeting: str = "startup") -> None:
-    """Load the page and wait until its greeting is on it at its end: the start-up race, the recording, or a link's run."""
+    """Load the page and wait until its greeting, a start-up race, a recording or a link's run, is on it at its end."""
     target = address + query
     if page.url.split("#")[0] == target.split("#")[0]:
         page.goto("about:blank")  # another part behind "#" alone would load nothing
