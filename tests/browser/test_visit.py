@@ -169,7 +169,7 @@ def test_a_run_of_usual_length_fits_a_short_link(page):
     ask(page, tokens=128)
     run(page)
     share(page)
-    assert 1000 < len(link(page, "this run")) < 2800
+    assert 1000 < len(link(page, "this run")) < 3200, "longer times take more digits"
 
 
 # The width of what is drawn in a row of the picture, from the left end of the bars on, and counts of blue pixels.
