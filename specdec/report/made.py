@@ -7,7 +7,7 @@ from typing import Any
 from specdec.measure.plan import Plan
 from specdec.measure.results import About
 from specdec.report import words
-from specdec.report.origin import day
+from specdec.report.origin import date, day
 
 
 def made(about: About, plan: Plan) -> dict[str, str]:
@@ -42,7 +42,7 @@ def columns(about: About, plan: Plan) -> dict[str, Any]:
         "pair": words.pair_line(about["pair"]),
         **{name: machine.get(name) for name in ("device", "cpu", "gpu")},
         **about["versions"],
-        "date": day(about),
+        "date": f"{date(about):%Y-%m-%d}",
         "prompt_set": plan.chosen.name,
         "prompts": len(plan.prompts),
         "first_a_category": plan.chosen.first,

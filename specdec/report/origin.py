@@ -21,8 +21,9 @@ class Origin:
         """Whether this program measured the figures, on this machine and with the pair that it has."""
         return self.kind == "here"
 
-    def sentence(self, about: dict[str, Any]) -> str:
-        return words.ORIGINS[self.kind].format(name=self.name, machine=_processor(about), day=day(about))
+    @property
+    def sentence(self) -> str:
+        return words.ORIGINS[self.kind].format(name=self.name)
 
 
 HERE, RECORDING, LINK = Origin("here"), Origin("recording"), Origin("link")
@@ -40,4 +41,9 @@ def _processor(about: dict[str, Any]) -> str:
 
 
 def day(about: dict[str, Any]) -> str:
-    return datetime.fromtimestamp(about["at"], UTC).strftime("%Y-%m-%d")
+    """As every date on the page: 24 November 2026."""
+    return f"{date(about).day} {date(about):%B %Y}"
+
+
+def date(about: dict[str, Any]) -> datetime:
+    return datetime.fromtimestamp(about["at"], UTC)

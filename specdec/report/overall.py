@@ -48,11 +48,11 @@ def _overall(trials: Sequence[Trial], plan: Plan) -> Overall:
     rivals = _rivals(summaries, found)
     if found.kind is Kind.NOT_MEASURED and rivals:
         return Overall(found, rivals[0], [measured.format(**counted)])
-    lengths = sum(bool(s.gains) for s in _drafting(summaries))
+    lengths = [s.gamma for s in _drafting(summaries) if s.gains and s.gamma is not None]
     subject = f"\u03b3 {found.gamma}"
-    if lengths > 1:
-        subject = words.FASTEST.format(gamma=found.gamma, lengths=lengths)
-    said = [words.NONE_PAYS] if found.kind in LOSING and lengths > 1 else []
+    if len(lengths) > 1:
+        subject = words.FASTEST.format(gamma=found.gamma, lengths=words.lengths(lengths))
+    said = [words.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
     said += [words.headline(found, subject, **counted), _loop_faster(summaries), *rivals]
     below = [*words.notes(found), _alike(summaries), paragraph(found), measured.format(**counted)]
     return Overall(found, " ".join(filter(None, said)), list(filter(None, below)))

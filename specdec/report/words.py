@@ -109,7 +109,7 @@ DOUBTS = {
 
 # A sweep or a benchmark, beside the judge's headline.
 NONE_PAYS = "No draft length pays here."
-FASTEST = "\u03b3 {gamma}, the fastest of {lengths} draft lengths above 0,"
+FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs show no clear difference."
 MEASURED = "{calls} calls on this machine."
@@ -126,7 +126,7 @@ RIVALS = {
 # Where the figures of a tab are from.
 ORIGINS = {
     "here": "Measured on this machine",
-    "recording": "A recording made on {machine}, {day}, not measured here",
+    "recording": "A recording, not measured here",
     "file": "From the file {name}, not measured here",
     "link": "From a link, not measured here",
 }

@@ -14,10 +14,10 @@ from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, quoted
 from specdec.events import SamplingParams
 from specdec.lanes.table import LANES, Entrant, Lane, entrants_of
-from specdec.measure.plan import Plan
+from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
 from specdec.measure.results import Results
-from specdec.measure.summary import rows
+from specdec.measure.summary import rows, summarise
 from specdec.report import words
 from specdec.report.benchmark import EXPORTS, as_json
 from specdec.report.made import settings
@@ -30,7 +30,7 @@ from specdec.ui.figures import benchmark_figure
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
-from specdec.ui.measuring import Buttons, Findings, Measurement, Values, sizes
+from specdec.ui.measuring import Buttons, Findings, Measurement, Values, settings_fold, sizes
 from specdec.ui.opening import Opening, packed
 from specdec.ui.work import INTERNAL
 
@@ -38,6 +38,7 @@ KNOWN = "The embedded pair writes stories, dialogue and Python and copies; resul
 RESULTS = "benchmark.results.jsonl"
 FIRST = "Prompts per category"
 MOST_TEXT = 200  # characters of the field for draft lengths
+MEDIANS = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
 
 
@@ -49,33 +50,36 @@ class BenchTab:
         self._machine, self._limits = machine, limits
         lede = '<p class="sd-lede">Compare methods over many prompts.</p>'
         gr.HTML(lede, apply_default_css=False)
-        with gr.Row(elem_classes="sd-form"):
-            most = f"up to {limits.file_bytes / 1e6:g} MB"
-            hint = f"JSON lines (.jsonl or .jsonl.gz), {most}. Without a file, the example prompts are used."
-            self._set = file_field(files, "Prompt set", hint, "sd-bench-set", limits)
-            hint = f"A {RESULTS} with the same settings, {most}. Its calls are not measured again."
-            self._earlier = file_field(files, "Earlier results (optional)", hint, "sd-bench-earlier", limits)
-        with gr.Row(elem_classes="sd-form"):
-            self._lanes = gr.CheckboxGroup(
-                [(lane.choice, lane.key) for lane in _choices()],
-                label="Further lanes",
-                elem_id="sd-bench-lanes",
-            )
-            self._gammas = gr.Textbox(
-                "3 5 8", label="Draft lengths (numbers or auto)", max_lines=1, elem_id="sd-bench-gammas"
-            )
-        with gr.Row(elem_classes="sd-form"):
-            sized = sizes("bench", limits, tokens=64, runs=3)
-            first = gr.Textbox(
-                "", label=FIRST, info="the first N; empty: all", max_lines=1, min_width=90, elem_id="sd-bench-first"
-            )
-            temperature = number_field(0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature")
-            self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
-            self._sizes, self._settings = [*sized, first], [*sized, first, temperature, self.chat]
-        # Of the prompts that are to run; a set of one's own need not be sent again to tell what it takes.
-        self._categories = gr.State([item.category for item in read_prompts(EXAMPLES)])
         self._opening = Opening("bench", scripts["results"], limits)
         self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
+        with settings_fold("bench"):
+            with gr.Row(elem_classes="sd-form"):
+                most = f"up to {limits.file_bytes / 1e6:g} MB"
+                hint = f"JSON lines (.jsonl or .jsonl.gz), {most}. Without a file, the example prompts are used."
+                self._set = file_field(files, "Prompt set", hint, "sd-bench-set", limits)
+                hint = f"A {RESULTS} with the same settings, {most}. Its calls are not measured again."
+                self._earlier = file_field(files, "Earlier results (optional)", hint, "sd-bench-earlier", limits)
+            with gr.Row(elem_classes="sd-form"):
+                self._lanes = gr.CheckboxGroup(
+                    [(lane.choice, lane.key) for lane in _choices()],
+                    label="Further lanes",
+                    elem_id="sd-bench-lanes",
+                )
+                self._gammas = gr.Textbox(
+                    "3 5 8", label="Draft lengths (numbers or auto)", max_lines=1, elem_id="sd-bench-gammas"
+                )
+            with gr.Row(elem_classes="sd-form"):
+                sized = sizes("bench", limits, tokens=64, runs=3)
+                first = gr.Textbox(
+                    "", label=FIRST, info="the first N; empty: all", max_lines=1, min_width=90, elem_id="sd-bench-first"
+                )
+                temperature = number_field(
+                    0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature"
+                )
+                self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
+                self._sizes, self._settings = [*sized, first], [*sized, first, temperature, self.chat]
+        # Of the prompts that are to run; a set of one's own need not be sent again to tell what it takes.
+        self._categories = gr.State([item.category for item in read_prompts(EXAMPLES)])
         self._findings = Findings("bench")
         hint = f"{RESULTS} contains every call. To continue this benchmark, give it as earlier results."
         self._files = file_buttons(files, "Save results", hint, "sd-bench-files")
@@ -139,9 +143,8 @@ class BenchTab:
         notes = [words.prompts(plan.chosen, len(plan.prompts)), f"{settings(plan)}."]
         if results.about["pair"]["name"] == "embedded" and plan.chosen.name != NAME:
             notes.append(KNOWN)
-        caption = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
-        table = fragments.table(COLUMNS, map(cells, rows(results.trials)), caption, minor=MINOR)
-        return self._findings.show(results, origin, table, benchmark_figure(results.trials) if draw else None, notes)
+        figure = benchmark_figure(results.trials) if draw else None
+        return self._findings.show(results, origin, _tables(results.trials), figure, notes)
 
     def _finished(self, results: Results, origin: Origin) -> Values:
         """A benchmark that is not measured now: verdict, chart, table, and why."""
@@ -167,6 +170,15 @@ def _size(
     prompts = sum(min(found, many or found) for found in Counter(categories).values())
     calls = prompts * len(_entrants(lanes, gammas)) * integer("Runs", runs)
     return "call", calls, integer("New tokens", tokens)
+
+
+def _tables(trials: Sequence[Trial]) -> str:
+    """A row a lane over all prompts, and a fold with the rows of each category."""
+    lines, lanes = list(map(cells, rows(trials))), len(summarise(trials))
+    overall = fragments.table(COLUMNS[1:], [line[1:] for line in lines[-lanes:]], MEDIANS, minor=MINOR)
+    if len(lines) == lanes:
+        return overall
+    return overall + fragments.folded("By category", fragments.table(COLUMNS, lines, MEDIANS, minor=MINOR))
 
 
 def _choices() -> list[Lane]:

@@ -14,8 +14,9 @@ _TEMPLATES = """
 <section class="sd-verdict">
 {%- if factor %}<div class="sd-factor" aria-hidden="true">{{ factor }}</div>{% endif -%}
 <div class="sd-verdictWords"><p class="sd-headline">{{ sentence }}</p>
-{%- if notes %}<details class="sd-doubts"><summary><span class="sd-doubt">{{ notes[0] }}</span>
-{%- if notes[1:] %}<b>+{{ notes[1:] | length }}</b>{% endif %}</summary><div class="sd-doubtWords">
+{%- if notes | length == 1 %}<p class="sd-doubtWords">{{ notes[0] }}</p>
+{%- elif notes %}<details class="sd-doubts"><summary><span class="sd-doubt">{{ notes[0] }}</span>
+<b>+{{ notes[1:] | length }}</b></summary><div class="sd-doubtWords">
 {%- for note in notes[1:] %}<p>{{ note }}</p>{% endfor -%}
 </div></details>{% endif -%}
 </div></section>
@@ -54,6 +55,10 @@ _TEMPLATES = """
 </tbody></table>
 {% endmacro %}
 {% macro hidden(name, minor) %}{% if name in minor %} class="minor"{% endif %}{% endmacro %}
+
+{% macro folded(title, inside) %}
+<details class="sd-fold"><summary>{{ title }}</summary>{{ inside | safe }}</details>
+{% endmacro %}
 
 {% macro facts(found) %}
 <dl class="sd-facts">
@@ -121,6 +126,11 @@ def table(
 ) -> str:
     """A table with its caption below; ``marked`` is the row that stands out, ``minor`` columns a phone leaves out."""
     return _HTML.table(columns, list(rows), caption, marked, minor).strip()
+
+
+def folded(title: str, inside: str) -> str:
+    """A closed fold around another fragment."""
+    return _HTML.folded(title, inside).strip()
 
 
 def facts(found: Iterable[Figure]) -> str:

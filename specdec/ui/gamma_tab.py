@@ -27,7 +27,7 @@ from specdec.measure.whatif import ORACLE, Calibration, Costs, Outcome, what_if
 from specdec.models.pair import Pair, Prompt
 from specdec.report import words
 from specdec.report.origin import HERE, Origin
-from specdec.report.sweep import COLUMNS, cells, marked, sweep_rows, theory_note
+from specdec.report.sweep import COLUMNS, Row, cells, marked, sweep_rows, theory_note
 from specdec.ui import fragments
 from specdec.ui.ask import AskPanel
 from specdec.ui.code import code_answer
@@ -36,7 +36,7 @@ from specdec.ui.figures import sweep_figure
 from specdec.ui.files import file_buttons, offered
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
-from specdec.ui.measuring import Buttons, Findings, Measurement, Values, sizes
+from specdec.ui.measuring import Buttons, Findings, Measurement, Values, settings_fold, sizes
 from specdec.ui.opening import Opening, packed
 from specdec.ui.stream import check
 
@@ -44,6 +44,11 @@ RESULTS = "sweep.results.jsonl"
 _TAKE_HOME = "import(%s).then((home) => home.mount(element, props, watch));"
 OWN = "The prompt of the race"
 RECORDED = 128  # tokens at least, for what-if
+MEDIANS = "Medians over the runs (lowest\u2013highest). Speed-up is over plain generate."
+TERMS = (
+    "The gain, measured and predicted by theory, is over our loop at \u03b3 0. c is the time of a draft pass and v the "
+    "time to check a round, both in target passes over one token."
+)
 WHAT_IF = ("Draft length", "tokens per pass", "guesses", "ms per token", "computed gain over \u03b3 0")
 
 
@@ -60,17 +65,18 @@ class GammaTab:
             apply_default_css=False,
         )
         self._prompt, self._chat = ask.prompt, ask.chat
-        with gr.Row(elem_classes="sd-form"):
-            self._chosen = gr.CheckboxGroup(
-                [OWN, *self._examples], value=[OWN], label="Prompts", elem_id="sd-gamma-prompts"
-            )
-        with gr.Row(elem_classes="sd-form"):
-            self._tokens, self._runs = sizes("gamma", limits, NEW_TOKENS, RUNS)
-            self._temperature = number_field(
-                0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-gamma-temperature"
-            )
         self._opening = Opening("sweep", scripts["results"], limits)
         self._buttons = Buttons("Find the best \u03b3", "gamma", self._opening.button)
+        with settings_fold("gamma"):
+            with gr.Row(elem_classes="sd-form"):
+                self._chosen = gr.CheckboxGroup(
+                    [OWN, *self._examples], value=[OWN], label="Prompts", elem_id="sd-gamma-prompts"
+                )
+            with gr.Row(elem_classes="sd-form"):
+                self._tokens, self._runs = sizes("gamma", limits, NEW_TOKENS, RUNS)
+                self._temperature = number_field(
+                    0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-gamma-temperature"
+                )
         self._findings = Findings("gamma")
         hint = "JSON lines with every call. To see them again, here or on another specdec page, use Open results."
         self._files = file_buttons(scripts["files"], "Save results", hint, "sd-gamma-files")
@@ -134,18 +140,8 @@ class GammaTab:
         plan, found = results.plan, results.trials
         rows = sweep_rows(summarise(found))
         best = marked(rows, found, plan)
-        table = fragments.table(
-            COLUMNS,
-            (cells(row, at == best) for at, row in enumerate(rows)),
-            "Medians over the runs (lowest\u2013highest). Speed-up is over plain generate. The gain, measured and "
-            "predicted by theory, is over our loop at \u03b3 0. c is the time of a draft pass and v the time to check "
-            "a "
-            "round, both in target passes over one token.",
-            best,
-            minor=COLUMNS[4:],
-        )
         figure = sweep_figure(rows, None if best is None else rows[best]) if draw and rows else None
-        return self._findings.show(results, origin, table, figure, [theory_note(found)])
+        return self._findings.show(results, origin, _tables(rows, best), figure, [theory_note(found)])
 
     def _finished(self, results: Results, origin: Origin) -> Values:
         """A sweep that is not measured now: verdict, chart, table, and why."""
@@ -196,6 +192,17 @@ class GammaTab:
             self.best: best.name,
             self.race_it: gr.update(value=f"Race it: {_named(best)}", visible=True),
         }
+
+
+def _tables(rows: Sequence[Row], best: int | None) -> str:
+    """The fastest row, \u03b3 0 and auto, and a fold with all of them; ``best`` is the row that is marked."""
+    first = fastest([row.summary for row in rows])
+    telling = [at for at, row in enumerate(rows) if row.gamma in (0, "auto") or row.summary is first]
+    lines = [cells(row, at == best) for at, row in enumerate(rows)]
+    place = telling.index(best) if best is not None else None
+    few = fragments.table(COLUMNS[:4], [lines[at][:4] for at in telling], MEDIANS, place)
+    every = fragments.table(COLUMNS, lines, TERMS, best, minor=COLUMNS[4:])
+    return few + fragments.folded("All draft lengths", every)
 
 
 def _recorded(pair: Pair, prompt: Prompt, params: SamplingParams, seconds: float | None) -> Batches:

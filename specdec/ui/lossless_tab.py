@@ -91,7 +91,7 @@ def recorded_test(text: str) -> str:
     """The findings that ship with the program."""
     record = _RECORD.validate_json(text)
     about = record["about"]
-    return fragments.origin(RECORDING.sentence(about), place(about)) + _told(record["findings"])
+    return fragments.origin(RECORDING.sentence, place(about)) + _told(record["findings"])
 
 
 def _told(found: Findings) -> str:

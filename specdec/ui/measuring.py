@@ -146,7 +146,7 @@ class Findings:
     ) -> Values:
         """The values that show these; ``notes`` stand below the verdict. Without a figure the last chart stays."""
         found = overall(results.trials, results.plan, origin.here)
-        shown = fragments.origin(origin.sentence(results.about), place(results.about))
+        shown = fragments.origin(origin.sentence, place(results.about))
         shown += fragments.verdict(found.headline, found.factor, [*found.notes, *notes])
         chart = {self._plot: gr.update(value=drawn(figure), visible=True)} if figure else {}
         return {self._verdict: shown, self._table: table} | chart
@@ -159,6 +159,11 @@ class Findings:
             return shown
         values = shown | {self._steps: drawn(waterfall_figure(found)), self._facts: fragments.facts(figures(found))}
         return values | {self._fold: gr.update(visible=True)}
+
+
+def settings_fold(name: str) -> gr.Accordion:
+    """The fold for what can be changed about a measurement: what it found comes first."""
+    return gr.Accordion("Settings", open=False, elem_id=f"sd-{name}-settings", elem_classes="sd-after sd-settings")
 
 
 def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number, gr.Number]:

@@ -178,7 +178,7 @@ def build(
             panel = None if startup is None or limits.pairs == "none" else PairPanel(slot, limits, startup)
             if limits.public:
                 gr.HTML(your_own(space), elem_id="sd-own", apply_default_css=False)
-        with gr.Tabs(elem_id="sd-tabs") as tabs:
+        with gr.Tabs(elem_id="sd-tabs", overflow_behavior="wrap") as tabs:
             with _tab("Race"):
                 with gr.Row(elem_id="sd-line"):
                     # The form in one line; filled by the live view.

@@ -33,7 +33,7 @@ test("the picture says what the page says, but for where it is looked at", () =>
     ["50 %", "of guesses kept"],
     ["3 of 3", "tokens identical"],
   ]);
-  assert.deepEqual(card.origin, ["some", "1 run", "Jan 1, 1970"]);
+  assert.deepEqual(card.origin, ["some", "1 run", "1 January 1970"]);
   assert.equal(cardOf(race("link"), "https://a.org/").origin[0], "From a link, not measured here");
 });
 

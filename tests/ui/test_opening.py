@@ -34,7 +34,7 @@ def test_the_recorded_results_are_whole_and_of_the_page_s_examples() -> None:
         assert results.about["pair"]["name"] == "embedded"
         assert overall(results.trials, results.plan, here=False).factor
     shown = recorded_test((RECORDED / "recorded_lossless.json").read_text())
-    assert "A recording made on" in shown and "Same distribution" in shown
+    assert "A recording, not measured here" in shown and "Same distribution" in shown
 
 
 def test_a_tab_greets_until_it_has_a_result_and_every_visitor_alike() -> None:

@@ -1,4 +1,5 @@
 // A race as a picture to post: 1200 x 630, light, with nothing that only the page could explain.
+import { dayOf } from "./dom.js";
 import { kindsOf } from "./race.js";
 
 export const [WIDTH, HEIGHT] = [1200, 630];
@@ -27,7 +28,7 @@ export function cardOf(race, address) {
     [figure("identical"), "tokens identical"],
   ];
   const foreign = { link: "From a link, not measured here", file: "From a file", recording: "A recording" };
-  const day = new Date(begin.at * 1000).toLocaleDateString("en", { year: "numeric", month: "short", day: "numeric" });
+  const day = dayOf(begin.at);
   return {
     factor: verdict.factor,
     faster: verdict.faster,

@@ -46,6 +46,9 @@ export function fold(className, title, children) {
   return el("details", `sd-fold ${className}`, "", [el("summary", "", title), ...children]);
 }
 
+// Seconds since 1970 as every date on the page: 24 November 2026.
+export const dayOf = (at) => new Date(at * 1000).toLocaleDateString("en-GB", { dateStyle: "long" });
+
 // A probability, or a dash where there is none: a link carries no probabilities.
 export const NONE = "\u2013";
 export const chance = (value) => {

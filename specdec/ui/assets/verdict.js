@@ -1,5 +1,5 @@
 // The verdict: the speed-up, its sentence, where it is from, and four figures at most.
-import { button, el, fold } from "./dom.js";
+import { button, dayOf, el, fold } from "./dom.js";
 import { term } from "./figures.js";
 import { labelOf } from "./lanes.js";
 
@@ -110,15 +110,15 @@ export class VerdictPanel {
     const { origin, at, pair, name } = race.begin;
     const record = race.verdict;
     const { cpu, gpu } = race.lane.started.machine;
-    const day = new Date(at * 1000);
-    const time = day.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const day = dayOf(at);
+    const time = new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
     const runs = record.runs > 1 ? `median of ${record.runs} runs` : "1 run";
     const said = {
       run: `${runs[0].toUpperCase()}${runs.slice(1)} on this machine`,
       startup: `Measured on this machine at start-up, ${time} \u00b7 ${runs}`,
-      recording: `A recording made on ${gpu ?? cpu}, ${day.toLocaleDateString()}, not measured here \u00b7 ${runs}`,
+      recording: `A recording made on ${gpu ?? cpu}, ${day}, not measured here \u00b7 ${runs}`,
       link: `From a link, not measured here \u00b7 ${runs}`,
-      file: `From the file ${name}, recorded ${day.toLocaleDateString()} ${time}, not measured here \u00b7 ${runs}`,
+      file: `From the file ${name}, recorded ${day} ${time}, not measured here \u00b7 ${runs}`,
     }[origin];
     const measured = MEASURED.includes(origin);
     const [words, repeat] = measured ? ["Repeat \u00d75", true] : ["Run it here", false];

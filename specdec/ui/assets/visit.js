@@ -1,5 +1,5 @@
 // Follows the address, as the page opens and whenever it changes; after a reload, brings back what was on show.
-import { inAddress, settingsInFragment, withoutRun } from "./address.js";
+import { inAddress, settingsInFragment, tabInAddress, withoutRun } from "./address.js";
 import { button, el } from "./dom.js";
 import { keptRace } from "./kept.js";
 import { runInAddress } from "./link.js";
@@ -8,13 +8,7 @@ import { onRace } from "./shown.js";
 
 // `view` shows a race: open(records, origin, text). Its running() tells whether one runs here.
 export async function follow(view) {
-  const said = el("div", "sd-error sd-linkError");
-  said.setAttribute("role", "alert");
-  const say = (words, ...more) => {
-    said.replaceChildren(words, ...more);
-    if (words) document.querySelector("#sd-top").before(said);
-    else said.remove();
-  };
+  const [say, sayTab] = [notice(), notice()];
   let linked = null; // the run of the address that is or was on show
 
   const openRun = async (kept = null) => {
@@ -42,6 +36,7 @@ export async function follow(view) {
     const before = [run, settings];
     [run, settings] = [inAddress("run"), settingsNow()];
     openTab();
+    sayTab(noSuchTab());
     if (run !== before[0]) openRun();
     if (settings !== before[1]) restoreForm();
   });
@@ -51,8 +46,31 @@ export async function follow(view) {
     withoutRun();
     [run, linked] = [null, null];
   });
+  document.querySelector("#sd-tabs").addEventListener("click", ({ target }) => {
+    if (target.closest("[role=tab]")) sayTab("");
+  });
   if (inAddress("tab")) openTab();
+  sayTab(noSuchTab());
   await openRun(keptRace());
+}
+
+// Says something above everything, which stays; no words take it away.
+function notice() {
+  const said = el("div", "sd-error sd-linkError");
+  said.setAttribute("role", "alert");
+  return (words, ...more) => {
+    said.replaceChildren(words, ...more);
+    if (words) document.querySelector("#sd-top").before(said);
+    else said.remove();
+  };
+}
+
+// That the address names a tab that is not there; else nothing.
+function noSuchTab() {
+  const tabs = [...document.querySelectorAll("#sd-tabs [role=tab]")];
+  if (tabs.some((tab) => tab.dataset.tabId === tabInAddress())) return "";
+  const names = tabs.map((tab) => tab.textContent.trim()).join(", ");
+  return `There is no tab \u201c${tabInAddress().slice(0, 40)}\u201d. The tabs are: ${names}.`;
 }
 
 // What the address says of the form.
