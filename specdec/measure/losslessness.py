@@ -25,10 +25,12 @@ from specdec.lanes.driver import driven
 from specdec.lanes.transformers_lanes import generate
 from specdec.measure.result import collect
 from specdec.models.pair import Pair, Prompt
+from specdec.text import text_of
 
 LEVEL = 0.001  # how often two samples of one distribution are told apart
 LEAST_EXPECTED = 5  # continuations of each sample in a cell, for the chi-square distribution to hold
 LEAST = {"draws": 50, "tokens": 3}
+MOST_COMMON = 8  # continuations that a chart shows
 SHUFFLES = 10_000
 SAMPLES = 3
 TOKENS = 4  # of a continuation: the prefill's own and a whole round at gamma 2
@@ -67,8 +69,19 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Common:
+    """A continuation that came up often, and how often in each sample."""
+
+    text: str
+    plain: int
+    lossless: int
+    lossy: int
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """What a self-test found. ``draws`` counts the continuations of a sample; ``params`` has seed and length.
+    ``common`` are the continuations that came up most often in the three samples together.
 
     ``alpha`` and ``lossy_alpha`` are draft tokens accepted / tested in the two speculative samples, None where nothing
     was drafted. ``level`` is the chance that lossless sampling fails.
@@ -82,6 +95,7 @@ class Findings:
     gamma: str
     accept_top_k: int
     params: SamplingParams
+    common: tuple[Common, ...]
     level: float = LEVEL
 
     @property
@@ -164,9 +178,20 @@ def self_test(
             gamma=str(gamma),
             accept_top_k=accept_top_k,
             params=params,
+            common=most_common(pair, samples),
         )
 
     return run()
+
+
+def most_common(pair: Pair, samples: dict[str, list[Ids]]) -> tuple[Common, ...]:
+    """Chosen over all samples together: what is frequent in one of them alone would look too frequent there."""
+    counts = {name: Counter(found) for name, found in samples.items()}
+    often = Counter(ids for found in samples.values() for ids in found).most_common(MOST_COMMON)
+    return tuple(
+        Common(text_of(pair.tokenizer, ids), **{name: counted[ids] for name, counted in counts.items()})
+        for ids, _ in often
+    )
 
 
 def compare(plain: Sequence[Ids], other: Sequence[Ids], seed: int = 0, shuffles: int = SHUFFLES) -> Comparison:

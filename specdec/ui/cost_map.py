@@ -9,7 +9,7 @@ import gradio as gr
 
 from specdec.report.cost_map import Point
 from specdec.ui import fragments
-from specdec.ui.drawn import drawn
+from specdec.ui.drawn import drawn, figure_place
 from specdec.ui.map_figure import map_figure
 
 TITLE = "Where speculation pays"
@@ -26,7 +26,7 @@ class CostMap:
 
     def __init__(self, name: str):
         self._title = gr.HTML("", elem_classes="sd-fragment", apply_default_css=False)
-        self._plot = gr.Plot(None, show_label=False, visible=False, elem_id=f"sd-{name}-map", elem_classes="sd-figure")
+        self._plot = figure_place(f"sd-{name}-map")
         self.cleared: dict[Any, Any] = {self._title: "", self._plot: gr.update(visible=False)}
 
     def show(self, found: Sequence[Point], v: float | None, more: str = "") -> dict[Any, Any]:

@@ -11,8 +11,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from specdec.events import MAX_GAMMA
+from specdec.lanes.table import BASELINE
+from specdec.measure.losslessness import Findings
 from specdec.measure.plan import Trial
-from specdec.measure.summary import best_lengths, find, summarise
+from specdec.measure.summary import find, summarise
 from specdec.report.judge import Judgement
 from specdec.report.sweep import Row
 from specdec.ui.labels import apart, shown
@@ -21,9 +23,9 @@ from specdec.ui.labels import apart, shown
 BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#5aa9a3"
 TEXT, LINE = 14, 20  # pixels: size of text, and of a line of it
 MOST = MAX_GAMMA + 0.5  # where the charts over draft lengths end
-MOST_CATEGORIES = 30
+MOST_ROWS = 120  # of a chart
 FAINT = "rgba(128, 128, 128, 0.25)"
-NEAR = "\u00a0\u00a0"  # before a number that stands right of its mark
+NEAR = "\u00a0\u00a0\u00a0"  # between a mark and the number right of it
 COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # as the table of lanes names them
 
 
@@ -50,10 +52,10 @@ def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
     if auto:
         figure.add_hline(y=auto, line={"color": ORANGE, "width": 2, "dash": "2px,3px"}, row=1, col=1)
         ends.append((f"auto {auto:.2f}x", MOST, auto))
-    top = 1.15 * max([1.0, auto or 0.0, *(max(found) for found in gains), *(value for _, value in predicted)])
+    top = 1.2 * max([1.0, auto or 0.0, *(max(found) for found in gains), *(value for _, value in predicted)])
     _label_ends(figure, ends, top)
     if best and isinstance(best.gamma, int) and best.summary.gain:
-        _mark_best(figure, best.gamma, best.summary.gain, max(best.summary.gains))
+        _mark_best(figure, best.gamma, best.summary.gain, top)
     drafted = [row for row in fixed if row.judgement.alpha is not None]
     tokens = [row.judgement.tokens for row in drafted]
     kept = [100 * alpha for row in drafted if (alpha := row.judgement.alpha) is not None]
@@ -82,12 +84,15 @@ def _label_ends(figure: go.Figure, ends: Sequence[tuple[str, float, float]], top
         figure.add_annotation(text=name, x=x, y=place, row=1, col=1, **note)
 
 
-def _mark_best(figure: go.Figure, gamma: int, gain: float, highest: float) -> None:
+def _mark_best(figure: go.Figure, gamma: int, gain: float, top: float) -> None:
+    """A ring around the point, and its name at ``top``, which no line reaches."""
     ring = {"size": 15, "symbol": "circle-open", "line": {"width": 2.5, "color": BLUE}, "color": BLUE}
     figure.add_scatter(x=[gamma], y=[gain], mode="markers", marker=ring, row=1, col=1)
     anchor = "left" if gamma < 3 else "right" if gamma > 13 else "center"
-    note = {"xanchor": anchor, "yanchor": "bottom", "showarrow": False, "yshift": 8}
-    figure.add_annotation(text=f"fastest: \u03b3 {gamma}", x=gamma, y=highest, row=1, col=1, **note)
+    figure.add_annotation(
+        text=f"fastest: \u03b3 {gamma}", x=gamma, y=gain, ax=gamma, ay=top, axref="x", ayref="y", row=1, col=1,
+        xanchor=anchor, yanchor="top", arrowhead=0, arrowwidth=1, arrowcolor=GREY, standoff=9,
+    )  # fmt: skip
 
 
 def waterfall_figure(found: Judgement) -> go.Figure:
@@ -95,7 +100,7 @@ def waterfall_figure(found: Judgement) -> go.Figure:
 
     Drawn from the top down, so that the steps' names are horizontal on a phone too.
     """
-    names = [name.replace(" ", "<br>", 1) for name, _ in found.steps] + ["Speculative"]
+    names = [shown(name) + NEAR for name in [*(name for name, _ in found.steps), "Speculative"]]
     values = [1e3 * seconds for _, seconds in found.steps]
     total = sum(values)
     ends = list(accumulate(values))
@@ -120,33 +125,35 @@ def waterfall_figure(found: Judgement) -> go.Figure:
 
 
 def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
-    """Speed-up by category, each lane at its best draft length over all prompts; bars from lowest to highest run.
+    """Speed-up by category of every lane at every draft length; bars from lowest to highest run.
 
     Drawn from the top down, so that the categories' names are horizontal on a phone too.
     """
-    lanes = [summary.entrant for summary in best_lengths(summarise(trials))]
-    categories = list(dict.fromkeys(trial.category for trial in trials))
-    groups = [(shown(c), summarise([t for t in trials if t.category == c])) for c in categories[:MOST_CATEGORIES]]
+    lanes = [s.entrant for s in summarise(trials) if s.gains and s.entrant != BASELINE]
+    categories, most = list(dict.fromkeys(trial.category for trial in trials)), max(1, MOST_ROWS // max(1, len(lanes)))
+    groups = [(shown(c), summarise([t for t in trials if t.category == c])) for c in categories[:most]]
     if len(categories) > 1:
         groups.insert(0, ("all prompts", summarise(trials)))
     figure = go.Figure()
     for number, entrant in enumerate(lanes):
         found = [(at, s.gains) for at, (_, group) in enumerate(groups) if (s := find(group, entrant)) and s.gains]
         middles = [median(gains) for _, gains in found]
-        y = [at + 0.8 * ((number + 0.5) / len(lanes) - 0.5) for at, _ in found]
-        colour = COLOURS[entrant.row.colour]
+        y = [at + 0.84 * ((number + 0.5) / len(lanes) - 0.5) for at, _ in found]
+        colour, first = COLOURS[entrant.row.colour], entrant.key not in [lane.key for lane in lanes[:number]]
+        length = "" if entrant.gamma is None else f"\u03b3 {entrant.gamma} \u00b7 "
         figure.add_scatter(
-            x=middles, y=y, name=entrant.label, mode="markers",
+            x=middles, y=y, name=entrant.row.label, mode="markers", showlegend=first,
             marker={"color": colour, "size": 11, "symbol": entrant.row.sign or "star"},
             error_x={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour}
             | _bars([gains for _, gains in found], middles),
         )  # fmt: skip
         figure.add_scatter(
-            x=[max(gains) for _, gains in found], y=y, text=[f"{NEAR}{middle:.2f}x" for middle in middles], mode="text",
-            textposition="middle right", hoverinfo="skip", showlegend=False, cliponaxis=False,
+            x=[max(gains) for _, gains in found], y=y, mode="text",
+            text=[f"{NEAR}{length}{middle:.2f}x" for middle in middles], textposition="middle right", hoverinfo="skip",
+            showlegend=False, cliponaxis=False,
         )  # fmt: skip
     figure.add_vline(x=1, line={"color": GREY, "width": 1})
-    left_out = len(categories) - MOST_CATEGORIES
+    left_out = len(categories) - most
     more = f"<br>{left_out} more categories are in the table" if left_out > 0 else ""
     title = f"Speed-up over plain generate (times)<br>points: median run, bars: lowest to highest{more}"
     figure.update_xaxes(title_text=title, rangemode="tozero")
@@ -155,7 +162,32 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         figure.add_hline(y=at - 0.5, line={"color": FAINT, "width": 1})
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5])
     height = 110 + len(names) * max(34, 22 * len(lanes))
-    return styled(figure, height, legend=len(lanes), across=True, right=56)
+    return styled(figure, height, legend=len({entrant.key for entrant in lanes}), across=True, right=92)
+
+
+def samples_figure(found: Findings) -> go.Figure:
+    """How often the most frequent continuations came up in the three samples of the test of losslessness.
+
+    The bars of a sample are hollow, filled or hatched: they differ without their colours too.
+    """
+    names = [shown(common.text) for common in found.common]
+    clear = "rgba(0, 0, 0, 0)"
+    hatched = {"color": clear, "pattern": {"shape": "/", "size": 6, "fgcolor": ORANGE}}
+    figure = go.Figure()
+    for name, counts, colour, look in (
+        ("plain generate", [common.plain for common in found.common], GREY, {"color": clear}),
+        ("speculative, lossless", [common.lossless for common in found.common], BLUE, {"color": BLUE}),
+        ("speculative, lossy", [common.lossy for common in found.common], ORANGE, hatched),
+    ):
+        figure.add_bar(
+            y=list(range(len(names))), x=counts, name=name, orientation="h", text=counts, textposition="outside",
+            textfont={"size": TEXT}, constraintext="none", cliponaxis=False, marker=look | {"line": {"color": colour, "width": 1.5}},
+        )  # fmt: skip
+    figure.update_xaxes(title_text=f"Times drawn, of {found.draws} continuations", rangemode="tozero")
+    figure.update_yaxes(
+        tickvals=list(range(len(names))), ticktext=[name + NEAR for name in names], autorange="reversed"
+    )
+    return styled(figure, 60 + 60 * len(names), legend=3, across=True, right=36).update_layout(bargap=0.25)
 
 
 def _signed(value: float) -> str:

@@ -14,7 +14,7 @@ _TEMPLATES = """
 <section class="sd-verdict">
 {%- if factor %}<div class="sd-factor" aria-hidden="true">{{ factor }}</div>{% endif -%}
 <div class="sd-verdictWords"><p class="sd-headline">{{ sentence }}</p>
-{%- if notes | length == 1 %}<p class="sd-doubtWords">{{ notes[0] }}</p>
+{%- if notes | length == 1 %}<p class="sd-doubts">{{ notes[0] }}</p>
 {%- elif notes %}<details class="sd-doubts"><summary><span class="sd-doubt">{{ notes[0] }}</span>
 <b>+{{ notes[1:] | length }}</b></summary><div class="sd-doubtWords">
 {%- for note in notes[1:] %}<p>{{ note }}</p>{% endfor -%}
@@ -33,7 +33,8 @@ _TEMPLATES = """
 
 {% macro error(message) %}<p class="sd-error" role="alert">{{ message }}</p>{% endmacro %}
 {% macro note(text) %}<p class="sd-note">{{ text }}</p>{% endmacro %}
-{% macro titled(title, text) %}<h3 class="sd-title">{{ title }}</h3><p class="sd-paragraph">{{ text }}</p>{% endmacro %}
+{% macro paragraph(text) %}<p class="sd-paragraph">{{ text }}</p>{% endmacro %}
+{% macro titled(title, text) %}<h3 class="sd-title">{{ title }}</h3>{{ paragraph(text) }}{% endmacro %}
 
 {% macro table(columns, rows, caption, marked, minor) %}
 <table class="sd-plainTable"><caption>{{ caption }}
@@ -110,6 +111,10 @@ def error(message: str) -> str:
 
 def note(text: str) -> str:
     return _HTML.note(text)
+
+
+def paragraph(text: str) -> str:
+    return _HTML.paragraph(text)
 
 
 def titled(title: str, text: str) -> str:

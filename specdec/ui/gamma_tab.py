@@ -200,7 +200,7 @@ def _tables(rows: Sequence[Row], best: int | None) -> str:
     telling = [at for at, row in enumerate(rows) if row.gamma in (0, "auto") or row.summary is first]
     lines = [cells(row, at == best) for at, row in enumerate(rows)]
     place = telling.index(best) if best is not None else None
-    few = fragments.table(COLUMNS[:4], [lines[at][:4] for at in telling], MEDIANS, place)
+    few = fragments.table(COLUMNS[:4], [lines[at][:4] for at in telling], MEDIANS, place, minor=COLUMNS[3:4])
     every = fragments.table(COLUMNS, lines, TERMS, best, minor=COLUMNS[4:])
     return few + fragments.folded("All draft lengths", every)
 

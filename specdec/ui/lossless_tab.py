@@ -13,21 +13,28 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
 
 from specdec.errors import InvalidInput
-from specdec.measure.losslessness import LEAST, SAMPLES, TOKENS, Findings, Progress, self_test
+from specdec.measure.losslessness import LEAST, PROMPT, SAMPLES, TOKENS, Findings, Progress, self_test
 from specdec.measure.task import Task
 from specdec.report import words
 from specdec.report.losslessness import COLUMNS, STOPPED, caption, headline, rows, sentence
 from specdec.report.origin import RECORDING, place
 from specdec.ui import fragments
+from specdec.ui.drawn import drawn, figure_place
+from specdec.ui.figures import samples_figure
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
-from specdec.ui.measuring import Buttons
+from specdec.ui.measuring import Buttons, Values
 from specdec.ui.opening import Greeting
 
-INTRODUCTION = (
+LEDE = "Tests by sampling that speculative decoding keeps the target's distribution."
+METHOD = (
     "Every race compares greedy text token for token. With sampling, the distribution must stay the same. So this test "
-    "draws many short continuations with plain generate and with speculative decoding, and compares the two samples. "
-    "A third sample, with lossy top-k acceptance, shows that the test can detect a difference."
+    "draws many short continuations of one prompt with plain generate and with speculative decoding, and compares the "
+    "two samples. A third sample, with lossy top-k acceptance, shows that the test can detect a difference."
+)
+LOOK_AT = (
+    "Each group of bars is one way in which \u201c{prompt}\u201d goes on. The first two bars should differ by chance only; "
+    "the third, of the lossy version, should differ by more."
 )
 
 
@@ -46,16 +53,20 @@ class LosslessTab:
 
     def __init__(self, machine: Machine, limits: Limits):
         self._machine, self._limits = machine, limits
-        gr.HTML(f'<p class="sd-lede">{INTRODUCTION}</p>', apply_default_css=False)
+        gr.HTML(f'<p class="sd-lede">{LEDE}</p>', apply_default_css=False)
         self._greeting = Greeting("lossless")
         self._buttons = Buttons("Run test", "lossless")
-        self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", elem_classes="sd-fragment", apply_default_css=False)
+        look = {"elem_classes": "sd-fragment", "apply_default_css": False}
+        self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", **look)
+        self._plot = figure_place("sd-lossless-plot")
+        self._table = gr.HTML("", elem_id="sd-lossless-table", **look)
 
     def wire(self, tab: gr.Tab) -> None:
-        self._greeting.wire(tab, [self._verdict], lambda text: {self._verdict: recorded_test(text)})
+        cleared: Values = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
+        self._greeting.wire(tab, list(cleared), lambda text: self._shown(*recorded_test(text)))
         draws = self._limits.draws
         self._buttons.estimate(self._machine, tab, [], lambda: ("continuation", SAMPLES * draws, TOKENS), by_race=False)
-        self._buttons.wire(self._machine, self._job, [], {self._verdict: ""})
+        self._buttons.wire(self._machine, self._job, [], cleared)
 
     def _job(self) -> Job:
         draws, seconds = self._limits.draws, self._limits.seconds
@@ -68,7 +79,7 @@ class LosslessTab:
             for step in steps:
                 if isinstance(step, Findings):
                     origin = fragments.origin(words.ORIGINS["here"], words.pair_line(turn.slot.facts))
-                    yield {status: "", self._verdict: origin + _told(step)}
+                    yield {status: ""} | self._shown(origin, step)
                 elif turn.stop.is_set():
                     yield {status: fragments.status(STOPPED)}
                     return
@@ -82,18 +93,22 @@ class LosslessTab:
                     turn.counts["drawn"] = step.done
                     yield {status: _progress(step)}
 
+    def _shown(self, origin: str, found: Findings) -> Values:
+        """``origin`` says where the findings are from."""
+        told = fragments.verdict(headline(found), None, [sentence(found)])
+        table = fragments.table(COLUMNS, rows(found), caption(found), minor=("cells", "acceptance"))
+        return {
+            self._verdict: origin + told + fragments.paragraph(LOOK_AT.format(prompt=PROMPT)),
+            self._plot: gr.update(value=drawn(samples_figure(found)), visible=True),
+            self._table: fragments.folded("How the test works, and its figures", fragments.paragraph(METHOD) + table),
+        }
+
 
 def _progress(step: Progress) -> str:
     return fragments.status(f"{step.done} of {step.total} continuations drawn.", step.done / step.total)
 
 
-def recorded_test(text: str) -> str:
-    """The findings that ship with the program."""
+def recorded_test(text: str) -> tuple[str, Findings]:
+    """The findings that ship with the program, and where they are from."""
     record = _RECORD.validate_json(text)
-    about = record["about"]
-    return fragments.origin(RECORDING.sentence, place(about)) + _told(record["findings"])
-
-
-def _told(found: Findings) -> str:
-    table = fragments.table(COLUMNS, rows(found), caption(found), minor=("cells", "acceptance"))
-    return fragments.verdict(headline(found), None, [sentence(found)]) + table
+    return fragments.origin(RECORDING.sentence, place(record["about"])), record["findings"]

@@ -28,7 +28,7 @@ from specdec.report.overall import overall
 from specdec.report.why import figures
 from specdec.ui import fragments
 from specdec.ui.cost_map import CostMap
-from specdec.ui.drawn import drawn
+from specdec.ui.drawn import drawn, figure_place
 from specdec.ui.fields import number_field
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.files import TextFile
@@ -131,7 +131,7 @@ class Findings:
     def __init__(self, name: str):
         look = {"elem_classes": "sd-fragment", "apply_default_css": False}
         self._verdict = gr.HTML("", elem_id=f"sd-{name}-verdict", **look)
-        self._plot = gr.Plot(None, show_label=False, visible=False, elem_id=f"sd-{name}-plot", elem_classes="sd-figure")
+        self._plot = figure_place(f"sd-{name}-plot")
         self._table = gr.HTML("", elem_id=f"sd-{name}-table", **look)
         self._map = CostMap(name)
         settings = {"open": False, "visible": False, "elem_id": f"sd-{name}-why", "elem_classes": "sd-after"}

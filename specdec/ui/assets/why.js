@@ -43,43 +43,58 @@ export class Why {
     this.#plotly ??= await loadPlotly(this.address);
     const colour = colourOf(this.plot);
     const small = narrow();
-    const names = [...this.#steps.map(([name]) => escaped(name).replace(" ", "<br>")), "Speculative"];
+    const names = [...this.#steps.map(([name]) => escaped(name).replace(/^(.{5,14}) /, "$1<br>")), "Speculative"];
     const values = this.#steps.map(([, seconds]) => seconds * 1000);
     const total = values.reduce((sum, value) => sum + value, 0);
-    const font = { size: small ? 14 : 13 };
+    const font = { size: 14 };
+    const numbers = [
+      ...this.#steps.map(([, seconds], at) => (at ? signed(seconds) : (seconds * 1000).toFixed(2))),
+      total.toFixed(2),
+    ];
     const trace = {
       type: "waterfall",
       orientation: small ? "h" : "v",
       hoverinfo: "skip",
       cliponaxis: false,
-      textposition: "outside",
+      textposition: small ? "none" : "outside",
       measure: ["absolute", ...Array(values.length - 1).fill("relative"), "total"],
       textfont: { ...font, color: colour("muted") },
-      text: [
-        ...this.#steps.map(([, seconds], at) => (at ? signed(seconds) : (seconds * 1000).toFixed(2))),
-        total.toFixed(2),
-      ],
+      text: numbers,
       connector: { line: { color: colour("axis"), width: 1 } },
       totals: { marker: { color: colour("bar-rest") } },
       decreasing: { marker: { color: colour("bar-verify") } },
       increasing: { marker: { color: colour("correction-mark") } },
       ...(small ? { y: names, x: [...values, total] } : { x: names, y: [...values, total] }),
     };
+    let end = 0;
+    const right = [...values.map((value) => Math.max(end, (end += value))), total];
+    // Right of every bar: left of one, a number would reach into the steps' names.
+    const beside = {
+      type: "scatter",
+      mode: "text",
+      x: right,
+      y: names,
+      text: numbers.map((number) => `\u00a0\u00a0${number}`),
+      textposition: "middle right",
+      textfont: trace.textfont,
+      cliponaxis: false,
+    };
     const axis = { gridcolor: colour("grid"), zeroline: false, fixedrange: true, tickfont: font, automargin: true };
+    const steps = { ...axis, showgrid: false };
     const measured = { ...axis, title: { text: "Milliseconds per token", font }, rangemode: "tozero" };
     const layout = {
       width: this.plot.clientWidth,
       height: small ? 420 : 320,
-      margin: { l: 10, r: 30, t: 24, b: 10 },
+      margin: { l: 10, r: small ? 56 : 30, t: 24, b: 10 },
       showlegend: false,
       dragmode: false,
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(this.plot).fontFamily, color: colour("muted") },
-      xaxis: small ? measured : axis,
-      yaxis: small ? { ...axis, autorange: "reversed" } : measured,
+      xaxis: small ? measured : steps,
+      yaxis: small ? { ...steps, autorange: "reversed" } : measured,
     };
-    await this.#plotly.react(this.plot, [trace], layout, { staticPlot: true });
+    await this.#plotly.react(this.plot, small ? [trace, beside] : [trace], layout, { staticPlot: true });
   }
 }
 
