@@ -175,10 +175,11 @@ def _size(
 def _tables(trials: Sequence[Trial]) -> str:
     """A row a lane over all prompts, and a fold with the rows of each category."""
     lines, lanes = list(map(cells, rows(trials))), len(summarise(trials))
-    overall = fragments.table(COLUMNS[1:], [line[1:] for line in lines[-lanes:]], MEDIANS, minor=MINOR)
+    every = fragments.table(COLUMNS, lines, MEDIANS, minor=MINOR)
     if len(lines) == lanes:
-        return overall
-    return overall + fragments.folded("By category", fragments.table(COLUMNS, lines, MEDIANS, minor=MINOR))
+        return every
+    overall = fragments.table(COLUMNS[1:], [line[1:] for line in lines[-lanes:]], MEDIANS, minor=MINOR)
+    return overall + fragments.folded("By category", every)
 
 
 def _choices() -> list[Lane]:

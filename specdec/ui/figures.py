@@ -181,7 +181,8 @@ def samples_figure(found: Findings) -> go.Figure:
     ):
         figure.add_bar(
             y=list(range(len(names))), x=counts, name=name, orientation="h", text=counts, textposition="outside",
-            textfont={"size": TEXT}, constraintext="none", cliponaxis=False, marker=look | {"line": {"color": colour, "width": 1.5}},
+            textfont={"size": TEXT}, constraintext="none", cliponaxis=False,
+            marker=look | {"line": {"color": colour, "width": 1.5}},
         )  # fmt: skip
     figure.update_xaxes(title_text=f"Times drawn, of {found.draws} continuations", rangemode="tozero")
     figure.update_yaxes(

@@ -199,9 +199,11 @@ def _tables(rows: Sequence[Row], best: int | None) -> str:
     first = fastest([row.summary for row in rows])
     telling = [at for at, row in enumerate(rows) if row.gamma in (0, "auto") or row.summary is first]
     lines = [cells(row, at == best) for at, row in enumerate(rows)]
+    every = fragments.table(COLUMNS, lines, f"{MEDIANS} {TERMS}", best, minor=COLUMNS[4:])
+    if len(telling) == len(rows):
+        return every
     place = telling.index(best) if best is not None else None
     few = fragments.table(COLUMNS[:4], [lines[at][:4] for at in telling], MEDIANS, place, minor=COLUMNS[3:4])
-    every = fragments.table(COLUMNS, lines, TERMS, best, minor=COLUMNS[4:])
     return few + fragments.folded("All draft lengths", every)
 
 

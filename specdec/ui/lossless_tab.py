@@ -33,8 +33,8 @@ METHOD = (
     "two samples. A third sample, with lossy top-k acceptance, shows that the test can detect a difference."
 )
 LOOK_AT = (
-    "Each group of bars is one way in which \u201c{prompt}\u201d goes on. The first two bars should differ by chance only; "
-    "the third, of the lossy version, should differ by more."
+    "Each group of bars is one way in which \u201c{prompt}\u201d goes on. The first two bars should differ by chance "
+    "only; the third, of the lossy version, should differ by more."
 )
 
 

@@ -40,6 +40,15 @@ from specdec.ui.work import INTERNAL, UNLIMITED, followed
 Values = dict[Any, Any]  # by component
 CHART_EVERY = 2.0  # seconds at least between two charts of a measurement that runs
 
+# While a measurement runs its fragments are written anew with every call; what a person opened in them stays open.
+_KEEP_FOLDS = """
+const open = new Set(), folds = () => [...element.querySelectorAll("details")];
+const note = ({ target }) => open[target.open ? "add" : "delete"](folds().indexOf(target));
+const reopen = () => folds().forEach((fold, at) => { if (open.has(at)) fold.open = true; });
+element.addEventListener("toggle", note, true);
+new MutationObserver(reopen).observe(element, { childList: true, subtree: true });
+"""
+
 # Where Gradio itself ends a job (a shared GPU's quota is used up, the server is lost), its notice gives the reason.
 REFUSED = "It did not finish. The notice at the top gives the reason, if it is known."
 
@@ -129,10 +138,10 @@ class Findings:
     are hidden or empty until known; ``cleared`` has the values for that."""
 
     def __init__(self, name: str):
-        look = {"elem_classes": "sd-fragment", "apply_default_css": False}
-        self._verdict = gr.HTML("", elem_id=f"sd-{name}-verdict", **look)
+        look: dict[str, Any] = {"elem_classes": "sd-fragment", "apply_default_css": False}
+        self._verdict = gr.HTML("", elem_id=f"sd-{name}-verdict", js_on_load=_KEEP_FOLDS, **look)
         self._plot = figure_place(f"sd-{name}-plot")
-        self._table = gr.HTML("", elem_id=f"sd-{name}-table", **look)
+        self._table = gr.HTML("", elem_id=f"sd-{name}-table", js_on_load=_KEEP_FOLDS, **look)
         self._map = CostMap(name)
         settings = {"open": False, "visible": False, "elem_id": f"sd-{name}-why", "elem_classes": "sd-after"}
         with gr.Accordion("Why", **settings) as self._fold:

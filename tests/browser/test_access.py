@@ -36,6 +36,7 @@ def test_nothing_serious(browser, address, theme: str, width: int, monkeypatch):
         for tab in ("Benchmark", "Lossless?", "Best gamma"):
             go_to(page, tab)
             found |= violations(page, axe_module)
+        unfold(page, "#sd-gamma-settings")
         page.fill("#sd-gamma-tokens input[type=number]", "32")
         page.fill("#sd-gamma-runs input[type=number]", "1")
         page.click("#sd-gamma-start")

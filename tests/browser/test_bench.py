@@ -24,6 +24,7 @@ def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):
     rows = [{"category": name, "turns": [f"Once upon {number}"]} for name in ("a", "b") for number in range(2)]
     (tmp_path / "turns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     go_to(page, "Benchmark")
+    unfold(page, "#sd-bench-settings")
     assert page.locator("#sd-bench-chat input").is_disabled()
     assert "has no chat template" in text(page, "#sd-bench-chat")
     give(page, "set", tmp_path / "turns.jsonl")

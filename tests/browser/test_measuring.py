@@ -9,7 +9,7 @@ import re
 import pytest
 from comparison import FULL
 
-from browser.conftest import PAUSE, ask, go_to, open_page, quick_self_test, text, visit
+from browser.conftest import FOUND, PAUSE, ask, go_to, open_page, quick_self_test, text, unfold, visit
 from specdec.ui import lossless_tab
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
@@ -32,6 +32,7 @@ def finish(page, name: str) -> None:
 def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outside):
     """A sweep: a verdict, a row a length with the closed form beside it, why, and lines with the best length."""
     go_to(page, "Best gamma")
+    unfold(page, "#sd-gamma-settings")
     set_number(page, "gamma-tokens", 32)
     set_number(page, "gamma-runs", 1)
     finish(page, "gamma")
@@ -39,9 +40,12 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     assert re.search(r"γ (\d+|auto), the fastest of γ 1–16 and auto,", headline)
     factor = text(page, "#sd-gamma-verdict .sd-factor").removesuffix("x")
     assert factor in headline, "the large figure is the headline's"
-    rows = page.locator("#sd-gamma-table tbody tr").all_inner_texts()
+    few = [row.split()[0] for row in page.locator("#sd-gamma-table tbody tr:visible").all_inner_texts()]
+    assert few[0] == "0" and few[-1] == "auto" and len(few) in (2, 3), "the rest is folded"
+    page.click("#sd-gamma-table summary")
+    rows = page.locator("#sd-gamma-table details tbody tr").all_inner_texts()
     assert [row.split()[0] for row in rows] == [*map(str, range(17)), "auto"]
-    assert sum("fastest" in row for row in rows) == 1 == page.locator("#sd-gamma-table tr.marked").count()
+    assert sum("fastest" in row for row in rows) == 1 == page.locator("#sd-gamma-table details tr.marked").count()
     paragraph = page.locator("#sd-gamma-verdict .sd-doubts").text_content()
     for words in ("19 calls on this machine", "theory is off by"):
         assert words in paragraph
@@ -130,10 +134,12 @@ def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, addres
 def test_bad_choices_are_a_sentence_and_nothing_runs(page):
     """No prompt ticked; an unreadable draft length: each is said, and the button is back."""
     go_to(page, "Best gamma")
+    unfold(page, "#sd-gamma-settings")
     page.uncheck('#sd-gamma-prompts label:has-text("The prompt of the race") input')
     page.click("#sd-gamma-start")
     page.wait_for_selector("#sd-gamma-status .sd-error:has-text('No prompt is chosen')")
     go_to(page, "Benchmark")
+    unfold(page, "#sd-bench-settings")
     page.fill("#sd-bench-gammas input", "3 soon")
     page.locator("#sd-bench-gammas input").blur()
     page.click("#sd-bench-start")
@@ -181,13 +187,17 @@ def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_pa
     page.on("request", lambda request: asked.append(request.url))
     write_set(tmp_path / "set.jsonl", ("one", '<b>"a"</b>'), ("two", "1"))
     go_to(page, "Benchmark")
+    unfold(page, "#sd-bench-settings")
     give(page, "set", tmp_path / "set.jsonl")
     page.fill("#sd-bench-gammas input", "3")
     page.locator("#sd-bench-gammas input").blur()
     set_number(page, "bench-tokens", 32)
     set_number(page, "bench-runs", 1)
     finish(page, "bench")
-    found = page.locator("#sd-bench-table tbody tr").all_inner_texts()
+    lanes = page.locator("#sd-bench-table th[scope=row]:visible").all_inner_texts()
+    assert lanes == ["Plain", "Our loop, γ 0", "Speculative"]
+    page.click("#sd-bench-table summary")
+    found = page.locator("#sd-bench-table details tbody tr").all_inner_texts()
     assert [row.split("\t")[0] for row in found] == ['<b>"a"</b>'] * 3 + ["1"] * 3 + ["all"] * 3
     assert "6 calls on this machine" in page.locator("#sd-bench-verdict").text_content()
     page.wait_for_selector("#sd-bench-plot .main-svg")
@@ -197,13 +207,29 @@ def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_pa
     assert save(page, "benchmark.csv", tmp_path).read_text().count("\n") == 1 + len(found)
     give(page, "earlier", save(page, "benchmark.results.jsonl", tmp_path))
     finish(page, "bench")
-    assert page.locator("#sd-bench-table tbody tr").all_inner_texts() == found, "the same rows, to the last digit"
+    page.wait_for_timeout(PAUSE)
+    assert page.locator("#sd-bench-table details tbody tr").all_inner_texts() == found, (
+        "the same rows, to the last digit"
+    )
     assert [url for url in asked if "upload" in url or "file=" in url] == []
+
+
+def test_an_open_fold_stays_open_while_it_is_measured(page):
+    """Every call writes the tables anew."""
+    go_to(page, "Best gamma")
+    page.click("#sd-gamma-start")
+    page.wait_for_selector("#sd-gamma-verdict :text('Measured on this machine')")
+    page.click("#sd-gamma-table summary")
+    page.wait_for_function("document.querySelectorAll('#sd-gamma-table details tbody tr').length > 9")
+    assert page.locator("#sd-gamma-table details tbody tr").first.is_visible()
+    page.click("#sd-gamma-stop")
+    page.wait_for_selector("#sd-gamma-start:visible")
 
 
 def test_a_stopped_benchmark_leaves_files_to_go_on_from(page, tmp_path):
     write_set(tmp_path / "set.jsonl", ("one", "story"))
     go_to(page, "Benchmark")
+    unfold(page, "#sd-bench-settings")
     give(page, "set", tmp_path / "set.jsonl")
     page.fill("#sd-bench-gammas input", "3")
     page.locator("#sd-bench-gammas input").blur()
@@ -229,6 +255,7 @@ def test_a_set_is_measured_as_it_comes_or_refused_by_its_name(page, tmp_path):
     (tmp_path / "photo.png").write_bytes(b"\x89PNG\xff")
     (tmp_path / "large.jsonl").write_bytes(b" " * 10_000_001)
     go_to(page, "Benchmark")
+    unfold(page, "#sd-bench-settings")
     set_number(page, "bench-tokens", 32)
     set_number(page, "bench-runs", 1)
     for name, words in (("large.jsonl", "has more than 10\u00a0MB"), ("photo.png", "cannot be read as UTF-8 text")):
@@ -261,6 +288,7 @@ DROP = """(names) => {
 def test_a_file_can_be_dropped(page):
     """One at a time; a name is shown as it is, and the last file counts."""
     go_to(page, "Benchmark")
+    unfold(page, "#sd-bench-settings")
     assert page.evaluate(DROP, ["one.jsonl", "two.jsonl"])
     assert "Drop one file" in text(page, "#sd-bench-set .sd-error")
     assert text(page, "#sd-bench-set .sd-fileName") == "or drop it here"
@@ -285,11 +313,14 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     page.click("#sd-lossless-start")
     page.wait_for_selector("#sd-lossless-status progress")
     page.wait_for_selector("#sd-lossless-start:visible")
-    rows = page.locator("#sd-lossless-verdict tbody tr").all_inner_texts()
+    names = page.locator("#sd-lossless-plot .legendtext").all_text_contents()
+    assert names == ["plain generate", "speculative, lossless", "speculative, lossy"]
+    page.click("#sd-lossless-table summary")
+    rows = page.locator("#sd-lossless-table tbody tr").all_inner_texts()
     assert [row.split("\t")[0] for row in rows] == [
         "speculative, lossless", "speculative, top-3 acceptance (lossy)",
     ]  # fmt: skip
-    assert "60 continuations of 4 tokens" in text(page, "#sd-lossless-verdict caption")
+    assert "60 continuations of 4 tokens" in text(page, "#sd-lossless-table caption")
     assert re.match("Same distribution|Not the same|Undecided", text(page, "#sd-lossless-verdict .sd-headline"))
     monkeypatch.setattr(lossless_tab, "self_test", whole)  # long enough to be stopped
     page.click("#sd-lossless-start")
@@ -297,13 +328,36 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     page.wait_for_selector("#sd-lossless-status :text('no conclusion')")
 
 
+SMALL = """() => {
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+    while (texts.nextNode()) {
+        const { parentElement: near, textContent: words } = texts.currentNode;
+        if (!words.trim() || !near.checkVisibility({ visibilityProperty: true })) continue;
+        const small = parseFloat(getComputedStyle(near).fontSize) < 14;
+        if (small && near.getBoundingClientRect().width > 1) found.push(words);
+    }
+    return found;
+}"""
+
+
 def test_the_tabs_fit_a_phone(browser, address):
-    """At 390 px nothing of the tabs is wider than the screen, before and after a measurement."""
+    """At 390 x 844 verdict and chart are in view, no text is smaller than 14 px, and nothing of the tabs is wider than
+    the screen, with all folds open too and after a measurement."""
     with visit(browser, address, viewport={"width": 390, "height": 844}) as page:
         open_page(page, address)
-        for name in ("Benchmark", "Lossless?", "Best gamma"):
+        titles = page.locator("#sd-tabs [role=tab]:visible")
+        assert titles.count() == 5 and len({title.bounding_box()["y"] for title in titles.all()}) == 1
+        for name, key in FOUND.items():
             go_to(page, name)
+            page.wait_for_selector(f"#sd-{key}-plot .main-svg")
+            assert page.locator(f"#sd-{key}-plot").bounding_box()["y"] < 650, name
+            for fold in page.locator("button.label-wrap:visible, .sd-fragment summary:visible").all():
+                fold.click()
+            page.wait_for_timeout(PAUSE)
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+            assert page.evaluate(SMALL) == [], name
+        go_to(page, "Best gamma")
+        page.click("#sd-gamma-whatif button.label-wrap")
         page.click("#sd-gamma-whatif button.label-wrap")
         page.click("#sd-whatif-start")
         page.wait_for_selector("#sd-whatif-table tbody tr")

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from browser.conftest import PAUSE, ask, go_to, open_page, quick_self_test, run, text, visit
+from browser.conftest import PAUSE, ask, go_to, open_page, quick_self_test, run, text, unfold, visit
 from browser.test_measuring import finish, save, set_number
 from specdec.lanes.table import entrants_of
 from specdec.measure import sweep
@@ -59,6 +59,17 @@ def test_each_tab_opens_with_a_recorded_result_marked_as_one(page, outside):
     assert outside == []
 
 
+def test_a_tab_that_is_not_there_is_told(page):
+    """The sentence names those that are; it goes as one of them is chosen."""
+    page.evaluate("location.hash = 'tab=nonsense'")
+    page.wait_for_selector(".sd-linkError:has-text('There is no tab “nonsense”. The tabs are: Race, Best gamma,')")
+    go_to(page, "Benchmark")
+    assert page.locator(".sd-linkError").count() == 0 and page.evaluate("location.hash") == "#tab=benchmark"
+    page.evaluate("location.hash = 'tab=lossless'")
+    page.wait_for_selector("#sd-lossless-start:visible")
+    assert page.locator(".sd-linkError").count() == 0
+
+
 def test_an_own_result_takes_the_place_of_the_recorded_one_for_good(page, monkeypatch):
     quick_self_test(monkeypatch)
     go_to(page, "Lossless?")
@@ -73,11 +84,13 @@ def test_an_own_result_takes_the_place_of_the_recorded_one_for_good(page, monkey
 def test_start_says_what_it_will_take(page):
     """The start-up race gives the speed; the words follow the fields."""
     go_to(page, "Best gamma")
+    unfold(page, "#sd-gamma-settings")
     page.wait_for_selector("#sd-gamma-estimate:has-text('57 calls of 64 tokens.')")
     assert re.fullmatch(r"About .+: 57 calls of 64 tokens\.", text(page, "#sd-gamma-estimate"))
     set_number(page, "gamma-runs", 2)
     page.wait_for_selector("#sd-gamma-estimate:has-text('38 calls')")
     go_to(page, "Benchmark")
+    unfold(page, "#sd-bench-settings")
     page.wait_for_selector("#sd-bench-estimate:has-text('calls of 64 tokens.')")
     page.fill("#sd-bench-gammas input", "soon")
     page.wait_for_function("document.querySelector('#sd-bench-estimate').innerText.trim() === ''")
@@ -87,6 +100,7 @@ def test_a_chart_grows_while_it_is_measured(page, monkeypatch, short_sweep):
     """The second call is drawn before the third run of anything: no round of all entrants is waited for."""
     monkeypatch.setattr(measuring, "CHART_EVERY", 0.0)
     go_to(page, "Best gamma")
+    unfold(page, "#sd-gamma-settings")
     page.wait_for_selector("#sd-gamma-plot .main-svg")
     page.evaluate("""() => {
         window.seen = [];
@@ -108,6 +122,7 @@ def test_a_chart_grows_while_it_is_measured(page, monkeypatch, short_sweep):
 def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_path, short_sweep):
     """In a fresh profile the same verdict and table, marked as from a link or a file; nothing runs."""
     go_to(page, "Best gamma")
+    unfold(page, "#sd-gamma-settings")
     set_number(page, "gamma-tokens", 32)
     set_number(page, "gamma-runs", 2)
     finish(page, "gamma")
@@ -135,6 +150,7 @@ def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_pat
 
 def test_a_benchmark_travels_as_a_link(page, browser, address, tmp_path):
     go_to(page, "Benchmark")
+    unfold(page, "#sd-bench-settings")
     page.fill("#sd-bench-gammas input", "3")
     page.locator("#sd-bench-gammas input").blur()
     set_number(page, "bench-tokens", 32)

@@ -17,7 +17,7 @@ from fakes import count_passes, random_table, table_pair
 from scipy import stats
 
 import specdec
-from specdec.measure.losslessness import LEVEL, Findings, Progress, chi_square, compare, pooled, self_test
+from specdec.measure.losslessness import LEVEL, MOST_COMMON, Findings, Progress, chi_square, compare, pooled, self_test
 from specdec.report.losslessness import sentence
 
 verify_module = importlib.import_module("specdec.engine.verify")
@@ -52,6 +52,9 @@ def test_lossless_passes_and_lossy_is_caught(one) -> None:
     assert 0 < findings.alpha < findings.lossy_alpha < 1
     assert sentence(findings).startswith("Lossless passes: the two samples differ by 0.")
     assert "Lossy top-k acceptance is caught: 0." in sentence(findings)
+    counts = [(one.plain, one.lossless, one.lossy) for one in findings.common]
+    assert sorted(map(sum, counts), reverse=True) == list(map(sum, counts)) and 1 < len(counts) <= MOST_COMMON
+    assert all(sum(sample) <= DRAWS for sample in zip(*counts, strict=True))
 
 
 def test_progress_counts_every_continuation(one) -> None:

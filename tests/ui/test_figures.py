@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from judged import drafting, loop, plain, trial
 
 from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.measure.losslessness import Common
 from specdec.measure.summary import summarise
 from specdec.report.cost_map import Point
 from specdec.report.sweep import sweep_rows
-from specdec.ui.figures import COLOURS, LINE, benchmark_figure, sweep_figure
+from specdec.ui.figures import COLOURS, LINE, MOST_ROWS, benchmark_figure, samples_figure, sweep_figure
 from specdec.ui.labels import apart, shown
 from specdec.ui.map_figure import MOST_LABELS, PLOT, map_figure
 
@@ -24,10 +26,29 @@ def test_a_lane_has_the_mark_of_its_row_in_a_benchmark() -> None:
     found = [dots for dots in benchmark_figure(trials).data if dots.mode == "markers"]
     marks = {dots.name: (dots.marker.symbol, dots.marker.color) for dots in found}
     assert marks == {
-        lookup.label: ("triangle-up", COLOURS["teal"]),
-        LOOP.label: ("square", COLOURS["grey"]),
-        speculative.label: ("star", COLOURS["blue"]),
+        lookup.row.label: ("triangle-up", COLOURS["teal"]),
+        LOOP.row.label: ("square", COLOURS["grey"]),
+        speculative.row.label: ("star", COLOURS["blue"]),
     }
+
+
+def test_every_draft_length_of_a_benchmark_is_in_its_chart() -> None:
+    """Each has its own line, named beside its mark; the legend names a lane once."""
+    trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, Entrant("speculative", g), loop(1.0)) for g in (3, 5, 8))]
+    figure = benchmark_figure(trials)
+    marks, texts = figure.data[::2], figure.data[1::2]
+    assert [text.text[0].split()[:2] for text in texts] == [["γ", "3"], ["γ", "5"], ["γ", "8"]]
+    assert len({mark.y[0] for mark in marks}) == 3 and [mark.showlegend for mark in marks] == [True, False, False]
+
+
+def test_the_samples_of_the_test_of_losslessness_stand_side_by_side() -> None:
+    """Told apart without their colours, and no text of a model is markup."""
+    common = (Common("<b>one", 3, 4, 1), Common("two", 2, 2, 9))
+    figure = samples_figure(SimpleNamespace(common=common, draws=10))
+    assert [tuple(bars.x) for bars in figure.data] == [(3, 2), (4, 2), (1, 9)]
+    looks = [(bars.marker.color, bars.marker.pattern.shape) for bars in figure.data]
+    assert len(set(looks)) == 3 and figure.layout.yaxis.ticktext[0].startswith("&lt;b&gt;one")
+    assert "of 10 continuations" in figure.layout.xaxis.title.text
 
 
 def test_a_benchmark_has_a_row_a_category_and_numbers_beside_the_marks() -> None:
@@ -40,17 +61,17 @@ def test_a_benchmark_has_a_row_a_category_and_numbers_beside_the_marks() -> None
     assert list(figure.layout.yaxis.ticktext) == ["all prompts", "all prompts", shown(names[1]), shown(names[2])]
     marks, numbers = figure.data
     assert [round(y) for y in marks.y] == [0, 1, 2, 3] == [round(y) for y in numbers.y]
-    assert {text.strip() for text in numbers.text} == {"2.00x"}
+    assert {text.strip() for text in numbers.text} == {"γ 0 · 2.00x"}
 
 
 def test_a_benchmark_of_many_categories_shows_the_first_and_says_so() -> None:
     trials = [
         trial(0, lane, run, str(n), str(n))
-        for n in range(35)
+        for n in range(MOST_ROWS + 5)
         for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0)))
     ]
     figure = benchmark_figure(trials)
-    assert len(figure.layout.yaxis.ticktext) == 31 and "5 more categories" in figure.layout.xaxis.title.text
+    assert len(figure.layout.yaxis.ticktext) == MOST_ROWS + 1 and "5 more categories" in figure.layout.xaxis.title.text
 
 
 def test_the_lines_of_a_sweep_are_named_at_their_ends_and_no_legend_is_needed() -> None:

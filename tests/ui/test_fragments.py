@@ -17,6 +17,8 @@ FINDING = SimpleNamespace(level=BITE, topic=BITE, sentence=BITE)
     [
         fragments.verdict(BITE, BITE, [BITE, ""]),
         fragments.status(BITE, 0.5),
+        fragments.verdict(BITE, BITE, [BITE, BITE]),
+        fragments.folded(BITE, fragments.paragraph(BITE)),
         fragments.error(BITE),
         fragments.note(BITE),
         fragments.table([BITE, "b"], [[BITE, BITE]], BITE, 0, {BITE}),
@@ -45,3 +47,4 @@ def test_nothing_to_say_is_nothing() -> None:
         and 'value="0.250"' in fragments.status("a", 0.25)
     )
     assert "sd-factor" not in fragments.verdict("a")
+    assert "<details" not in fragments.verdict("a", None, ["one note"]), "there is nothing to open"
