@@ -47,12 +47,6 @@ def launch(slot, *limits) -> tuple[object, str]:
     return page, serve(page, quiet=True)
 
 
-def pytest_collection_modifyitems(items) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.browser)
-
-
 @pytest.fixture(scope="package")
 def browser() -> Iterator[object]:
     missing = None if CHROMIUM else "chromium is not installed"
@@ -177,8 +171,11 @@ def visit(
 
 
 def open_page(page, address: str, query: str = "", greeting: str = "startup") -> None:
-    """Go to the page and wait until its greeting, the start-up race or the recording, is on it at its end."""
-    page.goto(address + query)
+    """Load the page and wait until its greeting, a start-up race, a recording or a link's run, is on it at its end."""
+    target = address + query
+    if page.url.split("#")[0] == target.split("#")[0]:
+        page.goto("about:blank")  # another part behind "#" alone would load nothing
+    page.goto(target)
     page.wait_for_function("window.specdec && window.specdec.mounted && window.specdec.verdicts === 1")
     skip(page)  # a recording's replay holds the start-up race back
     page.wait_for_function(f"window.specdec.origin === '{greeting}'")
@@ -186,9 +183,9 @@ def open_page(page, address: str, query: str = "", greeting: str = "startup") ->
 
 
 def skip(page) -> None:
-    """End a replay, if one plays."""
+    """End a replay, if one plays, on a tab that is not open too."""
     if page.evaluate("window.specdec.replaying"):
-        page.click(SKIP)
+        page.dispatch_event(SKIP, "click")
 
 
 def run(page) -> None:
@@ -237,6 +234,7 @@ def go_to(page, name: str) -> None:
     tab.first.click()
     if (key := FOUND.get(name)) is not None:
         page.wait_for_selector(f"#sd-{key}-verdict .sd-headline")
+        page.wait_for_function("!document.querySelector('[aria-label=\"Empty value\"]')")  # charts come after it
     page.wait_for_timeout(PAUSE)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from browser.conftest import ask, open_page, run, unfold, visit
+from browser.conftest import ask, go_to, open_page, run, unfold, visit
 from specdec.lanes.table import entrants_of
 from specdec.ui import gamma_tab
 
@@ -34,7 +34,7 @@ def test_nothing_serious(browser, address, theme: str, width: int, monkeypatch):
         found |= violations(page, axe_module)
         page.keyboard.press("Escape")
         for tab in ("Benchmark", "Lossless?", "Best gamma"):
-            page.click(f'button[role=tab]:has-text("{tab}")')
+            go_to(page, tab)
             found |= violations(page, axe_module)
         unfold(page, "#sd-gamma-settings")
         page.fill("#sd-gamma-tokens input[type=number]", "32")

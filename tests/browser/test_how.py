@@ -131,8 +131,7 @@ def test_another_race_brings_its_own_words(page):
     marks = page.locator(".sd-howStep").first.locator(".sd-howLine .guessed").all_inner_texts()
     assert marks == [word.strip() or word for word in told(page, race)["words"]]
     page.click('button[role=tab]:has-text("Race")')
-    page.fill("#sd-gamma input[type=number]", "0")
-    page.locator("#sd-gamma input[type=number]").blur()
+    page.fill("#sd-line-gamma", "0")
     run(page)
     open_how(page)
     assert "made no guesses" in text(page, "#sd-how")
@@ -211,6 +210,9 @@ def test_a_skipped_game_stays_skipped_and_needs_no_storage(page):
     page.click(".sd-game >> text=Skip")
     assert text(page, ".sd-gameSaid") == "You skipped this game."
     open_page(page, page.url)
+    open_how(page)
+    assert text(page, ".sd-gameSaid") == "You skipped this game."
+    open_page(page, page.url.split("#")[0])  # the tab is not open, so what the game kept is not read yet
     page.evaluate(
         "Storage.prototype.getItem = Storage.prototype.setItem = () => { throw new Error('forbidden'); }; null"
     )

@@ -157,7 +157,7 @@ def test_a_damaged_link_says_so_and_the_page_works(browser, address):
 
 
 def test_a_run_too_long_for_a_link_is_offered_as_a_file(page):
-    ask(page, tokens=400, temperature=1)
+    ask(page, tokens=240, temperature=1)
     unfold(page, "#sd-more")
     page.check("#sd-ignore input")
     run(page)

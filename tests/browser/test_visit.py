@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from browser.conftest import ask, go_to, open_page, run, text, visit
+from browser.conftest import ask, edit, go_to, open_page, run, text, visit
 from browser.test_share import SHOWN, link, open_link, share
 
 pytestmark = pytest.mark.xdist_group("sharing")
@@ -21,6 +21,7 @@ def field(page, name: str) -> str:
 
 
 def set_field(page, name: str, value: str) -> None:
+    edit(page)
     page.fill(f"#sd-{name} input[type=number]", value)
     page.locator(f"#sd-{name} input[type=number]").blur()
 
@@ -168,7 +169,7 @@ def test_a_run_of_usual_length_fits_a_short_link(page):
     ask(page, tokens=128)
     run(page)
     share(page)
-    assert 1000 < len(link(page, "this run")) < 2800
+    assert 1000 < len(link(page, "this run")) < 3200, "longer times take more digits"
 
 
 # The width of what is drawn in a row of the picture, from the left end of the bars on, and counts of blue pixels.

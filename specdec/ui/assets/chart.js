@@ -33,6 +33,7 @@ export class Chart {
   #cut = Infinity; // tokens up to which the lanes are compared
   #wanted = false;
   #drawing = false;
+  #keyed = ""; // what the key says
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(address, focus) {
@@ -42,14 +43,14 @@ export class Chart {
     this.lit = el("span", "sd-dot");
     this.current = el("span", "sd-dot current");
     this.lit.hidden = this.current.hidden = true;
-    this.node = el("div", "sd-chart", "", [this.plot, this.lit, this.current]);
+    this.key = el("ul", "sd-chartKey"); // of the further lanes: their lines end too near to each other for labels
+    this.node = el("div", "sd-chart", "", [this.plot, this.lit, this.current, this.key]);
     focus.add(this);
     this.plot.addEventListener("pointermove", (event) => focus.point(this.#roundAt(event)));
     this.plot.addEventListener("pointerleave", () => focus.point(null));
     this.plot.addEventListener("click", (event) => {
       const at = this.#roundAt(event);
-      const box = { left: event.clientX, right: event.clientX, top: event.clientY - 8, bottom: event.clientY + 8 };
-      if (at) focus.choose(at, box);
+      if (at) focus.choose(at, this.plot);
     });
     loadPlotly(address).then((plotly) => {
       this.#plotly = plotly;
@@ -96,12 +97,12 @@ export class Chart {
   // The lane's own label; the axes freeze where the slowest and the longest lane ended, and grow only past it.
   endLane(name, lines) {
     this.#freeze();
-    this.#notes = this.#notes.filter((note) => note.lane !== name).concat({ lane: name, lines: lines.map(escaped) });
+    this.#notes = this.#notes.filter((note) => note.lane !== name).concat({ lane: name, lines });
     this.#draw();
   }
 
   bracket(text) {
-    this.#notes.push({ lane: "bracket", lines: [escaped(text)] });
+    this.#notes.push({ lane: "bracket", lines: [text] });
     this.#draw();
   }
 
@@ -211,7 +212,23 @@ export class Chart {
       shapes: this.#shapes(space, colour),
     };
     await this.#plotly.react(this.plot, this.#traces(colour), layout, { staticPlot: true });
+    this.#writeKey();
     this.#mark(this.current, this.chosen);
+  }
+
+  #writeKey() {
+    const lanes = this.#names.filter((name) => !MAIN.includes(name));
+    const said = lanes.map((name) => this.#ended().find(({ lane }) => lane === name)?.lines ?? [labelOf(name)]);
+    const words = JSON.stringify(said);
+    if (words === this.#keyed) return;
+    this.#keyed = words;
+    this.key.replaceChildren(
+      ...lanes.map((name, at) => {
+        const sign = svg("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" });
+        sign.append(svg("path", { d: SHAPES[signOf(name)] }));
+        return el("li", "", "", [sign, el("span", "", said[at].join(" "))]);
+      }),
+    );
   }
 
   #traces(colour) {
@@ -268,7 +285,7 @@ export class Chart {
     const slower = this.#last() === "speculative";
     const space = small
       ? { l: 54, r: slower ? 104 : 62, t: 70, plot: 170, b: 64 }
-      : { l: 56, r: slower ? 112 : 72, t: 56, plot: 204, b: 50 };
+      : { l: 56, r: slower ? 112 : 72, t: 68, plot: 196, b: 50 };
     return { ...space, small, width: this.plot.clientWidth - space.l - space.r };
   }
 
@@ -326,17 +343,15 @@ export class Chart {
       },
     );
     const last = this.#last();
-    const further = ended
-      .filter(({ lane }) => !MAIN.includes(lane))
-      .map((note, row) => this.#beside(note, row, pixels, space, colour));
     const finished = ended
       .filter(({ lane }) => MAIN.includes(lane))
       .map(({ lane, lines }) => {
         const end = this.#end(lane);
+        const said = lines.map(escaped);
         const note = { ...common, ...end, bgcolor: colour("page"), font: font(lane) };
-        const text = (join) => (lane === "generate" ? lines.join(join) : `<b>${lines.join(join)}</b>`);
+        const text = (join) => (lane === "generate" ? said.join(join) : `<b>${said.join(join)}</b>`);
         if (lane === last) {
-          return { ...note, text: text("<br>"), yanchor: "middle", xanchor: "left", xshift: 8, align: "left" };
+          return { ...note, text: text("<br>"), xanchor: "left", xshift: 6, yshift: 6, align: "left" };
         }
         const left = pixels(end.x) + space.l;
         const wide = !space.small && left > 190;
@@ -345,31 +360,9 @@ export class Chart {
       });
     return [
       ...growing,
-      ...further,
       ...finished,
       ...this.#saved(space, pixels, { ...common, bgcolor: colour("page"), font: { size: 14, color: colour("ink") } }),
     ];
-  }
-
-  // The label of a further lane stands beside its line, each a little lower than the one before: all lines end at the
-  // same height.
-  #beside({ lane, lines }, row, pixels, space, colour) {
-    const { seconds, counts, name } = this.#lanes.get(lane);
-    const at = counts.findIndex((count) => count >= this.#end(name).y * (0.8 - 0.15 * (row % 5)));
-    const x = seconds[Math.max(0, at)];
-    const right = pixels(x) > space.width - (space.small ? 96 : 140); // too near to the edge to stand on the right
-    return {
-      x,
-      y: counts[Math.max(0, at)],
-      text: lines.join(" "),
-      showarrow: false,
-      xanchor: right ? "right" : "left",
-      yanchor: "middle",
-      xshift: right ? -6 : 6,
-      borderpad: 1,
-      bgcolor: colour("page"),
-      font: { size: 14, color: colour("plain") },
-    };
   }
 
   // The words of the bracket: over its middle, or where the gap is too narrow for them, above the neighbour's label.
@@ -377,8 +370,8 @@ export class Chart {
     const bracket = this.#bracket(space);
     if (!bracket) return [];
     const [plain, spec] = [this.#end("generate"), this.#end("speculative")];
-    const yshift = pixels(Math.abs(plain.x - spec.x)) > 84 ? 12 : space.small ? 46 : 30;
-    return [{ ...common, x: (plain.x + spec.x) / 2, y: spec.y, text: bracket.lines[0], yshift }];
+    const yshift = pixels(Math.abs(plain.x - spec.x)) > 100 ? 12 : 46;
+    return [{ ...common, x: (plain.x + spec.x) / 2, y: spec.y, text: escaped(bracket.lines[0]), yshift }];
   }
 
   // The bracket stands above the plot, where a shape is only let out on the paper's own scale.

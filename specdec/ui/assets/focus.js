@@ -9,7 +9,7 @@ export class Focus {
   #shown = "";
 
   // `view.light(at, byKey)` is called with the place that is pointed at, or null; `view.choose(at, anchor)`, where a view
-  // has it, with the round that was chosen and the element or box that it was chosen at.
+  // has it, with the round that was chosen and the element that it was chosen at, if any.
   add(view) {
     this.#views.push(view);
   }

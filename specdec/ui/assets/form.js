@@ -5,6 +5,8 @@ const OPEN = "sd-editing"; // on the body, while the form is open
 const LONGEST = 160; // characters of the prompt that the line shows, before the style cuts it
 
 export class FormLine {
+  held = false;
+
   // `onGamma` is told the draft length while it is dragged.
   constructor(onGamma) {
     this.prompt = button("sd-linePrompt", "", () => this.open(true));
@@ -38,12 +40,18 @@ export class FormLine {
     const prompt = valueOf("#sd-prompt textarea");
     this.prompt.textContent = prompt.slice(0, LONGEST).replaceAll(/\s+/g, " ").trim() || "No prompt yet";
     const chosen = gammaChosen();
-    this.slider.disabled = typeof chosen !== "number";
+    this.slider.disabled = this.held || typeof chosen !== "number";
     this.value.textContent = `\u03b3 ${typeof chosen === "number" ? chosen : chosen || "?"}`;
     if (typeof chosen === "number") this.slider.value = String(chosen);
     const temperature = Number(valueOf("#sd-temperature input"));
     const tokens = valueOf("#sd-tokens input");
     this.settings.textContent = `${tokens} tokens \u00b7 ${temperature > 0 ? `temperature ${temperature}` : "greedy"}`;
+  }
+
+  // While a race runs there is nothing to compute another length from.
+  hold(running) {
+    this.held = running;
+    this.read();
   }
 
   get isOpen() {

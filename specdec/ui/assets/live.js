@@ -219,13 +219,17 @@ class View {
     const { runs } = this.#race.begin;
     const run = runs > 1 ? `Run ${this.#race.runs.length} of ${runs} \u00b7 ` : "";
     const { lane } = this.#race;
-    this.stage.verdict.progress(`${run}${labelOf(lane.name)}: ${lane.tokens} of ${this.#race.asked}`);
+    this.stage.verdict.progress(
+      `${run}${labelOf(lane.name)}: ${lane.tokens} of ${this.#race.asked} tokens`,
+      this.#race,
+    );
   }
 
   #setRunning(running) {
     state.running = running;
     this.status.wait(running);
     this.#halting = false;
+    this.form.hold(running);
     if (running) {
       this.#waiting = null;
       this.#edited = this.form.isOpen;

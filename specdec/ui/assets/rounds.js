@@ -1,5 +1,5 @@
 // One round, step by step: what stood there, what was guessed, what the target said, what came of it. The card has its
-// place beside the chart; a round that is chosen elsewhere opens it beside what was chosen.
+// place beside the chart; a round that is chosen elsewhere brings it there.
 import { chance, el, narrow, NONE, sign } from "./dom.js";
 import { decisionOf } from "./decision.js";
 import { TokenText, visible } from "./lines.js";
@@ -8,7 +8,7 @@ import { kindsOf } from "./race.js";
 
 const CONTEXT = 14; // tokens of what stood before
 const MARGIN = 8; // pixels between the card and what it was opened at, and to the window's edge
-const WIDTHS = { greedy: 460, sampled: 660 }; // pixels: sampling has more to tell
+const LEAST = 260; // pixels of the card that are seen
 const COLUMNS = [
   ["#", "place in the draft"],
   ["Guess", "what the draft proposed"],
@@ -50,7 +50,7 @@ export class RoundCard {
     this.card.addEventListener("pointerleave", () => focus.point(null));
     // The keyboard may still stand in the text that the card was opened from.
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.#floats) this.dock();
+      if (event.key === "Escape" && this.#away) this.dock();
     });
     document.addEventListener("pointerdown", (event) => {
       if (
@@ -107,7 +107,7 @@ export class RoundCard {
   // The round that another view points at, as long as no other one was chosen; its row is lit.
   light(at) {
     const lane = at && this.lanes?.get(at.lane);
-    if (lane && !this.#floats && !this.card.hidden && at.lane === "speculative" && at.round < lane.rounds.length) {
+    if (lane && !this.#away && !this.card.hidden && at.lane === "speculative" && at.round < lane.rounds.length) {
       if (lane !== this.#lane || at.round !== this.#index) {
         this.#lane = lane;
         this.show(at.round);
@@ -127,14 +127,15 @@ export class RoundCard {
     this.#lane = lane;
     this.card.hidden = false;
     this.show(at.round);
-    if (anchor) this.#float(anchor instanceof Element ? anchor.getBoundingClientRect() : anchor);
+    if (anchor) this.#place(anchor);
   }
 
   // Back to its own place.
   dock() {
-    const held = this.card.contains(document.activeElement) && this.#floats;
-    this.card.classList.remove("floating");
+    const held = this.card.contains(document.activeElement) && this.#away;
+    this.card.classList.remove("floating", "inflow");
     this.card.removeAttribute("style");
+    if (this.card.parentNode !== this.node) this.node.append(this.card);
     this.close.hidden = true;
     if (held) this.slider.focus({ preventScroll: true });
   }
@@ -143,26 +144,43 @@ export class RoundCard {
     return this.card.classList.contains("floating");
   }
 
-  // Beside what was chosen: below it, or above where there is more room; never beyond the window's edges.
-  #float(box) {
-    this.card.classList.add("floating");
+  // Whether it stands beside what was chosen.
+  get #away() {
+    return this.#floats || this.card.classList.contains("inflow");
+  }
+
+  // Beside what was chosen, and over nothing that tells more: on a wide page over the other text, which is the same, or
+  // below the strip where there is room; on a phone, and for a further lane, in the flow of the page. A point of the
+  // chart has the card beside it anyway.
+  #place(anchor) {
+    const part = anchor.closest(".sd-box, .sd-strip, .sd-fold");
+    this.dock();
+    if (!part) return;
     this.close.hidden = false;
-    const home = this.card.offsetParent?.getBoundingClientRect() ?? { left: 0, top: 0, width: innerWidth };
-    const room = Math.min(home.width, document.documentElement.clientWidth - 2 * MARGIN);
-    const width = narrow() ? room : Math.min(WIDTHS[this.#greedy ? "greedy" : "sampled"], room);
-    Object.assign(this.card.style, { width: `${width}px`, maxHeight: "" });
+    if (narrow() || part.matches(".sd-fold")) {
+      part.after(this.card);
+      this.card.classList.add("inflow");
+      return this.card.scrollIntoView({ block: "nearest" });
+    }
+    this.card.classList.add("floating");
+    const home = this.card.offsetParent.getBoundingClientRect();
+    const other = document.querySelector(part.matches(".generate") ? ".sd-box.speculative" : ".sd-box");
+    const { left, top, width } = other.getBoundingClientRect();
+    this.card.style.width = `${width}px`;
     const height = this.card.offsetHeight;
-    const below = innerHeight - box.bottom - 2 * MARGIN;
-    const above = box.top - 2 * MARGIN;
-    const under = below >= height || below >= above;
-    const tall = Math.min(height, Math.max(180, under ? below : above));
-    const top = under ? box.bottom + MARGIN : box.top - MARGIN - tall;
-    const edge = document.documentElement.clientWidth - width - MARGIN;
-    const left = Math.max(MARGIN, Math.min(box.left - 24, edge));
+    const place = { left, top };
+    const { bottom } = part.getBoundingClientRect();
+    if (part.matches(".sd-strip") && innerHeight - bottom > height + 2 * MARGIN) {
+      place.top = bottom + MARGIN;
+      place.left = Math.min(Math.max(home.left, anchor.getBoundingClientRect().left - width / 2), home.right - width);
+    }
+    // It moves up only where hardly anything of it would be seen.
+    const seen = Math.min(height, LEAST);
+    place.top = Math.max(MARGIN, Math.min(place.top, innerHeight - MARGIN - seen));
     Object.assign(this.card.style, {
-      left: `${left - home.left}px`,
-      top: `${Math.max(MARGIN, Math.min(top, innerHeight - tall - MARGIN)) - home.top}px`,
-      maxHeight: `${tall}px`,
+      left: `${place.left - home.left}px`,
+      top: `${place.top - home.top}px`,
+      maxHeight: `${innerHeight - place.top - MARGIN}px`,
     });
   }
 
@@ -272,6 +290,7 @@ export class RoundCard {
       const { status } = round.draft[place];
       const cells = columns.map((column) => {
         const cell = el("td", column === 1 || column === 2 ? "sd-mono" : "");
+        if (values[column] === NONE) cell.classList.add("none");
         cell.dataset.label = COLUMNS[column][0];
         const last = column === COLUMNS.length - 1;
         cell.append(el("span", last ? `sd-token ${status}` : "", values[column]));
@@ -297,7 +316,7 @@ export class RoundCard {
 }
 
 function step(name, children) {
-  return el("div", "sd-step", "", [el("h3", "", name), el("div", "sd-stepBody", "", children)]);
+  return el("div", `sd-step ${name.toLowerCase()}`, "", [el("h3", "", name), el("div", "sd-stepBody", "", children)]);
 }
 
 const chip = (piece, kind) => el("span", `sd-token sd-chipToken ${kind}`, visible(piece));

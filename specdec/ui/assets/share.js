@@ -130,6 +130,7 @@ export class Copyable {
 
   set(text, problem = "") {
     this.field.value = text;
+    this.field.placeholder = problem ? "" : "One moment \u2026"; // until the text is there
     this.copy.disabled = !text;
     this.hint.textContent = problem ?? "";
   }

@@ -58,7 +58,7 @@ export class Stage {
     this.card.hide();
     this.why.hide();
     this.more.hidden = true;
-    this.verdict.reset("The lanes run one after the other, with the same prompt and settings.");
+    this.verdict.reset(race);
     this.texts.place(lanes);
     this.strip.place(lanes);
     this.chart.words = "Tokens written over seconds; the race is running.";
@@ -195,6 +195,8 @@ export class Stage {
     if (own) return this.#showResult();
     this.verdict.computed(race, race.verdict.whatif.lengths[gamma], measured);
     this.chart.endLane("speculative", [`${labelOf("speculative")}, \u03b3 ${gamma}`, secondsOf(lane.duration)]);
+    const apart = (race.lanes.get("generate")?.duration ?? 0) - lane.duration;
+    this.chart.bracket(`${secondsOf(Math.abs(apart))} ${apart >= 0 ? "saved" : "lost"}, computed`);
     const words = `Speculative at \u03b3 ${gamma} is computed from this run, not measured.`;
     this.strip.words.textContent = words;
     this.chart.words = `Tokens written over seconds. ${words}`;

@@ -22,13 +22,13 @@ export class Steps {
     this.toggle.append(this.toggleSign, this.toggleWords);
     this.note = el("p", "sd-howNote");
     this.node = el("section", "sd-howStory", "", [
-      this.strip,
       el("div", "sd-howControls", "", [
         this.toggle,
         sign("back", "Previous step", () => this.#go(this.#at - 1)),
         sign("on", "Next step", () => this.#go(this.#at + 1)),
         this.note,
       ]),
+      this.strip,
     ]);
     this.node.setAttribute("aria-label", "A round in three steps");
     this.watch = new IntersectionObserver((entries) => this.#see(entries), { threshold: 0.5 });

@@ -6,7 +6,7 @@ import { kindsOf } from "./race.js";
 const PASS = 12; // pixels, height of a pass
 const GAP = 2;
 const ROOM = 74; // pixels behind the longest lane, for its time
-const SHORT = { generate: "Plain", speculative: "Speculative" };
+const SHORT = { generate: "Plain", assisted: "Assisted", speculative: "Speculative" };
 const CELLS = { accepted: "bar-draft", correction: "correction-mark", target: "bar-rest", unknown: "bar-rest" };
 
 export class Strip {
@@ -129,8 +129,7 @@ export class Strip {
   #pick(key, event) {
     const round = this.#roundAt(key, event);
     if (round === null) return;
-    const { top, bottom } = this.#rows.get(key).track.getBoundingClientRect();
-    this.focus.choose({ lane: key, round }, { left: event.clientX, right: event.clientX, top, bottom });
+    this.focus.choose({ lane: key, round }, this.#rows.get(key).current);
   }
 
   #drawRow({ lane, track, canvas, end }) {

@@ -102,7 +102,7 @@ export class Texts {
     for (const { ribbon, body } of this.#boxes.values()) {
       const tip = body && ribbon.tip;
       if (!tip) continue;
-      const below = tip.offsetTop + tip.offsetHeight - body.clientHeight + 6;
+      const below = tip.offsetTop + tip.offsetHeight - body.clientHeight;
       if (below > body.scrollTop || below < body.scrollTop - body.clientHeight / 2)
         body.scrollTop = LINE * Math.max(0, Math.ceil(below / LINE)); // whole lines, none is cut
     }
@@ -127,9 +127,9 @@ export class Texts {
     const { body } = this.#boxes.get(at.lane) ?? {};
     const lit = body?.querySelector(".lit");
     if (!lit) return;
-    if (lit.offsetTop < body.scrollTop) body.scrollTop = lit.offsetTop - 6;
+    if (lit.offsetTop < body.scrollTop) body.scrollTop = lit.offsetTop;
     else if (lit.offsetTop + lit.offsetHeight > body.scrollTop + body.clientHeight)
-      body.scrollTop = lit.offsetTop + lit.offsetHeight - body.clientHeight + 6;
+      body.scrollTop = lit.offsetTop + lit.offsetHeight - body.clientHeight;
   }
 
   choose(at) {

@@ -1,10 +1,12 @@
 // The verdict: the speed-up, its sentence, where it is from, and four figures at most.
 import { button, dayOf, el, fold } from "./dom.js";
 import { term } from "./figures.js";
+import { labelOf } from "./lanes.js";
 
 export const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran
 
 export class VerdictPanel {
+  #lanes = new Map(); // lane key -> how far it is, while a race runs
   #computed = false; // whether it tells of another draft length, which is from the race and from no machine
 
   // `again(repeat)` runs what is on show once more.
@@ -24,16 +26,22 @@ export class VerdictPanel {
     ]);
   }
 
-  // Nothing is known yet; `words` say what goes on.
-  reset(words) {
+  // Nothing is known yet: how far each lane is stands where the figures will.
+  reset(race) {
     this.factor.hidden = this.warning.hidden = true;
-    this.figures.replaceChildren();
-    this.notes.replaceChildren(el("span", "", words));
+    this.notes.replaceChildren(el("span", "", "The lanes run one after the other, with the same prompt and settings."));
     this.doubts.hidden = true;
+    this.#lanes = new Map(race.begin.lanes.map((key) => [key, el("dd", "", "waits")]));
+    const parts = [...this.#lanes].map(([key, value]) => el("div", "", "", [el("dt", "", labelOf(key)), value]));
+    this.figures.replaceChildren(...parts);
   }
 
-  progress(words) {
+  progress(words, race) {
     if (this.headline.textContent !== words) this.headline.textContent = words;
+    for (const [key, value] of this.#lanes) {
+      const lane = race?.runs.at(-1)?.get(key);
+      if (lane) value.textContent = lane.end?.duration ?? `${lane.tokens} of ${race.asked}`;
+    }
   }
 
   show(race, loaded) {
@@ -66,21 +74,25 @@ export class VerdictPanel {
 
   // Another draft length, computed from the run on show: `found` is its row.
   computed(race, found, measured) {
-    const { gain } = found;
+    const { gain, share } = found;
+    const { whatif, doubts, runs } = race.verdict;
     this.#computed = true;
-    const text = gain >= 10 ? gain.toFixed(0) : gain < 2 ? gain.toFixed(2) : gain.toFixed(1);
-    this.#say(`${text}x`, gain > 1, `\u03b3 ${found.gamma} would run at ${text}x the speed of plain generate.`);
-    const { assumed, best } = race.verdict.whatif;
-    this.notes.replaceChildren(el("strong", "", "Computed from this run. Press Run race to measure it."));
+    this.#say(times(gain), gain > 1, `\u03b3 ${found.gamma} would run at ${times(gain)} the speed of plain generate.`);
+    const from = runs > 1 ? `these ${runs} runs` : "this run";
+    this.notes.replaceChildren(el("strong", "", `Computed from ${from}, not measured. Press Run race to measure it.`));
     const exact = found.exact ? [] : ["Some guesses of this length were never made in this run; they are estimated."];
-    const fastest = best === null ? [] : [`Fastest by this computation: \u03b3 ${best}.`];
-    this.#remark([...fastest, `This run measured \u03b3 ${measured}.`, ...exact, ...(assumed ? [assumed] : [])]);
+    const fastest = whatif.best === null ? [] : [`Fastest by this computation: \u03b3 ${whatif.best}.`];
+    const stall = doubts?.includes("stall")
+      ? ["A round stalled in this run. The computed speed leaves the stall out; the drawings show it."]
+      : [];
+    const assumed = whatif.assumed ? [whatif.assumed] : [];
+    this.#remark([...fastest, ...stall, `This run measured \u03b3 ${measured}.`, ...exact, ...assumed]);
     const number = (value, digits) => (value === null ? "\u2013" : value.toFixed(digits));
     this.figures.replaceChildren(
       ...[
-        { value: `${number(found.share, 2)}x`, label: "speculation" },
+        { value: `${(gain / share).toFixed(2)}x`, label: "leaner passes" },
+        { value: `${share.toFixed(2)}x`, label: "speculation" },
         { value: number(found.tokens_per_pass, 2), label: "tokens per target pass" },
-        { value: String(Math.round(found.passes)), label: "target passes" },
         { value: number(found.ms_per_token, 1), label: "ms per token" },
       ].map(figureOf),
     );
@@ -115,6 +127,9 @@ export class VerdictPanel {
     return parts;
   }
 }
+
+// A factor, as the server writes one.
+const times = (value) => `${value.toFixed(value >= 10 ? 0 : value < 2 ? 2 : 1)}x`;
 
 const figureOf = (figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)]);
 

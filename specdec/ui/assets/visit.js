@@ -21,6 +21,7 @@ export async function follow(view) {
     say("");
     try {
       const records = await runInAddress();
+      if (packed !== inAddress("run")) return; // another link came meanwhile
       if (kept) view.open(...kept);
       else if (records) view.open(records, "link", () => records.map((record) => JSON.stringify(record)).join("\n"));
       linked = packed;
