@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
 
 from specdec.errors import InvalidInput
-from specdec.events import MAX_GAMMA, Event, Finished, Round, Started
+from specdec.events import MAX_GAMMA, Event, Finished, Started
 from specdec.measure.whatif import Costs, Text
 
 
@@ -82,18 +80,6 @@ def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float) -> Lengt
         best=min(lengths, key=lambda length: length.ms_per_token).gamma,
         exact=all(length.exact for length in lengths),
     )
-
-
-def seconds_a_token(*lanes: Iterable[Event]) -> float:
-    """The median over the tokens behind the first of all lanes given, which write one a round.
-
-    A median like those of ``Costs``, so that a stall weighs on neither. Raises ``InvalidInput`` where there is no such
-    token.
-    """
-    elapsed = [[event.elapsed_seconds for event in lane if isinstance(event, Round)] for lane in lanes]
-    if not (spent := [after - before for lane in elapsed for before, after in pairwise(lane)]):
-        raise InvalidInput("Too few tokens to compute other draft lengths.")
-    return median(spent)
 
 
 def rounds(text: Text, hits: list[int], gamma: int) -> Iterator[tuple[int, int, int]]:

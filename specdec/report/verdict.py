@@ -12,7 +12,7 @@ from specdec.errors import InvalidInput
 from specdec.events import Event, Finished, Round, Started
 from specdec.lanes.table import BASELINE, LOOP, row_of
 from specdec.measure import metrics
-from specdec.measure.lengths import at_all_lengths, seconds_a_token
+from specdec.measure.lengths import at_all_lengths
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, started_of, written_ids
 from specdec.measure.terms import Sides
@@ -84,7 +84,7 @@ def verdict(
     record["details"] = details(found, compared, speculative)
     record["time"] = time_words(lane, len(runs))
     record["why"] = of_race(found)
-    record |= _other_lengths(speculative, runs)
+    record |= _other_lengths(speculative, runs, base)
     if (acceptance := started_of(speculative).acceptance) != "lossless":
         record["warning"] = f"Not lossless: {acceptance} acceptance changes the output."
     if stopped:  # it has no end of its own
@@ -99,13 +99,14 @@ def verdict(
     return record
 
 
-def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run]) -> dict[str, Any]:
+def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run], plain: Metrics) -> dict[str, Any]:
     """What other draft lengths would have made of the lane that is shown, at the costs of all runs; where that is not
-    known, why."""
+    known, why. The gain is over ``plain``, the lane that is drawn beside it."""
     try:
         costs = Costs.of(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))
-        plain = seconds_a_token(*(run[BASELINE.key] for run in runs))
-        return {"whatif": asdict(at_all_lengths(speculative, costs, plain))}
+        if plain.seconds_per_token is None:
+            raise InvalidInput("Too few tokens to compute other draft lengths.")
+        return {"whatif": asdict(at_all_lengths(speculative, costs, plain.seconds_per_token))}
     except InvalidInput as error:
         return {"whatif_refused": str(error)}
 

@@ -36,8 +36,9 @@ def test_further_lanes_race_and_are_told_apart(page):
     assert not page.locator(".sd-live .sd-error").is_visible()
     names = ["Our loop, γ 0", "transformers assisted", "Prompt lookup", "Draft alone"]
     labels = "document.querySelector('.sd-plot').layout.annotations.map((note) => note.text)"
+    keys = "[...document.querySelectorAll('.sd-chartKey li')].map((item) => item.textContent)"
     page.wait_for_function(
-        f"(names) => names.every((name) => {labels}.some((label) => label.startsWith(name)))", arg=names
+        f"(names) => names.every((name) => {keys}.some((key) => key.startsWith(name) && key.endsWith('s')))", arg=names
     )
     assert page.locator(".sd-stripRow").count() == 6
     texts = texts_of(page)

@@ -10,7 +10,7 @@ from fakes import random_table, rounds_of, table_pair
 
 import specdec
 from specdec.events import MAX_GAMMA, Finished
-from specdec.measure.lengths import Lengths, at_all_lengths, seconds_a_token
+from specdec.measure.lengths import Lengths, at_all_lengths
 from specdec.measure.whatif import Costs, what_if
 
 EVEN = Costs(((0, 0.0), (16, 1.6)), ((0, 1.0), (16, 1.8)), 0.1)  # seconds at all lengths
@@ -138,17 +138,6 @@ def test_wrong_guesses_are_those_that_the_draft_makes() -> None:
         missed = [place for place, guess in enumerate(found.wrong) if guess is not None]
         assert all(found.hits[place] == 0 and found.wrong[place] != text[place] for place in missed)
         assert {place for place, hits in enumerate(found.hits[1:-1], start=1) if not hits} == set(missed) - {0, 59}
-
-
-def test_a_stall_does_not_weigh_on_a_token() -> None:
-    """Tokens of 1, 1 and 8 s in one lane and of 2 and 2 s in another: the median is 2 s. A first token has no time."""
-
-    def lane(*elapsed: float) -> list:
-        return [specdec.Round(at, (), 1, "target", (1,), 0.0, None, seconds) for at, seconds in enumerate(elapsed)]
-
-    assert seconds_a_token(lane(1, 2, 3, 11), lane(1, 3, 5)) == 2
-    with pytest.raises(specdec.InvalidInput, match="Too few"):
-        seconds_a_token(lane(1))
 
 
 def test_lanes_that_do_not_tell_are_refused() -> None:

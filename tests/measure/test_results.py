@@ -107,9 +107,9 @@ def test_sampled_texts_are_not_told_apart() -> None:
 
 def test_where_figures_are_from_is_said_and_nothing_claims_to_be_from_here() -> None:
     found = results()
-    kinds = [origin.sentence(found.about) for origin in (HERE, RECORDING, LINK, Origin("file", "<b>.jsonl"))]
+    kinds = [origin.sentence for origin in (HERE, RECORDING, LINK, Origin("file", "<b>.jsonl"))]
     assert kinds == [
-        "Measured on this machine", "A recording made on A processor, 2023-11-14, not measured here",
+        "Measured on this machine", "A recording, not measured here",
         "From a link, not measured here", "From the file <b>.jsonl, not measured here",
     ]  # fmt: skip
     here, elsewhere = (overall(found.trials, found.plan, here) for here in (True, False))

@@ -284,7 +284,10 @@ def test_a_recording_that_was_broken_off_is_not_called_exact() -> None:
         (made(HITS, acceptance="top-k"), "write another text"),
         (made(HITS, pair={"draft": specdec.PromptLookup().describe()}), "depend on where it started"),
         (made(HITS, pair={"draft": {"kind": "model", "depends_on_start": True}}), "depend on where it started"),
-        ([dataclasses.replace(e, draft=None) if isinstance(e, Round) else e for e in made(HITS)], "does not say"),
+        (
+            [dataclasses.replace(e, draft=None) if isinstance(e, Round) else e for e in made(HITS)],
+            "does not report its guesses",
+        ),
     ],
 )
 def test_events_that_do_not_tell_are_refused(events: list, said: str) -> None:

@@ -58,7 +58,7 @@ export function mount(element) {
 }
 
 const ledeOf = (race, { round, lane }) =>
-  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab, ${ORIGINS[race.begin.origin] ?? ORIGINS.file}. All words and times below are from this round.`;
+  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab, ${ORIGINS[race.begin.origin] ?? ORIGINS.file}. Words and times below are from this round, unless they are called medians.`;
 
 function reason(name, words) {
   const mark = el("span", "sd-howOurs", "this race");

@@ -25,14 +25,14 @@ export class Measurements {
   rest(name) {
     swap(`sd-${name}-running`, false, `#sd-${name}-start`, `#sd-${name}-stop`);
     setTimeout(() => {
-      // Compared as text: Gradio writes new findings into the old elements.
+      // Compared as text: Gradio writes new findings into the old elements. A stopped one may have found nothing.
       if (shownIn(name) !== this.#known.get(name)) this.say(findingOf(name)?.textContent ?? "");
     }, DRAWN);
   }
 }
 
-// What a tab's measurement found: its verdict, or its table's caption where it has none.
-const findingOf = (name) => document.querySelector(`#sd-${name}-verdict .sd-headline, #sd-${name}-table caption`);
+// What a tab's measurement found.
+const findingOf = (name) => document.querySelector(`#sd-${name}-verdict .sd-headline`);
 
 const shownIn = (name) => document.querySelector(`#sd-${name}-verdict`)?.textContent ?? "";
 

@@ -164,7 +164,9 @@ export class RoundCard {
     }
     this.card.classList.add("floating");
     const home = this.card.offsetParent.getBoundingClientRect();
-    const other = document.querySelector(part.matches(".generate") ? ".sd-box.speculative" : ".sd-box");
+    // A block of the strip that stands on the left would be covered from there.
+    const onLeft = part.matches(".sd-strip") && anchor.getBoundingClientRect().left - home.left < home.width / 2;
+    const other = document.querySelector(part.matches(".generate") || onLeft ? ".sd-box.speculative" : ".sd-box");
     const { left, top, width } = other.getBoundingClientRect();
     this.card.style.width = `${width}px`;
     const height = this.card.offsetHeight;

@@ -194,13 +194,16 @@ export class Stage {
     this.texts.computed("speculative", !own);
     if (own) return this.#showResult();
     this.verdict.computed(race, race.verdict.whatif.lengths[gamma], measured);
-    this.chart.endLane("speculative", [`${labelOf("speculative")}, \u03b3 ${gamma}`, secondsOf(lane.duration)]);
+    const time = `${secondsOf(lane.duration)} \u00b7 ${this.verdict.factor.textContent}`;
+    this.chart.endLane("speculative", [`${labelOf("speculative")}, \u03b3 ${gamma}`, time]);
     const apart = (race.lanes.get("generate")?.duration ?? 0) - lane.duration;
     this.chart.bracket(`${secondsOf(Math.abs(apart))} ${apart >= 0 ? "saved" : "lost"}, computed`);
     const words = `Speculative at \u03b3 ${gamma} is computed from this run, not measured.`;
     this.strip.words.textContent = words;
     this.chart.words = `Tokens written over seconds. ${words}`;
     this.speak(`${this.verdict.headline.textContent} ${this.verdict.notes.textContent}`);
+    this.why.hide(); // it is about the measured length
+    for (const view of [this.strip, this.chart]) view.choose(null);
     this.card.open(race, lane, telling(lane));
     this.replay.load(Math.max(...[...this.#lanes.values()].map((one) => one.duration)), "measured and computed");
   }
@@ -216,12 +219,13 @@ export class Stage {
       if (!lane) continue;
       const ended = seconds === null || seconds >= lane.duration;
       const words = ended ? this.#timeOf(lane, seconds, fastest) : this.#countAt(lane, seconds);
-      this.texts.say(key, words, ended, ended && lane.duration <= fastest);
+      // In a race cut short the lanes wrote different lengths: their times do not compare.
+      this.texts.say(key, words, ended, ended && lane.duration <= fastest && !this.race.verdict?.stopped);
     }
   }
 
   #countAt(lane, seconds) {
-    return `${lane.counts[lane.roundsAt(seconds) - 1] ?? 0} of ${this.race.asked} tokens`;
+    return `${lane.counts[lane.roundsAt(seconds) - 1] ?? 0} of ${lane.open ? this.race.asked : lane.tokens} tokens`;
   }
 
   // A lane's time; the one that is there first waits for the other.
@@ -229,6 +233,7 @@ export class Stage {
     const measured = lane === this.race.lanes.get(lane.name);
     const time = `${measured ? "" : "computed: "}${secondsOf(lane.duration)}`;
     if (seconds !== null) return `${lane.duration <= fastest ? "\u2713 waits \u00b7 " : ""}${time}`;
+    if (this.race.verdict?.stopped) return `${lane.tokens} tokens in ${time}`;
     // The rates of several runs are medians; this time is of the run that is shown.
     const { rates, runs } = this.race.verdict ?? {};
     const rate = runs === 1 ? rates?.[lane.name] : null;

@@ -29,9 +29,15 @@ export class VerdictPanel {
   // Nothing is known yet: how far each lane is stands where the figures will.
   reset(race) {
     this.factor.hidden = this.warning.hidden = true;
-    this.notes.replaceChildren(el("span", "", "The lanes run one after the other, with the same prompt and settings."));
+    this.notes.replaceChildren(
+      el(
+        "span",
+        "",
+        "Measuring on this machine. The lanes run one after the other, with the same prompt and settings.",
+      ),
+    );
     this.doubts.hidden = true;
-    this.#lanes = new Map(race.begin.lanes.map((key) => [key, el("dd", "", "waits")]));
+    this.#lanes = new Map(race.begin.lanes.map((key) => [key, el("dd", "", "waiting")]));
     const parts = [...this.#lanes].map(([key, value]) => el("div", "", "", [el("dt", "", labelOf(key)), value]));
     this.figures.replaceChildren(...parts);
   }
@@ -83,7 +89,7 @@ export class VerdictPanel {
     const exact = found.exact ? [] : ["Some guesses of this length were never made in this run; they are estimated."];
     const fastest = whatif.best === null ? [] : [`Fastest by this computation: \u03b3 ${whatif.best}.`];
     const stall = doubts?.includes("stall")
-      ? ["A round stalled in this run. The computed speed leaves the stall out; the drawings show it."]
+      ? ["A round stalled in this run. The stall counts in what was measured, and not in what is computed."]
       : [];
     const assumed = whatif.assumed ? [whatif.assumed] : [];
     this.#remark([...fastest, ...stall, `This run measured \u03b3 ${measured}.`, ...exact, ...assumed]);
@@ -115,10 +121,10 @@ export class VerdictPanel {
     const runs = record.runs > 1 ? `median of ${record.runs} runs` : "1 run";
     const said = {
       run: `${runs[0].toUpperCase()}${runs.slice(1)} on this machine`,
-      startup: `Measured on this machine at start-up, ${time} \u00b7 ${runs}`,
-      recording: `A recording made on ${gpu ?? cpu}, ${day}, not measured here \u00b7 ${runs}`,
-      link: `From a link, not measured here \u00b7 ${runs}`,
-      file: `From the file ${name}, recorded ${day} ${time}, not measured here \u00b7 ${runs}`,
+      startup: `Measured on this machine at start-up, ${time}`,
+      recording: `A recording made on ${gpu ?? cpu}, ${day}, not measured here`,
+      link: "From a link, not measured here",
+      file: `From the file ${name}, recorded ${day} ${time}, not measured here`,
     }[origin];
     const measured = MEASURED.includes(origin);
     const [words, repeat] = measured ? ["Repeat \u00d75", true] : ["Run it here", false];
