@@ -218,7 +218,8 @@ export class Chart {
 
   #writeKey() {
     const lanes = this.#names.filter((name) => !MAIN.includes(name));
-    const said = lanes.map((name) => this.#ended().find(({ lane }) => lane === name)?.lines ?? [labelOf(name)]);
+    const ended = this.#ended();
+    const said = lanes.map((name) => ended.find(({ lane }) => lane === name)?.lines ?? [labelOf(name)]);
     const words = JSON.stringify(said);
     if (words === this.#keyed) return;
     this.#keyed = words;
@@ -311,7 +312,7 @@ export class Chart {
     return this.#notes.filter(({ lane }) => lane !== "bracket" && this.#there(lane));
   }
 
-  // The lane that takes longest: its label stands in the right margin.
+  // The lane that takes longest: its label begins where its line ends, and may reach into the right margin.
   #last() {
     const names = this.#names.filter((name) => MAIN.includes(name));
     return names.sort((one, other) => this.#end(other).x - this.#end(one).x)[0];

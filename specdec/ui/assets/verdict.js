@@ -96,8 +96,8 @@ export class VerdictPanel {
     const number = (value, digits) => (value === null ? "\u2013" : value.toFixed(digits));
     this.figures.replaceChildren(
       ...[
-        { value: `${(gain / share).toFixed(2)}x`, label: "leaner passes" },
-        { value: `${share.toFixed(2)}x`, label: "speculation" },
+        { value: `${number(gain / share, 2)}x`, label: "leaner passes" },
+        { value: `${number(share, 2)}x`, label: "speculation" },
         { value: number(found.tokens_per_pass, 2), label: "tokens per target pass" },
         { value: number(found.ms_per_token, 1), label: "ms per token" },
       ].map(figureOf),
