@@ -1,7 +1,8 @@
 """Measures what the page costs the race that it shows: ``python -m benchmarks.page_cost``. Needs Chromium.
 
 Prints
-1. for a race run in turns with and without a browser, tokens/s of each lane and the speed-up, page / headless;
+1. for a race run in turns with and without a browser, tokens/s of each lane and the speed-up, page / headless: the
+   ratio of the medians, and the median of the turns' own ratios (lowest-highest);
 2. for a race of 2,000 tokens, the longest gap between two frames after its first second;
 3. for twenty races, what the browser's heap holds after each, garbage collected.
 """
@@ -25,7 +26,7 @@ from specdec.ui.stream import stream
 from tests.browser.conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run, unfold
 
 PROMPT = "Once upon a time, there was a little girl named Lily. She had a small dog that"
-TURNS, TOKENS, RUNS, LONG = 7, 128, 20, 2000
+TURNS, TOKENS, RUNS, LONG = 25, 128, 20, 2000
 WATCH = """() => { window.frames_ = []; const began = performance.now(); let before = began;
     const tick = (now) => { window.frames_.push([now - began, now - before]); before = now;
         if (!window.framesDone) requestAnimationFrame(tick); };
@@ -64,15 +65,27 @@ def main() -> None:
         unfold(page, "#sd-more")
         page.check("#sd-ignore input")
         headless, shown = [], []
-        for _ in range(TURNS):
+
+        def without() -> None:
             turn = Turn(slot, lambda task: task.run(slot.pair), threading.Event())
             *_, text = stream(turn, Ask(PROMPT, params=params), limits=LOCAL)
             headless.append(figures(text))
+
+        def within() -> None:
             run(page)
             shown.append(figures(last[0]))
+
+        for turn in range(TURNS):
+            for race in (without, within) if turn % 2 else (within, without):
+                race()
         for name in headless[0]:
             ratios = sorted(one[name] / other[name] for one, other in zip(shown, headless, strict=True))
-            print(f"{name}: page / headless {median(ratios):.3f} ({ratios[0]:.3f}-{ratios[-1]:.3f})", flush=True)
+            middle = median(one[name] for one in shown) / median(one[name] for one in headless)
+            print(
+                f"{name}: page / headless, medians of {TURNS}: {middle:.3f}; turn by turn {median(ratios):.3f} "
+                f"({ratios[0]:.3f}-{ratios[-1]:.3f})",
+                flush=True,
+            )
 
         ask(page, tokens=LONG)
         page.evaluate(WATCH)

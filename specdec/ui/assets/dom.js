@@ -92,10 +92,14 @@ export function onLook(node, redraw) {
   }).observe(node);
 }
 
-// A colour of the page's own, as the theme has it now.
+// The page's own colours, as the theme has them now: for one drawing. Each is looked up once.
 export const colourOf = (node) => {
   const style = getComputedStyle(node);
-  return (name) => style.getPropertyValue(`--sd-${name}`).trim();
+  const known = new Map();
+  return (name) => {
+    if (!known.has(name)) known.set(name, style.getPropertyValue(`--sd-${name}`).trim());
+    return known.get(name);
+  };
 };
 
 // Plotly reads markup in its labels; a recording from elsewhere may hold some.

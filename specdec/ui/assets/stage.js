@@ -93,7 +93,7 @@ export class Stage {
     this.card.grow();
     this.chart.flush();
     const { lane } = this.race;
-    if (lane?.open) this.strip.draw();
+    if (lane?.open) this.strip.grow();
     if (lane?.open && state.running) this.texts.say(lane.name, `${lane.tokens} of ${this.race.asked} tokens`);
   }
 

@@ -10,10 +10,12 @@ const SHORT = { generate: "Plain", assisted: "Assisted", speculative: "Speculati
 const CELLS = { accepted: "bar-draft", correction: "correction-mark", target: "bar-rest", unknown: "bar-rest" };
 
 export class Strip {
-  #rows = new Map(); // lane key -> { lane, track, canvas, cover, lit, current, end }
+  // lane key -> { lane, track, canvas, cover, lit, current, end, drawn: rounds on the canvas, most: tokens of a pass }
+  #rows = new Map();
   #seconds = 0; // of the longest lane
   #moment = null;
   #drawn = 0; // the width that was drawn for
+  #width = 0; // of it, what the passes have
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(focus) {
@@ -65,13 +67,29 @@ export class Strip {
 
   // The lanes as they are by now, the axis as long as the longest of them needs.
   draw() {
-    const longest = Math.max(0, ...this.#lanes.map((lane) => lane.duration));
-    const open = this.#lanes.some((lane) => lane.open);
-    // While a lane runs the scale changes in steps, so that the blocks do not shrink at every token.
-    this.#seconds = open ? stepped(longest) : longest;
+    this.#seconds = this.#longest();
     this.#drawn = this.rows.clientWidth;
-    for (const row of this.#rows.values()) if (row.lane) this.#drawRow(row);
+    this.#width = (this.#rows.values().next().value?.track.clientWidth ?? 0) - ROOM;
+    const colour = colourOf(this.rows);
+    for (const row of this.#rows.values()) {
+      row.drawn = 0;
+      if (row.lane) this.#drawRow(row, colour);
+    }
     this.showUntil(this.#moment);
+  }
+
+  // Rounds have been added: only they are drawn, unless the scale has changed.
+  grow() {
+    if (this.#longest() !== this.#seconds || this.rows.clientWidth !== this.#drawn) return this.draw();
+    const colour = colourOf(this.rows);
+    for (const row of this.#rows.values()) if (row.lane?.open) this.#drawRow(row, colour);
+    this.showUntil(this.#moment);
+  }
+
+  // Seconds on the axis. While a lane runs they change in steps, so that the blocks do not shrink at every token.
+  #longest() {
+    const longest = Math.max(0, ...this.#lanes.map((lane) => lane.duration));
+    return this.#lanes.some((lane) => lane.open) ? stepped(longest) : longest;
   }
 
   // A moment of the replay; null is the end.
@@ -99,8 +117,7 @@ export class Strip {
   }
 
   #x(seconds) {
-    const width = (this.#rows.values().next().value?.track.clientWidth ?? 0) - ROOM;
-    return this.#seconds ? (seconds / this.#seconds) * width : 0;
+    return this.#seconds ? (seconds / this.#seconds) * this.#width : 0;
   }
 
   #mark(name, at) {
@@ -132,54 +149,62 @@ export class Strip {
     this.focus.choose({ lane: key, round }, this.#rows.get(key).current);
   }
 
-  #drawRow({ lane, track, canvas, end }) {
-    const most = Math.max(1, ...lane.rounds.map((round) => round.committed_ids.length));
-    const cell = most === 1 ? 4 : Math.max(2, Math.min(5, Math.floor(34 / most)));
-    const [width, height] = [track.clientWidth, PASS + GAP + most * cell];
-    const ratio = devicePixelRatio || 1;
-    track.style.height = `${height}px`;
-    Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
+  // What the canvas does not show yet of a lane; all of it after `draw` or where a pass gave more tokens than any before.
+  #drawRow(row, colour) {
+    const { lane, track, canvas, end } = row;
+    const most = Math.max(1, ...lane.rounds.slice(row.drawn).map((round) => round.committed_ids.length));
+    if (row.drawn === 0 || most > row.most) this.#clear(row, most);
     const pen = canvas.getContext("2d");
-    pen.scale(ratio, ratio);
-    const colour = colourOf(track);
-    const target = colour(lane.name === "speculative" ? "bar-verify" : "plain");
-    for (let index = 1; index < lane.rounds.length; index++) {
-      const round = lane.rounds[index];
-      const [from, to] = [lane.seconds[index - 1], lane.seconds[index]];
-      const draft = Math.min(round.draft_seconds ?? 0, to - from);
-      const check = round.verify_seconds ?? (round.draft === null ? 0 : to - from - draft);
-      const block = (start, length, fill, gap = 1) => {
-        pen.fillStyle = fill;
-        const wide = this.#x(start + length) - this.#x(start);
-        pen.fillRect(this.#x(start), 0, Math.max(0.6, wide - (wide > 2.5 ? gap : 0)), PASS);
-      };
-      if (round.draft === null)
-        block(from, to - from, colour("bar-rest")); // it does not say what its passes took
-      else {
-        const guesses = round.draft.length;
-        for (let at = 0; at < guesses; at++)
-          block(from + (draft * at) / guesses, draft / guesses, colour("bar-draft"), 0.5);
-        block(from + draft, Math.min(check, to - from - draft), target);
-      }
-      const middle = this.#x(from + draft + Math.min(check, to - from - draft) / 2);
-      const wide = Math.max(1.5, Math.min(7, this.#x(to) - this.#x(from) - 1.5));
-      kindsOf(round).forEach((kind, place) => {
-        const top = PASS + GAP + place * cell;
-        const box = [middle - wide / 2, top, wide, cell - 1];
-        if (kind === "bonus") {
-          pen.strokeStyle = colour("mark");
-          pen.lineWidth = 1;
-          pen.strokeRect(box[0] + 0.5, box[1] + 0.5, Math.max(0.5, box[2] - 1), Math.max(0.5, box[3] - 1));
-        } else {
-          pen.fillStyle = colour(CELLS[kind] ?? "bar-rest");
-          pen.fillRect(box[0], box[1], box[2], box[3]);
-        }
-      });
-    }
+    for (; row.drawn < lane.rounds.length; row.drawn++) this.#drawRound(pen, row, colour);
     end.style.left = `${this.#x(lane.duration) + 8}px`;
     end.textContent = `${lane.duration.toFixed(lane.duration < 10 ? 2 : 1)}\u00a0s`;
     const passes = Math.max(0, lane.rounds.length - 1);
     track.setAttribute("aria-label", `${labelOf(lane.name)}: ${passes} target passes in ${end.textContent}`);
+  }
+
+  // An empty canvas with room for so many tokens below a pass. The first round, the prompt's, has no place on it.
+  #clear(row, most) {
+    const { track, canvas } = row;
+    Object.assign(row, { drawn: 1, most, cell: most === 1 ? 4 : Math.max(2, Math.min(5, Math.floor(34 / most))) });
+    const height = PASS + GAP + most * row.cell;
+    const ratio = devicePixelRatio || 1;
+    track.style.height = `${height}px`;
+    const width = this.#width + ROOM;
+    Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
+    canvas.getContext("2d").scale(ratio, ratio);
+  }
+
+  #drawRound(pen, { lane, drawn: index, cell }, colour) {
+    const round = lane.rounds[index];
+    const [from, to] = [lane.seconds[index - 1], lane.seconds[index]];
+    const draft = Math.min(round.draft_seconds ?? 0, to - from);
+    const check = round.verify_seconds ?? (round.draft === null ? 0 : to - from - draft);
+    const block = (start, length, fill, gap = 1) => {
+      pen.fillStyle = colour(fill);
+      const wide = this.#x(start + length) - this.#x(start);
+      pen.fillRect(this.#x(start), 0, Math.max(0.6, wide - (wide > 2.5 ? gap : 0)), PASS);
+    };
+    if (round.draft === null)
+      block(from, to - from, "bar-rest"); // it does not say what its passes took
+    else {
+      const guesses = round.draft.length;
+      for (let at = 0; at < guesses; at++) block(from + (draft * at) / guesses, draft / guesses, "bar-draft", 0.5);
+      const target = lane.name === "speculative" ? "bar-verify" : "plain";
+      block(from + draft, Math.min(check, to - from - draft), target);
+    }
+    const middle = this.#x(from + draft + Math.min(check, to - from - draft) / 2);
+    const wide = Math.max(1.5, Math.min(7, this.#x(to) - this.#x(from) - 1.5));
+    kindsOf(round).forEach((kind, place) => {
+      const box = [middle - wide / 2, PASS + GAP + place * cell, wide, cell - 1];
+      if (kind === "bonus") {
+        pen.strokeStyle = colour("mark");
+        pen.lineWidth = 1;
+        pen.strokeRect(box[0] + 0.5, box[1] + 0.5, Math.max(0.5, box[2] - 1), Math.max(0.5, box[3] - 1));
+      } else {
+        pen.fillStyle = colour(CELLS[kind] ?? "bar-rest");
+        pen.fillRect(box[0], box[1], box[2], box[3]);
+      }
+    });
   }
 }
 
