@@ -89,7 +89,7 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         save("six-lanes-sampled", full=True)
         ask(page, "")
         page.click("#sd-run")
-        page.wait_for_selector(".sd-live .sd-error:visible")
+        page.wait_for_selector("#sd-said .sd-error:visible")
         save("error")
         for lane in FURTHER:
             page.uncheck(f'#sd-lanes label:has-text("{lane}") input')

@@ -185,6 +185,10 @@ def build(
                     gr.HTML('<div class="sd-linePlace"></div>', elem_id="sd-summary", apply_default_css=False)
                     start = gr.Button("Run race", variant="primary", elem_id="sd-run")
                     halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
+                # What is said of the form stands above it; the live view fills the first.
+                gr.HTML('<div class="sd-saidPlace"></div>', elem_id="sd-said", apply_default_css=False)
+                problems = gr.HTML("", elem_id="sd-problems", apply_default_css=False)
+                waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
                 with gr.Row(elem_id="sd-chips"):
                     gr.HTML('<span class="sd-try">Try</span>', apply_default_css=False, elem_id="sd-try")
                     chips = [gr.Button(e.name, size="sm", min_width=0, elem_classes="sd-chip") for e in examples]
@@ -199,8 +203,6 @@ def build(
                     chip.click(None, js=fill, outputs=prompt, api_visibility="private").then(
                         None, js=_ASKED, **INTERNAL
                     )
-                problems = gr.HTML("", elem_id="sd-problems", apply_default_css=False)
-                waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
                 live = gr.HTML(
                     "",
                     html_template="",

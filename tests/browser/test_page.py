@@ -136,7 +136,7 @@ def test_a_number_is_taken_as_it_was_typed_or_named(page, field: str, typed: str
     number.fill(typed)
     number.blur()
     run(page)
-    assert said in text(page, ".sd-live .sd-error")
+    assert said in text(page, "#sd-said .sd-error")
     assert number.input_value() == typed
 
 

@@ -117,7 +117,7 @@ def test_a_pair_that_cannot_be_had_leaves_the_old_one(page, shelf):
     assert page.locator(".sd-pair").inner_text() == before
     ask(page, tokens=12)
     run(page)
-    assert not page.locator(".sd-live .sd-error").is_visible()
+    assert not page.locator("#sd-said .sd-error").is_visible()
 
 
 def test_a_base_model_says_that_it_has_no_chat(page, shelf):

@@ -89,14 +89,14 @@ def test_caps_are_said_in_words(page):
     """Too long a prompt and too many tokens are refused by name; the page goes on."""
     ask(page, tokens=257)
     run(page)
-    assert "New tokens 257 is above 256. Nothing ran." in text(page, ".sd-live .sd-error")
+    assert "New tokens 257 is above 256. Nothing ran." in text(page, "#sd-said .sd-error")
     ask(page, tokens=8)
     ask(page, "word " * 600)
     run(page)
-    assert "this public page takes 512 tokens. Nothing ran." in text(page, ".sd-live .sd-error")
+    assert "this public page takes 512 tokens. Nothing ran." in text(page, "#sd-said .sd-error")
     ask(page, "Once upon a time", tokens=8)
     run(page)
-    assert not page.locator(".sd-live .sd-error").is_visible()
+    assert not page.locator("#sd-said .sd-error").is_visible()
 
 
 def test_caps_hold_where_more_is_measured(page):
@@ -131,7 +131,7 @@ def test_a_full_queue_is_said_and_run_comes_back(browser, slot, short_start):
             for each in (page, other):
                 open_page(each, address)
                 each.click("#sd-run")
-                each.wait_for_selector(".sd-live .sd-error:has-text('The queue is full')")
+                each.wait_for_selector("#sd-said .sd-error:has-text('The queue is full')")
                 assert each.locator("#sd-run").is_visible() and not each.locator("#sd-stop").is_visible()
                 assert "ahead" not in text(each, "#sd-waiting")
             go_to(page, "Lossless?")

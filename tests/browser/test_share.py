@@ -153,7 +153,7 @@ def test_a_damaged_link_says_so_and_the_page_works(browser, address):
         assert said.bounding_box()["y"] < page.locator("#sd-header").bounding_box()["y"]
         ask(page, tokens=12)
         run(page)
-        assert said.is_visible() and not page.locator(".sd-live .sd-error").is_visible()
+        assert said.is_visible() and not page.locator("#sd-said .sd-error").is_visible()
 
 
 def test_a_run_too_long_for_a_link_is_offered_as_a_file(page):
@@ -210,7 +210,7 @@ def test_a_file_that_is_no_recording_is_refused_and_nothing_is_lost(page, tmp_pa
         path.write_text("\n".join(change(lines)))
         page.set_input_files("#sd-open", path)
         page.wait_for_function(
-            "(said) => document.querySelector('.sd-live .sd-error').textContent.includes(said)", arg=said
+            "(said) => document.querySelector('#sd-said .sd-error').textContent.includes(said)", arg=said
         )
         assert page.evaluate(SHOWN) == before
 
@@ -246,7 +246,7 @@ def test_no_file_is_opened_into_a_race_that_runs(page, tmp_path):
     page.click("#sd-run")
     page.wait_for_function(f"window.specdec.lanesStarted > {lanes}")
     page.set_input_files("#sd-open", path)
-    page.wait_for_selector(".sd-live .sd-error:has-text('a race is running')")
+    page.wait_for_selector("#sd-said .sd-error:has-text('a race is running')")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
     assert "1 run on this machine" in text(page, ".sd-notes")
 
@@ -272,7 +272,7 @@ def test_a_forged_recording_runs_nothing(page, tmp_path):
             line["params"]["temperature"] = "0)\nimport os; os.system('id') #"
     path.write_text("\n".join(map(json.dumps, lines)))
     page.set_input_files("#sd-open", path)
-    page.wait_for_selector(".sd-live .sd-error:has-text('its params')")
+    page.wait_for_selector("#sd-said .sd-error:has-text('its params')")
 
 
 def test_a_link_pasted_into_the_open_page_is_followed(page, browser, address):
@@ -289,7 +289,7 @@ def test_a_link_to_a_chat_says_what_a_base_model_has_not(browser, address):
         page.wait_for_selector("#sd-problems:has-text('no chat template')")
         ask(page, tokens=12)
         run(page)
-        assert not page.locator(".sd-live .sd-error").is_visible()
+        assert not page.locator("#sd-said .sd-error").is_visible()
 
 
 def test_the_file_of_a_linked_run_is_read_by_the_package(page, browser, address, tmp_path):

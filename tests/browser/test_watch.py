@@ -33,7 +33,7 @@ def test_further_lanes_race_and_are_told_apart(page):
     choose_lanes(page, "assisted generation", "prompt lookup", "draft alone")
     ask(page, tokens=24)
     run(page)
-    assert not page.locator(".sd-live .sd-error").is_visible()
+    assert not page.locator("#sd-said .sd-error").is_visible()
     names = ["Our loop, γ 0", "transformers assisted", "Prompt lookup", "Draft alone"]
     labels = "document.querySelector('.sd-plot').layout.annotations.map((note) => note.text)"
     keys = "[...document.querySelectorAll('.sd-chartKey li')].map((item) => item.textContent)"
@@ -67,6 +67,24 @@ def test_a_race_stopped_early_is_drawn_as_far_as_it_is_compared(page, unhurried)
     page.wait_for_function(f"{top} === {written}")
     ends = page.evaluate("document.querySelector('.sd-plot').data.slice(0, 2).map((line) => line.y.at(-1))")
     assert ends == [written, written]
+
+
+def test_the_strip_grows_as_if_it_were_drawn_anew(page, unhurried):
+    """In the midst of a race: what was added pass by pass looks as all passes drawn at once do."""
+    ask(page, ENDLESS, tokens=100)
+    rounds = page.evaluate("window.specdec.rounds")
+    page.click("#sd-run")
+    page.wait_for_function(f"window.specdec.rounds > {rounds + 110}")
+    grown, anew = page.evaluate("""async () => {
+        const look = () => [...document.querySelectorAll('.sd-strip canvas')].map((canvas) => canvas.toDataURL());
+        const grown = look();
+        document.body.classList.add('another-look');  // every drawing follows the theme, which is a class there
+        await Promise.resolve();
+        return [grown, look()];
+    }""")
+    page.click("#sd-stop")
+    page.wait_for_function("!window.specdec.running")
+    assert len(set(grown)) > 1 and grown == anew
 
 
 def test_a_text_that_ends_early_fills_the_chart(page):
@@ -237,7 +255,7 @@ def test_a_refused_race_leaves_the_last_one_alive(page):
     unfold(page, "#sd-more")
     page.fill("#sd-more label:has-text('Seed') input", "soon")
     page.click("#sd-run")
-    page.wait_for_selector(".sd-live .sd-error:visible")
+    page.wait_for_selector("#sd-said .sd-error:visible")
     before = text(page, ".sd-card h2")
     page.click(".sd-box.speculative .bonus >> nth=1")
     assert text(page, ".sd-card h2") != before
@@ -268,7 +286,7 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address):
         other.wait_for_selector(".sd-status:has-text('1 ahead')")
         other.click("#sd-stop")  # frees the page at once, as nothing of it runs yet
         other.wait_for_selector(".sd-status:has-text('Cancelled')")
-        assert other.locator("#sd-run").is_visible() and not other.locator(".sd-live .sd-error").is_visible()
+        assert other.locator("#sd-run").is_visible() and not other.locator("#sd-said .sd-error").is_visible()
         assert other.locator(".sd-live.stale").count() == 0, "the last result is no longer dimmed"
         other.click("#sd-run")
         other.wait_for_selector(".sd-status:has-text('1 ahead')")  # its own first race has no place any more

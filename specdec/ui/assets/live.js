@@ -58,7 +58,8 @@ class View {
     this.status = new Status();
     this.share = new Share((...file) => this.#openFile(...file));
     this.root.classList.add("empty");
-    this.root.replaceChildren(this.status.error, this.status.node, this.stage.node);
+    this.root.replaceChildren(this.stage.node);
+    document.querySelector("#sd-said .sd-saidPlace")?.replaceChildren(this.status.error, this.status.node);
     this.form = new FormLine((gamma) => this.#dragged(gamma));
     document.querySelector("#sd-line .sd-linePlace")?.replaceChildren(this.form.node);
     this.#answer();
