@@ -159,7 +159,7 @@ export class Chart {
     this.#wanted = true;
     if (this.#drawing || !this.#plotly) return;
     this.#drawing = true;
-    for (let took = 0; this.#wanted; ) {
+    for (let took = 0; this.#wanted;) {
       await new Promise((resolve) => setTimeout(resolve, 2 * took));
       // The texts that came with these points are laid out in one frame, the chart is drawn in the next.
       for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
