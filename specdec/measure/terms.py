@@ -107,7 +107,7 @@ def steps(runs: Sequence[Sides], gain: float, engine: float) -> Steps:
     loop = plain / engine
     found = [
         ("Plain generate", plain),
-        ("Engine", loop - plain),
+        ("Our loop", loop - plain),
         ("Fewer target passes", loop * passes - loop),
         ("Drafting", draft),
         ("Checking more tokens per pass", verify - single * passes),

@@ -25,7 +25,7 @@ def headline_figures(
 ) -> list[Figure]:
     """Up to four figures beside the headline: both shares and the acceptance, medians over the runs and left out where
     they are not known, and what the run that is shown says about the two texts."""
-    shares = [("engine", found.engine, "leaner passes"), ("measured", found.speculation, "speculation")]
+    shares = [("engine", found.engine, "from our loop"), ("measured", found.speculation, "from speculation")]
     figures = [_figure(words.times_or_none(share), label, name) for name, share, label in shares if share is not None]
     if (alpha := middle(runs, lambda run: run.lane.alpha)) is not None:
         figures.append(_figure(words.percent(alpha), "of guesses kept", "acceptance"))

@@ -71,6 +71,6 @@ def figures(found: Judgement) -> list[Figure]:
         ("loop overhead", words.percent(found.overhead), "Outside drafting and checking"),
         ("predicted", words.times_or_none(found.predicted), "Predicted gain"),
         ("measured", words.times_or_none(found.speculation), "Speculation: gain over our loop at \u03b3 0"),
-        ("engine", words.times_or_none(found.engine), "Engine: our loop at \u03b3 0 over plain generate"),
+        ("engine", words.times_or_none(found.engine), "Our loop: gain of \u03b3 0 over plain generate"),
     ]
     return [{"value": value, "label": label, "definition": words.DEFINITIONS[name]} for name, value, label in values]

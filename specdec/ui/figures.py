@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from statistics import median
 from typing import Any
 
@@ -52,8 +52,10 @@ def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
     if auto:
         figure.add_hline(y=auto, line={"color": ORANGE, "width": 2, "dash": "2px,3px"}, row=1, col=1)
         ends.append((f"auto {auto:.2f}x", MOST, auto))
-    top = 1.2 * max([1.0, auto or 0.0, *(max(found) for found in gains), *(value for _, value in predicted)])
-    _label_ends(figure, ends, top)
+    drawn = [1.0, *([auto] if auto else []), *chain.from_iterable(gains), *(value for _, value in predicted)]
+    room = 0.2 * (max(drawn) - min(drawn)) or 0.2
+    low, top = max(0.0, min(drawn) - room / 2), max(drawn) + 1.4 * room
+    _label_ends(figure, ends, low, top)
     if best and isinstance(best.gamma, int) and best.summary.gain:
         _mark_best(figure, best.gamma, best.summary.gain, top)
     drafted = [row for row in fixed if row.judgement.alpha is not None]
@@ -64,7 +66,7 @@ def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
             x=[row.gamma for row in drafted], y=values, mode="lines+markers",
             line={"color": BLUE, "width": 2}, marker={"size": 6}, row=place, col=1,
         )  # fmt: skip
-    figure.update_yaxes(title_text="Speed-up over plain<br>generate (times)", range=[0, top], row=1, col=1)
+    figure.update_yaxes(title_text="Speed-up over plain<br>generate (times)", range=[low, top], row=1, col=1)
     figure.update_yaxes(title_text="Tokens per<br>target pass", rangemode="tozero", row=2, col=1)
     figure.update_yaxes(title_text="Acceptance<br>(%)", range=[0, 104], row=3, col=1)
     figure.update_xaxes(range=[-0.5, MOST], dtick=2)
@@ -73,12 +75,12 @@ def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
         row=3,
         col=1,
     )
-    return styled(figure, 620, right=92)
+    return styled(figure, 500, right=92)
 
 
-def _label_ends(figure: go.Figure, ends: Sequence[tuple[str, float, float]], top: float) -> None:
-    """A name at the right end of each line of the uppermost chart, whose values go from 0 to ``top``."""
-    places = apart([y for _, _, y in ends], LINE * top / 280, 0, top)
+def _label_ends(figure: go.Figure, ends: Sequence[tuple[str, float, float]], low: float, top: float) -> None:
+    """A name at the right end of each line of the uppermost chart, whose values go from ``low`` to ``top``."""
+    places = apart([y for _, _, y in ends], LINE * (top - low) / 210, low, top)
     for (name, x, _), place in zip(ends, places, strict=True):
         note = {"xanchor": "left", "yanchor": "middle", "showarrow": False, "xshift": 8}
         figure.add_annotation(text=name, x=x, y=place, row=1, col=1, **note)
@@ -161,8 +163,11 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     for at in range(1, len(names)):
         figure.add_hline(y=at - 0.5, line={"color": FAINT, "width": 1})
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5])
-    height = 110 + len(names) * max(34, 22 * len(lanes))
-    return styled(figure, height, legend=len({entrant.key for entrant in lanes}), across=True, right=92)
+    # The axis stands above the rows, where it is seen first, and the legend above the axis.
+    legend, axis = len({entrant.key for entrant in lanes}), 70 + (LINE if left_out > 0 else 0)
+    styled(figure, 40 + axis + len(names) * max(34, 22 * len(lanes)), legend=legend, across=True, right=92)
+    figure.update_layout(legend={"yref": "container", "y": 1, "yanchor": "top"}, margin_t=LINE * legend + 14 + axis)
+    return figure.update_xaxes(side="top")
 
 
 def samples_figure(found: Findings) -> go.Figure:

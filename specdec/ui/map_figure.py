@@ -14,7 +14,9 @@ from specdec.ui.labels import apart, shown
 HEIGHT, PLOT = 440, 330  # pixels of the chart, and about those of its axes' rectangle
 MOST_LABELS = 14
 NEAR, GAP = 0.05, 0.03  # of the width: points whose names stand in one column, and its distance from them
+NAME = 0.2  # of the width: what a name takes on a phone
 PAPERS = "break-even, v = 1"
+Line = Sequence[tuple[float, float]]  # costs and acceptance rates, close to each other
 PAYS = "rgba(58, 127, 208, 0.13)"  # a tint of BLUE on either theme
 
 
@@ -25,23 +27,24 @@ def map_figure(points: Sequence[Point], v: float | None) -> go.Figure:
     figure = go.Figure()
     grown = v is not None and round(v, 2) > 1
     line = break_even(v if v is not None and grown else 1.0, most)
+    papers = break_even(1.0, most)
     _add_line(figure, line, {"color": BLUE, "width": 2}, f"break-even, v = {v:.2f} (measured)" if grown else PAPERS)
     _add_line(figure, [(c, 1.0) for c, _ in (line[0], line[-1])], {"width": 0}, fill="tonexty", fillcolor=PAYS)
     if grown:
-        _add_line(figure, break_even(1.0, most), {"color": GREY, "width": 2, "dash": "6px,4px"}, PAPERS)
+        _add_line(figure, papers, {"color": GREY, "width": 2, "dash": "6px,4px"}, PAPERS)
     place = {"x": most, "xanchor": "right", "showarrow": False, "borderpad": 4}
     if line[-1][1] < 0.88:  # else there is no room for it
         figure.add_annotation(text="<i>speculation pays</i>", y=100, yanchor="top", **place)
     figure.add_annotation(text="<i>speculation does not pay</i>", y=0, yanchor="bottom", **place)
     _add_points(figure, points, most)
+    if len(points) <= MOST_LABELS:
+        _name_points(figure, points, most, (line, papers))
     figure.update_yaxes(title_text="Acceptance \u03b1 (% of tested guesses)", range=[0, 100], dtick=20)
     figure.update_xaxes(title_text="Cost coefficient c (draft pass / target pass)", range=[-0.02 * most, most])
     return styled(figure, HEIGHT, legend=1 + grown + len({point.entrant for point in points}), hover="closest")
 
 
-def _add_line(
-    figure: go.Figure, line: Sequence[tuple[float, float]], look: dict[str, Any], name: str = "", **more: Any
-) -> None:
+def _add_line(figure: go.Figure, line: Line, look: dict[str, Any], name: str = "", **more: Any) -> None:
     """``name`` stands in the legend; a line without one does not."""
     x, y = [c for c, _ in line], [100 * alpha for _, alpha in line]
     more = {"name": name, "showlegend": bool(name), "hoverinfo": "skip"} | more
@@ -69,19 +72,29 @@ def _add_points(figure: go.Figure, points: Sequence[Point], most: float) -> None
         )  # fmt: skip
         look = {"size": 11, "color": colour, "symbol": sign}  # in the legend no mark is hollow
         figure.add_scatter(x=[None], y=[None], mode="markers", name=entrant.label, marker=look)
-    if len(points) <= MOST_LABELS:
-        _name_points(figure, points, most)
 
 
-def _name_points(figure: go.Figure, points: Sequence[Point], most: float) -> None:
-    """A name beside each point. All of them stand at heights of their own: on a phone even those far apart in cost
-    would overlap."""
+def _name_points(figure: go.Figure, points: Sequence[Point], most: float, lines: Sequence[Line]) -> None:
+    """A name beside each point, to the left where on the right a line would cross it. All of them stand at heights of
+    their own: on a phone even those far apart in cost would overlap."""
     places = apart([100 * point.alpha for point in points], 100 * LINE / PLOT, 3, 92)
     for point, place in zip(points, places, strict=True):
         near = [other.c for other in points if abs(other.c - point.c) < NEAR * most]
-        left = point.c > 0.6 * most
+        before, after = min(near) - GAP * most, max(near) + GAP * most
+        crossed = {
+            side: any(_crosses(line, start, start + NAME * most, place) for line in lines)
+            for side, start in (("left", before - NAME * most), ("right", after))
+        }
+        room = before > NAME * most
+        left = point.c > 0.6 * most or (room and crossed["right"] and not crossed["left"])
         figure.add_annotation(
             text=shown(point.label), x=point.c, y=100 * point.alpha, ay=place, ayref="y", axref="x",
-            ax=min(near) - GAP * most if left else max(near) + GAP * most, xanchor="right" if left else "left",
+            ax=before if left else after, xanchor="right" if left else "left",
             showarrow=True, arrowhead=0, arrowwidth=1, arrowcolor=GREY, standoff=6,
         )  # fmt: skip
+
+
+def _crosses(line: Line, start: float, end: float, height: float) -> bool:
+    """Whether a line comes within half a line of text of ``height`` (per cent) somewhere from ``start`` to ``end``."""
+    half = 50 * LINE / PLOT
+    return any(start <= c <= end and abs(100 * alpha - height) < half for c, alpha in line)

@@ -64,7 +64,7 @@ def test_terms_are_worked_out_by_hand() -> None:
     assert found.predicted == pytest.approx(expected_tokens(2 / 3, 4) / found.cost)
     assert sum(seconds for _, seconds in found.steps) == pytest.approx(2.0 / found.gain)
     steps = dict(found.steps)
-    assert steps["Plain generate"] == pytest.approx(2.0) and steps["Engine"] == pytest.approx(-1.0)
+    assert steps["Plain generate"] == pytest.approx(2.0) and steps["Our loop"] == pytest.approx(-1.0)
 
 
 def test_needed_acceptance_and_predicted_gain_agree() -> None:

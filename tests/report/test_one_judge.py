@@ -59,12 +59,12 @@ NAMED = {
     ),
     "engine": (
         rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"{N}x comes from our loop", rf"loop alone gives {N}x",
-        rf"was faster: {N}x", rf"^Engine.*: {N}x", rf"^loop row: {N}x", rf"^leaner passes: {N}x",
+        rf"was faster: {N}x", rf"^Our loop: gain.*: {N}x", rf"^loop row: {N}x", rf"^from our loop: {N}x",
     ),
     "speculation": (
         rf"peculation itself (?:loses time|pays) \({N}x\)", rf"itself pays \({N}x\)", rf"{N}x from speculation",
         rf"speculation gives {N}x", rf"Speculation runs at {N}x", rf"^Speculation: .*: {N}x",
-        rf"^gain over \u03b3 0: {N}x", rf"^speculation: {N}x",
+        rf"^gain over \u03b3 0: {N}x", rf"^from speculation: {N}x",
     ),
     "alpha": (
         rf"Only {P}", rf"{P} of tested guesses", rf"{P} of guesses are kept", rf"break even; {P} are kept",

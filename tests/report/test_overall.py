@@ -64,7 +64,7 @@ def test_the_terms_add_up_to_the_last_microsecond() -> None:
     assert (found.speculation, found.engine) == (pytest.approx(1 / 0.63), pytest.approx(1.1))
     steps = dict(found.steps)
     assert steps["Plain generate"] == pytest.approx(0.011)
-    assert steps["Engine"] == pytest.approx(-0.001)
+    assert steps["Our loop"] == pytest.approx(-0.001)
     assert steps["Fewer target passes"] == pytest.approx(0.010 * 0.3 - 0.010)
     assert steps["Drafting"] == pytest.approx(0.0024)
     assert steps["Checking more tokens per pass"] == pytest.approx((0.012 - 0.009) * 0.3)

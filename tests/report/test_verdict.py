@@ -102,8 +102,8 @@ def test_our_loop_beside_them_adds_both_shares() -> None:
     run = {"generate": plain(), "speculative": speculative(1.6), LOOP.key: loop(0.5)}
     said = verdict([run])
     assert [(figure["value"], figure["label"]) for figure in said["figures"]] == [
-        ("2.00x", "leaner passes"),
-        ("1.25x", "speculation"),
+        ("2.00x", "from our loop"),
+        ("1.25x", "from speculation"),
         ("75\u00a0%", "of guesses kept"),
         ("21 of 21", "tokens identical"),
     ]

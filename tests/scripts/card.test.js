@@ -29,7 +29,7 @@ test("the picture says what the page says, but for where it is looked at", () =>
   const card = cardOf(race(), "https://huggingface.co/spaces/some/specdec");
   assert.equal(card.sentence, "Slower: it runs at 0.83x.");
   assert.deepEqual(card.figures, [
-    ["0.90x", "leaner passes"],
+    ["0.90x", "from our loop"],
     ["50 %", "of guesses kept"],
     ["3 of 3", "tokens identical"],
   ]);

@@ -22,8 +22,8 @@ export function cardOf(race, address) {
   const figure = (word) => verdict.figures.find(({ label }) => label.includes(word))?.value;
   const share = (value) => value && `${value.toFixed(2)}x`;
   const figures = [
-    [figure("leaner") ?? share(verdict.engine), "leaner passes"],
-    [figure("speculation") ?? share(verdict.speculation), "speculation"],
+    [figure("from our loop") ?? share(verdict.engine), "from our loop"],
+    [figure("from speculation") ?? share(verdict.speculation), "from speculation"],
     [figure("kept"), "of guesses kept"],
     [figure("identical"), "tokens identical"],
   ];

@@ -67,7 +67,7 @@ export class Stage {
 
   // Moves the page once, and only where the texts are not in view.
   bringIntoView() {
-    const { top, bottom } = this.texts.node.getBoundingClientRect();
+    const { top, bottom } = this.texts.boxes.getBoundingClientRect();
     if (top >= 0 && bottom <= innerHeight) return;
     const line = document.querySelector("#sd-line") ?? this.node;
     line.scrollIntoView({ behavior: reducedMotion() ? "auto" : "smooth", block: "start" });

@@ -74,7 +74,8 @@ export class VerdictPanel {
     this.doubts.hidden = !first;
     if (!first) return;
     const summary = el("span", "sd-doubt", first);
-    this.doubts.firstChild.replaceChildren(summary, ...(more.length ? [el("b", "", `+${more.length}`)] : []));
+    const count = el("b", "", `+${more.length}`, [el("span", "", more.length > 1 ? " notes" : " note")]);
+    this.doubts.firstChild.replaceChildren(summary, ...(more.length ? [count] : []));
     this.doubts.lastChild.replaceChildren(...more.map((note) => el("p", "", note)));
   }
 
@@ -96,8 +97,8 @@ export class VerdictPanel {
     const number = (value, digits) => (value === null ? "\u2013" : value.toFixed(digits));
     this.figures.replaceChildren(
       ...[
-        { value: `${number(gain / share, 2)}x`, label: "leaner passes" },
-        { value: `${number(share, 2)}x`, label: "speculation" },
+        { value: `${number(gain / share, 2)}x`, label: "from our loop" },
+        { value: `${number(share, 2)}x`, label: "from speculation" },
         { value: number(found.tokens_per_pass, 2), label: "tokens per target pass" },
         { value: number(found.ms_per_token, 1), label: "ms per token" },
       ].map(figureOf),
