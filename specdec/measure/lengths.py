@@ -56,8 +56,9 @@ class Lengths:
     exact: bool
 
 
-def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float) -> Lengths:
-    """A greedy lane that ended, at all draft lengths; ``plain`` is the seconds of a token of plain ``generate``.
+def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float, loop: float | None = None) -> Lengths:
+    """A greedy lane that ended, at all draft lengths; ``plain`` is the seconds of a token of plain ``generate``, and
+    ``loop`` those of our loop without a draft, computed from ``costs`` where it did not run.
 
     Raises ``InvalidInput`` for a lane that was sampled or did not end, and where ``what_if`` does.
     """
@@ -70,7 +71,7 @@ def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float) -> Lengt
     hits = _hits(text)
     by_length = [costs.parts(n) for n in range(MAX_GAMMA + 1)]
     seconds = [sum(parts) for parts in by_length]
-    lengths = [_at(text, hits, gamma, seconds, plain) for gamma in range(MAX_GAMMA + 1)]
+    lengths = [_at(text, hits, gamma, seconds, plain, loop or seconds[0]) for gamma in range(MAX_GAMMA + 1)]
     return Lengths(
         hits=hits,
         wrong=[text.wrong.get(place) for place in range(text.end)],
@@ -106,7 +107,7 @@ def _hits(text: Text) -> list[int]:
     return hits[::-1]
 
 
-def _at(text: Text, hits: list[int], gamma: int, seconds: list[float], plain: float) -> Length:
+def _at(text: Text, hits: list[int], gamma: int, seconds: list[float], plain: float, loop: float) -> Length:
     made = list(rounds(text, hits, gamma))
     whole = [end - start for start, n, end in made if not text.cut(start, n, hits[start], gamma)]
     tested = {place for start, n, end in made for place in range(start, min(start + n, end))}
@@ -117,7 +118,7 @@ def _at(text: Text, hits: list[int], gamma: int, seconds: list[float], plain: fl
         passes=len(made),
         ms_per_token=round(1000 * total / tokens, 4),
         gain=round(plain * tokens / total, 4),
-        share=round(seconds[0] * tokens / total, 4),
+        share=round(loop * tokens / total, 4),
         # The last token ends the text, whoever wrote it.
         exact=text.exact and all(place in text.stands for place in tested - {text.end - 1}),
     )

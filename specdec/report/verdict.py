@@ -84,7 +84,7 @@ def verdict(
     record["details"] = details(found, compared, speculative)
     record["time"] = time_words(lane, len(runs))
     record["why"] = of_race(found)
-    record |= _other_lengths(speculative, runs, base)
+    record |= _other_lengths(speculative, runs, sides[shown])
     if (acceptance := started_of(speculative).acceptance) != "lossless":
         record["warning"] = f"Not lossless: {acceptance} acceptance changes the output."
     if stopped:  # it has no end of its own
@@ -99,14 +99,15 @@ def verdict(
     return record
 
 
-def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run], plain: Metrics) -> dict[str, Any]:
+def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run], shown: Sides) -> dict[str, Any]:
     """What other draft lengths would have made of the lane that is shown, at the costs of all runs; where that is not
-    known, why. The gain is over ``plain``, the lane that is drawn beside it."""
+    known, why. The gains are over the lanes of the run that is shown, which are drawn beside it."""
     try:
         costs = Costs.of(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))
-        if plain.seconds_per_token is None:
+        plain, loop = shown.plain.seconds_per_token, shown.loop.seconds_per_token if shown.loop else None
+        if plain is None:
             raise InvalidInput("Too few tokens to compute other draft lengths.")
-        return {"whatif": asdict(at_all_lengths(speculative, costs, plain.seconds_per_token))}
+        return {"whatif": asdict(at_all_lengths(speculative, costs, plain, loop))}
     except InvalidInput as error:
         return {"whatif_refused": str(error)}
 

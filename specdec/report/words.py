@@ -280,14 +280,14 @@ def kept_and_needed(found: Judgement) -> tuple[str, str]:
 
 def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str, str]:
     """Every figure of a judgement as its sentences write it."""
-    low, high = found.spread or (None, None)
+    low, high = _ends(found)
     alpha, needed = kept_and_needed(found)
     drafting = None if found.c is None or found.guesses is None else found.c * found.guesses
     rest = None if found.cost is None or drafting is None else found.cost - drafting
     return {
         "subject": subject, "Subject": _capital(subject),
         "times": "\u2013" if found.gain is None else factor(found.gain),
-        "gain": number(found.gain, 2), "low": number(low, 2), "high": number(high, 2),
+        "gain": number(found.gain, 2), "low": low, "high": high,
         "engine": number(found.engine, 2), "speculation": number(found.speculation, 2),
         "predicted": number(found.predicted, 2), "alpha": alpha, "needed": needed,
         "c": number(found.c, 2), "v": number(found.v, 2), "tokens": number(found.tokens), "cost": number(found.cost),
@@ -308,8 +308,16 @@ def _runs(found: Judgement) -> str:
     """How many runs are behind a figure, and their lowest and highest; a single run says here if it stalled."""
     if found.runs < 2 or found.spread is None:
         return " (1 run, with a stall)" if found.stalled else " (1 run)"
+    low, high = _ends(found)
+    return f" (median of {runs(found.runs)}, {low}\u2013{high}x)"
+
+
+def _ends(found: Judgement) -> tuple[str, str]:
+    """The lowest and the highest run, with as many digits as the median: with more, it could stand beyond them."""
+    if found.spread is None or found.gain is None:
+        return number(None), number(None)
     low, high = found.spread
-    return f" (median of {runs(found.runs)}, {low:.2f}\u2013{high:.2f}x)"
+    return number(low, _digits(found.gain)), number(high, _digits(found.gain))
 
 
 def runs(count: int) -> str:
@@ -318,9 +326,11 @@ def runs(count: int) -> str:
 
 def factor(value: float) -> str:
     """A speed-up as a bare number, with more digits where it is small: ``1.03``, ``2.1``, ``12``."""
-    if value >= 10:
-        return f"{value:.0f}"
-    return f"{value:.2f}" if value < 2 else f"{value:.1f}"
+    return number(value, _digits(value))
+
+
+def _digits(factor: float) -> int:
+    return 0 if factor >= 10 else 2 if factor < 2 else 1
 
 
 def percent(share: float | None, digits: int = 0) -> str:

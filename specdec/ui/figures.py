@@ -163,11 +163,8 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     for at in range(1, len(names)):
         figure.add_hline(y=at - 0.5, line={"color": FAINT, "width": 1})
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5])
-    # The axis stands above the rows, where it is seen first, and the legend above the axis.
-    legend, axis = len({entrant.key for entrant in lanes}), 70 + (LINE if left_out > 0 else 0)
-    styled(figure, 40 + axis + len(names) * max(34, 22 * len(lanes)), legend=legend, across=True, right=92)
-    figure.update_layout(legend={"yref": "container", "y": 1, "yanchor": "top"}, margin_t=LINE * legend + 14 + axis)
-    return figure.update_xaxes(side="top")
+    height, legend = len(names) * max(34, 22 * len(lanes)), len({entrant.key for entrant in lanes})
+    return _from_above(figure, height, legend, lines=3 + (left_out > 0), right=92)
 
 
 def samples_figure(found: Findings) -> go.Figure:
@@ -193,7 +190,16 @@ def samples_figure(found: Findings) -> go.Figure:
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=[name + NEAR for name in names], autorange="reversed"
     )
-    return styled(figure, 60 + 60 * len(names), legend=3, across=True, right=36).update_layout(bargap=0.25)
+    return _from_above(figure, 60 * len(names), legend=3, lines=2, right=36).update_layout(bargap=0.25)
+
+
+def _from_above(figure: go.Figure, rows: int, legend: int, lines: int, right: int) -> go.Figure:
+    """``styled``, with the legend and the axis above the rows, where both are seen first. ``rows``: their height in
+    pixels. ``legend``: its entries. ``lines``: those of the axis, its numbers included."""
+    axis = LINE * lines + 10
+    styled(figure, 40 + axis + rows, legend=legend, across=True, right=right)
+    figure.update_layout(legend={"yref": "container", "y": 1, "yanchor": "top"}, margin_t=LINE * legend + 14 + axis)
+    return figure.update_xaxes(side="top")
 
 
 def _signed(value: float) -> str:

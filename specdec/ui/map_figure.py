@@ -14,7 +14,7 @@ from specdec.ui.labels import apart, shown
 HEIGHT, PLOT = 440, 330  # pixels of the chart, and about those of its axes' rectangle
 MOST_LABELS = 14
 NEAR, GAP = 0.05, 0.03  # of the width: points whose names stand in one column, and its distance from them
-NAME = 0.2  # of the width: what a name takes on a phone
+NAMES = 0.2, 0.08  # of the width: what a name takes on a phone, and on a wide screen
 PAPERS = "break-even, v = 1"
 Line = Sequence[tuple[float, float]]  # costs and acceptance rates, close to each other
 PAYS = "rgba(58, 127, 208, 0.13)"  # a tint of BLUE on either theme
@@ -81,12 +81,7 @@ def _name_points(figure: go.Figure, points: Sequence[Point], most: float, lines:
     for point, place in zip(points, places, strict=True):
         near = [other.c for other in points if abs(other.c - point.c) < NEAR * most]
         before, after = min(near) - GAP * most, max(near) + GAP * most
-        crossed = {
-            side: any(_crosses(line, start, start + NAME * most, place) for line in lines)
-            for side, start in (("left", before - NAME * most), ("right", after))
-        }
-        room = before > NAME * most
-        left = point.c > 0.6 * most or (room and crossed["right"] and not crossed["left"])
+        left = point.c > 0.6 * most or _on_left(lines, before, after, most, place)
         figure.add_annotation(
             text=shown(point.label), x=point.c, y=100 * point.alpha, ay=place, ayref="y", axref="x",
             ax=before if left else after, xanchor="right" if left else "left",
@@ -98,3 +93,12 @@ def _crosses(line: Line, start: float, end: float, height: float) -> bool:
     """Whether a line comes within half a line of text of ``height`` (per cent) somewhere from ``start`` to ``end``."""
     half = 50 * LINE / PLOT
     return any(start <= c <= end and abs(100 * alpha - height) < half for c, alpha in line)
+
+
+def _on_left(lines: Sequence[Line], before: float, after: float, most: float, height: float) -> bool:
+    """Whether a name ends at the cost ``before`` and does not begin at ``after``, as a line crosses it there."""
+    for wide in (most * share for share in NAMES):
+        for left, start in ((False, after), (True, before - wide)):
+            if start >= 0 and not any(_crosses(line, start, start + wide, height) for line in lines):
+                return left
+    return False

@@ -123,6 +123,10 @@ def test_times_are_the_rounds_at_their_costs() -> None:
     alone = found.lengths[0]
     assert (alone.passes, alone.ms_per_token, alone.gain, alone.share) == (59, 1100.0, 2.0, 1.0)
     assert found.best == min(found.lengths, key=lambda length: length.ms_per_token).gamma > 0
+    beside = at_all_lengths(events, EVEN, 2.2, loop=1.4)  # our loop ran too, slower than these costs say
+    for length, other in zip(found.lengths, beside.lengths, strict=True):
+        assert other.gain == length.gain
+        assert other.gain / other.share == pytest.approx(2.2 / 1.4, abs=1e-3), "our loop gains what it measured"
     assert [sum(parts) for parts in found.costs] == pytest.approx([EVEN.seconds(n) for n in ALL])
     assert found.costs[4] == pytest.approx((0.4, 1.2, 0.1))
 

@@ -148,7 +148,7 @@ def test_several_runs_give_a_median_with_its_spread() -> None:
     """Speed-ups 1.25, 2 and 4: the run of the 2 is shown, and the row of the lane holds all three."""
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.2, 1.0, 2.0)]
     said = verdict(runs)
-    assert "median of 3 runs, 1.25\u20134.00x" in said["sentence"]
+    assert "median of 3 runs, 1.2\u20134.0x" in said["sentence"]
     assert (said["shown"], said["runs"], said["factor"]) == (2, 3, "2.0x")
     row = next(row for row in said["lanes"]["rows"] if row[0] == "Speculative")
     assert row[2] == "2.00x (1.25x\u20134.00x)"
