@@ -19,7 +19,7 @@ from specdec.report.why import paragraph
 
 @dataclass(frozen=True)
 class Overall:
-    """``factor`` is the headline's figure, None where it has none; ``notes`` are whole sentences."""
+    """``factor`` is the headline's large figure, None where it has none; ``notes`` are whole sentences."""
 
     judgement: Judgement
     headline: str

@@ -90,8 +90,7 @@ def verdict(
     if stopped:  # it has no end of its own
         record["end"] = lane_end(SPECULATIVE, speculative)
     elif base.new_tokens == lane.new_tokens and found.gain:
-        saved = base.decode_seconds - lane.decode_seconds
-        record["saved"] = f"{words.seconds(abs(saved))} {'saved' if saved >= 0 else 'lost'}"
+        record["saved"] = words.saved(base.decode_seconds, lane.decode_seconds)
     record["chart"] = (
         f"Tokens written over seconds. Plain: {base.new_tokens} tokens in {words.seconds(base.decode_seconds)}. "
         f"Speculative: {lane.new_tokens} tokens in {words.seconds(lane.decode_seconds)}. {record['sentence']}"

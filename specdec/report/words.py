@@ -249,8 +249,11 @@ def elsewhere(text: str) -> str:
 
 
 def big(found: Judgement) -> str | None:
-    """The large figure beside the headline; None where the headline has none."""
-    return None if found.gain is None else f"{factor(found.gain)}x"
+    """The large figure beside the headline; None where it has none, and where a large one would claim a difference
+    that is not clear."""
+    if found.gain is None or found.kind.name.startswith("UNCLEAR"):
+        return None
+    return f"{factor(found.gain)}x"
 
 
 def why_title(found: Judgement) -> str:
@@ -388,6 +391,12 @@ def policy(gamma: int | str) -> str:
 
 def seconds(value: float) -> str:
     return f"{value:.2f}\u00a0s" if value < 10 else f"{value:.1f}\u00a0s"
+
+
+def saved(plain: float, lane: float) -> str:
+    """Seconds saved or lost; the difference of both times as they are shown."""
+    plain, lane = (round(value, 2 if value < 10 else 1) for value in (plain, lane))
+    return f"{seconds(abs(plain - lane))} {'saved' if plain >= lane else 'lost'}"
 
 
 def duration(value: float) -> str:

@@ -7,6 +7,8 @@ import re
 import pytest
 
 from browser.conftest import SKIP, ask, edit, notes, open_page, run, skip, text, visit
+from specdec.report.judge import Kind
+from specdec.report.words import HEADLINES
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
 
@@ -44,6 +46,23 @@ def test_a_race_plays_in_view_by_itself(browser, address, width: int, height: in
         page.wait_for_function("!window.specdec.replaying")
         page.wait_for_timeout(500)
         assert not page.evaluate("window.specdec.replaying"), "it plays once"
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720), (390, 844), (720, 450)])
+def test_the_longest_verdict_leaves_both_texts_in_view(browser, address, width: int, height: int):
+    """Every sentence of a verdict, with a large figure beside it, leaves room for both texts."""
+    figures = {name: "0.95" for name in ("times", "engine", "speculation")} | {"asked": "128", "written": "100"}
+    figures |= {"subject": "speculative decoding", "Subject": "Speculative decoding", "stopped": "Stopped"}
+    figures |= {"runs": " (median of 3 runs, 0.91\u20131.02x)", "lane": "speculative"}
+    sentences = [row.format_map(figures) for kind, row in HEADLINES.items() if kind is not Kind.TOO_EARLY]
+    with visit(browser, address, viewport={"width": width, "height": height}) as page:
+        page.goto(address)
+        page.wait_for_function("window.specdec?.replaying")
+        page.evaluate("document.querySelector('.sd-factor').hidden = false")
+        for sentence in sentences:
+            page.evaluate("(words) => (document.querySelector('.sd-headline').textContent = words)", sentence)
+            for selector in (".sd-verdict", ".sd-box.generate", ".sd-box.speculative"):
+                assert inside(page, selector, width, height), (sentence, selector)
 
 
 def test_a_phone_moves_once_at_most_and_the_form_is_one_line(browser, address):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,9 @@ from specdec.measure.summary import auto_share, fastest, find, rows, share_of, s
 from specdec.measure.sweep import ENTRANTS
 from specdec.measure.terms import Sides
 from specdec.measure.trials import trials
+from specdec.passes.engines import EagerEngine
+from specdec.passes.lean import stack_of
+from specdec.passes.stacks import StackPasses
 from specdec.report import words
 from specdec.report.benchmark import against_assisted
 from specdec.report.judge import LOSING, Advice, Doubt, Kind, Reason, judge
@@ -141,9 +145,8 @@ def test_an_early_stop_names_no_winner() -> None:
         found, share = overall(every[:made], plan), share_of(every[:made], plan)
         early = made < 8
         assert (found.judgement.kind is Kind.TOO_EARLY) == early and share.whole != early
-        assert (
-            (found.factor is None) == (marked(sweep_rows(summarise(every[:made])), every[:made], plan) is None) == early
-        )
+        assert (found.judgement.gain is None) == early
+        assert (marked(sweep_rows(summarise(every[:made])), every[:made], plan) is None) == early
         if made < 16:
             assert f"{made} of 16 calls" in " ".join([found.headline, *found.notes])
 
@@ -205,7 +208,7 @@ def test_what_the_runs_cannot_tell_apart_is_said() -> None:
     assert judged(once).judgement.gamma == 4
     assert "γ 5 may be as fast as γ 4" in " ".join(judged(once).notes), "in one run, what is within 5 %"
     even = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 95, 95, 95), *runs_of("speculative", 5, 99, 104, 110)]
-    assert judged(even).judgement.kind is Kind.UNCLEAR_GAINS and judged(even).factor == "1.04x"
+    assert judged(even).judgement.kind is Kind.UNCLEAR_GAINS and judged(even).factor is None
     close = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 100, 130, 110)]
     close += runs_of("speculative", 5, 105, 125, 112)
     assert "γ 0 may be as fast as γ 5" in " ".join(judged(close).notes)
@@ -318,17 +321,33 @@ def deepened(model, layers: int):
     return deep
 
 
+@pytest.fixture
+def millisecond_layers(monkeypatch) -> None:
+    """A pass of ours sleeps two milliseconds a layer, next to which the noise of a busy machine is small."""
+
+    class Slow(StackPasses):
+        def logits(self, ids, start, keep):
+            time.sleep(0.002 * self.layers)
+            return super().logits(ids, start, keep)
+
+    def passes(self, model):
+        found = Slow(stack_of(model))
+        found.layers = model.config.num_hidden_layers
+        return found
+
+    monkeypatch.setattr(EagerEngine, "passes", passes)
+
+
 @pytest.mark.parametrize("kind", ["random draft", "draft deeper than its target"])
-def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str) -> None:
+def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str, millisecond_layers) -> None:
     """Measured, not made up: a random draft is refused for what it misses, a deep one for what it costs.
 
-    At these lengths both take over twice the time of our loop without a draft, which no noise of a machine makes up
-    for. Against plain ``generate`` the lean passes may make up for it.
+    At these lengths both take over twice the time of our loop without a draft.
     """
     target = tiny("llama", 4, layers=6)
     draft = tiny("llama", 5, layers=1) if kind == "random draft" else deepened(target, layers=18)
     pair = specdec.Pair(target=target, draft=draft, tokenizer=byte_tokenizer())
-    params = specdec.SamplingParams(max_new_tokens=48, ignore_eos=True)
+    params = specdec.SamplingParams(max_new_tokens=32, ignore_eos=True)
     plan = Plan(
         (PromptItem("a", "a", "Once upon a time"),), entrants_of(("generate", "speculative"), (0, 6, 8)), params, 3
     )

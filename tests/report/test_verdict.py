@@ -157,7 +157,7 @@ def test_several_runs_give_a_median_with_its_spread() -> None:
 def test_a_spread_around_one_is_no_difference() -> None:
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.5, 4.5, 3.9)]
     said = verdict(runs)
-    assert (said["kind"], said["factor"], said["faster"]) == ("unclear_unsplit", "1.03x", False)
+    assert (said["kind"], said["factor"], said["faster"]) == ("unclear_unsplit", None, False)
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.9, 3.95, 3.8)]
     said = verdict(runs)
     assert (said["kind"], said["doubts"]) == ("unclear_unsplit", ["few_runs"])

@@ -12,7 +12,7 @@ const LEAST = 260; // pixels of the card that are seen
 const COLUMNS = [
   ["#", "place in the draft"],
   ["Guess", "what the draft proposed"],
-  ["Target's choice", "the target's own most likely token there"],
+  ["Target's choice", "the target's own most likely token there"], // when sampling: MOST_LIKELY
   ["q", "the draft's probability of its guess"],
   ["p", "the target's probability of the guess"],
   ["min(1, p/q)", "the probability to keep it"],
@@ -20,6 +20,7 @@ const COLUMNS = [
   ["Result", ""],
 ];
 const SAMPLED = 3; // the first of the columns that only sampling needs
+const MOST_LIKELY = "Target's most likely"; // it draws, and may draw another token
 const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
 
 export class RoundCard {
@@ -263,6 +264,10 @@ export class RoundCard {
     });
   }
 
+  #titleOf(column) {
+    return column === 2 && !this.#greedy ? MOST_LIKELY : COLUMNS[column][0];
+  }
+
   #table(round, guesses) {
     const before = this.#lane.counts[round.index - 1] ?? 0;
     const kept = round.draft.filter((token) => token.status === "accepted").length;
@@ -293,7 +298,7 @@ export class RoundCard {
       const cells = columns.map((column) => {
         const cell = el("td", column === 1 || column === 2 ? "sd-mono" : "");
         if (values[column] === NONE) cell.classList.add("none");
-        cell.dataset.label = COLUMNS[column][0];
+        cell.dataset.label = this.#titleOf(column);
         const last = column === COLUMNS.length - 1;
         cell.append(el("span", last ? `sd-token ${status}` : "", values[column]));
         return cell;
@@ -305,7 +310,7 @@ export class RoundCard {
       return row;
     });
     const head = columns.map((column) => {
-      const cell = el("th", "", COLUMNS[column][0]);
+      const cell = el("th", "", this.#titleOf(column));
       cell.scope = "col";
       cell.title = COLUMNS[column][1];
       return cell;

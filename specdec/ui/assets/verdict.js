@@ -53,9 +53,7 @@ export class VerdictPanel {
   show(race, loaded) {
     const record = race.verdict;
     this.#computed = false;
-    // Where there is no clear difference, a large figure would claim one.
-    const unclear = record.kind?.startsWith("unclear");
-    this.#say(unclear ? null : record.factor, record.faster, told(race, record.sentence));
+    this.#say(record.factor, record.faster, told(race, record.sentence));
     this.warning.textContent = record.warning ?? "";
     this.warning.hidden = !record.warning;
     this.figures.replaceChildren(...(record.figures ?? []).map(figureOf));
