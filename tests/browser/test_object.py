@@ -32,16 +32,15 @@ def test_a_race_plays_in_view_by_itself(browser, address, width: int, height: in
     on show plays once without being asked, with verdict and both texts inside the window and nothing scrolled."""
     with visit(browser, address, viewport={"width": width, "height": height}) as page:
         page.goto(address)
-        page.wait_for_function("window.specdec?.replaying")
+        page.wait_for_function("""() => {
+            if (!window.specdec?.replaying) return false;
+            window.moments_ ??= new Set();
+            return moments_.add(document.querySelectorAll('.sd-box.speculative .sd-round:not(.later)').length).size > 2;
+        }""")
         for selector in (".sd-verdict", ".sd-box.generate", ".sd-box.speculative"):
             assert inside(page, selector, width, height), selector
         if width > 1000:
             assert inside(page, ".sd-strip", width, height) and inside(page, ".sd-replay", width, height)
-        first = page.locator(".sd-box.speculative .sd-round:not(.later)").count()
-        page.wait_for_function(
-            "(count) => document.querySelectorAll('.sd-box.speculative .sd-round:not(.later)').length > count",
-            arg=first,
-        )
         assert page.evaluate("scrollY") == 0
         page.wait_for_function("!window.specdec.replaying")
         page.wait_for_timeout(500)

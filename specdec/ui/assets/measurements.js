@@ -5,6 +5,7 @@ const DRAWN = 100; // milliseconds until Gradio has drawn the last value
 
 export class Measurements {
   #known = new Map(); // what each tab had found before its present measurement
+  #timer = 0;
 
   constructor() {
     this.spoken = el("p", "sd-spoken");
@@ -18,13 +19,14 @@ export class Measurements {
 
   go(name) {
     swap(`sd-${name}-running`, true, `#sd-${name}-start`, `#sd-${name}-stop`);
+    clearTimeout(this.#timer); // what the one before it found is not read out into this one
     this.say("");
     this.#known.set(name, shownIn(name));
   }
 
   rest(name) {
     swap(`sd-${name}-running`, false, `#sd-${name}-start`, `#sd-${name}-stop`);
-    setTimeout(() => {
+    this.#timer = setTimeout(() => {
       // Compared as text: Gradio writes new findings into the old elements. A stopped one may have found nothing.
       if (shownIn(name) !== this.#known.get(name)) this.say(findingOf(name)?.textContent ?? "");
     }, DRAWN);
