@@ -12,7 +12,7 @@ const LEAST = 260; // pixels of the card that are seen
 const COLUMNS = [
   ["#", "place in the draft"],
   ["Guess", "what the draft proposed"],
-  ["Target's choice", "the target's own most likely token there"], // when sampling: MOST_LIKELY
+  ["Target's choice", "the target's own most likely token there"], // when sampling: TOP
   ["q", "the draft's probability of its guess"],
   ["p", "the target's probability of the guess"],
   ["min(1, p/q)", "the probability to keep it"],
@@ -20,7 +20,7 @@ const COLUMNS = [
   ["Result", ""],
 ];
 const SAMPLED = 3; // the first of the columns that only sampling needs
-const MOST_LIKELY = "Target's most likely"; // it draws, and may draw another token
+const TOP = "Target's top"; // it draws, and may draw another token
 const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
 
 export class RoundCard {
@@ -265,7 +265,7 @@ export class RoundCard {
   }
 
   #titleOf(column) {
-    return column === 2 && !this.#greedy ? MOST_LIKELY : COLUMNS[column][0];
+    return column === 2 && !this.#greedy ? TOP : COLUMNS[column][0];
   }
 
   #table(round, guesses) {
