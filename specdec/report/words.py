@@ -390,12 +390,17 @@ def policy(gamma: int | str) -> str:
 
 
 def seconds(value: float) -> str:
-    return f"{value:.2f}\u00a0s" if value < 10 else f"{value:.1f}\u00a0s"
+    return f"{value:.{_places(value)}f}\u00a0s"
+
+
+def _places(value: float) -> int:
+    """Decimal places of a time in seconds."""
+    return 2 if value < 10 else 1
 
 
 def saved(plain: float, lane: float) -> str:
     """Seconds saved or lost; the difference of both times as they are shown."""
-    plain, lane = (round(value, 2 if value < 10 else 1) for value in (plain, lane))
+    plain, lane = (round(value, _places(value)) for value in (plain, lane))
     return f"{seconds(abs(plain - lane))} {'saved' if plain >= lane else 'lost'}"
 
 

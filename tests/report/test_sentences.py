@@ -73,13 +73,13 @@ def test_a_share_needed_is_told_from_the_share_kept() -> None:
     assert alpha != needed
 
 
-if __name__ == "__main__":
-    GOLDEN.write_text("\n".join(sentences()) + "\n", encoding="utf-8")
-
-
 def test_what_is_saved_is_the_difference_of_the_times_beside_it() -> None:
     for plain, lane in ((2.064, 0.686), (0.686, 2.064), (12.34, 4.561), (1.0, 1.0)):
         shown = [float(words.seconds(value).split("\u00a0")[0]) for value in (plain, lane)]
         difference = float(words.saved(plain, lane).split("\u00a0")[0])
         assert difference == pytest.approx(abs(shown[0] - shown[1]))
         assert words.saved(plain, lane).endswith("saved" if plain >= lane else "lost")
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text("\n".join(sentences()) + "\n", encoding="utf-8")

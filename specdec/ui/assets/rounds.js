@@ -9,10 +9,11 @@ import { kindsOf } from "./race.js";
 const CONTEXT = 14; // tokens of what stood before
 const MARGIN = 8; // pixels between the card and what it was opened at, and to the window's edge
 const LEAST = 260; // pixels of the card that are seen
+// Name, what it means and, where it differs, the name when sampling: the target then may draw another token than its top.
 const COLUMNS = [
   ["#", "place in the draft"],
   ["Guess", "what the draft proposed"],
-  ["Target's choice", "the target's own most likely token there"], // when sampling: TOP
+  ["Target's choice", "the target's own most likely token there", "Target's top"],
   ["q", "the draft's probability of its guess"],
   ["p", "the target's probability of the guess"],
   ["min(1, p/q)", "the probability to keep it"],
@@ -20,7 +21,6 @@ const COLUMNS = [
   ["Result", ""],
 ];
 const SAMPLED = 3; // the first of the columns that only sampling needs
-const TOP = "Target's top"; // it draws, and may draw another token
 const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
 
 export class RoundCard {
@@ -265,7 +265,8 @@ export class RoundCard {
   }
 
   #titleOf(column) {
-    return column === 2 && !this.#greedy ? TOP : COLUMNS[column][0];
+    const [name, , sampled] = COLUMNS[column];
+    return this.#greedy ? name : (sampled ?? name);
   }
 
   #table(round, guesses) {

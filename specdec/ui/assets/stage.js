@@ -155,7 +155,7 @@ export class Stage {
     if (end) {
       const time = record.factor ? `${end.duration} \u00b7 ${record.factor}` : end.duration;
       this.chart.endLane("speculative", [end.name, time]);
-      if (record.factor && record.saved) this.chart.bracket(record.saved);
+      if (record.saved) this.chart.bracket(record.saved);
     }
     if (record.figures && record.stopped) this.#showCut();
   }
