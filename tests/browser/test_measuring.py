@@ -100,6 +100,7 @@ def test_the_keyboard_stays_with_the_button_and_the_end_is_read_out(page, monkey
     page.wait_for_selector("#sd-lossless-stop:visible")
     page.click("#sd-lossless-stop")
     page.wait_for_selector("#sd-lossless-start:visible")
+    page.wait_for_timeout(PAUSE)  # what is read out is read out a moment after the end
     assert page.locator(".sd-spoken").text_content() == "", "an old verdict is not read out again"
     go_to(page, "Race")
     page.locator(".sd-notes .sd-again").focus()

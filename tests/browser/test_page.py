@@ -203,7 +203,8 @@ def test_a_phone_has_no_sideways_scroll(page, address):
 
 def test_the_theme_recolours_the_chart(page):
     """A change of theme redraws the lines in its own colours."""
-    colour = "document.querySelector('.sd-chart .sd-plot').data?.[2]?.line?.color"  # the others come first
+    lines = "document.querySelector('.sd-chart .sd-plot').data"
+    colour = f"{lines}?.find(({{ name }}) => name === 'speculative')?.line.color"
     page.wait_for_function(f"{colour} === '#1d5fb8'")
     page.evaluate("document.body.classList.add('dark')")
     page.wait_for_function(f"{colour} === '#6cb0f7'")

@@ -150,8 +150,9 @@ export class Chart {
     return near ? { lane: near.lane, round: near.round, place: null, row: null } : null;
   }
 
+  // In the order in which they are drawn, whichever ran first: the speculative line lies on top.
   get #names() {
-    return [...this.#lanes.keys()].sort((one, other) => Number(MAIN.includes(one)) - Number(MAIN.includes(other)));
+    return [...this.#lanes.keys()].sort((one, other) => MAIN.indexOf(one) - MAIN.indexOf(other));
   }
 
   // One drawing at a time, and at least two thirds of the time none: on a slow machine frames are left out, never queued.

@@ -36,7 +36,11 @@ export class Measurements {
 // What a tab's measurement found.
 const findingOf = (name) => document.querySelector(`#sd-${name}-verdict .sd-headline`);
 
-const shownIn = (name) => document.querySelector(`#sd-${name}-verdict`)?.textContent ?? "";
+// What is shown of it, without the seconds that Gradio counts in the same place while a job runs.
+const shownIn = (name) =>
+  [...document.querySelectorAll(`#sd-${name}-verdict :is(.sd-headline, .sd-doubts)`)]
+    .map((part) => part.textContent)
+    .join("\n");
 
 // Start and Stop change places: a keyboard that stood on the one stands on the other.
 export function swap(mark, running, start, stop) {
