@@ -13,6 +13,7 @@ from typing import Any, Literal
 from specdec.errors import InvalidInput, quoted
 
 MAX_GAMMA = 16
+LOSSLESS = ("lossless", "block")  # the kinds of acceptance that leave the target's distribution as it is
 
 Status = Literal["accepted", "rejected", "discarded"]
 TokenKind = Literal["correction", "bonus", "target"]
@@ -86,9 +87,10 @@ class DraftToken:
 
     ``draft_prob`` is q and ``target_prob`` p at this token, ``accept_prob`` is min(1, p/q), ``draw`` the uniform
     number it was compared with (None in greedy). In greedy, q and p are one-hot; ``draft_confidence``, the draft's
-    raw softmax, tells how sure it was. With top-k acceptance ``accept_prob`` is 1 or 0 and nothing is drawn. A
-    discarded token was never tested: p, ``accept_prob``, ``draw`` and ``target_token_id`` (the target's own most
-    likely token there) are None. A run from a link has no probabilities at all.
+    raw softmax, tells how sure it was. With top-k acceptance ``accept_prob`` is 1 or 0 and nothing is drawn. With
+    block acceptance ``accept_prob`` is the chance of the test at this token, and a token whose test failed is accepted
+    where a later one passed. Of a discarded token p, ``accept_prob``, ``draw`` and ``target_token_id`` (the target's
+    own most likely token there) are None: it was of no consequence. A run from a link has no probabilities at all.
     """
 
     token_id: int

@@ -48,7 +48,9 @@ def main(argv: Sequence[str]) -> None:
             top_p=arguments.top_p,
             seed=arguments.seed,
         )
-        batches = race(pair, arguments.prompt, gamma=arguments.gamma, params=params, lanes=arguments.lanes)
+        acceptance = "block" if arguments.block else "lossless"
+        asked = {"gamma": arguments.gamma, "params": params, "acceptance": acceptance, "lanes": arguments.lanes}
+        batches = race(pair, arguments.prompt, **asked)
         events = (event for batch in batches for event in batch)
         if arguments.json:
             recorder = Recorder(pair.tokenizer)
@@ -121,6 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--top-k", type=int, default=0)
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--seed", type=int)
+    parser.add_argument(
+        "--block", action="store_true", help="when sampling, verify the draft as a whole: lossless, and keeps more"
+    )
     add_pair_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the events as JSON lines")
     return parser

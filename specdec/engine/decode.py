@@ -10,7 +10,7 @@ from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
 from specdec.engine.observe import Decided, draft_tokens, gather, read
 from specdec.engine.policy import Policy
 from specdec.engine.request import Call, Request, make_request, prepare
-from specdec.engine.verify import Verdict, verify, verify_greedy, verify_top_k
+from specdec.engine.verify import Verdict, verify, verify_block, verify_greedy, verify_top_k
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind, check_gamma
 from specdec.models.pair import Pair, Prompt
 from specdec.passes.clock import CallClock, Mark, between, mark
@@ -32,8 +32,9 @@ def speculative(
 
     ``prompt`` is a str, a list of chat messages or a LongTensor (n,) or (1, n). ``gamma`` 0 is plain decoding by the
     same loop, "auto" chooses round by round, and a policy such as ``ConfidenceStop`` by a rule of its own.
-    ``acceptance="lossless"`` keeps the target's distribution (greedy: its very text); ``acceptance="top-k"`` keeps a
-    draft token that is among the target's ``accept_top_k`` best, which is not lossless.
+    ``acceptance="lossless"`` keeps the target's distribution (greedy: its very text), and so does "block", which judges
+    a sampled draft as a whole and keeps more of it; greedy, the two are the same. ``acceptance="top-k"`` keeps a draft
+    token that is among the target's ``accept_top_k`` best, which is not lossless.
 
     Arguments are checked at once: ``InvalidInput`` says what was found. Closing the generator ends the work and
     leaves no state behind.
@@ -164,7 +165,8 @@ def _accept(
     if p is None:
         return verify_greedy(proposal.ids, choices, proposal.limit)
     assert proposal.q is not None  # it is None in greedy decoding only
-    return verify(proposal.ids, proposal.q, p, sampler.rng, proposal.limit)
+    judge = verify_block if call.acceptance == "block" else verify
+    return judge(proposal.ids, proposal.q, p, sampler.rng, proposal.limit)
 
 
 def _kind(accepted: int, gamma: int) -> TokenKind:

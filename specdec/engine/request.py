@@ -17,7 +17,7 @@ from transformers import StopStringCriteria
 
 from specdec.engine.policy import Fixed, Policy, policy_of
 from specdec.errors import InvalidInput, quoted
-from specdec.events import FinishReason, SamplingParams, Started
+from specdec.events import LOSSLESS, FinishReason, SamplingParams, Started
 from specdec.models.compatibility import refuse_rope_change
 from specdec.models.pair import Pair, Prompt
 from specdec.text import require_text
@@ -220,15 +220,15 @@ def prepare(
     drafting = policy != Fixed(0)
     if drafting and pair.draft is None:
         raise InvalidInput(f"gamma is {policy}, but the pair has no draft; give the pair a draft or use gamma 0.")
-    if acceptance not in ("lossless", "top-k"):
-        raise InvalidInput(f"acceptance is {quoted(acceptance)}; use 'lossless' or 'top-k'.")
+    if acceptance not in (*LOSSLESS, "top-k"):
+        raise InvalidInput(f"acceptance is {quoted(acceptance)}; use 'lossless', 'block' or 'top-k'.")
     if acceptance == "top-k" and (
         isinstance(accept_top_k, bool) or not isinstance(accept_top_k, int) or accept_top_k < 1
     ):
         raise InvalidInput(f"acceptance 'top-k' needs accept_top_k of 1 or more; it is {quoted(accept_top_k)}.")
-    if acceptance == "lossless" and accept_top_k is not None:
+    if acceptance in LOSSLESS and accept_top_k is not None:
         raise InvalidInput(
-            f"accept_top_k is {quoted(accept_top_k)}, but acceptance is 'lossless'; leave one of them out."
+            f"accept_top_k is {quoted(accept_top_k)}, but acceptance is {quoted(acceptance)}; leave one of them out."
         )
     _check_length(pair, len(request.prompt_ids), params.max_new_tokens, drafting)
     if lane != "generate":  # drafted tokens are checked in one target pass, which may pick other factors

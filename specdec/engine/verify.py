@@ -1,4 +1,5 @@
-"""The accept / residual step of Algorithm 1 (Leviathan et al. 2211.17192): pure functions of their arguments.
+"""The accept / residual step of Algorithm 1 (Leviathan et al. 2211.17192) and its variants: pure functions of their
+arguments.
 
 Names are Leviathan's: ``p`` is the target's distribution and ``q`` the draft's. Chen et al. 2302.01318 and gpt-fast
 call them the other way round. g = gamma, the number of draft tokens; V = the target's vocabulary.
@@ -20,7 +21,7 @@ class Verdict(NamedTuple):
 
     accepted: torch.Tensor  # (): n, how many draft tokens stand; the first rejected one is at index n
     token_id: torch.Tensor  # (): the token the target adds behind them
-    accept_prob: torch.Tensor  # (g,): min(1, p/q) at each draft token; bool where it passes or not
+    accept_prob: torch.Tensor  # (g,): with what chance the test at each draft token passes; bool where no chance is left
     draw: torch.Tensor | None  # (g,): uniform on [0, 1)
     residual: torch.Tensor | None  # (1, V): what ``token_id`` was drawn from
 
@@ -38,30 +39,53 @@ def verify(
     each draft token, and one more behind the last. limit (): how many of the draft tokens count, None for all; the
     others are as if they had not been drafted.
     """
-    gamma = len(draft_ids)
-    p_at_draft = p[:gamma].gather(1, draft_ids[:, None]).squeeze(1)
-    q_at_draft = q.gather(1, draft_ids[:, None]).squeeze(1)
-    accept_prob = (p_at_draft / q_at_draft).clamp(max=1.0)
-    u = chance.uniform(gamma, rng, like=p)
+    accept_prob = _ratios(draft_ids, q, p).clamp(max=1.0)
+    u = chance.uniform(len(draft_ids), rng, like=p)
     n = _leading(_within(limit, u < accept_prob))
-    q = q if limit is None else q * (_numbers(gamma, limit) < limit)[:, None]
-    rest = residual(n, q, p)
-    next_token = chance.draw(rest, rng)[0]
-    return Verdict(n, next_token, accept_prob, u, rest)
+    rest = residual(n, _drafted(q, limit), p)
+    return Verdict(n, chance.draw(rest, rng)[0], accept_prob, u, rest)
 
 
-def residual(n: torch.Tensor, q: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
-    """norm(max(0, p - q)) at position ``n``, (1, V).
+def residual(n: torch.Tensor, q: torch.Tensor, p: torch.Tensor, weight: torch.Tensor | float = 1.0) -> torch.Tensor:
+    """norm(max(0, weight p - q)) at position ``n``, (1, V); ``weight`` () is 1 but in block verification.
 
     Behind a fully accepted draft there is no q: it counts as zero there, and the residual is p itself, which makes
     the bonus token a case of the correction.
     """
     p_next = p.index_select(0, n)
     q_next = torch.cat([q, torch.zeros_like(p[:1])]).index_select(0, n)
-    rest = (p_next - q_next).clamp(min=0.0)
+    rest = (weight * p_next - q_next).clamp(min=0.0)
     total = rest.sum()
     # Where p and q agree to the last bit nothing is left, though rounding may have rejected: then p is right.
     return torch.where(total > 0, rest / total, p_next)
+
+
+def verify_block(
+    draft_ids: torch.Tensor,
+    q: torch.Tensor,
+    p: torch.Tensor,
+    rng: torch.Generator,
+    limit: torch.Tensor | None = None,
+) -> Verdict:
+    """``verify`` for the draft as a whole: lossless too, and on average it keeps no less (Sun et al. 2403.10444,
+    Algorithm 2). Every place is tested, and the draft stands up to the last test that passes.
+
+    With w_0 = 1, the first i draft tokens have the weight w_i = min(1, w_{i-1} p/q). What the target has left behind
+    them is r_i = sum of max(0, w_i p - q), where q is that of the next draft token. Their test passes with
+    r_i / (r_i + 1 - w_i), and behind the n that stand the next token is drawn from norm(max(0, w_n p - q)).
+    """
+    weights = [torch.ones_like(p[0, 0])]
+    for ratio in _ratios(draft_ids, q, p):
+        weights.append((weights[-1] * ratio).clamp(max=1.0))
+    weight = torch.stack(weights)
+    q = _drafted(q, limit)
+    left = (weight[:, None] * p - torch.cat([q, torch.zeros_like(p[:1])])).clamp(min=0.0).sum(-1)
+    # 0 / 0 is a place where p and q agree and all before it stands for certain.
+    accept_prob = (left / (left + 1 - weight))[1:].nan_to_num(1.0)
+    u = chance.uniform(len(draft_ids), rng, like=p)
+    n = _last(_within(limit, u < accept_prob))
+    rest = residual(n, q, p, weight.take(n))
+    return Verdict(n, chance.draw(rest, rng)[0], accept_prob, u, rest)
 
 
 def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor, limit: torch.Tensor | None = None) -> Verdict:
@@ -90,6 +114,17 @@ def verify_top_k(
     return Verdict(n, choices.take(n), passes, None, None)
 
 
+def _ratios(draft_ids: torch.Tensor, q: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+    """p/q at each draft token, (g,)."""
+    at = draft_ids[:, None]
+    return (p[:-1].gather(1, at) / q.gather(1, at)).squeeze(1)
+
+
+def _drafted(q: torch.Tensor, limit: torch.Tensor | None) -> torch.Tensor:
+    """``q`` (g, V) with zeros behind ``limit``, where no draft token counts."""
+    return q if limit is None else q * (_numbers(len(q), limit) < limit)[:, None]
+
+
 def _within(limit: torch.Tensor | None, flags: torch.Tensor) -> torch.Tensor:
     """``flags`` (g,) with those behind ``limit`` taken away."""
     return flags if limit is None else flags & (_numbers(len(flags), limit) < limit)
@@ -102,3 +137,8 @@ def _numbers(count: int, like: torch.Tensor) -> torch.Tensor:
 def _leading(flags: torch.Tensor) -> torch.Tensor:
     """How many flags are set before the first that is not, ()."""
     return flags.cumprod(0).sum()
+
+
+def _last(flags: torch.Tensor) -> torch.Tensor:
+    """The number of the last flag that is set, counted from 1, (); 0 where none is."""
+    return flags.flip(0).cumsum(0).gt(0).sum()

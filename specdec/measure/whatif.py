@@ -19,7 +19,7 @@ from statistics import fmean, median
 
 from specdec.engine.policy import ConfidenceStop, Fixed, Policy, policy_of
 from specdec.errors import InvalidInput
-from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
+from specdec.events import LOSSLESS, MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 
 ORACLE = "oracle"
 LEAST = 8  # known guesses; fewer say nothing about a draft
@@ -180,8 +180,12 @@ class Text:
         about, params = started[0], started[0].params
         if any(event.draft is None for event in rounds):
             raise InvalidInput(f"The lane {about.lane} does not report its guesses; record a lane of specdec.")
-        if about.acceptance != "lossless":
+        if about.acceptance not in LOSSLESS:
             raise InvalidInput(f"Acceptance was {about.acceptance}: another draft length would write another text.")
+        if about.acceptance == "block" and not params.greedy:
+            raise InvalidInput(
+                "The draft was verified as a block: what stands depends on its length, so other lengths must be run."
+            )
         if (about.pair.get("draft") or {}).get("depends_on_start"):
             raise InvalidInput(
                 "The guesses of this draft depend on where it started, so other draft lengths must be run."

@@ -87,7 +87,8 @@ class Run:
 
     params: SamplingParams
     gamma: int | str
-    lossy_top_k: int | None
+    acceptance: str
+    accept_top_k: int | None
     kind: str  # of draft; "none" where nothing drafts
     expression: str
     draft: _Draft
@@ -158,7 +159,8 @@ def _read(given: _Run, expression: Callable[[str, str], str]) -> Run:
     return Run(
         params=started["params"],
         gamma=gamma,
-        lossy_top_k=None if started["acceptance"] == "lossless" else started["accept_top_k"],
+        acceptance=started["acceptance"],
+        accept_top_k=started["accept_top_k"],
         kind=kind,
         expression=built,
         draft=draft or {"kind": "none", "text": ""},
@@ -233,8 +235,10 @@ def specdec(run: Run) -> str:
     if run.sampled:
         params["seed"] = run.params.seed
     call = {"gamma": python(run.gamma), "params": "params"}
-    if run.lossy_top_k is not None:
-        call |= {"acceptance": python("top-k"), "accept_top_k": python(run.lossy_top_k)}
+    if run.acceptance != "lossless":
+        call["acceptance"] = python(run.acceptance)
+    if run.accept_top_k is not None:
+        call["accept_top_k"] = python(run.accept_top_k)
     return f"""import specdec
 
 pair = specdec.load_pair({", ".join(pair)})
@@ -291,8 +295,7 @@ def transformers(run: Run) -> str:
         lines.append("# transformers' own way to choose the draft length stands for auto")
     elif not isinstance(run.gamma, int) and not guide:
         lines.append(f"# transformers' draft length is fixed here; {FIXED} stands for {run.gamma}")
-    if run.lossy_top_k is not None:
-        lines.append("# transformers has no top-k acceptance: this is lossless")
+    lines += _acceptance("transformers", run)
     if run.chat:
         options = 'add_generation_prompt=True, return_tensors="pt", return_dict=True'
         lines.append(f"inputs = tokenizer.apply_chat_template({python(run.message)}, {options})")
@@ -314,8 +317,16 @@ print(tokenizer.decode(ids[0, inputs["input_ids"].shape[1]:]))
 def _remarks(tool: str, run: Run, more: Iterable[str | bool]) -> list[str]:
     """What stands otherwise in a server."""
     fixed = isinstance(run.gamma, str) and f"# {tool}'s draft length is fixed; {FIXED} stands for {run.gamma}"
-    lossy = run.lossy_top_k is not None and f"# {tool} has no such top-k acceptance: this is lossless"
-    return [remark for remark in (fixed, lossy, *more) if isinstance(remark, str)]
+    return [remark for remark in (fixed, *_acceptance(tool, run), *more) if isinstance(remark, str)]
+
+
+def _acceptance(tool: str, run: Run) -> list[str]:
+    """A remark where the tool accepts otherwise than the run did."""
+    if run.acceptance == "top-k":
+        return [f"# {tool} has no such top-k acceptance: this is lossless"]
+    if run.acceptance == "block" and run.sampled:
+        return [f"# {tool} verifies guess by guess here, not the draft as a block: it is lossless too"]
+    return []
 
 
 def vllm(run: Run) -> str:

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from specdec.errors import InvalidInput
-from specdec.events import Event, Finished, Round, Started
+from specdec.events import LOSSLESS, Event, Finished, Round, Started
 from specdec.lanes.table import BASELINE, LOOP, row_of
 from specdec.measure import metrics
 from specdec.measure.lengths import at_all_lengths
@@ -85,7 +85,7 @@ def verdict(
     record["time"] = time_words(lane, len(runs))
     record["why"] = of_race(found)
     record |= _other_lengths(speculative, runs, sides[shown])
-    if (acceptance := started_of(speculative).acceptance) != "lossless":
+    if (acceptance := started_of(speculative).acceptance) not in LOSSLESS:
         record["warning"] = f"Not lossless: {acceptance} acceptance changes the output."
     if stopped:  # it has no end of its own
         record["end"] = lane_end(SPECULATIVE, speculative)
@@ -175,7 +175,7 @@ def _text_notes(
     plain: Sequence[Event], speculative: Sequence[Event], stopped: bool, text_of: Callable[[int], str]
 ) -> list[str]:
     if not started_of(speculative).params.greedy:
-        if started_of(speculative).acceptance != "lossless":
+        if started_of(speculative).acceptance not in LOSSLESS:
             return ["With this acceptance, sampled text does not follow the target's distribution."]
         return ["Sampling: the two texts may differ; their distribution is the same."]
     ours, theirs = written_ids(speculative), written_ids(plain)

@@ -22,7 +22,6 @@ from specdec.ui.work import INTERNAL
 GAMMA = 5
 NEW_TOKENS = 128
 REPEATS = 5
-LOSSLESS, TOP_K = "lossless", "top-k"
 FIXED, AUTO, STOP = "fixed", "auto", "confidence"  # how the draft length is chosen
 _CHOICES = [("fixed", FIXED), ("auto (each round)", AUTO), ("stop below confidence", STOP)]
 LEAST_CONFIDENCE = 0.4
@@ -35,7 +34,7 @@ class Ask:
     prompt: str
     gamma: int | str = GAMMA
     params: SamplingParams = SamplingParams(max_new_tokens=NEW_TOKENS)
-    acceptance: str = LOSSLESS
+    acceptance: str = "lossless"
     accept_top_k: int | None = None
     lanes: tuple[str, ...] = DEFAULT_KEYS  # of ``LANES``
     runs: int = 1
@@ -67,6 +66,7 @@ class Ask:
         """The settings in a link or recording: prompt and chat always, others where they differ from the default."""
         values = {name: getattr(self.params, field) for name, field in _PARAMS.items()}
         values |= {"gamma": self.gamma, "accept_top_k": self.accept_top_k, "ignore_eos": int(self.params.ignore_eos)}
+        values |= {"block": int(self.acceptance == "block")}
         values |= {"lanes": ",".join(lane for lane in self.lanes if lane in _further_keys())}
         changed = {name: value for name, value in values.items() if value != _DEFAULTS[name]}
         return {"prompt": self.prompt, "chat": int(self.chat)} | changed
@@ -79,13 +79,16 @@ _PARAMS = {
 }  # fmt: skip
 _DEFAULTS = {
     "gamma": GAMMA, "tokens": NEW_TOKENS, "temperature": 0.0, "seed": None, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
-    "penalty": 1.0, "ignore_eos": 0, "accept_top_k": None, "lanes": "", "chat": 0,
+    "penalty": 1.0, "ignore_eos": 0, "accept_top_k": None, "block": 0, "lanes": "", "chat": 0,
 }  # fmt: skip
+
+
+_SWITCHES = {"block", "ignore_eos", "chat"}  # 0 or 1
 
 
 _FIELDS = (
     "prompt", "gamma", "choice", "confidence", "tokens", "temperature", "lanes", "seed", "top_k", "top_p", "min_p",
-    "penalty", "accept_top_k", "ignore_eos", "chat",
+    "penalty", "accept_top_k", "block", "ignore_eos", "chat",
 )  # fmt: skip
 
 
@@ -132,7 +135,12 @@ class AskPanel:
                     "", label="Lossy: accept if in the target's top k", placeholder="off", max_lines=1, min_width=90,
                     elem_id="sd-accept",
                 )  # fmt: skip
-            self.ignore_eos = gr.Checkbox(False, label="Ignore end of text", elem_id="sd-ignore")
+            with gr.Row():
+                self.block = gr.Checkbox(
+                    False, label="Block verification", elem_id="sd-block",
+                    info="When sampling, judge the draft as a whole: lossless, and more guesses are kept.",
+                )  # fmt: skip
+                self.ignore_eos = gr.Checkbox(False, label="Ignore end of text", elem_id="sd-ignore")
 
     def chat_field(self) -> None:
         self.chat = gr.Checkbox(label="Chat", elem_id="sd-chat")
@@ -159,7 +167,7 @@ class AskPanel:
         """The fields, in the order of ``_FIELDS``."""
         return [
             self.prompt, *self.lengths, self.tokens, self.temperature, self.lanes, self.seed, self.top_k, self.top_p,
-            self.min_p, self.penalty, self.accept, self.ignore_eos, self.chat,
+            self.min_p, self.penalty, self.accept, self.block, self.ignore_eos, self.chat,
         ]  # fmt: skip
 
     def read(self, *values: Any) -> Ask:
@@ -215,7 +223,7 @@ class AskPanel:
             taken["lanes"] = [lane for lane in taken["lanes"].split(",") if lane]
         for name in {"seed", "accept_top_k"} & taken.keys():
             taken[name] = str(taken[name])
-        for name in {"ignore_eos", "chat"} & taken.keys():
+        for name in _SWITCHES & taken.keys():
             taken[name] = bool(taken[name])
         return [taken.get(name, gr.skip()) for name in _FIELDS], problems
 
@@ -238,7 +246,7 @@ class AskPanel:
             return text
         if name not in _DEFAULTS:
             raise InvalidInput("no such setting")
-        if (value := parsed(text, int)) not in (0, 1) and name in ("chat", "ignore_eos"):
+        if (value := parsed(text, int)) not in (0, 1) and name in _SWITCHES:
             raise InvalidInput("neither 0 nor 1")
         if name == "accept_top_k" and value < 1:
             raise InvalidInput("below 1")
@@ -248,13 +256,15 @@ class AskPanel:
 def _ask(values: dict[str, Any], runs: int = 1) -> Ask:
     """A race from values under the names of a link; the lanes are a list."""
     kept = values["accept_top_k"]
+    if kept is not None and values["block"]:
+        raise InvalidInput("Block verification and lossy top-k acceptance exclude each other. Turn one of them off.")
     return Ask(
         prompt=values["prompt"],
         gamma=values["gamma"],
         params=SamplingParams(
             **{field: values[name] for name, field in _PARAMS.items()}, ignore_eos=bool(values["ignore_eos"])
         ),
-        acceptance=LOSSLESS if kept is None else TOP_K,
+        acceptance="top-k" if kept is not None else "block" if values["block"] else "lossless",
         accept_top_k=kept,
         lanes=(*DEFAULT_KEYS, *(lane for lane in _further_keys() if lane in values["lanes"])),
         runs=runs,

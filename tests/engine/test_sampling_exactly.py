@@ -55,10 +55,10 @@ def distributions(gamma: int, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
     return q / q.sum(-1, keepdim=True), p / p.sum(-1, keepdim=True)
 
 
-def verified(gamma: int, kind: str) -> tuple[dict, dict]:
+def verified(gamma: int, kind: str, judge: str = "verify") -> tuple[dict, dict]:
     """The chances of the gamma + 1 tokens written and of the number accepted, over all drafts and all draws.
 
-    Every token depends on the one before it. Behind what ``verify`` commits, the sequence is completed from p.
+    Every token depends on the one before it. Behind what ``judge`` commits, the sequence is completed from p.
     """
     q, p = distributions(gamma, kind)
     rng = torch.Generator()
@@ -71,7 +71,8 @@ def verified(gamma: int, kind: str) -> tuple[dict, dict]:
             draft.append(before)
             p_rows.append(p[i + 1, before])
         rows = torch.stack(q_rows) if gamma else torch.zeros(0, V)
-        verdict = verify_module.verify(torch.tensor(draft, dtype=torch.long), rows, torch.stack(p_rows), rng)
+        ids = torch.tensor(draft, dtype=torch.long)
+        verdict = getattr(verify_module, judge)(ids, rows, torch.stack(p_rows), rng)
         return int(verdict.accepted), (*draft[: verdict.accepted], int(verdict.token_id))
 
     texts, accepted = defaultdict(float), defaultdict(float)
@@ -90,7 +91,10 @@ def written_by(p: torch.Tensor) -> dict[tuple[int, ...], float]:
     return {ids: math.prod(p[i, ids[i - 1] if i else 0, ids[i]].item() for i in steps) for ids in texts}
 
 
-@pytest.mark.parametrize("kind", ["different", "equal", "rounding", "zeros", "disjoint", "one-hot draft"])
+KINDS = ("different", "equal", "rounding", "zeros", "disjoint", "one-hot draft")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gamma", [0, 1, 2, 3])
 def test_verify_writes_what_the_target_would(gamma: int, kind: str) -> None:
     """The tokens written follow p, and as many are accepted as can be (Leviathan et al., Theorem 3.5)."""
@@ -105,14 +109,60 @@ def test_verify_writes_what_the_target_would(gamma: int, kind: str) -> None:
     assert distance(accepted, {n: at_least[n] - at_least[n + 1] for n in range(gamma + 1)}) < CLOSE
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gamma", [0, 1, 2, 3])
+def test_verify_block_writes_what_the_target_would(gamma: int, kind: str) -> None:
+    """The tokens written follow p; n or more are accepted with the chance of their weight (Sun et al., Lemma 3)."""
+    q, p = distributions(gamma, kind)
+    texts, accepted = verified(gamma, kind, "verify_block")
+    assert distance(texts, written_by(p)) < CLOSE
+    at_least = [1.0] + [0.0] * (gamma + 1)
+    for n in range(1, gamma + 1):
+        for ids in itertools.product(range(V), repeat=n):
+            drafted, weight = 1.0, 1.0
+            for i, (b, t) in enumerate(zip((0, *ids), ids, strict=False)):
+                drafted *= q[i, b, t].item()
+                weight = min(1.0, weight * p[i, b, t].item() / q[i, b, t].item()) if drafted else 0.0
+            at_least[n] += drafted * weight
+    assert distance(accepted, {n: at_least[n] - at_least[n + 1] for n in range(gamma + 1)}) < CLOSE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_block_verification_keeps_no_less(kind: str) -> None:
+    """Sun et al., Theorem 2; with more than one draft token and different distributions it keeps more."""
+
+    def kept(gamma: int, judge: str) -> float:
+        return sum(n * share for n, share in verified(gamma, kind, judge)[1].items())
+
+    assert kept(1, "verify_block") == pytest.approx(kept(1, "verify"), abs=CLOSE)
+    for gamma in (2, 3):
+        assert kept(gamma, "verify_block") > kept(gamma, "verify") - CLOSE
+        if kind == "different":
+            assert kept(gamma, "verify_block") > kept(gamma, "verify") + CAUGHT
+
+
 def no_residual(monkeypatch) -> None:
-    monkeypatch.setattr(verify_module, "residual", lambda n, q, p: p.index_select(0, n.view(1)))
+    monkeypatch.setattr(verify_module, "residual", lambda n, q, p, weight=1.0: p.index_select(0, n.view(1)))
 
 
 def test_missing_residual_is_caught_in_verify(monkeypatch) -> None:
     """Drawing the correction from p instead of the residual writes the draft's favourites too often."""
     no_residual(monkeypatch)
     assert distance(verified(1, "different")[0], written_by(distributions(1, "different")[1])) > CAUGHT
+
+
+@pytest.mark.parametrize("bug", ["first test that fails", "residual without the weight", "ratio of one"])
+def test_wrong_block_verification_is_caught(monkeypatch, bug: str) -> None:
+    """A block that stands up to the first failure, a residual of p instead of w p, and weights that are not p/q."""
+    if bug == "first test that fails":
+        monkeypatch.setattr(verify_module, "_last", verify_module._leading)
+    elif bug == "residual without the weight":
+        whole = verify_module.residual
+        monkeypatch.setattr(verify_module, "residual", lambda n, q, p, weight: whole(n, q, p))
+    else:
+        monkeypatch.setattr(verify_module, "_ratios", lambda ids, q, p: torch.ones_like(q[:, 0]))
+    texts = verified(3, "different", "verify_block")[0]
+    assert distance(texts, written_by(distributions(3, "different")[1])) > 100 * CLOSE
 
 
 # --- whole texts through the engine ----------------------------------------------------------------------------------
@@ -169,6 +219,7 @@ def difference(
     tokens: int,
     rounds: int | None = None,
     eos: Iterable[int] = (),
+    acceptance: str = "lossless",
 ) -> float:
     """The largest difference in the chance of a text between the engine and the target alone.
 
@@ -178,7 +229,7 @@ def difference(
     prompt = torch.tensor(PROMPT)
 
     def write() -> tuple[int, ...]:
-        events = specdec.speculative(pair, prompt, gamma=gamma, params=params)
+        events = specdec.speculative(pair, prompt, gamma=gamma, params=params, acceptance=acceptance)
         text: tuple[int, ...] = ()
         for event in events:
             text += getattr(event, "committed_ids", ())
@@ -187,7 +238,7 @@ def difference(
         return text
 
     target = Target(TARGET, PROMPT, params, frozenset(eos))
-    texts, paths = distribution(write)
+    texts, paths = distribution(write, every=acceptance == "block")
     assert paths > 1
     if rounds is None:
         assert all(target.ended(text) for text in texts)
@@ -244,6 +295,28 @@ def test_a_draft_that_stops_where_it_is_unsure(drafting: str, least_confidence: 
     """The token it stops at is kept, or the length of a draft would tell which token was drawn."""
     policy = specdec.ConfidenceStop(3, least_confidence)
     assert difference(pair_of(drafting), NARROW, policy, tokens=5) < CLOSE
+
+
+@pytest.mark.parametrize("drafting", METHODS + SIZES)
+def test_block_verification(drafting: str) -> None:
+    """Rounds that follow each other, each draft judged as a whole; then a long draft with all settings."""
+    assert difference(pair_of(drafting), NARROW, gamma=2, tokens=4, acceptance="block") < CLOSE
+    assert difference(pair_of(drafting), SETTINGS["all"], gamma=3, tokens=4, rounds=1, acceptance="block") < CLOSE
+
+
+@pytest.mark.parametrize("drafting", METHODS)
+def test_block_verification_where_the_text_ends(drafting: str) -> None:
+    """At EOS in the midst of a draft, and at the length."""
+    eos = [2, 0]
+    pair = pair_of(drafting, eos)
+    assert difference(pair, NARROW, gamma=3, tokens=4, eos=eos, acceptance="block") < CLOSE
+    assert difference(pair, NARROW, gamma=5, tokens=3, eos=eos, acceptance="block") < CLOSE
+
+
+@pytest.mark.parametrize("drafting", ["model", "early exit", "other tokenizer"])
+def test_block_verification_of_a_draft_that_stops_where_it_is_unsure(drafting: str) -> None:
+    policy = specdec.ConfidenceStop(3, 0.6)
+    assert difference(pair_of(drafting), NARROW, policy, tokens=4, acceptance="block") < CLOSE
 
 
 class Grows:

@@ -267,7 +267,7 @@ def _contents(draw: Any) -> bytes:
 def _links() -> Any:
     names = st.one_of(
         st.sampled_from(["prompt", "gamma", "tokens", "temperature", "seed", "top_k", "top_p", "min_p", "penalty",
-                         "accept_top_k", "ignore_eos", "chat", "lanes"]),
+                         "accept_top_k", "block", "ignore_eos", "chat", "lanes"]),
         st.text(max_size=8),
     )  # fmt: skip
     return st.dictionaries(names, ANYTHING, max_size=8)

@@ -32,6 +32,7 @@ MODES: dict[str, dict[str, Any]] = {
         "params": {"temperature": 0.8, "top_k": 40, "top_p": 0.9, "repetition_penalty": 1.2, "seed": 6},
     },
     "no draft": {"gamma": 0},
+    "block verification": {"gamma": 4, "acceptance": "block", "params": {"temperature": 1.0, "seed": 9}},
     "top-k acceptance": {"gamma": 4, "acceptance": "top-k", "accept_top_k": 3},
     "early exit": {"gamma": 3, "draft": specdec.EarlyExit(1)},
     "early exit, sampling": {"gamma": 3, "draft": specdec.EarlyExit(1), "params": {"temperature": 1.0, "seed": 7}},

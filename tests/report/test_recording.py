@@ -19,6 +19,7 @@ PROMPT = "Once upon a time 🙂 <b>naïve</b>"
 LANES = {
     "speculative": {"gamma": 4},
     "speculative, gamma 0": {"gamma": 0},
+    "speculative, block": {"gamma": 4, "acceptance": "block"},
     "speculative, lossy": {"gamma": 4, "acceptance": "top-k", "accept_top_k": 3},
     "assisted": {"gamma": 4},
     "generate": {},

@@ -34,6 +34,7 @@ WAYS = [
     ({}, {"gamma": 0}, {}),
     ({}, {"gamma": "auto"}, {}),
     ({}, {"acceptance": "top-k", "accept_top_k": 3}, {}),
+    ({}, {"acceptance": "block"}, {"temperature": 0.7}),
     ({}, {}, {"temperature": 0.7, "top_k": 5, "min_p": 0.1, "ignore_eos": True}),
     (LOOKUP, {}, {}),
     ({}, {"gamma": "confidence:0.4"}, {}),

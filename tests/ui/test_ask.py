@@ -11,8 +11,8 @@ from specdec.ui.limits import LOCAL
 
 FORM = {
     "prompt": "Once", "gamma": 5, "choice": "fixed", "confidence": 0.4, "tokens": 64, "temperature": 0, "lanes": [],
-    "seed": "", "top_k": 0, "top_p": 1, "min_p": 0, "penalty": 1, "accept_top_k": "", "ignore_eos": False,
-    "chat": False,
+    "seed": "", "top_k": 0, "top_p": 1, "min_p": 0, "penalty": 1, "accept_top_k": "", "block": False,
+    "ignore_eos": False, "chat": False,
 }  # fmt: skip
 
 
@@ -62,3 +62,18 @@ def test_a_link_with_no_draft_length_keeps_the_form(panel) -> None:
     values, problems = panel.restore({"gamma": "confidence:5"}, chat=False)
     assert values == [gr.skip()] * len(_FIELDS)
     assert problems[0].startswith("The link's gamma 'confidence:5' was not used") and "5 is used instead" in problems[0]
+
+
+def test_block_verification_goes_through_form_link_and_recording(panel) -> None:
+    asked = read(panel, block=True)
+    assert asked.acceptance == "block" and asked.accept_top_k is None
+    settings = asked.settings()
+    assert settings["block"] == 1 and panel.ask_of(settings) == asked
+    values, problems = panel.restore({name: str(value) for name, value in settings.items()}, chat=False)
+    assert problems == [] and dict(zip(_FIELDS, values, strict=True))["block"] is True
+    assert "block" not in read(panel).settings()
+
+
+def test_block_verification_and_lossy_acceptance_exclude_each_other(panel) -> None:
+    with pytest.raises(InvalidInput, match="exclude each other"):
+        read(panel, block=True, accept_top_k="3")

@@ -3,14 +3,14 @@ import { el } from "./dom.js";
 import { visible } from "./lines.js";
 
 // At the place where the target added its token: p, q and, after a rejection, the residual; null where they are not
-// known. `text` is that of the lane before the round.
-export function decisionOf(round, text) {
+// known. `text` is that of the lane before the round; `block`: whether the draft was verified as a block.
+export function decisionOf(round, text, block) {
   const { p, q, residual } = round.decision ?? {};
   if (!p) return null;
   const kinds = [
     ["p", p, "target"],
     ["q", q, "draft"],
-    ["residual", residual, "norm(max(0, p \u2212 q))"],
+    ["residual", residual, block ? "norm(max(0, w p \u2212 q))" : "norm(max(0, p \u2212 q))"],
   ].filter(([, rows]) => rows);
   const tables = kinds.map(([name, rows]) => [name, new Map(rows)]);
   const largest = (id) => Math.max(...tables.map(([, rows]) => rows.get(id) ?? 0));

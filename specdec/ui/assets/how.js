@@ -15,6 +15,10 @@ const ORIGINS = {
   file: "from a file, not measured here",
 };
 
+const LOSSY = "The race that is shown used lossy acceptance, so this does not apply to it.";
+const BLOCK =
+  "The race that is shown judged each draft as a block (Sun et al. 2403.10444): every place is tested, the draft stands up to the last test that passes, and the replacement is drawn from norm(max(0, w p \u2212 q)), where w is the weight of what stands. That is lossless too, and keeps more.";
+
 export function mount(element) {
   const steps = new Steps();
   const game = new Game();
@@ -27,12 +31,12 @@ export function mount(element) {
     "Sampling",
     "A guess is kept with probability min(1, p/q): p is its probability in the target, q in the draft. After a rejected guess the replacement is drawn from norm(max(0, p \u2212 q)). So every token has the target's distribution p.",
   );
-  const lossy = el("p", "sd-howNote", "The race that is shown used lossy acceptance, so this does not apply to it.");
+  const other = el("p", "sd-howNote"); // of a race that was verified otherwise
   const parts = el("div", "sd-howParts", "", [
     steps.node,
     el("section", "sd-howWhy", "", [
       el("h2", "", "Why it is lossless"),
-      lossy,
+      other,
       el("div", "", "", [greedy, sampling]),
       proof(),
     ]),
@@ -51,7 +55,8 @@ export function mount(element) {
     const { temperature } = story.lane.started.params;
     greedy.classList.toggle("ours", temperature === 0);
     sampling.classList.toggle("ours", temperature !== 0);
-    lossy.hidden = story.lane.started.acceptance === "lossless";
+    other.textContent = story.lane.block ? BLOCK : story.lane.started.acceptance === "top-k" ? LOSSY : "";
+    other.hidden = !other.textContent;
     steps.open(story);
     game.open(race, story);
   });

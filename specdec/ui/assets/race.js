@@ -25,6 +25,11 @@ export class Lane {
     this.counts.push(this.tokens + round.committed_ids.length);
   }
 
+  // Whether its drafts were verified as blocks; greedy, that is no different.
+  get block() {
+    return this.started.acceptance === "block" && this.started.params.temperature > 0;
+  }
+
   // Whether rounds may still come.
   get open() {
     return this.finished === null;

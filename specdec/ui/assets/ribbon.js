@@ -141,7 +141,7 @@ export class Ribbon {
     if (!this.#lane || at?.lane !== this.#lane.name) return null;
     const node = this.#nodeAt(at);
     const mark = node?.detail ? node : [...(node?.children ?? [])].find((one) => one.detail?.place != null);
-    return mark?.detail ? describe(mark.detail, this.#race.bytes) : null;
+    return mark?.detail ? describe(mark.detail, this.#race.bytes, this.#lane.block) : null;
   }
 
   #block(round) {
@@ -233,14 +233,14 @@ const known = (value) => value !== null && value !== undefined; // a link carrie
 const percent = (share) => `${(share * 100).toFixed(share < 0.0995 && share > 0 ? 1 : 0)}\u00a0%`;
 
 // What a token is, in words: its round, how it came about, and the figures of the guess at its place.
-function describe({ piece, kind, round, draft }, bytes) {
+function describe({ piece, kind, round, draft }, bytes, block) {
   const parts = [`round ${round.index}`, WORDS[kind]];
   if (draft) {
     if (kind === "correction") parts.push(`the guess was ${quoted(textOf(draft.token_id, bytes))}`);
     if (known(draft.draft_confidence)) parts.push(`the draft's confidence was ${percent(draft.draft_confidence)}`);
     if (known(draft.draw)) {
       parts.push(`q ${chance(draft.draft_prob)}`, `p ${chance(draft.target_prob)}`);
-      parts.push(`min(1, p/q) ${chance(draft.accept_prob)}`, `draw ${chance(draft.draw)}`);
+      parts.push(`${block ? "block test" : "min(1, p/q)"} ${chance(draft.accept_prob)}`, `draw ${chance(draft.draw)}`);
     }
     if (kind !== "correction" && known(draft.target_token_id) && draft.target_token_id !== draft.token_id) {
       parts.push(`the target's own choice: ${quoted(textOf(draft.target_token_id, bytes))}`);

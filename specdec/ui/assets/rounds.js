@@ -20,6 +20,11 @@ const COLUMNS = [
   ["Draw", "kept if below min(1, p/q)"],
   ["Result", ""],
 ];
+// With block verification the last test that passes decides, so a guess whose own test failed may be kept.
+const BLOCK = new Map([
+  ["min(1, p/q)", ["Block test", "the probability that the test of the draft up to here passes"]],
+  ["Draw", ["Draw", "the draft stands up to the last draw that is below its block test"]],
+]);
 const SAMPLED = 3; // the first of the columns that only sampling needs
 const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
 
@@ -203,7 +208,7 @@ export class RoundCard {
   }
 
   #decision(round) {
-    const shown = decisionOf(round, this.text);
+    const shown = decisionOf(round, this.text, this.#lane.block);
     return shown ? [step("Decision", shown)] : [];
   }
 
@@ -264,9 +269,15 @@ export class RoundCard {
     });
   }
 
-  #titleOf(column) {
-    const [name, , sampled] = COLUMNS[column];
-    return this.#greedy ? name : (sampled ?? name);
+  // Name of a column, and what it means.
+  #wordsOf(column) {
+    const [name, meaning, sampled] = COLUMNS[column];
+    if (this.#lane.block && BLOCK.has(name)) return BLOCK.get(name);
+    return [this.#greedy ? name : (sampled ?? name), meaning];
+  }
+
+  #resultOf({ status }) {
+    return this.#lane.block && status === "discarded" ? RESULTS.rejected : RESULTS[status];
   }
 
   #table(round, guesses) {
@@ -286,7 +297,7 @@ export class RoundCard {
         chance(token.target_prob),
         chance(token.accept_prob),
         chance(token.draw),
-        RESULTS[token.status],
+        this.#resultOf(token),
       ];
     });
     // Greedy draws nothing, and a link carries no probabilities: columns without a value are left out.
@@ -299,7 +310,7 @@ export class RoundCard {
       const cells = columns.map((column) => {
         const cell = el("td", column === 1 || column === 2 ? "sd-mono" : "");
         if (values[column] === NONE) cell.classList.add("none");
-        cell.dataset.label = this.#titleOf(column);
+        [cell.dataset.label] = this.#wordsOf(column);
         const last = column === COLUMNS.length - 1;
         cell.append(el("span", last ? `sd-token ${status}` : "", values[column]));
         return cell;
@@ -311,9 +322,10 @@ export class RoundCard {
       return row;
     });
     const head = columns.map((column) => {
-      const cell = el("th", "", this.#titleOf(column));
+      const [name, meaning] = this.#wordsOf(column);
+      const cell = el("th", "", name);
       cell.scope = "col";
-      cell.title = COLUMNS[column][1];
+      cell.title = meaning;
       return cell;
     });
     return el("table", `sd-table sd-verdicts${this.#greedy ? " greedy" : ""}`, "", [
