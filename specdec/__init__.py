@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from specdec.drafters.eagle3 import Eagle3
     from specdec.drafters.early_exit import EarlyExit
     from specdec.drafters.prompt_lookup import PromptLookup
     from specdec.engine.decode import speculative
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from specdec.models.pair import Pair
 
 _MODULES = {
+    "drafters.eagle3": ("Eagle3",),
     "drafters.early_exit": ("EarlyExit",),
     "drafters.prompt_lookup": ("PromptLookup",),
     "engine.decode": ("speculative",),
@@ -42,6 +44,7 @@ __all__ = [
     "ConfidenceStop",
     "Decision",
     "DraftToken",
+    "Eagle3",
     "EarlyExit",
     "Event",
     "Finished",

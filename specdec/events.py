@@ -129,7 +129,9 @@ class Round:
     began; the clock stands still while the consumer holds an event. ``target_margin`` is the gap between the two
     largest raw logits where the target added its token. ``missed`` holds the draft's own choice and confidence at
     positions where the target had added a token without it: they belong to the last ``len(missed)`` ids before
-    this round. What a lane cannot observe is None.
+    this round. ``reread`` is how many committed tokens the target read once more in this round, because its recurrent
+    state could only be set back to where an earlier pass began, and ``state_seconds`` the time spent in copying such
+    state, which ``verify_seconds`` leaves out; both are 0 in models without it. What a lane cannot observe is None.
     """
 
     index: int
@@ -144,6 +146,8 @@ class Round:
     target_margin: float | None = None
     decision: Decision | None = None
     missed: tuple[tuple[int, float], ...] = ()
+    reread: int = 0
+    state_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,22 @@ class Target:
         return dict(whole)
 
 
+class OfModel(Target):
+    """What a model of few ids writes alone."""
+
+    def __init__(self, model, prompt: Sequence[int], params: specdec.SamplingParams):
+        super().__init__(torch.zeros(1, 1), prompt, params)
+        self.model = model
+
+    @torch.inference_mode()
+    def next(self, text: tuple[int, ...]) -> list[float]:
+        if text not in self._rows:
+            ids = (*self.prompt, *text)
+            logits = self.model(input_ids=torch.tensor([ids])).logits[0, -1]
+            self._rows[text] = processed(logits, self.params, ids).tolist()
+        return self._rows[text]
+
+
 def distance(ours: dict, exact: dict) -> float:
     """The largest difference between the chances of one outcome."""
     return max(abs(ours.get(outcome, 0.0) - exact.get(outcome, 0.0)) for outcome in ours.keys() | exact.keys())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -73,7 +74,7 @@ class EarlyExit(DraftMethod):
 
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
         assert self.view is not None  # a pair has filled it in
-        return EarlyExitDraft(target.sharing(self.view), vocabulary, sampler, context)
+        return EarlyExitDraft(target, target.sharing(self.view), vocabulary, sampler, context)
 
 
 def refuse_exit(config: Any, count: int) -> None:
@@ -84,7 +85,7 @@ def refuse_exit(config: Any, count: int) -> None:
     depth, kinds = config.num_hidden_layers, getattr(config, "layer_types", None) or ["full_attention"]
     if count >= depth:
         raise IncompatiblePair(f"Early exit after {count} layers, but the target has {depth}; use fewer.")
-    if not any("attention" in kind for kind in kinds[:count]):
+    if not any(re.search("(?<!linear_)attention|hybrid", kind) for kind in kinds[:count]):
         raise IncompatiblePair(f"None of the target's first {count} layers is an attention layer; use more.")
     if getattr(config, "hidden_size_per_layer_input", None):
         raise IncompatiblePair("The target gives each layer an input of its own, so it cannot be left early.")
@@ -120,8 +121,9 @@ def _shallow(module: Any, count: int) -> Any:
         twin.config = copy.deepcopy(twin.config)
         text = twin.config.get_text_config(decoder=True)
         text.num_hidden_layers = count
-        if getattr(text, "layer_types", None):
-            text.layer_types = text.layer_types[:count]
+        kinds = getattr(text, "layer_types", None) or ()
+        if len(kinds) > count:  # some configs derive them from the number of layers
+            text.layer_types = kinds[:count]
     return twin
 
 
@@ -132,15 +134,20 @@ class EarlyExitDraft(ModelDraft):
     in all layers, and so computes these rows, of the same values, anew.
     """
 
+    def __init__(self, target: Runner, first: Runner, vocabulary: int, sampler: Sampler, context: Context):
+        super().__init__(first, vocabulary, sampler, context)
+        self._target = target
+
     def prefill(self, context: Context) -> None:
         """The target's own pass over the prompt fills the cache that both share."""
 
     def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
         if gamma == 0:
             return self._nothing
-        self._runner.follow(context.length - 1)
+        cached = len(self._target)
+        self._runner.follow(cached)
         proposal = super().propose(context, gamma, least_confidence)
-        self._runner.crop_to(context.length - 1)
+        self._runner.crop_to(cached)
         return proposal
 
     def crop_to(self, length: int) -> None:

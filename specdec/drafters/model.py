@@ -12,14 +12,15 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from specdec.drafters.base import Drafter, DraftMethod, Finding, Level, Loaded, Planned, Proposal, nothing
+from specdec.drafters.base import Drafter, DraftMethod, Finding, Level, Loaded, Planned, Proposal
+from specdec.drafters.chain import ChainDraft
 from specdec.drafters.own_tokenizer import TranslatedDraft
 from specdec.drafters.translation import Translation, tokenizer_difference
 from specdec.errors import InvalidInput
 from specdec.passes.context import Context
 from specdec.passes.facts import context_length, model_facts
 from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler, chance_of, up_to_unsure
+from specdec.passes.sampling import Sampler
 
 
 @dataclass(frozen=True)
@@ -154,20 +155,22 @@ def _millions(part: Planned) -> str:
     return f"{millions:,.0f}" if millions >= 100 else f"{millions:.1f}"
 
 
-class ModelDraft:
-    """A small model that drafts by itself, token by token."""
+class ModelDraft(ChainDraft):
+    """A small model that drafts by itself.
+
+    The first pass of a draft feeds everything committed since its cache was last fed: after a full acceptance that is
+    the last draft token too, which was proposed but never read. Later passes feed the token just drafted.
+    """
 
     def __init__(self, runner: Runner, vocabulary: int, sampler: Sampler, context: Context):
+        super().__init__(vocabulary, sampler, context)
         self._runner = runner
         self._rows = runner.model.get_input_embeddings().weight.shape[0]
-        self._vocabulary = vocabulary
-        self._sampler = sampler
         self._prefilled: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._told = 0  # for how many ids its choice is known; those it drafted itself are
-        self._nothing = nothing(vocabulary, context.device)
 
     def prefill(self, context: Context) -> None:
-        raw, processed = self._forward(context, context.length, keep=1)
+        raw, processed = self._forward(context, context.length, keep=1, stands=True)
         if not self._runner.engine.captures:  # else the first draft's first pass reads the prompt's last token again
             self._prefilled = [(raw, processed.argmax(-1))]
 
@@ -179,48 +182,15 @@ class ModelDraft:
         usual = length - cached <= 2 and not self._prefilled
         kind = type(self).__name__, weakref.ref(self._runner.model)  # an id may come again when its model is gone
         key = (kind, gamma, least_confidence, self._sampler.key) if usual else None
-        proposal = self._runner.run(
-            key and ("draft", *key), lambda: self._draft(context, gamma, least_confidence), length + gamma - 1
-        )
+
+        def draft() -> Proposal:
+            missed, self._prefilled = self._prefilled, []
+            return self._draft(context, gamma, least_confidence, missed)
+
+        proposal = self._runner.run(key and ("draft", *key), draft, length + gamma - 1)
         repeats = max(0, self._told - cached - 1)
         self._told = length + (0 if least_confidence else gamma)
         return proposal._replace(key=key, repeats=repeats)
-
-    def _draft(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
-        length = context.length
-        ids, logits, q = [], [], []
-        missed, self._prefilled = self._prefilled, []
-        for i in range(gamma):
-            # The first pass feeds everything committed since this cache was last fed: after a full acceptance that
-            # is the last draft token too, which was proposed but never read. Later passes feed the token just drafted.
-            raw, processed = self._forward(context, length + i)
-            if len(raw) > 1:
-                missed.append((raw[:-1], processed[:-1].argmax(-1)))
-                raw, processed = raw[-1:], processed[-1:]
-            if self._sampler.greedy:
-                ids.append(self._choose(processed, context, i))
-            else:
-                q.append(self._sampler.probabilities(processed))
-                ids.append(self._sampler.draw(q[-1]))
-            context.write(i, ids[-1])
-            logits.append(raw)
-            if least_confidence and not context.waits and chance_of(raw, ids[-1]).item() < least_confidence:
-                break
-        limit = None
-        if least_confidence and context.waits:  # to look at each token would be to wait: the draft is cut afterwards
-            limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
-        joined = torch.cat(ids)
-        return Proposal(
-            ids=joined,
-            q=torch.cat(q) if q else None,
-            logits=(*logits, *(raw for raw, _ in missed)),
-            guesses=torch.cat([joined, *(choice for _, choice in missed)]) if missed else joined,
-            limit=limit,
-        )
-
-    def _choose(self, processed: torch.Tensor, context: Context, offset: int) -> torch.Tensor:
-        """In greedy: the guess (1,) that follows from ``processed`` (1, V), ``offset`` behind the committed ids."""
-        return processed.argmax(-1)
 
     def crop_to(self, length: int) -> None:
         self._told = min(self._told, length + 1)  # what it guessed behind a wrong guess belongs to another text
@@ -233,14 +203,16 @@ class ModelDraft:
     def require_cache(self) -> None:
         self._runner.require_cache()
 
-    def _forward(self, context: Context, end: int, keep: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    def _forward(
+        self, context: Context, end: int, keep: int | None = None, stands: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Feed the ids up to ``end`` that are not cached; raw and processed logits over the target's ids."""
         ids = context.ids(len(self._runner), end)
         if self._rows < self._vocabulary:
             # The target may have written an id the draft has no row for; any stand-in will do, as only the guess
             # behind it suffers.
             ids = torch.where(ids < self._rows, ids, torch.zeros_like(ids))
-        raw = self._runner.forward(ids, keep).to(context.device)
+        raw = self._runner.forward(ids, keep, stands).to(context.device)
         if raw.shape[-1] != self._vocabulary:
             # Ids beyond the target's rows cannot be proposed; ids beyond the draft's have probability zero.
             raw = raw[:, : self._vocabulary]

@@ -8,7 +8,7 @@ import torch
 
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
 from specdec.engine.observe import Decided, draft_tokens, gather, read
-from specdec.engine.policy import Policy
+from specdec.engine.policy import REREAD, Policy
 from specdec.engine.request import Call, Request, make_request, prepare
 from specdec.engine.verify import Verdict, verify, verify_block, verify_greedy, verify_top_k
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind, check_gamma
@@ -109,8 +109,12 @@ class _Run:
         #    tokens: gamma + 1 rows, one to judge each draft token by and one to go on from if all of them stand.
         length = context.length + gamma
 
+        # Where a model has recurrent state, what was kept since the start of an earlier pass is read again.
+        reread = context.length - 1 - len(target) if len(target) else 0
+        target.catch_up(context, REREAD)
+
         def decide() -> Decided:
-            logits = target.forward(context.ids(len(target), length), keep=gamma + 1)
+            logits = target.forward(context.ids(len(target), length), keep=gamma + 1, stands=not gamma)
             # 3. Accept a prefix of the draft; add the correction or the bonus token.
             processed = sampler.process(logits, context, length)
             choices = processed.argmax(-1)
@@ -132,7 +136,7 @@ class _Run:
         target.crop_to(context.length - 1)
         drafter.crop_to(context.length - 1)
         # 5. Report the round.
-        elapsed = self.clock.elapsed()
+        elapsed, copying, restoring = self.clock.elapsed(), *target.take_copy_seconds()
         whole = kept == len(block)
         self.index += 1
         return Round(
@@ -142,12 +146,14 @@ class _Run:
             token_kind=_kind(seen.accepted, gamma) if whole else None,
             committed_ids=tuple(block[:kept]),
             draft_seconds=between(began, drafted),
-            verify_seconds=between(drafted, verified),
+            verify_seconds=between(drafted, verified) - copying,
             elapsed_seconds=elapsed,
             model_seconds=target.take_seconds() + drafter.take_seconds(),
             target_margin=seen.margin if whole else None,
             decision=seen.decision if whole else None,
             missed=seen.missed,
+            reread=reread,
+            state_seconds=copying + restoring,
         )
 
 

@@ -13,6 +13,7 @@ from specdec.closed_forms import expected_tokens
 from specdec.errors import InvalidInput, quoted
 from specdec.events import MAX_GAMMA, Round, check_gamma
 
+REREAD = 16  # kept tokens at most that a model with recurrent state reads again in front of a draft
 CONFIDENCE = "confidence:"  # before the number, where a confidence stop is written as text
 
 
@@ -133,7 +134,8 @@ class Chooser:
     Theorem 3.8, with the seconds of g draft passes and of a target pass over g + 1 rows as lines through what was
     measured, where the theorem takes the target's pass for as long at any g. All estimates forget, as text changes.
     Where 0 is best the draft rests, and a short probe every so often asks whether it still is. Elsewhere a neighbour of
-    the best is tried every so often, or the lines D and T would rest on one point.
+    the best is tried every so often, or the lines D and T would rest on one point. Where the target has recurrent state
+    T also has the copying of it, and the rows that are read again.
     """
 
     least_confidence = None
@@ -150,6 +152,7 @@ class Chooser:
         self._rested = False  # the round before drafted nothing
         self._accepted, self._tested = self._PRIOR
         self._drafting, self._checking = Line(), Line()
+        self._stateful = False  # whether recurrent state is copied and kept tokens are read again
 
     def length(self) -> int:
         if self._rounds < len(self._OPENING):
@@ -175,15 +178,22 @@ class Chooser:
             self._accepted = self._FORGET * self._accepted + accepted
             self._tested = self._FORGET * self._tested + accepted + rejected
         if self._rounds > 1 and event.verify_seconds is not None and event.draft_seconds is not None:
-            self._checking.add(len(statuses) + 1, event.verify_seconds)
+            self._stateful = self._stateful or event.state_seconds > 0
+            self._checking.add(len(statuses) + 1 + event.reread, event.verify_seconds + event.state_seconds)
             # Behind a rest the draft first reads all that was written meanwhile: its time is an upper bound, no more.
             if statuses and (not self._rested or event.draft_seconds < self._drafting.at(len(statuses))):
                 self._drafting.add(len(statuses), event.draft_seconds)
             self._rested = not statuses
 
     def _gain(self, gamma: int) -> float:
-        seconds = self._checking.at(gamma + 1) + (self._drafting.at(gamma) if gamma else 0.0)
-        return expected_tokens(self._accepted / self._tested, gamma) / max(seconds, 1e-9)
+        alpha = self._accepted / self._tested
+        tokens, rows = expected_tokens(alpha, gamma), gamma + 1.0
+        if self._stateful and gamma:
+            # A rejection sets recurrent state back, and the tokens of such rounds pile up until a whole draft stands.
+            whole = alpha**gamma
+            rows += min(REREAD, tokens * (1 - whole) / max(whole, 1e-9))
+        seconds = self._checking.at(rows) + (self._drafting.at(gamma) if gamma else 0.0)
+        return tokens / max(seconds, 1e-9)
 
 
 class Line:

@@ -5,6 +5,7 @@ A figure that a lane cannot give is None: assisted generation does not say which
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -33,6 +34,9 @@ class Metrics:
     draft_seconds, verify_seconds   within decode time
     overhead_share         share of decode time spent outside the models' forward passes
     stall_seconds          decode time in stalls: rounds far longer than the others of their call
+    state_seconds          decode time spent in copying recurrent state, so that it can be rolled back
+    reread_seconds         what target passes that read kept tokens again took beyond the call's median pass over as
+                           many guesses that read none again; None where there was no such pass
     """
 
     new_tokens: int
@@ -52,6 +56,8 @@ class Metrics:
     verify_seconds: float | None
     overhead_share: float | None
     stall_seconds: float
+    state_seconds: float = 0.0
+    reread_seconds: float | None = 0.0
 
     @property
     def drafted(self) -> int | None:
@@ -98,6 +104,8 @@ def measure(events: Iterable[Event]) -> Metrics | None:
         verify_seconds=_sum(r.verify_seconds for r in later),
         overhead_share=_overhead(later, decode_seconds),
         stall_seconds=_stalls(rounds, decode_seconds),
+        state_seconds=sum(event.state_seconds for event in later),
+        reread_seconds=_reread(later),
     )
 
 
@@ -113,7 +121,10 @@ def with_rates(lane: Metrics) -> Metrics:
 
 def in_microseconds(lane: Metrics) -> Metrics:
     """The same with its seconds in whole microseconds, so that they are the same wherever they are written."""
-    seconds = ("prefill_seconds", "decode_seconds", "draft_seconds", "verify_seconds", "stall_seconds")
+    seconds = (
+        "prefill_seconds", "decode_seconds", "draft_seconds", "verify_seconds", "stall_seconds", "state_seconds",
+        "reread_seconds",
+    )  # fmt: skip
     found = {name: value for name in seconds if (value := getattr(lane, name)) is not None}
     return with_rates(replace(lane, **{name: round(value, 6) for name, value in found.items()}))
 
@@ -151,6 +162,8 @@ def pool(lanes: Iterable[Metrics]) -> Metrics:
         verify_seconds=_sum(m.verify_seconds for m in lanes),
         overhead_share=_weighed(shares),
         stall_seconds=sum(m.stall_seconds for m in lanes),
+        state_seconds=sum(m.state_seconds for m in lanes),
+        reread_seconds=_sum(m.reread_seconds for m in lanes),
     )
 
 
@@ -236,6 +249,20 @@ def _stalls(rounds: list[Round], decode_seconds: float) -> float:
     spent = [after.elapsed_seconds - before.elapsed_seconds for before, after in pairwise(rounds)]
     least = max(STALL_TIMES * median(spent), STALL_SHARE * decode_seconds)
     return sum(seconds for seconds in spent if seconds > least)
+
+
+def _reread(rounds: list[Round]) -> float | None:
+    usual: dict[int, list[float]] = defaultdict(list)
+    for event in rounds:
+        if not event.reread and event.verify_seconds is not None:
+            usual[len(event.draft or ())].append(event.verify_seconds)
+    found = 0.0
+    for event in rounds:
+        if event.reread and event.verify_seconds is not None:
+            if not (same := usual[len(event.draft or ())]):
+                return None
+            found += event.verify_seconds - median(same)
+    return max(0.0, found)
 
 
 def _overhead(rounds: list[Round], decode_seconds: float) -> float | None:

@@ -40,7 +40,15 @@ def _microseconds(name: str) -> Callable[[Metrics], int | None]:
 _COUNTS = (
     "new_tokens", "decode_tokens", "target_passes", "accepted", "rejected", "discarded", "whole_passes",
 )  # fmt: skip
-_SECONDS = ("prefill_seconds", "decode_seconds", "draft_seconds", "verify_seconds", "stall_seconds")
+_SECONDS = (
+    "prefill_seconds",
+    "decode_seconds",
+    "draft_seconds",
+    "verify_seconds",
+    "stall_seconds",
+    "state_seconds",
+    "reread_seconds",
+)
 _FIGURES: dict[str, Callable[[Metrics], int | None]] = {
     **{name: _count(name) for name in _COUNTS},
     "whole_tokens": lambda lane: round((lane.mean_acceptance_length or 0) * lane.whole_passes),
@@ -126,4 +134,4 @@ def _metrics(values: dict[str, int | None]) -> Metrics:
 
 
 # What assisted generation does not say.
-_UNKNOWN = {"accepted", "rejected", "discarded", "draft_seconds", "verify_seconds"}
+_UNKNOWN = {"accepted", "rejected", "discarded", "draft_seconds", "verify_seconds", "reread_seconds"}

@@ -104,13 +104,16 @@ def steps(runs: Sequence[Sides], gain: float, engine: float) -> Steps:
     verify = middle(runs, lambda run: _a_token(run.lane, run.lane.verify_seconds))
     if plain is None or single is None or passes is None or draft is None or verify is None:
         return ()
+    copying = middle(runs, lambda run: _a_token(run.lane, run.lane.state_seconds)) or 0.0
+    reread = middle(runs, lambda run: _a_token(run.lane, run.lane.reread_seconds)) or 0.0
     loop = plain / engine
     found = [
         ("Plain generate", plain),
         ("Our loop", loop - plain),
         ("Fewer target passes", loop * passes - loop),
         ("Drafting", draft),
-        ("Checking more tokens per pass", verify - single * passes),
+        ("Checking more tokens per pass", verify - reread - single * passes),
+        *([("Rolling back recurrent state", copying + reread)] if copying else []),
     ]
     return (*found, ("Other overhead", plain / gain - sum(seconds for _, seconds in found)))
 

@@ -14,6 +14,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from specdec.drafters.base import Finding
 from specdec.errors import LoadFailed
 from specdec.models.checkpoint import as_load_failed
+from specdec.models.compatibility import recurrent_layers
 from specdec.models.loading import PairPlan, Part, must_spread
 from specdec.models.memory import free_bytes, gigabytes
 from specdec.passes.facts import context_length
@@ -75,29 +76,44 @@ def _memory(plan: PairPlan) -> Iterator[Finding]:
 
 
 def _cache(plan: PairPlan) -> Iterator[Finding]:
-    kinds = sorted({_kind(layer) for part in plan.parts for layer in DynamicCache(config=_text(part)).layers})
-    yield Finding("good", "Cache", f"{' and '.join(kinds)}: can be rolled back after a rejected guess.".capitalize())
+    kinds = {
+        kind for part in plan.parts for layer in DynamicCache(config=_text(part)).layers if (kind := _kind(layer, part))
+    }
+    said = f"{' and '.join(sorted(kinds))}: can be rolled back after a rejected guess.".capitalize()
+    yield Finding("good", "Cache", said)
+    if recurrent_layers(plan.target.config):
+        yield Finding(
+            "note",
+            "Recurrent state",
+            "After a rejected guess the target goes back to the state at the start of the pass and reads what was kept "
+            "again, so a rejection costs more than with attention alone.",
+        )
 
 
-def _kind(layer: Any) -> str:
+def _kind(layer: Any, part: Part) -> str | None:
     name = type(layer).__name__
+    if name == "DummyLayer":
+        return None
+    if name.startswith("LinearAttention"):
+        return "recurrent state" if recurrent_layers(part.config) else "convolutions"
     if "Sliding" in name:
         return "sliding windows"
-    return "full attention" if name == "DynamicLayer" else "convolutions"
+    return "full attention"
 
 
 def _passes(plan: PairPlan) -> Iterator[Finding]:
     """Whether passes can use the lean forward; loading then compares its logits with those of the model's own."""
+    models = [part for part in plan.parts if part.head is None]
     reasons = [
         undescribed(MODEL_FOR_CAUSAL_LM_MAPPING[type(part.config)].__name__, part.config)
         or ("Its weights are packed." if part.bits else None)
-        for part in plan.parts
+        for part in models
     ]
     if not any(reasons):
         yield Finding(
             "good", "Passes", "Lean forward, if its logits agree with the model's own when the pair is loaded."
         )
-    for part, reason in zip(plan.parts, reasons, strict=True):
+    for part, reason in zip(models, reasons, strict=True):
         if reason:
             yield Finding("note", "Passes", f"{part.checkpoint.name} uses its own forward. {reason}")
 

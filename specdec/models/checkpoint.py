@@ -82,9 +82,16 @@ class Checkpoint:
         """The hub's name of this very version; None for a folder of one's own."""
         return self.folder.name if self.folder.parent.name == "snapshots" else None
 
+    def raw_config(self) -> dict[str, Any]:
+        """What stands in config.json, its numbers looked at."""
+        with as_load_failed(self.name, "configuration"):
+            found = _json(self.name, self.folder / "config.json")
+            _require_sane(self.name, found)
+            return found if isinstance(found, dict) else {}
+
     def config(self) -> Any:
         with as_load_failed(self.name, "configuration"):
-            _require_sane(self.name, _json(self.name, self.folder / "config.json"))
+            self.raw_config()
             config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False, **_HERE)
             text = config.get_text_config(decoder=True)
             for field in _SIZES:

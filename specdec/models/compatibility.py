@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import torch
@@ -10,6 +11,13 @@ from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from specdec.errors import IncompatiblePair, InvalidInput
+
+# Types with recurrent state that transformers keeps in its own cache and can go on from over several tokens: their
+# states are copied and restored (``passes.states``). Each is compared with ``generate`` in ``test_hybrids``.
+ROLLED_BACK = {
+    "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", "falcon_h1", "nemotron_h",
+    "olmo_hybrid", "bamba", "granitemoehybrid", "inkling_text", "inkling2_text",
+}  # fmt: skip
 
 # Layers that fold the past into one state: a crop would leave it wrong without a word. Convolutions can be rolled back.
 _RECURRENT_LAYERS = {"linear_attention", "hybrid", "hybrid_sliding", "mamba", "mamba2", "recurrent"}
@@ -71,14 +79,26 @@ def refuse_unsuitable(config: Any, model_class: type[PreTrainedModel] | None = N
         raise IncompatiblePair(f"{name} reads in both directions; choose a decoder-only (causal) language model.")
     recurrent = sorted(set(getattr(text, "layer_types", None) or ()) & _RECURRENT_LAYERS)
     stateful = getattr(model_class, "_is_stateful", False) and config.model_type not in _STATELESS_ANYWAY
-    if recurrent or stateful:
+    if (recurrent or stateful) and not _rolled_back(config):
         what = f" ({', '.join(recurrent)} layers)" if recurrent else ""
         raise IncompatiblePair(
-            f"{name} keeps recurrent state{what}, which cannot be rolled back after a rejected draft. Choose a model "
-            "with attention or convolution layers only."
+            f"{name} keeps recurrent state{what}, which cannot be rolled back here after a rejected draft. Choose a "
+            "model with attention or convolution layers, or a hybrid such as Qwen3.5."
         )
     if "past_key_values" not in inspect.signature(model_class.forward).parameters:
         raise IncompatiblePair(f"{name} keeps no cache that could be rolled back; choose another model.")
+
+
+def _rolled_back(config: Any) -> bool:
+    """Whether the recurrent state can be restored; the length of a text is counted by a layer of attention."""
+    kinds = getattr(config.get_text_config(decoder=True), "layer_types", None) or ()
+    return config.model_type in ROLLED_BACK and any(re.search("(?<!linear_)attention|hybrid", kind) for kind in kinds)
+
+
+def recurrent_layers(config: Any) -> bool:
+    """Whether a model of a type that can be rolled back keeps recurrent state."""
+    kinds = getattr(config.get_text_config(decoder=True), "layer_types", None) or ()
+    return config.model_type in ROLLED_BACK and not _RECURRENT_LAYERS.isdisjoint(kinds)
 
 
 def refuse_rope_change(config: Any, prompt: int, new: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from specdec.drafters.base import DraftMethod, Loaded
+from specdec.drafters.eagle3 import Eagle3, require_fit
+from specdec.drafters.eagle3_head import HeadConfig, head_config, is_head
 from specdec.drafters.model import DraftModel
-from specdec.errors import InvalidInput, LoadFailed
+from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed
 from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed, open_checkpoint
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
+from specdec.models.heads import read_head
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes, gigabytes, row_bytes
 from specdec.models.pair import Pair, require_engine
 
@@ -34,6 +38,7 @@ class Part:
     parameters: int
     dtype: torch.dtype
     bits: int | None = None
+    head: HeadConfig | None = None  # of a drafting head, which is no model of its own
 
     @property
     def bytes(self) -> float:
@@ -139,14 +144,39 @@ def plan_pair(
         _require_as_many(checkpoint.name, config, parameters)
         return Part(checkpoint, config, checkpoint.tokenizer(), parameters, dtype_named(dtype, where), bits)
 
+    def head_of(source: str) -> Part | None:
+        """The head in ``source``; None where a model is."""
+        checkpoint = open_checkpoint(source, draft_revision, token)
+        raw = checkpoint.raw_config()
+        if not is_head(raw):
+            if isinstance(method, Eagle3):
+                raise IncompatiblePair(
+                    f"{checkpoint.name!r} is no EAGLE-3 head, by its config.json. Choose a head, or give it as a draft "
+                    "model."
+                )
+            return None
+        with as_load_failed(checkpoint.name, "configuration"):
+            head = head_config(raw)
+            require_fit(head, planned.config)
+        return Part(checkpoint, head.layer, None, checkpoint.parameters(), dtype_named(draft_dtype, where), head=head)
+
     planned = part(target, revision, dtype, bits)
     if method is not None:
         with as_load_failed(planned.checkpoint.name, "configuration"):
             method.refuse(planned.config)
     sources = () if method is None else method.parts()
-    draft_parts = tuple(part(source, draft_revision, draft_dtype) for source in sources)
+    draft_parts = tuple(head_of(source) or part(source, draft_revision, draft_dtype) for source in sources)
+    method = _as_head(method, draft_parts)
     require_engine(engine)
     return PairPlan(planned, method, draft_parts, where, name, engine)
+
+
+def _as_head(method: DraftMethod | None, parts: Sequence[Part]) -> DraftMethod | None:
+    """The method by what its checkpoint holds: a name alone does not tell a head from a model."""
+    headed = any(part.head for part in parts)
+    return (
+        Eagle3(method.model) if headed and isinstance(method, DraftModel) and isinstance(method.model, str) else method
+    )
 
 
 def _require_as_many(name: str, config: Any, parameters: int) -> None:
@@ -268,6 +298,8 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
     elif part.bits is not None:
         options["device_map"] = {"": device}
     name = part.checkpoint.name
+    if part.head is not None:
+        return _read_head(part, part.head, device)
     with as_load_failed(name, "weights"):
         try:
             model, found = AutoModelForCausalLM.from_pretrained(
@@ -287,6 +319,14 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
     model.config._name_or_path = name  # the folder of a download says nothing to anybody
     model.config._commit_hash = part.checkpoint.commit
     return model.eval()
+
+
+def _read_head(part: Part, head: HeadConfig, device: torch.device) -> Any:
+    checkpoint = part.checkpoint
+    with as_load_failed(checkpoint.name, "weights"):
+        found = read_head(checkpoint.name, checkpoint.folder, checkpoint.shards, head, device, part.dtype)
+        _require_numbers(found, checkpoint.name)
+    return found
 
 
 def _require_numbers(model: PreTrainedModel, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol, Self, TypeVar
 
 import torch
@@ -22,8 +22,22 @@ class Passes(Protocol):
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
         """Feed ``ids`` (n,) behind ``start`` cached tokens; logits (keep or n, V) of the last rows."""
 
-    def forget(self, count: int) -> None:
-        """Drop the last ``count`` tokens. Called each round, also with 0."""
+    @property
+    def stateful(self) -> bool:
+        """Whether the model keeps recurrent state; known after its first pass."""
+
+    def tap(self, layers: Sequence[int]) -> None:
+        """Keep the input of these layers in all later passes, for ``features``."""
+
+    def features(self) -> torch.Tensor:
+        """The inputs of the tapped layers in the last pass, side by side: (n, layers x H)."""
+
+    def remember(self, start: int) -> None:
+        """The next pass, behind ``start`` tokens, may be undone. Called before such a pass of a stateful model."""
+
+    def forget(self, count: int) -> int:
+        """Drop the last ``count`` tokens, or more where a model can only go back to where a pass began. How many were
+        dropped. Called each round, also with 0."""
 
     def first_layers(self, early: PreTrainedModel, count: int) -> Passes:
         """The passes of ``early``, which are the first ``count`` layers, in the same cache."""

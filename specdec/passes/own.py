@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from specdec.errors import IncompatiblePair
 from specdec.passes.cache import first_layers_of, new_cache
+from specdec.passes.states import States
 
 
 class OwnPasses:
@@ -18,6 +20,10 @@ class OwnPasses:
     def __init__(self, model: PreTrainedModel, cache: DynamicCache | None = None):
         self._model = model
         self._cache = new_cache(model) if cache is None else cache
+        self._states = States(self._cache)
+        self._length = 0
+        self._tapped: Sequence[int] = ()
+        self._hidden: Sequence[torch.Tensor] = ()
         self._keeps_logits = model._supports_logits_to_keep()
         self._takes_positions = "position_ids" in inspect.signature(type(model).forward).parameters
 
@@ -26,11 +32,44 @@ class OwnPasses:
         if self._takes_positions:
             # ``generate`` counts from 0 as well. Left alone, RoBERTa and its kin count from their padding id on.
             kwargs["position_ids"] = torch.arange(start, start + len(ids), device=ids.device)[None]
+        if self._tapped:
+            kwargs["output_hidden_states"] = True
+        self._length = start + len(ids)
         out = self._model(input_ids=ids[None], past_key_values=self._cache, use_cache=True, **kwargs)
+        if self._tapped:
+            self._hidden = [out.hidden_states[number][0] for number in self._tapped]
         return out.logits[0, -keep:] if keep else out.logits[0]
 
-    def forget(self, count: int) -> None:
+    def tap(self, layers: Sequence[int]) -> None:
+        self._tapped = layers
+
+    def features(self) -> torch.Tensor:
+        return torch.cat(list(self._hidden), -1)
+
+    @property
+    def stateful(self) -> bool:
+        return bool(self._states)
+
+    def remember(self, start: int) -> None:
+        self._states.keep(start)
+
+    def forget(self, count: int) -> int:
+        if not count:
+            self._states.release()
+        elif self._states:
+            place = self._states.restore(self._length - count)
+            if place is None:  # nothing is known of so early a place: the text is read anew
+                return self._start_over()
+            count = self._length - place
         self._cache.crop(-count)
+        self._length -= count
+        return count
+
+    def _start_over(self) -> int:
+        dropped = self._length
+        self._cache, self._length = new_cache(self._model), 0
+        self._states = States(self._cache)
+        return dropped
 
     def first_layers(self, early: PreTrainedModel, count: int) -> OwnPasses:
         return OwnPasses(early, first_layers_of(self._cache, count))
@@ -39,8 +78,3 @@ class OwnPasses:
         name = type(self._model).__name__
         if self._cache.get_seq_length() != length:
             raise IncompatiblePair(f"{name} leaves its cache empty, so it cannot go on where it stopped; use another.")
-        if not getattr(self._cache, "is_croppable", True):
-            raise IncompatiblePair(
-                f"{name} keeps recurrent state, which cannot be rolled back after a rejected draft. Use a model with "
-                "attention or convolution layers only."
-            )

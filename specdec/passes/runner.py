@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 import torch
@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from specdec.errors import IncompatiblePair
 from specdec.passes.clock import Mark, between, mark
+from specdec.passes.context import Context
 from specdec.passes.engines import EagerEngine, Engine, Passes
 
 T = TypeVar("T")
@@ -25,20 +26,43 @@ class Runner:
         self._passes = passes or self.engine.passes(model)
         self._length = 0
         self._marks: list[tuple[Mark, Mark]] = []
+        self._copies: list[tuple[Mark, Mark]] = []
+        self._restores: list[tuple[Mark, Mark]] = []
         self._in_step = False
+        self._hear: Callable[[int, torch.Tensor], None] | None = None
 
     def __len__(self) -> int:
         """How many tokens are cached. Counted here: cache classes disagree on what they report."""
         return self._length
 
-    def forward(self, ids: torch.Tensor, keep: int | None = None) -> torch.Tensor:
-        """Feed ``ids`` (n,) behind the cached tokens; return raw float32 logits (keep or n, V) of the last rows."""
+    def forward(self, ids: torch.Tensor, keep: int | None = None, stands: bool = False) -> torch.Tensor:
+        """Feed ``ids`` (n,) behind the cached tokens; return raw float32 logits (keep or n, V) of the last rows.
+
+        ``stands`` says that all of them are committed, so that no crop will take one away.
+        """
+        if not stands and self._passes.stateful:
+            self._copied(self._copies, lambda: self._passes.remember(self._length))
         start = None if self._in_step else mark(self.device)
         logits = self._passes.logits(ids.to(self.device), self._length, keep).float()
         if start is not None:
             self._marks.append((start, mark(self.device)))
         self._length += len(ids)
+        if self._hear is not None:
+            self._hear(self._length - len(ids), self._passes.features())
         return logits
+
+    def tap(self, layers: Sequence[int], hear: Callable[[int, torch.Tensor], None]) -> None:
+        """After each pass call ``hear`` with the number of tokens in front of it and the hidden states that its tokens
+        had at the input of ``layers``, joined: (n, layers x H)."""
+        self._passes.tap(layers)
+        self._hear = hear
+
+    def catch_up(self, context: Context, most: int) -> None:
+        """Read what is committed and not cached in a pass of its own, but for the last token, where that is more than
+        ``most`` tokens."""
+        if 0 < self._length < context.length - 1 - most:
+            self.forward(context.ids(self._length, context.length - 1), keep=1, stands=True)
+            self.crop_to(context.length - 1)
 
     def run(self, key: Hashable | None, step: Callable[[], T], length: int) -> T:
         """What ``step`` gives, whose passes of this model leave ``length`` tokens in the cache.
@@ -61,9 +85,13 @@ class Runner:
         return found
 
     def crop_to(self, length: int) -> None:
-        """Keep the first ``length`` tokens. Called each round, also when nothing is cut: see ``new_cache``."""
-        self._passes.forget(max(0, self._length - length))
-        self._length = min(self._length, length)
+        """Keep the first ``length`` tokens; fewer in a model with recurrent state (see ``States``), which reads the
+        rest again. Called each round, also when nothing is cut: see ``new_cache``."""
+        count = max(0, self._length - length)
+        if count and self._passes.stateful:
+            self._length -= self._copied(self._restores, lambda: self._passes.forget(count))
+        else:
+            self._length -= self._passes.forget(count)
 
     def beside(self, model: PreTrainedModel) -> Runner:
         """A runner of another model in the same call."""
@@ -84,9 +112,24 @@ class Runner:
 
     def take_seconds(self) -> float:
         """Seconds spent in ``forward`` since the last call of this method; the device must be idle."""
-        seconds = sum(between(start, end) for start, end in self._marks)
-        self._marks.clear()
-        return seconds
+        return _taken(self._marks)
+
+    def take_copy_seconds(self) -> tuple[float, float]:
+        """Seconds spent since the last call in copying recurrent state in front of passes, and in restoring it."""
+        return _taken(self._copies), _taken(self._restores)
+
+    def _copied(self, marks: list[tuple[Mark, Mark]], copy: Callable[[], T]) -> T:
+        start = mark(self.device)
+        found = copy()
+        marks.append((start, mark(self.device)))
+        return found
+
+
+def _taken(marks: list[tuple[Mark, Mark]]) -> float:
+    """The seconds between the marks of each pair, which are then dropped."""
+    seconds = sum((between(start, end) for start, end in marks), 0.0)
+    marks.clear()
+    return seconds
 
 
 def device_of(model: PreTrainedModel) -> torch.device:

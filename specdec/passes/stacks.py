@@ -165,13 +165,26 @@ class Stack:
         """Room for one call's keys and values."""
         return Slots(len(self.layers), self.shape, self.embedding, self.rotary)
 
-    def forward(self, ids: torch.Tensor, slots: Slots, start: int, keep: int | None) -> torch.Tensor:
-        """Feed ``ids`` (n,) behind ``start`` tokens; logits (keep or n, V) of the last rows, in the weights' type."""
+    def forward(
+        self,
+        ids: torch.Tensor,
+        slots: Slots,
+        start: int,
+        keep: int | None,
+        taps: dict[int, torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """Feed ``ids`` (n,) behind ``start`` tokens; logits (keep or n, V) of the last rows, in the weights' type.
+
+        ``taps`` is filled with the inputs (n, H) of the layers whose numbers it has.
+        """
         span = slots.span(start, len(ids))
         hidden = F.embedding(ids, self.embedding)
         if self.positions is not None:
             hidden = hidden + F.embedding(span.positions, self.positions)
-        for layer, held in zip(self.layers, slots.held, strict=False):  # an early exit has fewer layers than slots
+        # An early exit has fewer layers than slots.
+        for number, (layer, held) in enumerate(zip(self.layers, slots.held, strict=False)):
+            if taps and number in taps:
+                taps[number] = hidden
             attended = self._attend(layer, layer.attention_norm(hidden), held, span)
             if self.parallel:
                 hidden = self._mlp(layer, layer.mlp_norm(hidden)) + attended + hidden
@@ -233,12 +246,26 @@ class StackPasses:
     def __init__(self, stack: Stack, slots: Slots | None = None):
         self._stack = stack
         self._slots = stack.new_slots() if slots is None else slots
+        self._tapped: Sequence[int] = ()
+        self._taps: dict[int, torch.Tensor] = {}
 
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
-        return self._stack.forward(ids, self._slots, start, keep)
+        return self._stack.forward(ids, self._slots, start, keep, self._taps)
 
-    def forget(self, count: int) -> None:
+    def tap(self, layers: Sequence[int]) -> None:
+        self._tapped, self._taps = layers, dict.fromkeys(layers, self._stack.embedding[:0])
+
+    def features(self) -> torch.Tensor:
+        return torch.cat([self._taps[number] for number in self._tapped], -1)
+
+    stateful = False
+
+    def remember(self, start: int) -> None:
+        """Nothing to do: no pass changes what stands in front of it."""
+
+    def forget(self, count: int) -> int:
         """Nothing to do: the next pass overwrites the slots."""
+        return count
 
     def first_layers(self, early: PreTrainedModel, count: int) -> StackPasses:
         return StackPasses(self._stack.first(count), self._slots)

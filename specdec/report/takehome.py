@@ -339,6 +339,8 @@ def vllm(run: Run) -> str:
     longest, shortest = run.draft.get("max_ngram", 3), run.draft.get("min_ngram", 1)
     lookup = {"method": "ngram", **length, "prompt_lookup_max": longest, "prompt_lookup_min": shortest}
     configs: dict[str, dict[str, Any]] = {"none": {}, "model": model, "prompt-lookup": lookup}
+    if run.kind == "eagle3":
+        configs["eagle3"] = {"method": "eagle3", "model": run.draft_name, **length}
     if (config := configs.get(run.kind)) is None:
         return _none("vLLM 0.33", run)
     refused = bool(config) and run.sampled and run.params.min_p > 0
@@ -385,9 +387,9 @@ def sglang(run: Run) -> str:
         "none": [],
         "prompt-lookup": ["--speculative-algorithm NGRAM", verified, "--speculative-ngram-max-bfs-breadth 1"],
     }
-    if run.kind == "model":
-        options["model"] = [
-            "--speculative-algorithm STANDALONE",
+    if run.kind in ("model", "eagle3"):
+        options[run.kind] = [
+            f"--speculative-algorithm {'STANDALONE' if run.kind == 'model' else 'EAGLE3'}",
             f"--speculative-draft-model-path {shlex.quote(run.draft_name)}",
             f"--speculative-num-steps {run.length} --speculative-eagle-topk 1 {verified}",
         ]

@@ -134,7 +134,13 @@ def test_a_new_method_is_on_the_page(toy) -> None:
     turn = SimpleNamespace(stop=threading.Event())
     with gr.Blocks():
         panel, public = (PairPanel(slot, limits, startup) for limits in (LOCAL, replace(PUBLIC, pairs="listed")))
-    assert [label for label, _ in panel.method.choices] == ["Draft model", "Prompt lookup", "Early exit", "Echo"]
+    assert [label for label, _ in panel.method.choices] == [
+        "Draft model",
+        "Prompt lookup",
+        "Early exit",
+        "EAGLE-3 head",
+        "Echo",
+    ]
     choice = ("embedded", "", "echo:2", "Echo")
 
     def said(panel: PairPanel, *choice: str | None) -> str:

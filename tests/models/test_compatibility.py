@@ -17,7 +17,8 @@ REFUSED = {
     "prophetnet": ({}, "one token per pass"),
     "blt": ({}, "patches"),
     "minimax": ({"layer_types": ["full_attention"] * 4}, "cache of its own"),
-    "granitemoehybrid": ({"layer_types": ["mamba", "attention"] * 2}, "recurrent state"),
+    "granitemoehybrid": ({"layer_types": ["mamba"] * 4}, "recurrent state"),
+    "recurrent_gemma": ({}, "recurrent state"),
 }
 
 
@@ -34,6 +35,7 @@ def test_a_type_that_cannot_be_decoded_speculatively_is_refused_by_its_config(mo
     ("model_type", "changes"),
     [
         ("granitemoehybrid", {"layer_types": ["attention"] * 4}),
+        ("granitemoehybrid", {"layer_types": ["mamba", "attention"] * 2}),
         ("gemma3_text", {"use_bidirectional_attention": False}),
         ("gemma4_text", {"use_bidirectional_attention": "vision"}),
     ],

@@ -75,6 +75,8 @@ export interface RoundLine {
   "target_margin"?: number | null;
   "decision"?: Decision | null;
   "missed"?: Array<[number, number]>;
+  "reread"?: number;
+  "state_seconds"?: number;
   "draft": Array<DraftToken> | null;
   "event": "round";
   "tokens"?: Record<string, string>;

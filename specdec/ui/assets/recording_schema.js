@@ -633,6 +633,16 @@ export const SCHEMA = {
           },
           "maxItems": 1000000
         },
+        "reread": {
+          "type": "integer",
+          "maximum": 9007199254740991,
+          "minimum": -9007199254740991
+        },
+        "state_seconds": {
+          "type": "number",
+          "maximum": 1000000000000000.0,
+          "minimum": -1000000000000000.0
+        },
         "draft": {
           "anyOf": [
             {

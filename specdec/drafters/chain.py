@@ -1,0 +1,64 @@
+"""Drafting token by token: each guess follows from the logits behind the one before it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+
+from specdec.drafters.base import Proposal, nothing
+from specdec.passes.context import Context
+from specdec.passes.sampling import Sampler, chance_of, up_to_unsure
+
+
+class ChainDraft(ABC):
+    """What a draft model and a head have in common: the loop over the guesses of one draft."""
+
+    def __init__(self, vocabulary: int, sampler: Sampler, context: Context):
+        self._vocabulary = vocabulary
+        self._sampler = sampler
+        self._nothing = nothing(vocabulary, context.device)
+
+    @abstractmethod
+    def _forward(self, context: Context, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read the ids up to ``end`` that were not read; raw and processed logits (n, V), the last row at ``end``."""
+
+    def _draft(
+        self,
+        context: Context,
+        gamma: int,
+        least_confidence: float | None,
+        missed: list[tuple[torch.Tensor, torch.Tensor]],
+    ) -> Proposal:
+        """``missed``: raw logits and choices at places that the target filled before they were read."""
+        length = context.length
+        ids, logits, q = [], [], []
+        for i in range(gamma):
+            raw, processed = self._forward(context, length + i)
+            if len(raw) > 1:
+                missed.append((raw[:-1], processed[:-1].argmax(-1)))
+                raw, processed = raw[-1:], processed[-1:]
+            if self._sampler.greedy:
+                ids.append(self._choose(processed, context, i))
+            else:
+                q.append(self._sampler.probabilities(processed))
+                ids.append(self._sampler.draw(q[-1]))
+            context.write(i, ids[-1])
+            logits.append(raw)
+            if least_confidence and not context.waits and chance_of(raw, ids[-1]).item() < least_confidence:
+                break
+        limit = None
+        if least_confidence and context.waits:  # to look at each token would be to wait: the draft is cut afterwards
+            limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
+        joined = torch.cat(ids)
+        return Proposal(
+            ids=joined,
+            q=torch.cat(q) if q else None,
+            logits=(*logits, *(raw for raw, _ in missed)),
+            guesses=torch.cat([joined, *(choice for _, choice in missed)]) if missed else joined,
+            limit=limit,
+        )
+
+    def _choose(self, processed: torch.Tensor, context: Context, offset: int) -> torch.Tensor:
+        """In greedy: the guess (1,) that follows from ``processed`` (1, V), ``offset`` behind the committed ids."""
+        return processed.argmax(-1)

@@ -1,0 +1,185 @@
+"""Drafting with an EAGLE-3 head, which reads the target's own hidden states (Li et al. 2503.01840)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+import torch.nn.functional as F
+from transformers import PreTrainedModel
+
+from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned, Proposal, after_kind
+from specdec.drafters.chain import ChainDraft
+from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
+from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.passes.cache import RoomyLayer
+from specdec.passes.clock import Mark, between, mark
+from specdec.passes.context import Context
+from specdec.passes.runner import Runner
+from specdec.passes.sampling import Sampler
+
+
+@dataclass(frozen=True)
+class Eagle3(DraftMethod):
+    """Draft with a head that was trained for this very target: a hub id or a folder until it is loaded."""
+
+    kind: ClassVar[str] = "eagle3"
+    label: ClassVar[str] = "EAGLE-3 head"
+    form: ClassVar[str] = "eagle3:HEAD, the hub id or folder of an EAGLE-3 head"
+    example: ClassVar[str] = "eagle3:AngelSlim/Qwen3-1.7B_eagle3"
+
+    head: str | Eagle3Head
+    # Filled in by a pair: the target's layers that are read, and the embedding (V, H), the head's own or the target's.
+    layer_ids: tuple[int, ...] = field(default=(), repr=False)
+    embedding: torch.Tensor | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        name = after_kind(text, cls.kind)
+        if name is None:
+            return None
+        if not name:
+            raise InvalidInput(f"{text!r} names no head; write {cls.example}, for example.")
+        return cls(name)
+
+    def describe(self) -> dict[str, Any]:
+        head = self.head
+        assert isinstance(head, Eagle3Head)  # a pair holds no other
+        name = Path(head.name).name if Path(head.name).exists() else head.name
+        return {
+            "kind": self.kind,
+            "text": f"{self.kind}:{name}",
+            "python": f"specdec.Eagle3({json.dumps(name)})",
+            "depends_on_start": True,  # behind its first guess it reads its own states instead of the target's
+            "name": name,
+            "local": Path(head.name).exists(),
+            "parameters": sum(weight.numel() for weight in head.parameters()),
+            "rows": head.lm_head.weight.shape[0],
+            "layers": 1,
+        }
+
+    def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
+        (head,) = parts
+        share = head.bytes / target.bytes
+        yield Finding(
+            "good" if share < 0.25 else "note",
+            "Cost",
+            f"An EAGLE-3 head of one layer: a guess reads {share:.2f} of the target's bytes.",
+        )
+
+    def parts(self) -> tuple[str, ...]:
+        return (self.head,) if isinstance(self.head, str) else ()
+
+    def loaded(self, models: Sequence[Loaded]) -> Self:
+        ((head, _),) = models
+        return replace(self, head=head)
+
+    def refuse(self, target_config: Any) -> None:
+        if isinstance(self.head, Eagle3Head):
+            require_fit(self.head.config, target_config)
+
+    def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
+        if isinstance(self.head, str):
+            raise InvalidInput(f"The head is the name {self.head!r}; give a loaded head. load_pair takes names.")
+        own = self.head.eval().embed_tokens
+        embedding: Any = target.get_input_embeddings() if own is None else own
+        layer_ids = self.head.config.layers_of(_depth(target.config))
+        return replace(self, layer_ids=layer_ids, embedding=embedding.weight.detach())
+
+    @property
+    def no_graphs(self) -> str | None:
+        return "An EAGLE-3 head reads hidden states, which a captured pass does not hand over."
+
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+        return Eagle3Draft(self, target, vocabulary, sampler, context)
+
+
+def require_fit(head: HeadConfig, target_config: Any) -> None:
+    """Refuse, by the two configs alone, a head that belongs to another target."""
+    text = target_config.get_text_config(decoder=True)
+    for what, theirs, ours in (
+        ("hidden states", head.target_size, text.hidden_size),
+        ("a vocabulary", head.layer.vocab_size, text.vocab_size),
+    ):
+        if theirs != ours:
+            raise IncompatiblePair(
+                f"The EAGLE-3 head was made for {what} of {theirs:,}, and the target has {ours:,}; the head belongs to "
+                "another target."
+            )
+    head.layers_of(_depth(target_config))
+
+
+def _depth(config: Any) -> int:
+    return config.get_text_config(decoder=True).num_hidden_layers
+
+
+class Eagle3Draft(ChainDraft):
+    """Pair t joins the target's features at token t with the embedding of token t + 1, and its logits are for t + 2.
+
+    Pairs of true features stay in the head's cache. In a draft the head goes on with its own states instead, and those
+    pairs are dropped once the target has read the tokens itself.
+    """
+
+    def __init__(self, method: Eagle3, target: Runner, vocabulary: int, sampler: Sampler, context: Context):
+        super().__init__(vocabulary, sampler, context)
+        assert isinstance(method.head, Eagle3Head) and method.embedding is not None  # a pair has filled them in
+        self._head, self._embedding, self._context = method.head, method.embedding, context
+        self._cache = RoomyLayer()
+        self._features = torch.empty(0)  # of the tokens from ``_read`` on
+        self._read = 0  # pairs of true features that are in the cache
+        self._state = torch.empty(0)  # (1, H), what the next guess goes on from
+        self._marks: list[tuple[Mark, Mark]] = []
+        target.tap(method.layer_ids, self._take)
+
+    def prefill(self, context: Context) -> None:
+        """The prompt is read as soon as the target has read it."""
+
+    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+        return self._draft(context, gamma, least_confidence, []) if gamma else self._nothing
+
+    def crop_to(self, length: int) -> None:
+        self._cache.crop(self._read - self._cache.get_seq_length())
+
+    def take_seconds(self) -> float:
+        seconds = sum(between(start, end) for start, end in self._marks)
+        self._marks.clear()
+        return seconds
+
+    def require_cache(self) -> None:
+        """A head's cache can always be rolled back."""
+
+    def _take(self, start: int, features: torch.Tensor) -> None:
+        """The target has read tokens from ``start`` on; ``features`` (n, 3 x target size) are theirs."""
+        features = features.to(self._context.device)
+        new = features[max(0, self._read - start) :]  # some may have been read again
+        old = self._features[: max(0, start - self._read)]
+        self._features = torch.cat([old, new]) if len(old) else new
+        if start == 0 and self._context.length > 1:
+            self._pairs(self._context.length - 1)
+
+    def _pairs(self, end: int) -> torch.Tensor:
+        """Feed the pairs of true features up to ``end``; the last one's logits (1, D)."""
+        count = end - self._read
+        states = self._head.fused(self._features[:count])
+        ids = self._context.ids(self._read + 1, end + 1)
+        self._features, self._read = self._features[count:], end
+        return self._pass(states, ids)
+
+    def _pass(self, states: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        start = mark(self._context.device)
+        embedded = F.embedding(ids, self._embedding).to(states.dtype)
+        logits, self._state = self._head(states, embedded, self._cache, keep=1)
+        self._marks.append((start, mark(self._context.device)))
+        return logits
+
+    def _forward(self, context: Context, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if end == context.length:
+            logits = self._pairs(end - 1)
+        else:
+            logits = self._pass(self._state, context.ids(end - 1, end))
+        raw = self._head.in_target_ids(logits.float(), self._vocabulary)
+        return raw, self._sampler.process(raw, context, end)

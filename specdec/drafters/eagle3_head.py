@@ -1,0 +1,209 @@
+"""The head of EAGLE-3 (Li et al. 2503.01840): one decoder layer that reads hidden states of the target.
+
+The layer's weights and options are those of the published checkpoints, in the format of SafeAILab and AngelSlim and in
+that of vLLM's ``speculators``. g guesses take g passes of this layer instead of g passes of a draft model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+from specdec.errors import IncompatiblePair
+from specdec.passes.cache import RoomyLayer
+
+FEATURES = 3  # hidden states of the target that are joined for each token
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """What a head's ``config.json`` says.
+
+    layer               sizes and rotary angles of its decoder layer; H is ``layer.hidden_size``
+    draft_vocabulary    rows of its output; None where it is the target's vocabulary
+    target_size         width of the target's hidden states
+    layer_ids           the target's layers whose input is read; None for (2, N/2, N-3) of N
+    qk_norm             queries and keys are normed, as in Qwen3
+    norm_before_residual   the residual is the normed state
+    norm_before_fc, fc_norm   the joined features are normed, together or each by itself
+    norm_output         the next guess is made from the normed state
+    """
+
+    layer: LlamaConfig
+    draft_vocabulary: int | None
+    target_size: int
+    layer_ids: tuple[int, ...] | None
+    qk_norm: bool
+    norm_before_residual: bool
+    norm_before_fc: bool
+    fc_norm: bool
+    norm_output: bool
+
+    def layers_of(self, depth: int) -> tuple[int, ...]:
+        """The layers to read in a target of ``depth`` layers. Raises ``IncompatiblePair`` for ids that it lacks."""
+        ids = self.layer_ids or (2, depth // 2, depth - 3)
+        if wrong := [number for number in ids if not 0 <= number < depth]:
+            raise IncompatiblePair(
+                f"The EAGLE-3 head reads layer {wrong[0]}, and the target has layers 0 to {depth - 1}; the head "
+                "belongs to another target."
+            )
+        return ids
+
+
+def is_head(config: Mapping[str, Any]) -> bool:
+    """Whether a ``config.json`` is that of an EAGLE-3 head, in either format."""
+    if config.get("speculators_model_type") == "eagle3":
+        return True
+    names = config.get("architectures")
+    named = isinstance(names, list) and any("eagle3" in str(name).lower() for name in names)
+    return named or "draft_vocab_size" in config
+
+
+def head_config(config: Mapping[str, Any]) -> HeadConfig:
+    """The head that a ``config.json`` describes. Raises ``IncompatiblePair`` for one that cannot be built."""
+    nested = config.get("transformer_layer_config")
+    layer = dict(nested if isinstance(nested, Mapping) else config)
+    kind = layer.get("model_type", "llama")
+    if kind not in ("llama", "qwen3", "eagle3"):
+        raise IncompatiblePair(
+            f"The EAGLE-3 head has a layer of type {str(kind)[:40]!r}; only llama and qwen3 are read."
+        )
+    if layer.get("num_hidden_layers", 1) != 1:
+        raise IncompatiblePair(f"The EAGLE-3 head has {layer['num_hidden_layers']} layers; only heads of one are read.")
+    for name in ("architectures", "model_type", "transformers_version", "dtype", "torch_dtype"):
+        layer.pop(name, None)
+    sizes = LlamaConfig(**layer)
+    own = config.get("eagle_config") or {}
+    ids = config.get("eagle_aux_hidden_state_layer_ids") or own.get("eagle_aux_hidden_state_layer_ids")
+    if ids is not None and len(ids) != FEATURES:
+        raise IncompatiblePair(f"The EAGLE-3 head reads {len(ids)} hidden states; only heads that read 3 are known.")
+    return HeadConfig(
+        layer=sizes,
+        draft_vocabulary=config.get("draft_vocab_size"),
+        target_size=config.get("target_hidden_size") or sizes.hidden_size,
+        layer_ids=None if ids is None else tuple(ids),
+        qk_norm=kind == "qwen3",
+        norm_before_residual=bool(config.get("norm_before_residual")),
+        norm_before_fc=bool(config.get("norm_before_fc")),
+        fc_norm=bool(config.get("fc_norm")),
+        norm_output=bool(config.get("norm_output")),
+    )
+
+
+class Eagle3Head(nn.Module):
+    """H: the head's width. V: the target's vocabulary. D: the draft's, which may be a part of it."""
+
+    def __init__(self, config: HeadConfig, name: str = "an EAGLE-3 head", embeds: bool = True):
+        """``embeds``: whether it has an embedding of its own; else it reads the target's."""
+        super().__init__()
+        self.config, self.name, layer = config, name, config.layer
+        size, wide = layer.hidden_size, FEATURES * config.target_size
+        eps = layer.rms_norm_eps
+        vocabulary = config.draft_vocabulary or layer.vocab_size
+        self.input_norm = LlamaRMSNorm(wide, eps) if config.norm_before_fc else None
+        norms = [LlamaRMSNorm(config.target_size, eps) for _ in range(FEATURES)] if config.fc_norm else []
+        self.fc_norm = nn.ModuleList(norms)
+        self.fc = nn.Linear(wide, size, bias=False)
+        self.embed_tokens = nn.Embedding(layer.vocab_size, size) if embeds else None
+        self.layers = nn.ModuleList([Eagle3Layer(config)])
+        self.norm = LlamaRMSNorm(size, eps)
+        self.lm_head = nn.Linear(size, vocabulary, bias=False)
+        self.rotary = LlamaRotaryEmbedding(layer)
+        self.d2t: torch.Tensor  # (D,): the id in the target's vocabulary, less the own one
+        self.register_buffer("d2t", torch.zeros(vocabulary, dtype=torch.long))
+
+    def fused(self, features: torch.Tensor) -> torch.Tensor:
+        """Joined hidden states of the target (n, 3 x target size) as the layer reads them, (n, H)."""
+        features = features.to(self.fc.weight.dtype)
+        if self.input_norm is not None:
+            features = self.input_norm(features)
+        if self.fc_norm:
+            parts = zip(self.fc_norm, features.chunk(FEATURES, -1), strict=True)
+            features = torch.cat([norm(part) for norm, part in parts], -1)
+        return self.fc(features)
+
+    def forward(
+        self, states: torch.Tensor, embedded: torch.Tensor, cache: RoomyLayer, keep: int | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Feed pairs of a state (n, H) and the embedding of the token behind it (n, H) behind those in ``cache``.
+
+        Returns the last ``keep`` logits (keep, D), and the states (keep, H) that the next guesses are made from.
+        """
+        start = cache.get_seq_length()
+        places = torch.arange(start, start + len(states), device=states.device)[None]
+        angles = self.rotary(states[None], places)
+        out = self.layers[0](embedded, states, angles, cache)
+        out = out if keep is None else out[-keep:]
+        normed = self.norm(out)
+        return self.lm_head(normed), normed if self.config.norm_output else out
+
+    def in_target_ids(self, logits: torch.Tensor, vocabulary: int) -> torch.Tensor:
+        """Logits (n, D) as (n, V): -inf for tokens that the head does not know."""
+        if self.config.draft_vocabulary is None and logits.shape[-1] == vocabulary:
+            return logits
+        ids = torch.arange(logits.shape[-1], device=logits.device) + self.d2t
+        return logits.new_full((len(logits), vocabulary), float("-inf")).index_copy_(1, ids, logits)
+
+
+class Eagle3Layer(nn.Module):
+    """A Llama layer whose attention reads the token's embedding beside the state."""
+
+    def __init__(self, config: HeadConfig):
+        super().__init__()
+        layer, size = config.layer, config.layer.hidden_size
+        self.norm_before_residual = config.norm_before_residual
+        self.input_layernorm = LlamaRMSNorm(size, layer.rms_norm_eps)
+        self.hidden_norm = LlamaRMSNorm(size, layer.rms_norm_eps)
+        self.self_attn = Eagle3Attention(config)
+        self.post_attention_layernorm = LlamaRMSNorm(size, layer.rms_norm_eps)
+        self.mlp = LlamaMLP(layer)
+
+    def forward(
+        self,
+        embeddings: torch.Tensor,
+        states: torch.Tensor,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        cache: RoomyLayer,
+    ) -> torch.Tensor:
+        normed = self.hidden_norm(states)
+        residual = normed if self.norm_before_residual else states
+        read = torch.cat([self.input_layernorm(embeddings), normed], -1)
+        states = residual + self.self_attn(read, angles, cache)
+        return states + self.mlp(self.post_attention_layernorm(states))
+
+
+class Eagle3Attention(nn.Module):
+    """Causal attention over rows (n, 2H)."""
+
+    def __init__(self, config: HeadConfig):
+        super().__init__()
+        layer = config.layer
+        self.size = getattr(layer, "head_dim", None) or layer.hidden_size // layer.num_attention_heads
+        wide, bias = 2 * layer.hidden_size, layer.attention_bias
+        self.q_proj = nn.Linear(wide, layer.num_attention_heads * self.size, bias=bias)
+        self.k_proj = nn.Linear(wide, layer.num_key_value_heads * self.size, bias=bias)
+        self.v_proj = nn.Linear(wide, layer.num_key_value_heads * self.size, bias=bias)
+        self.o_proj = nn.Linear(layer.num_attention_heads * self.size, layer.hidden_size, bias=bias)
+        self.q_norm = LlamaRMSNorm(self.size, layer.rms_norm_eps) if config.qk_norm else None
+        self.k_norm = LlamaRMSNorm(self.size, layer.rms_norm_eps) if config.qk_norm else None
+
+    def forward(self, x: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor], cache: RoomyLayer) -> torch.Tensor:
+        count, start = len(x), cache.get_seq_length()
+        q, k, v = (project(x).view(1, count, -1, self.size) for project in (self.q_proj, self.k_proj, self.v_proj))
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = apply_rotary_pos_emb(q.transpose(1, 2), k.transpose(1, 2), *angles)
+        keys, values = cache.update(k, v.transpose(1, 2))
+        # A row sees what is cached and the rows up to itself.
+        mask = None
+        if count > 1:
+            mask = torch.ones(count, start + count, dtype=torch.bool, device=x.device).tril(start)
+        attended = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=q.shape[1] > k.shape[1])
+        return self.o_proj(attended.transpose(1, 2).reshape(count, -1))

@@ -1,0 +1,56 @@
+"""Reading the weights of a drafting head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
+from specdec.errors import LoadFailed
+
+_EMBEDDING = "embed_tokens.weight"
+
+
+def read_head(
+    name: str, folder: Path, shards: Sequence[str], config: HeadConfig, device: torch.device, dtype: torch.dtype
+) -> Eagle3Head:
+    """The head in ``shards`` of ``folder``. Raises ``LoadFailed`` for weights that are not those of ``config``."""
+    tensors: dict[str, torch.Tensor] = {}
+    for shard in shards:
+        with safe_open(folder / shard, "pt") as file:
+            tensors |= {_our_name(key): file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    with torch.device("meta"):
+        head = Eagle3Head(config, name, embeds=_EMBEDDING in tensors)
+    wanted = head.state_dict()
+    vocabulary = config.layer.vocab_size
+    if config.draft_vocabulary in (None, vocabulary):  # every token of the target, in its order
+        tensors.setdefault("d2t", torch.zeros(vocabulary, dtype=torch.long))
+    if missing := sorted(wanted.keys() - tensors.keys()):
+        raise LoadFailed(
+            f"{name!r} lacks {len(missing)} of the weights its configuration asks for, {missing[0]} first. Fetch the "
+            "checkpoint again, or choose another."
+        )
+    for key, there in wanted.items():
+        if tensors[key].shape != there.shape:
+            raise LoadFailed(
+                f"The weight {key} of {name!r} has the shape {tuple(tensors[key].shape)}, and its configuration asks "
+                f"for {tuple(there.shape)}. Fetch the checkpoint again, or choose another."
+            )
+    offsets = tensors["d2t"].long()
+    ids = torch.arange(len(offsets)) + offsets
+    if len(ids) and not (0 <= int(ids.min()) and int(ids.max()) < vocabulary and len(ids.unique()) == len(ids)):
+        raise LoadFailed(f"{name!r} maps its tokens to ids that the target does not have. Fetch the checkpoint again.")
+    kept = {key: tensors[key].to(dtype) for key in wanted if key != "d2t"} | {"d2t": offsets}
+    head.load_state_dict(kept, assign=True)
+    head.rotary = LlamaRotaryEmbedding(config.layer)
+    return head.to(device).requires_grad_(False).eval()
+
+
+def _our_name(key: str) -> str:
+    """SafeAILab and AngelSlim call the layer "midlayer", others "layers.0"; some put all in a "model"."""
+    key = key.removeprefix("model.")
+    return f"layers.0.{key.removeprefix('midlayer.')}" if key.startswith("midlayer.") else key

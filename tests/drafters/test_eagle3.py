@@ -1,0 +1,385 @@
+"""EAGLE-3 heads: the layer against an independent reading of it, drafts against a draft made from scratch, and texts.
+
+The independent reading is written from Li et al. 2503.01840 and from how the published engines describe the layer:
+one row at a time, over the whole text, without a cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+from comparison import FULL, Comparison
+from enumeration import CLOSE, OfModel, distance, distribution
+from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of, tiny
+from safetensors.torch import save_file
+
+import specdec
+from specdec.drafters.eagle3 import Eagle3Draft
+from specdec.drafters.eagle3_head import FEATURES, Eagle3Head, head_config
+from specdec.models.check import check
+from specdec.models.loading import load_pair, plan_pair
+from specdec.passes.cache import RoomyLayer
+
+LAYERS, HIDDEN, VOCABULARY, KNOWN = 6, 48, 320, 200
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "normed residual": {"norm_before_residual": True},
+    "joined features normed": {"norm_before_fc": True},
+    "each feature normed": {"fc_norm": True, "norm_output": True},
+    "reduced vocabulary": {"draft_vocab_size": KNOWN},
+    "biases, other heads": {"attention_bias": True, "head_dim": 16, "num_key_value_heads": 1},
+    "layers named": {"eagle_aux_hidden_state_layer_ids": [1, 2, 4]},
+}
+
+
+def config_of(**options: Any) -> dict[str, Any]:
+    """A ``config.json`` as SafeAILab and AngelSlim write it."""
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": HIDDEN,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "num_hidden_layers": 1,
+        "vocab_size": VOCABULARY, "rms_norm_eps": 1e-5, "hidden_act": "silu", "max_position_embeddings": 512,
+    } | options  # fmt: skip
+
+
+def as_speculators(config: dict[str, Any], model_type: str = "llama") -> dict[str, Any]:
+    """The same as vLLM's ``speculators`` writes it: the layer in a part of its own."""
+    outside = ("draft_vocab_size", "norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+    outside += ("eagle_aux_hidden_state_layer_ids", "target_hidden_size")
+    layer = {name: value for name, value in config.items() if name not in (*outside, "architectures")}
+    return {
+        "architectures": ["Eagle3Speculator"],
+        "speculators_model_type": "eagle3",
+        "transformer_layer_config": layer | {"model_type": model_type},
+    } | {name: config[name] for name in outside if name in config}
+
+
+def head_of(config: dict[str, Any], embeds: bool = True, seed: int = 0, scale: float = 0.3) -> Eagle3Head:
+    """A head with random weights, and tokens of a reduced vocabulary scattered over the target's."""
+    with isolated_rng(seed):
+        head = Eagle3Head(head_config(config), "random", embeds).eval().requires_grad_(False)
+        for name, weight in head.named_parameters():
+            torch.nn.init.normal_(weight, mean=float("norm" in name), std=scale)
+        known = head.config.draft_vocabulary
+        if known is not None:
+            chosen = torch.randperm(head.config.layer.vocab_size)[:known].sort().values
+            head.d2t.copy_(chosen - torch.arange(known))
+    return head
+
+
+# --- an independent reading ------------------------------------------------------------------------------------------
+
+
+def rms(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return x / (x.pow(2).mean() + eps).sqrt() * weight
+
+
+def turned(x: torch.Tensor, position: int, theta: float) -> torch.Tensor:
+    """Rotary position: the halves of a vector are the parts of complex numbers."""
+    half = len(x) // 2
+    angle = position * theta ** (-torch.arange(half, dtype=x.dtype) / half)
+    number = torch.complex(x[:half], x[half:]) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat([number.real, number.imag])
+
+
+class Reading:
+    """The published layer over a whole text; ``weights`` and ``config`` are those of a checkpoint."""
+
+    def __init__(self, weights: dict[str, torch.Tensor], config: dict[str, Any]):
+        self.w, self.c = {name: value.double() for name, value in weights.items()}, config
+        self.eps, self.theta = config["rms_norm_eps"], 10_000.0
+        self.keys: list[list[torch.Tensor]] = []
+        self.values: list[list[torch.Tensor]] = []
+
+    def fused(self, features: list[torch.Tensor]) -> torch.Tensor:
+        if self.c.get("fc_norm"):
+            features = [rms(x, self.w[f"fc_norm.{i}.weight"], self.eps) for i, x in enumerate(features)]
+        joined = torch.cat(features)
+        if self.c.get("norm_before_fc"):
+            joined = rms(joined, self.w["input_norm.weight"], self.eps)
+        return self.w["fc.weight"] @ joined
+
+    def step(self, state: torch.Tensor, embedded: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """One pair: logits over the draft's vocabulary, and the state for the next one."""
+        layer = {name.removeprefix("layers.0."): value for name, value in self.w.items()}
+        normed = rms(state, layer["hidden_norm.weight"], self.eps)
+        read = torch.cat([rms(embedded, layer["input_layernorm.weight"], self.eps), normed])
+        heads, groups = self.c["num_attention_heads"], self.c["num_key_value_heads"]
+        size = self.c.get("head_dim") or HIDDEN // heads
+        q, k, v = (self._projected(layer, name, read).view(-1, size) for name in "qkv")
+        if "self_attn.q_norm.weight" in layer:
+            q = torch.stack([rms(x, layer["self_attn.q_norm.weight"], self.eps) for x in q])
+            k = torch.stack([rms(x, layer["self_attn.k_norm.weight"], self.eps) for x in k])
+        place = len(self.keys)
+        self.keys.append([turned(x, place, self.theta) for x in k])
+        self.values.append(list(v))
+        attended = []
+        for number in range(heads):
+            query, of = turned(q[number], place, self.theta), number * groups // heads
+            weights = torch.stack([query @ key[of] for key in self.keys]).div(math.sqrt(size)).softmax(0)
+            attended.append(sum(w * value[of] for w, value in zip(weights, self.values, strict=True)))
+        residual = normed if self.c.get("norm_before_residual") else state
+        after = residual + self._projected(layer, "o", torch.cat(attended))
+        inner = rms(after, layer["post_attention_layernorm.weight"], self.eps)
+        gate, up = layer["mlp.gate_proj.weight"] @ inner, layer["mlp.up_proj.weight"] @ inner
+        out = after + layer["mlp.down_proj.weight"] @ (torch.nn.functional.silu(gate) * up)
+        final = rms(out, self.w["norm.weight"], self.eps)
+        return self.w["lm_head.weight"] @ final, final if self.c.get("norm_output") else out
+
+    @staticmethod
+    def _projected(layer: dict[str, torch.Tensor], name: str, x: torch.Tensor) -> torch.Tensor:
+        bias = layer.get(f"self_attn.{name}_proj.bias")
+        return layer[f"self_attn.{name}_proj.weight"] @ x + (0 if bias is None else bias)
+
+
+@torch.no_grad()
+def features_of(target, ids: torch.Tensor, layer_ids: tuple[int, ...]) -> list[list[torch.Tensor]]:
+    """For each token the inputs of the target's layers, from one pass over the whole text."""
+    seen: dict[int, torch.Tensor] = {}
+    layers = target.model.layers
+    handles = [
+        layers[i].register_forward_pre_hook(lambda _, args, kwargs, i=i: seen.update({i: args[0][0]}), with_kwargs=True)
+        for i in layer_ids
+    ]
+    target(input_ids=ids[None], use_cache=False)
+    for handle in handles:
+        handle.remove()
+    return [[seen[i][t].double() for i in layer_ids] for t in range(len(ids))]
+
+
+def draft_from_scratch(target, head: Eagle3Head, config: dict, text: list[int], gamma: int) -> list[torch.Tensor]:
+    """Logits of ``gamma`` greedy guesses behind ``text``, all of it read anew."""
+    reading = Reading(dict(head.state_dict()), config)
+    table = (head.embed_tokens or target.get_input_embeddings()).weight.double()
+    layer_ids = tuple(config.get("eagle_aux_hidden_state_layer_ids") or (2, LAYERS // 2, LAYERS - 3))
+    features = features_of(target, torch.tensor(text), layer_ids)
+    for t in range(len(text) - 1):
+        logits, state = reading.step(reading.fused(features[t]), table[text[t + 1]])
+    found = []
+    for _ in range(gamma):
+        whole = torch.full((VOCABULARY,), -math.inf, dtype=torch.float64)
+        offsets = head.d2t if config.get("draft_vocab_size") else torch.zeros(len(logits), dtype=torch.long)
+        for k, value in enumerate(logits):
+            whole[k + int(offsets[k])] = value
+        found.append(whole)
+        logits, state = reading.step(state, table[int(whole.argmax())])
+    return found
+
+
+def target_of(family: str = "llama", **changes: Any):
+    return tiny(family, seed=3, layers=LAYERS, **{"vocab_size": VOCABULARY, "context": 512} | changes)
+
+
+def require_close(ours: torch.Tensor, theirs: torch.Tensor, most: float) -> None:
+    known = theirs.isfinite()
+    assert torch.equal(ours.isfinite(), known)
+    span = theirs[known].max() - theirs[known].min()
+    apart = ((ours[known].double() - theirs[known]).abs().max() / span).item()
+    assert apart < most, f"logits differ by {apart:.1e} of their range"
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_forward_is_that_of_the_published_layer(option: str) -> None:
+    """Given features, fed in two parts and then two guesses: logits within 1e-5 of their range."""
+    config = config_of(**OPTIONS[option])
+    head = head_of(config).double()
+    with isolated_rng(1):
+        features, embedded = torch.randn(9, FEATURES, HIDDEN).double(), torch.randn(11, HIDDEN).double()
+    reading, cache = Reading(dict(head.state_dict()), config), RoomyLayer()
+    theirs = [reading.step(reading.fused(list(row)), e) for row, e in zip(features, embedded, strict=False)]
+    fused = head.fused(features.flatten(1))
+    ours = [head(fused[:5], embedded[:5], cache)[0], head(fused[5:], embedded[5:9], cache)[0]]
+    state = head(fused[8:], embedded[8:9], cropped(cache))[1]
+    for e in embedded[9:]:
+        logits, state = head(state, e[None], cache)
+        ours.append(logits)
+        theirs.append(reading.step(theirs[-1][1], e))
+    require_close(torch.cat(ours), torch.stack([logits for logits, _ in theirs]), 1e-5)
+
+
+def cropped(cache: RoomyLayer) -> RoomyLayer:
+    cache.crop(-1)
+    return cache
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("writes", ["SafeAILab", "speculators", "speculators, qwen3"])
+def test_every_draft_is_that_of_the_published_layer(monkeypatch, option: str, writes: str) -> None:
+    """In each round, behind rejections and full acceptances: the logits of all guesses, made from the whole text."""
+    config = config_of(**OPTIONS[option])
+    written = config if writes == "SafeAILab" else as_speculators(config, "qwen3" if "qwen3" in writes else "llama")
+    target, head = target_of(), head_of(written)
+    rounds = drafts_of(monkeypatch, target, head, gamma=2, tokens=24)
+    assert len(rounds) > 3
+    for text, logits in rounds:
+        scratch = draft_from_scratch(target, head, config, text, len(logits))
+        for ours, theirs in zip(logits, scratch, strict=True):
+            require_close(ours, theirs, 1e-4)  # the target's own features differ by 1e-5 between passes of other sizes
+
+
+def drafts_of(monkeypatch, target, head, gamma: int, tokens: int) -> list[tuple[list[int], torch.Tensor]]:
+    """Every draft of a call: the text in front of it, and the raw logits (gamma, V) of its guesses.
+
+    Lossy acceptance, as a random head is never right: so some guesses stand, and some do not.
+    """
+    found, propose = [], Eagle3Draft.propose
+
+    def noted(self, context, gamma, least_confidence):
+        proposal = propose(self, context, gamma, least_confidence)
+        if len(proposal.ids):
+            found.append((list(context.tokens), torch.cat(proposal.logits)))
+        return proposal
+
+    monkeypatch.setattr(Eagle3Draft, "propose", noted)
+    params = specdec.SamplingParams(max_new_tokens=tokens)
+    pair = specdec.Pair(target, specdec.Eagle3(head))
+    lossy = {"acceptance": "top-k", "accept_top_k": 260}
+    events = list(specdec.speculative(pair, prompt_of(7), gamma=gamma, params=params, **lossy))
+    kinds = {event.token_kind for event in rounds_of(events)}
+    assert kinds >= {"correction", "bonus"}, kinds
+    return found
+
+
+@pytest.mark.parametrize(
+    "bug", ["stale features", "cache not cropped", "offset wrong by one", "embedding of the guess"]
+)
+def test_a_wrong_draft_is_caught(monkeypatch, bug: str) -> None:
+    """The comparison above sees what would cost acceptance, and no text would show."""
+    if bug == "stale features":
+        take = Eagle3Draft._take
+        monkeypatch.setattr(Eagle3Draft, "_take", lambda self, start, rows: take(self, start, rows.roll(1, 0)))
+    elif bug == "cache not cropped":
+        monkeypatch.setattr(Eagle3Draft, "crop_to", lambda self, length: None)
+    elif bug == "offset wrong by one":
+        whole = Eagle3Head.in_target_ids
+        monkeypatch.setattr(Eagle3Head, "in_target_ids", lambda self, *given: whole(self, *given).roll(1, -1))
+    else:
+        whole = Eagle3Draft._pass
+        monkeypatch.setattr(Eagle3Draft, "_pass", lambda self, states, ids: whole(self, states, ids.roll(1)))
+    with pytest.raises(AssertionError):
+        test_every_draft_is_that_of_the_published_layer(monkeypatch, "reduced vocabulary", "SafeAILab")
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("own_embedding", [True, False])
+@pytest.mark.parametrize("known", [None, KNOWN])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3", "gpt2"])
+def test_greedy_text_is_that_of_generate(family: str, known: int | None, own_embedding: bool) -> None:
+    """Whatever the head guesses; by the lean forward and by the models' own."""
+    target = target_of(family)
+    head = head_of(config_of(**({} if known is None else {"draft_vocab_size": known})), own_embedding)
+    prompt_ids, tokens = prompt_of(9), 300 if FULL else 40
+    reference = generated(target, prompt_ids, tokens)
+    compared = Comparison()
+    for gamma in (*range(1, 17), "auto") if FULL else (1, 4, 16, "auto", specdec.ConfidenceStop(6, 0.02)):
+        pair = specdec.Pair(target, specdec.Eagle3(head))
+        params = specdec.SamplingParams(max_new_tokens=tokens)
+        ids = specdec.collect(specdec.speculative(pair, prompt_ids, gamma=gamma, params=params)).token_ids
+        compared.require_same(target, prompt_ids, tuple(ids), reference)
+    compared.require_few_ties()
+
+
+@pytest.mark.parametrize("acceptance", ["lossless", "block"])
+@pytest.mark.parametrize("known", [None, 2])
+def test_sampled_text_has_the_targets_distribution(known: int | None, acceptance: str) -> None:
+    """Every outcome of every draw, over rounds that follow each other; the head knows all three tokens, or two."""
+    target = target_of(vocab_size=3)
+    head = head_of(config_of(vocab_size=3, **({} if known is None else {"draft_vocab_size": known})))
+    prompt, params = (1, 2, 1), specdec.SamplingParams(temperature=1.5, max_new_tokens=4, seed=0)
+    pair = specdec.Pair(target, specdec.Eagle3(head))
+
+    def write() -> tuple[int, ...]:
+        lane = specdec.speculative(pair, torch.tensor(prompt), gamma=2, params=params, acceptance=acceptance)
+        return tuple(itertools.chain.from_iterable(event.committed_ids for event in rounds_of(list(lane))))
+
+    texts, paths = distribution(write, every=acceptance == "block")
+    assert paths > 100
+    assert distance(texts, OfModel(target, prompt, params).completed({(): 1.0})) < CLOSE
+
+
+# --- loading ---------------------------------------------------------------------------------------------------------
+
+
+def save(folder, config: dict, head: Eagle3Head | None, rename: str = "midlayer.", without: str = "") -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    if head is not None:
+        weights = {name: value.contiguous().clone() for name, value in head.state_dict().items()}
+        kept = {name.replace("layers.0.", rename): value for name, value in weights.items() if name != without}
+        save_file(kept, folder / "model.safetensors")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def saved_target(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("target")
+    target_of().save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("written", ["SafeAILab", "speculators"])
+@pytest.mark.parametrize("named", ["a draft", "a head"])
+def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, written: str, named: str) -> None:
+    config = config_of(draft_vocab_size=KNOWN)
+    config = config if written == "SafeAILab" else as_speculators(config)
+    head = head_of(config, embeds=written != "SafeAILab")
+    folder = save(tmp_path / "head", config, head, "midlayer." if written == "SafeAILab" else "layers.0.")
+    draft = folder if named == "a draft" else specdec.Eagle3(folder)
+    findings = check(plan_pair(saved_target, draft))
+    assert any("EAGLE-3" in finding.sentence for finding in findings)
+    pair = load_pair(saved_target, draft)
+    assert pair.draft.describe()["kind"] == "eagle3" and pair.draft.describe()["text"].startswith("eagle3:")
+    for name, weight in head.state_dict().items():
+        assert torch.equal(pair.draft.head.state_dict()[name], weight)
+    params = specdec.SamplingParams(max_new_tokens=12)
+    text = specdec.collect(specdec.speculative(pair, "abc", params=params)).token_ids
+    assert tuple(text) == generated(pair.target, pair.encode("abc")[0], 12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "damage", "found"),
+    [
+        ({"hidden_size": 64}, {}, "hidden states of 64"),
+        ({"vocab_size": 400}, {}, "a vocabulary of 400"),
+        ({"eagle_aux_hidden_state_layer_ids": [1, 2, 40]}, {}, "layer 40"),
+        ({"eagle_aux_hidden_state_layer_ids": [1, 2]}, {}, "reads 2 hidden states"),
+        ({"num_hidden_layers": 2}, {}, "has 2 layers"),
+        ({"architectures": ["LlamaForCausalLM"]}, {}, "is no EAGLE-3 head"),
+        ({}, {"without": "fc.weight"}, "lacks 1 of the weights"),
+        ({"intermediate_size": 96}, {}, "has the shape"),
+        ({"draft_vocab_size": KNOWN}, {"without": "d2t"}, "d2t"),
+    ],
+)
+def test_a_head_that_does_not_fit_is_refused_in_a_sentence(tmp_path, saved_target, changes, damage, found) -> None:
+    """Wrong target, another format, missing weights."""
+    head = head_of(config_of(**{k: v for k, v in changes.items() if k == "draft_vocab_size"}))
+    folder = save(tmp_path / "head", config_of(**changes), head, **damage)
+    with pytest.raises(specdec.SpecdecError, match=found) as refusal:
+        load_pair(saved_target, specdec.Eagle3(folder))
+    assert str(refusal.value).endswith(".") and "\n" not in str(refusal.value)
+
+
+def test_a_pickled_head_is_refused(tmp_path, saved_target) -> None:
+    folder = save(tmp_path / "head", config_of(), None)
+    (tmp_path / "head" / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(specdec.LoadFailed, match="can run code"):
+        load_pair(saved_target, specdec.Eagle3(folder))
+
+
+def test_a_head_for_ids_that_the_target_lacks_is_refused(tmp_path, saved_target) -> None:
+    config = config_of(draft_vocab_size=KNOWN)
+    head = head_of(config)
+    head.d2t += VOCABULARY
+    with pytest.raises(specdec.LoadFailed, match="ids that the target does not have"):
+        load_pair(saved_target, save(tmp_path / "head", config, head))
+
+
+def test_a_draft_that_is_no_head_stays_a_draft_model(saved_target) -> None:
+    assert load_pair(saved_target, saved_target).draft.describe()["kind"] == "model"

@@ -1,0 +1,134 @@
+"""Models with recurrent state beside attention: a rollback goes to the start of a pass and reads again what stands.
+
+Tiny random models of each family that is decoded this way. The draft is a noisy copy, so that it is wrong often.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from all_types import TYPES, VOCABULARY, small_config, small_model
+from comparison import FULL, Comparison
+from enumeration import CLOSE, OfModel, distance, distribution
+from fakes import count_passes, generated, noisy_copy, prompt_of, rounds_of, tiny
+
+import specdec
+from specdec.engine.policy import REREAD
+from specdec.models.compatibility import ROLLED_BACK
+from specdec.passes.states import States
+
+TOKENS = 300 if FULL else 48
+GAMMAS = (*range(1, 17), "auto") if FULL else (1, 4, 16, "auto")
+FAMILIES = sorted(name for name in ROLLED_BACK if name in TYPES)
+LAYERS = {"granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2}, "bamba": {"attn_layer_indices": [1, 3]}}
+FEW = ("falcon_h1", "qwen3_5_text")  # Mamba 2, and the gated delta rule
+
+
+def model_of(family: str, **changes):
+    config = small_config(TYPES[family], **LAYERS.get(family, {}) | changes)
+    config.get_text_config(decoder=True).max_position_embeddings = 512
+    return small_model(config)
+
+
+def pair_of(target, drafting: str) -> specdec.Pair:
+    if drafting == "hybrid draft":
+        return specdec.Pair(target, noisy_copy(target, scale=0.02))
+    if drafting == "early exit":
+        return specdec.Pair(target, specdec.EarlyExit(2))
+    if drafting == "prompt lookup":
+        return specdec.Pair(target, specdec.PromptLookup())
+    return specdec.Pair(target, tiny("llama", vocab_size=VOCABULARY, context=512))
+
+
+def compare(target, pair: specdec.Pair, gammas=GAMMAS, tokens: int = TOKENS) -> set[str]:
+    """Require ``generate``'s text at each draft length; the kinds of guesses that were seen."""
+    prompt_ids = prompt_of(14, VOCABULARY)
+    reference, compared, seen = generated(target, prompt_ids, tokens), Comparison(), set()
+    params = specdec.SamplingParams(max_new_tokens=tokens)
+    for gamma in gammas:
+        events = list(specdec.speculative(pair, prompt_ids, gamma=gamma, params=params))
+        ids = tuple(itertools.chain.from_iterable(event.committed_ids for event in rounds_of(events)))
+        compared.require_same(target, prompt_ids, ids, reference)
+        seen |= {token.status for event in rounds_of(events) for token in event.draft}
+    return seen
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_text_is_that_of_generate(family: str) -> None:
+    """At every draft length, past many rejections, with the family as target and as draft."""
+    target = model_of(family)
+    assert compare(target, pair_of(target, "hybrid draft")) == {"accepted", "rejected", "discarded"}
+
+
+@pytest.mark.parametrize("drafting", ["model", "prompt lookup", "early exit"])
+@pytest.mark.parametrize("family", FEW)
+def test_other_ways_to_draft_for_a_hybrid(family: str, drafting: str) -> None:
+    target = model_of(family)
+    seen = compare(target, pair_of(target, drafting))
+    assert "rejected" in seen or drafting == "prompt lookup"
+
+
+@pytest.mark.parametrize("family", FEW)
+def test_a_hybrid_drafts_for_a_target_without_state(family: str) -> None:
+    target = tiny("llama", vocab_size=VOCABULARY, context=512)
+    assert "rejected" in compare(target, specdec.Pair(target, model_of(family)))
+
+
+@pytest.mark.parametrize("family", FEW)
+def test_what_is_read_again_is_bounded(family: str) -> None:
+    """With a draft that is never right, no pass is longer than the bound, the draft and the last token."""
+    target = model_of(family)
+    pair = pair_of(target, "model")
+    params = specdec.SamplingParams(max_new_tokens=60)
+    with count_passes(target) as passes:
+        specdec.collect(specdec.speculative(pair, prompt_of(14, VOCABULARY), gamma=4, params=params))
+    assert max(passes[1:]) <= REREAD + 1 + 4
+    assert max(passes[1:]) > 1 + 4
+
+
+@pytest.mark.parametrize("acceptance", ["lossless", "block"])
+@pytest.mark.parametrize("family", FEW)
+def test_sampled_text_has_the_targets_distribution(family: str, acceptance: str) -> None:
+    """Every outcome of every draw, over rounds that follow each other."""
+    assert difference(family, acceptance) < CLOSE
+
+
+def difference(family: str, acceptance: str = "lossless") -> float:
+    target = model_of(family, vocab_size=2, pad_token_id=None, bos_token_id=None, eos_token_id=None)
+    prompt, params = (1, 0, 1), specdec.SamplingParams(temperature=1.5, max_new_tokens=4, seed=0)
+    pair = pair_of(target, "hybrid draft")
+
+    def write() -> tuple[int, ...]:
+        lane = specdec.speculative(pair, torch.tensor(prompt), gamma=2, params=params, acceptance=acceptance)
+        return tuple(itertools.chain.from_iterable(event.committed_ids for event in rounds_of(list(lane))))
+
+    texts, paths = distribution(write, every=acceptance == "block")
+    assert paths > 40
+    return distance(texts, OfModel(target, prompt, params).completed({(): 1.0}))
+
+
+@pytest.mark.parametrize("bug", ["state not restored", "restored one token late"])
+def test_a_wrong_rollback_is_caught(monkeypatch, bug: str) -> None:
+    """By the text and by the distribution alike."""
+    restore = States.restore
+    if bug == "state not restored":
+
+        def wrong(self, length):
+            states = [state.clone() for state in self._present()]
+            place = restore(self, length)
+            for state, kept in zip(self._present(), states, strict=True):
+                state.copy_(kept)
+            return place
+    else:
+
+        def wrong(self, length):
+            place = restore(self, length)
+            return place if place is None else min(place + 1, length)
+
+    monkeypatch.setattr(States, "restore", wrong)
+    target = model_of(FEW[0])
+    with pytest.raises(AssertionError):
+        compare(target, pair_of(target, "hybrid draft"), gammas=(4,))
+    assert difference(FEW[0]) > 100 * CLOSE
