@@ -43,6 +43,9 @@ def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
     }
 
 
+LEAST = 8  # tokens that a race cut short must have written: the times of fewer are noise
+
+
 def verdict(
     runs: Sequence[Run], stopped: str | None = None, text_of: Callable[[int], str] | None = None
 ) -> dict[str, Any]:
@@ -57,7 +60,7 @@ def verdict(
         runs, stopped = complete, None
     if stopped:
         written = len(written_ids(runs[0].get(SPECULATIVE, ())))
-        if written < 2:
+        if written < LEAST:
             return _incomplete(runs[0], stopped)
         asked = started_of(runs[0][SPECULATIVE]).params.max_new_tokens
         notes.append(f"{stopped} at {written} of {asked}; compared over the tokens that both wrote.")
