@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 import torch
 
 import specdec
-from specdec.measure.prompts import EXAMPLES
+from specdec.measure.prompts import EXAMPLES, read_prompts
 
 TEMPERATURES = (0.5, 0.75, 1.0, 1.25, 1.5)
 GAMMAS = (3, 5, 8)
@@ -23,7 +23,7 @@ SEEDS, TOKENS = range(6), 128
 def tokens_a_pass(pair: specdec.Pair, acceptance: str, gamma: int, temperature: float) -> list[float]:
     """One value a call."""
     found = []
-    for example in EXAMPLES:
+    for example in read_prompts(EXAMPLES):
         for seed in SEEDS:
             params = specdec.SamplingParams(max_new_tokens=TOKENS, temperature=temperature, seed=seed, ignore_eos=True)
             lane = specdec.speculative(pair, example.prompt, gamma=gamma, params=params, acceptance=acceptance)
@@ -34,7 +34,7 @@ def tokens_a_pass(pair: specdec.Pair, acceptance: str, gamma: int, temperature: 
 def main() -> None:
     torch.set_num_threads(2)
     pair = specdec.load_pair()
-    calls = len(EXAMPLES) * len(SEEDS)
+    calls = len(read_prompts(EXAMPLES)) * len(SEEDS)
     print(f"Tokens a target pass, means of {calls} calls of {TOKENS} tokens each.")
     print("| Temperature | γ | guess by guess | as a block | gain |\n|---|---|---|---|---|")
     for temperature in TEMPERATURES:

@@ -5,10 +5,10 @@ A figure that a lane cannot give is None: assisted generation does not say which
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from statistics import median
 from typing import TypeVar
 
@@ -28,6 +28,9 @@ class Metrics:
     draft_acceptance_rate  accepted / all drafted
     mean_acceptance_length tokens a target pass, bonus or correction counted; rounds cut by EOS or length left out
     whole_passes           the target passes that are counted for it
+    tested_at, kept_at     drafts in which the guess at a place was tested, and in which it was kept, from the first
+                           place on; empty where drafts are not observed
+    passes_of              target passes that wrote so many tokens, from 0 on
     prefill_seconds        call to first token
     decode_seconds         first token to last token
     tokens_per_second      decode tokens a second
@@ -58,6 +61,9 @@ class Metrics:
     stall_seconds: float
     state_seconds: float = 0.0
     reread_seconds: float | None = 0.0
+    tested_at: tuple[int, ...] = ()
+    kept_at: tuple[int, ...] = ()
+    passes_of: tuple[int, ...] = ()
 
     @property
     def drafted(self) -> int | None:
@@ -106,6 +112,9 @@ def measure(events: Iterable[Event]) -> Metrics | None:
         stall_seconds=_stalls(rounds, decode_seconds),
         state_seconds=sum(event.state_seconds for event in later),
         reread_seconds=_reread(later),
+        tested_at=_at_places(later, ("accepted", "rejected")),
+        kept_at=_at_places(later, ("accepted",)),
+        passes_of=_counted(len(r.committed_ids) for r in later),
     )
 
 
@@ -164,6 +173,9 @@ def pool(lanes: Iterable[Metrics]) -> Metrics:
         stall_seconds=sum(m.stall_seconds for m in lanes),
         state_seconds=sum(m.state_seconds for m in lanes),
         reread_seconds=_sum(m.reread_seconds for m in lanes),
+        tested_at=_added(m.tested_at for m in lanes),
+        kept_at=_added(m.kept_at for m in lanes),
+        passes_of=_added(m.passes_of for m in lanes),
     )
 
 
@@ -249,6 +261,24 @@ def _stalls(rounds: list[Round], decode_seconds: float) -> float:
     spent = [after.elapsed_seconds - before.elapsed_seconds for before, after in pairwise(rounds)]
     least = max(STALL_TIMES * median(spent), STALL_SHARE * decode_seconds)
     return sum(seconds for seconds in spent if seconds > least)
+
+
+def _at_places(rounds: list[Round], statuses: Sequence[str]) -> tuple[int, ...]:
+    """In how many drafts the guess at each place has one of these statuses, as far as any draft was tested."""
+    drafts = [[token.status in statuses for token in r.draft or ()] for r in rounds]
+    tested = max((sum(token.status != "discarded" for token in r.draft or ()) for r in rounds), default=0)
+    return tuple(sum(draft[place] for draft in drafts if place < len(draft)) for place in range(tested))
+
+
+def _counted(numbers: Iterable[int]) -> tuple[int, ...]:
+    """How often each number from 0 on occurs."""
+    found = Counter(numbers)
+    return tuple(found[number] for number in range(max(found, default=-1) + 1))
+
+
+def _added(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    """Rows added place by place; the shorter ones end in zeros."""
+    return tuple(map(sum, zip_longest(*rows, fillvalue=0)))
 
 
 def _reread(rounds: list[Round]) -> float | None:

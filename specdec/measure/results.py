@@ -7,8 +7,10 @@ shown is checked, and none needs the pair that made it.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
@@ -17,7 +19,7 @@ from typing_extensions import TypedDict  # pydantic reads the standard one from 
 
 from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput
-from specdec.events import SamplingParams
+from specdec.events import MAX_GAMMA, SamplingParams
 from specdec.lanes.table import Entrant, row_of
 from specdec.measure.metrics import with_rates
 from specdec.measure.plan import Key, Plan, Trial
@@ -189,6 +191,12 @@ def sound(trial: Trial) -> Trial | None:
     rated = replace(trial, metrics=with_rates(trial.metrics))
     figures = asdict(rated.metrics)
     outside = figures.pop("overhead_share")  # a clock may say that the passes took a little longer than the whole
-    if not all(value is None or 0 <= value <= LARGEST for value in figures.values()):
+    numbers = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in figures.values())
+    if not all(value is None or 0 <= value <= LARGEST for value in numbers):
+        return None
+    tested, kept = trial.metrics.tested_at, trial.metrics.kept_at
+    if len(tested) != len(kept) or any(map(operator.gt, kept, tested)):
+        return None
+    if max(len(tested), len(trial.metrics.passes_of)) > MAX_GAMMA + 2:
         return None
     return rated if outside is None or math.isfinite(outside) else None

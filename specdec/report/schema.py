@@ -153,6 +153,8 @@ class Verdict(TypedDict):
     rates: NotRequired[dict[str, str] | None]
     details: NotRequired[Annotated[list[Figure], Field(max_length=100)] | None]
     lanes: NotRequired[Table | None]
+    places: NotRequired[Table | None]
+    passes: NotRequired[Table | None]
     end: NotRequired[LaneEnd | None]
     saved: NotRequired[str | None]
     chart: NotRequired[str | None]

@@ -19,6 +19,7 @@ from specdec.measure.terms import Sides
 from specdec.measure.whatif import Costs
 from specdec.report import words
 from specdec.report.judge import Judgement, Kind, judge
+from specdec.report.places import passes_table, places_table
 from specdec.report.schema import LaneEnd
 from specdec.report.tables import details, headline_figures, lane_rates, lane_rows, time_words
 from specdec.report.why import of_race
@@ -84,6 +85,8 @@ def verdict(
     counted = [measured[at] for at in sides]
     record["rates"] = lane_rates(counted)
     record["lanes"] = lane_rows([runs[at] for at in sides], counted)
+    drafting = metrics.pool(side.lane for side in compared)
+    record["places"], record["passes"] = places_table(drafting), passes_table(drafting)
     record["details"] = details(found, compared, speculative)
     record["time"] = time_words(lane, len(runs))
     record["why"] = of_race(found)

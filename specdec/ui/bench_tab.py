@@ -14,6 +14,7 @@ from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, quoted
 from specdec.events import SamplingParams
 from specdec.lanes.table import LANES, Entrant, Lane, entrants_of
+from specdec.measure.metrics import pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
 from specdec.measure.results import Results
@@ -22,6 +23,7 @@ from specdec.report import words
 from specdec.report.benchmark import EXPORTS, as_json
 from specdec.report.made import settings
 from specdec.report.origin import HERE, Origin
+from specdec.report.places import by_place
 from specdec.report.summary import COLUMNS, cells
 from specdec.ui import fragments
 from specdec.ui.compare import ComparePanel
@@ -39,6 +41,7 @@ RESULTS = "benchmark.results.jsonl"
 FIRST = "Prompts per category"
 MOST_TEXT = 200  # characters of the field for draft lengths
 MEDIANS = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
+KEPT = "Guesses kept, of those tested at each place, over all prompts and runs."
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
 
 
@@ -176,10 +179,18 @@ def _tables(trials: Sequence[Trial]) -> str:
     """A row a lane over all prompts, and a fold with the rows of each category."""
     lines, lanes = list(map(cells, rows(trials))), len(summarise(trials))
     every = fragments.table(COLUMNS, lines, MEDIANS, minor=MINOR)
+    places = _places(trials)
     if len(lines) == lanes:
-        return every
+        return every + places
     overall = fragments.table(COLUMNS[1:], [line[1:] for line in lines[-lanes:]], MEDIANS, minor=MINOR)
-    return overall + fragments.folded("By category", every)
+    return overall + fragments.folded("By category", every) + places
+
+
+def _places(trials: Sequence[Trial]) -> str:
+    """A fold with what is kept at each place of a draft; empty where that is not known, as in results from a link."""
+    pooled = [(s.entrant, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides]
+    found = by_place(pooled)
+    return fragments.folded("By place in the draft", fragments.table(*found, KEPT)) if found else ""
 
 
 def _choices() -> list[Lane]:

@@ -84,7 +84,7 @@ test("a real run comes back as it was, but for probabilities", async () => {
   assert.ok(address.length < 2300, `${address.length} characters`);
   const after = race(await (await visit(address)).runInAddress());
   for (const part of ["settings", "pair", "lanes", "runs"]) assert.deepEqual(after.begin[part], before.begin[part]);
-  const { details, lanes, time, whatif, ...verdict } = before.verdict;
+  const { details, lanes, places, passes, time, whatif, ...verdict } = before.verdict;
   assert.deepEqual(shown(after.verdict), shown(verdict));
   for (const [key, lane] of before.lanes) {
     const other = after.lanes.get(key);

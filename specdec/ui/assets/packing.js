@@ -68,7 +68,7 @@ export async function unpack(bytes) {
 // What has a name or words. A lane repeats nothing of the first one.
 function factsOf(race, lanes) {
   const { at, pair, settings } = race.begin;
-  const { details, lanes: table, time, whatif, ...verdict } = race.verdict;
+  const { details, lanes: table, places, passes, time, whatif, ...verdict } = race.verdict;
   const [first, ...others] = lanes.map((lane) => {
     const { event, tokens, lane: name, prompt_ids, version, ...started } = lane.started;
     const end = lane.end && endOf(lane.name, lane.rounds, lane.end.duration);

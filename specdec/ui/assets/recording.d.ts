@@ -127,6 +127,8 @@ export interface Verdict {
   "rates"?: Record<string, string> | null;
   "details"?: Array<Figure> | null;
   "lanes"?: Table | null;
+  "places"?: Table | null;
+  "passes"?: Table | null;
   "end"?: LaneEnd | null;
   "saved"?: string | null;
   "chart"?: string | null;

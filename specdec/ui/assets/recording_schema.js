@@ -1015,6 +1015,26 @@ export const SCHEMA = {
             }
           ]
         },
+        "places": {
+          "anyOf": [
+            {
+              "$ref": "Table"
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "passes": {
+          "anyOf": [
+            {
+              "$ref": "Table"
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
         "end": {
           "anyOf": [
             {

@@ -140,7 +140,8 @@ export class Stage {
     this.speak(told(race, `${record.sentence} ${record.warning ?? ""}`));
     if (record.figures) {
       this.more.hidden = !record.details;
-      if (record.details) this.moreBody.replaceChildren(laneTable(record.lanes), factList(record.details));
+      const tables = [record.lanes, record.places, record.passes].filter(Boolean);
+      if (record.details) this.moreBody.replaceChildren(...tables.map(laneTable), factList(record.details));
       this.strip.words.textContent = record.time ?? "";
       this.why.open(record.why && { ...record.why, text: told(race, record.why.text) });
     }

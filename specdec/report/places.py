@@ -1,0 +1,58 @@
+"""Which guesses of a draft are kept, place by place, and how many tokens a target pass writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specdec.lanes.table import Entrant
+from specdec.measure.metrics import Metrics
+from specdec.report import words
+from specdec.report.schema import Table
+
+PLACES = ("Place in the draft", "tested", "kept, of tested", "kept, of all drafts")
+PASSES = ("Tokens in a pass", "passes", "share of passes")
+
+
+def places_table(lane: Metrics) -> Table | None:
+    """A row for each place of a draft; None where nothing was tested or the drafts are not observed."""
+    if not lane.tested_at or not lane.tested_at[0]:
+        return None
+    drafts = lane.tested_at[0]
+    both = zip(lane.tested_at, lane.kept_at or (0,) * len(lane.tested_at), strict=True)
+    rows = [
+        [str(at), f"{tested:,}", words.percent(kept / tested) if tested else "\u2013", words.percent(kept / drafts)]
+        for at, (tested, kept) in enumerate(both, start=1)
+    ]
+    return _table(PLACES, rows)
+
+
+def passes_table(lane: Metrics) -> Table | None:
+    """A row for each number of tokens that a target pass wrote; None where there was no pass."""
+    total = sum(lane.passes_of)
+    if not total:
+        return None
+    rows = [
+        [str(tokens), f"{count:,}", words.percent(count / total)]
+        for tokens, count in enumerate(lane.passes_of)
+        if count
+    ]
+    return _table(PASSES, rows)
+
+
+def by_place(lanes: Sequence[tuple[Entrant, Metrics]]) -> tuple[list[str], list[list[str]]] | None:
+    """Column names and a row for each lane: the share kept of the guesses tested at each place; None without any."""
+    known = [(entrant, lane) for entrant, lane in lanes if lane.tested_at and lane.tested_at[0]]
+    if not known:
+        return None
+    most = max(len(lane.tested_at) for _, lane in known)
+    rows = []
+    for entrant, lane in known:
+        pairs = zip(lane.tested_at, lane.kept_at, strict=True)
+        shares = [words.percent(kept / tested) if tested else "\u2013" for tested, kept in pairs]
+        gamma = "" if entrant.gamma is None else str(entrant.gamma)
+        rows.append([entrant.row.label, gamma, *shares, *[""] * (most - len(shares))])
+    return ["Lane", "\u03b3", *(f"guess {at}" for at in range(1, most + 1))], rows
+
+
+def _table(names: Sequence[str], rows: list[list[str]]) -> Table:
+    return {"columns": [{"name": name, "definition": words.DEFINITIONS.get(name)} for name in names], "rows": rows}

@@ -1,0 +1,50 @@
+"""Acceptance by place in the draft, and how many tokens a pass writes, against counts made by hand."""
+
+from __future__ import annotations
+
+import specdec
+from specdec.lanes.table import Entrant
+from specdec.measure import metrics
+from specdec.report.places import by_place, passes_table, places_table
+
+
+def lane_of(*drafts: str) -> metrics.Metrics:
+    """A lane whose rounds have these guesses: "a" accepted, "r" rejected, "d" discarded."""
+    names = {"a": "accepted", "r": "rejected", "d": "discarded"}
+    rounds = [specdec.Round(0, (), 1, "target", (1,), 0.0, 1.0, 1.0)]
+    for at, draft in enumerate(drafts, start=1):
+        tokens = tuple(specdec.DraftToken(7, names[s], None, None, None, None, None, None) for s in draft)
+        kept = draft.count("a")
+        ids = (7,) * kept + (1,)
+        rounds.append(specdec.Round(at, tokens, 1, "correction", ids, 0.1, 1.0, 1.0 + at))
+    return metrics.measure(rounds)
+
+
+def test_places_and_passes() -> None:
+    """Three drafts of three: all kept, one kept, none kept."""
+    lane = lane_of("aaa", "ard", "rdd")
+    assert (lane.tested_at, lane.kept_at) == ((3, 2, 1), (2, 1, 1))
+    rows = places_table(lane)["rows"]
+    assert [row[:2] for row in rows] == [["1", "3"], ["2", "2"], ["3", "1"]]
+    assert [row[2].split()[0] for row in rows] == ["67", "50", "100"]  # of those tested
+    assert [row[3].split()[0] for row in rows] == ["67", "33", "33"]  # of all drafts
+    assert [row[:2] for row in passes_table(lane)["rows"]] == [["1", "1"], ["2", "1"], ["4", "1"]]
+
+
+def test_runs_are_added_place_by_place() -> None:
+    pooled = metrics.pool([lane_of("aa"), lane_of("rdd", "aaa")])
+    assert (pooled.tested_at, pooled.kept_at) == ((3, 2, 1), (2, 2, 1))
+    assert sum(pooled.passes_of) == 3
+
+
+def test_a_lane_without_guesses_has_no_table() -> None:
+    plain = lane_of("", "")
+    assert places_table(plain) is None and passes_table(plain)["rows"][0][:2] == ["1", "2"]
+    assert by_place([(Entrant("speculative", 0), plain)]) is None
+
+
+def test_lanes_side_by_side() -> None:
+    lanes = [(Entrant("speculative", 3), lane_of("aaa")), (Entrant("speculative", 2), lane_of("rd"))]
+    names, rows = by_place(lanes)
+    assert names[2:] == ["guess 1", "guess 2", "guess 3"]
+    assert [len(row) for row in rows] == [5, 5] and rows[1][3:] == ["", ""]
