@@ -20,7 +20,12 @@ def places_table(lane: Metrics) -> Table | None:
     drafts = lane.tested_at[0]
     both = zip(lane.tested_at, lane.kept_at or (0,) * len(lane.tested_at), strict=True)
     rows = [
-        [str(at), f"{tested:,}", words.percent(kept / tested) if tested else "\u2013", words.percent(kept / drafts)]
+        [
+            f"guess {at}",
+            f"{tested:,}",
+            words.percent(kept / tested) if tested else "\u2013",
+            words.percent(kept / drafts),
+        ]
         for at, (tested, kept) in enumerate(both, start=1)
     ]
     return _table(PLACES, rows)
@@ -32,7 +37,7 @@ def passes_table(lane: Metrics) -> Table | None:
     if not total:
         return None
     rows = [
-        [str(tokens), f"{count:,}", words.percent(count / total)]
+        [f"{tokens} token{'s' * (tokens != 1)}", f"{count:,}", words.percent(count / total)]
         for tokens, count in enumerate(lane.passes_of)
         if count
     ]

@@ -221,7 +221,7 @@ def test_a_stopped_race_is_shared_as_it_is(page, browser, address, tmp_path, unh
     lanes = page.evaluate("window.specdec.lanesStarted")
     page.click("#sd-run")
     page.wait_for_function(f"window.specdec.lanesStarted === {lanes + 2}")
-    page.wait_for_function("document.querySelectorAll('.sd-box.speculative .sd-round').length > 3")
+    page.wait_for_function("document.querySelectorAll('.sd-box.speculative .sd-round').length > 12")
     page.click("#sd-stop")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
     assert "Stopped" in text(page, ".sd-verdict")

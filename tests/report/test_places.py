@@ -25,10 +25,11 @@ def test_places_and_passes() -> None:
     lane = lane_of("aaa", "ard", "rdd")
     assert (lane.tested_at, lane.kept_at) == ((3, 2, 1), (2, 1, 1))
     rows = places_table(lane)["rows"]
-    assert [row[:2] for row in rows] == [["1", "3"], ["2", "2"], ["3", "1"]]
+    assert [row[:2] for row in rows] == [["guess 1", "3"], ["guess 2", "2"], ["guess 3", "1"]]
     assert [row[2].split()[0] for row in rows] == ["67", "50", "100"]  # of those tested
     assert [row[3].split()[0] for row in rows] == ["67", "33", "33"]  # of all drafts
-    assert [row[:2] for row in passes_table(lane)["rows"]] == [["1", "1"], ["2", "1"], ["4", "1"]]
+    passes = passes_table(lane)["rows"]
+    assert [row[:2] for row in passes] == [["1 token", "1"], ["2 tokens", "1"], ["4 tokens", "1"]]
 
 
 def test_runs_are_added_place_by_place() -> None:
@@ -39,7 +40,7 @@ def test_runs_are_added_place_by_place() -> None:
 
 def test_a_lane_without_guesses_has_no_table() -> None:
     plain = lane_of("", "")
-    assert places_table(plain) is None and passes_table(plain)["rows"][0][:2] == ["1", "2"]
+    assert places_table(plain) is None and passes_table(plain)["rows"][0][:2] == ["1 token", "2"]
     assert by_place([(Entrant("speculative", 0), plain)]) is None
 
 
