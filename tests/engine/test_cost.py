@@ -71,9 +71,9 @@ def test_every_round_runs_the_same_operators(monkeypatch: pytest.MonkeyPatch) ->
     passes: list[tuple[int, int]] = []
     forward = Stack.forward
 
-    def counted(self, ids, slots, start, keep):
+    def counted(self, ids, *given):
         with Operators() as seen:
-            logits = forward(self, ids, slots, start, keep)
+            logits = forward(self, ids, *given)
         passes.append((len(ids), seen.counts.total()))
         return logits
 

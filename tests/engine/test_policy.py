@@ -10,7 +10,7 @@ import pytest
 from fakes import prompt_of, shared_tiny
 
 import specdec
-from specdec.engine.policy import AutoGamma, ConfidenceStop, Fixed, gamma_of, policy_of
+from specdec.engine.policy import REREAD, AutoGamma, ConfidenceStop, Fixed, gamma_of, policy_of
 
 ROUNDS = 400
 
@@ -26,12 +26,13 @@ class Machine:
     first_draft: float = 0.0  # what the first pass of a draft costs beyond the others: its weights are out of the cache
     slow_first: float = 1.0
     catch_up: float = 0.0  # seconds a token that the draft has to read behind rounds without it
+    copying: float = 0.0  # seconds of copying recurrent state a pass; a rejection then has kept tokens read again
     random: random.Random = field(default_factory=lambda: random.Random(0))
 
     def play(self, policy) -> tuple[float, list[int]]:
         """Tokens a second over many rounds, and the lengths that were drafted."""
         state, tokens, seconds, lengths = policy.start(), 0, 0.0, []
-        unread = 0
+        unread = reread = 0
         for index in range(1, ROUNDS + 1):
             gamma = state.length()
             unread += 1
@@ -39,18 +40,24 @@ class Machine:
             statuses = ["accepted"] * accepted + ["rejected"] * (accepted < gamma)
             statuses += ["discarded"] * (gamma - len(statuses))
             noise = 1 + 0.1 * self.random.random()
-            verify = (self.target_pass + self.row * gamma) * noise * (self.slow_first if index == 1 else 1)
+            if reread > REREAD:  # in a pass of its own
+                seconds, reread = seconds + self.target_pass + self.row * reread, 0
+            rows = gamma + reread
+            verify = (self.target_pass + self.row * rows) * noise * (self.slow_first if index == 1 else 1)
             first = self.first_draft + unread * self.catch_up
             event = SimpleNamespace(
                 index=index,
                 draft=[SimpleNamespace(status=status) for status in statuses],
                 draft_seconds=(gamma * self.draft_pass + (gamma > 0) * first) * noise,
                 verify_seconds=verify,
+                reread=reread,
+                state_seconds=self.copying * (gamma > 0),
             )
+            reread = reread + accepted + 1 if self.copying and accepted < gamma else 0
             state.saw(event)
             unread = 0 if gamma else unread
             tokens += accepted + 1
-            seconds += event.draft_seconds + event.verify_seconds
+            seconds += event.draft_seconds + event.verify_seconds + event.state_seconds
             lengths.append(gamma)
         return tokens / (seconds or 1.0), lengths
 
@@ -61,6 +68,14 @@ def test_auto_is_close_to_the_best_fixed_length(alpha: float, draft_pass: float,
     """Also after a first pass that took far too long, as on a cold machine."""
     best = max(Machine(alpha, draft_pass, slow_first=slow_first).play(Fixed(g))[0] for g in range(17))
     assert Machine(alpha, draft_pass, slow_first=slow_first).play(AutoGamma())[0] > 0.94 * best
+
+
+@pytest.mark.parametrize(("alpha", "draft_pass", "row"), [(0.95, 0.1, 0.05), (0.85, 0.1, 0.05), (0.6, 0.2, 0.1)])
+def test_auto_knows_what_recurrent_state_costs(alpha: float, draft_pass: float, row: float) -> None:
+    """Tokens read again make long drafts dearer the more often they are rejected."""
+    machine = {"alpha": alpha, "draft_pass": draft_pass, "row": row, "copying": 0.02}
+    best = max(Machine(**machine).play(Fixed(g))[0] for g in range(17))
+    assert Machine(**machine).play(AutoGamma())[0] > 0.9 * best
 
 
 def test_auto_rests_where_nothing_pays_and_asks_now_and_then() -> None:

@@ -134,3 +134,13 @@ def test_repeated_ngrams() -> None:
     assert repeated_ngrams(range(20)) == 0
     assert repeated_ngrams([1] * 20) == pytest.approx(16 / 17)
     assert repeated_ngrams([1, 2, 1, 2, 1, 2], n=2) == pytest.approx(1 - 2 / 5)
+
+
+def test_reading_again_is_what_a_pass_takes_beyond_one_that_read_nothing_again() -> None:
+    """Against the median pass over as many guesses; not known where there is none."""
+    usual = [round_of(1, "aa", 3, 2.0, verify_seconds=0.2), round_of(2, "rd", 1, 3.0, verify_seconds=0.3)]
+    again = round_of(3, "ad", 1, 4.0, verify_seconds=0.45, reread=1, state_seconds=0.01)
+    found = measure([round_of(0, "", 1, 1.0), *usual, again])
+    assert found.reread_seconds == pytest.approx(0.2) and found.state_seconds == pytest.approx(0.01)
+    other = round_of(3, "aad", 2, 4.0, verify_seconds=0.45, reread=1)
+    assert measure([round_of(0, "", 1, 1.0), *usual, other]).reread_seconds is None

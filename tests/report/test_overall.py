@@ -76,6 +76,16 @@ def test_the_terms_add_up_to_the_last_microsecond() -> None:
     assert found.predicted == pytest.approx(expected_speedup(7 / 9, 4, 2 / 9, 4 / 3))
 
 
+def test_rolling_back_recurrent_state_has_a_step_of_its_own() -> None:
+    """It is taken out of checking, and the steps still add up."""
+    hybrid = replace(DRAFTED, state_seconds=0.02, reread_seconds=0.06)
+    steps = dict(judge([Sides(GENERATE, hybrid, ALONE)], 4).steps)
+    assert steps["Rolling back recurrent state"] == pytest.approx(0.0008)
+    assert steps["Checking more tokens per pass"] == pytest.approx((0.012 - 0.009) * 0.3 - 0.0006)
+    assert sum(steps.values()) == pytest.approx(0.0063, abs=1e-12)
+    assert "Rolling back recurrent state" not in dict(judge([Sides(GENERATE, DRAFTED, ALONE)], 4).steps)
+
+
 def test_the_paragraph_names_the_figures_and_the_engine() -> None:
     found = judge([Sides(GENERATE, DRAFTED, ALONE)], 4)
     text = paragraph(found)

@@ -1,0 +1,108 @@
+"""Measures what recurrent state costs speculation: ``python -m benchmarks.hybrid_cost``.
+
+Two targets of one size with random weights, one of attention alone (Qwen3) and one of which three layers in four have
+recurrent state (Qwen3.5), each with a draft of one layer of its family whose guesses are right as often as asked
+(``specdec.drafters.synthetic``). For each agreement: plain ``generate``, our loop without a draft and speculative
+decoding in turns. Prints medians over the runs: the speed-up over our loop, how many tokens a round reads again, and
+what copying the state and reading again take, as shares of a target pass over one token.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterator
+from statistics import median
+
+import torch
+from transformers import AutoModelForCausalLM, GenerationConfig, Qwen3_5TextConfig, Qwen3Config
+
+import specdec
+from specdec.cli.arguments import leave_a_core
+from specdec.drafters.synthetic import SyntheticDraft
+from specdec.measure.metrics import Metrics, measure
+from specdec.models.pair import silence_libraries
+
+AGREEMENTS = (0.3, 0.5, 0.7, 0.8, 0.9)
+GAMMA, TOKENS = 4, 96
+SIZES = dict(
+    vocab_size=4096, hidden_size=512, intermediate_size=1408, num_attention_heads=8, num_key_value_heads=4, head_dim=64,
+    max_position_embeddings=1024, bos_token_id=None, eos_token_id=None, pad_token_id=None,
+)  # fmt: skip
+STATE = dict(
+    linear_num_key_heads=8, linear_num_value_heads=8, linear_key_head_dim=64, linear_value_head_dim=64,
+)  # fmt: skip
+
+
+def models(family: str) -> tuple[torch.nn.Module, torch.nn.Module]:
+    """A target of eight layers and a draft of one, random."""
+    torch.manual_seed(0)
+    found = []
+    for layers in (8, 1):
+        if family == "attention":
+            config = Qwen3Config(**SIZES, num_hidden_layers=layers)
+        else:
+            kinds = (["linear_attention"] * 3 + ["full_attention"]) * 2 if layers > 1 else ["full_attention"]
+            config = Qwen3_5TextConfig(**SIZES, **STATE, num_hidden_layers=layers, layer_types=kinds)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+        model.generation_config = GenerationConfig(eos_token_id=None)
+        found.append(model)
+    return tuple(found)
+
+
+def calls(target: torch.nn.Module, draft: torch.nn.Module, agreement: float, run: int) -> Iterator[tuple[str, Metrics]]:
+    """One call of each lane."""
+    prompt_ids = torch.arange(3, 19)
+    params = specdec.SamplingParams(max_new_tokens=TOKENS, seed=run)
+    plain = specdec.collect(specdec.speculative(specdec.Pair(target), prompt_ids, gamma=0, params=params))
+    given = {tuple(prompt_ids.tolist()): tuple(plain.token_ids)}
+    pair = specdec.Pair(target, SyntheticDraft(draft, agreement=agreement, continuations=given))
+    for name, gamma in (("loop", 0), ("speculative", GAMMA), ("auto", "auto")):
+        events = list(specdec.speculative(pair, prompt_ids, gamma=gamma, params=params))
+        rounds = [event for event in events if isinstance(event, specdec.Round)][1:]
+        reread = sum(event.reread for event in rounds) / len(rounds)
+        yield name, measure(events), reread
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    runs = parser.parse_args().runs
+    leave_a_core()
+    silence_libraries()
+    pairs = {family: models(family) for family in ("attention", "recurrent")}
+    found: dict[tuple[str, float], dict[str, list]] = defaultdict(lambda: defaultdict(list))
+    for run in range(-1, runs):  # the first is a warm-up
+        for agreement in AGREEMENTS:
+            for family, (target, draft) in pairs.items():
+                for name, lane, reread in calls(target, draft, agreement, max(run, 0)):
+                    if run >= 0:
+                        found[family, agreement][name].append((lane, reread))
+    print(
+        "| Target | agreement | over our loop, γ 4 | auto | read again a round | copying, of a pass | reading again |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for (family, agreement), lanes in sorted(found.items()):
+        loop = [lane for lane, _ in lanes["loop"]]
+        single = median(lane.verify_seconds / lane.target_passes for lane in loop)
+        gains = {
+            name: [
+                lane.tokens_per_second / base.tokens_per_second
+                for (lane, _), base in zip(lanes[name], loop, strict=True)
+            ]
+            for name in ("speculative", "auto")
+        }
+        ours = lanes["speculative"]
+        reread = median(count for _, count in ours)
+        copying = median(lane.state_seconds / lane.target_passes for lane, _ in ours) / single
+        known = [lane.reread_seconds / lane.target_passes for lane, _ in ours if lane.reread_seconds is not None]
+        again = f"{median(known) / single:.2f}" if known else "not known"
+        spread = (
+            f"{median(gains['speculative']):.2f}x ({min(gains['speculative']):.2f}-{max(gains['speculative']):.2f})"
+        )
+        cells = (family, agreement, spread, f"{median(gains['auto']):.2f}x", f"{reread:.1f}", f"{copying:.2f}", again)
+        print(f"| {' | '.join(map(str, cells))} |")
+
+
+if __name__ == "__main__":
+    main()
