@@ -59,7 +59,6 @@ class Eagle3(DraftMethod):
             "local": Path(head.name).exists(),
             "parameters": sum(weight.numel() for weight in head.parameters()),
             "rows": head.lm_head.weight.shape[0],
-            "layers": 1,
         }
 
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:

@@ -8,10 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Hub ids (None: the embedded pair, which needs no network) and parameters as their model cards or names give them.
-
-    "Not tried here" says that the ids are from documentation alone: no hub could be reached.
-    """
+    """Hub ids (None: the embedded pair, which needs no network) and parameters as their model cards give them."""
 
     name: str
     target: str | None
@@ -66,23 +63,6 @@ PRESETS = (
     Preset(
         "SmolLM2-1.7B <- 135M", "HuggingFaceTB/SmolLM2-1.7B-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct", 1711e6,
         135e6, "a small GPU or a strong CPU; chat",
-    ),
-    Preset(
-        "Qwen3.5-4B <- 0.8B", "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-0.8B", 4e9, 0.8e9,
-        "a GPU of 16 GB; hybrid models, whose recurrent state is copied and restored. Not tried here",
-    ),
-    Preset(
-        "Qwen3-1.7B <- EAGLE-3", "Qwen/Qwen3-1.7B", "AngelSlim/Qwen3-1.7B_eagle3", 1.7e9, 0.14e9,
-        "a small GPU; a head that reads the target's hidden states. Not tried here",
-    ),
-    Preset(
-        "Llama-3.1-8B <- EAGLE-3", "meta-llama/Llama-3.1-8B-Instruct",
-        "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3", 8.0e9, 1.0e9,
-        "a GPU of 24 GB; a head in the format of vLLM's speculators. Not tried here", licensed=True,
-    ),
-    Preset(
-        "gemma-3-4b <- 270m", "google/gemma-3-4b-it", "google/gemma-3-270m-it", 4.3e9, 0.27e9,
-        "a GPU of 16 GB; chat, many languages. Not tried here", licensed=True,
     ),
 )  # fmt: skip
 

@@ -44,7 +44,8 @@ class OwnPasses:
         self._tapped = layers
 
     def features(self) -> torch.Tensor:
-        return torch.cat(list(self._hidden), -1)
+        first = self._hidden[0].device  # a target that is spread has its layers on several
+        return torch.cat([states.to(first) for states in self._hidden], -1)
 
     @property
     def stateful(self) -> bool:

@@ -44,7 +44,7 @@ def test_further_lanes_race_and_are_told_apart(page):
     texts = texts_of(page)
     assert len(texts) == 6 and len(set(texts[:5])) == 1 and texts[5] != texts[0]
     page.click("summary:has-text('Details')")
-    rows = page.locator(".sd-more tbody tr").all_inner_texts()
+    rows = page.locator(".sd-more table").first.locator("tbody tr").all_inner_texts()
     assert len(rows) == 6 and all("x" in row for row in rows[1:])
     assert page.locator(".sd-plot.js-plotly-plot").first.evaluate("(node) => node.data.length") == 7  # and the ends
     signs = page.locator(".sd-plot.js-plotly-plot").first.evaluate("(node) => node.data[6].marker.symbol")

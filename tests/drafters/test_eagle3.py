@@ -24,6 +24,7 @@ from specdec.drafters.eagle3_head import FEATURES, Eagle3Head, head_config
 from specdec.models.check import check
 from specdec.models.loading import load_pair, plan_pair
 from specdec.passes.cache import RoomyLayer
+from specdec.report import words
 
 LAYERS, HIDDEN, VOCABULARY, KNOWN = 6, 48, 320, 200
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -336,6 +337,7 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
     assert any("EAGLE-3" in finding.sentence for finding in findings)
     pair = load_pair(saved_target, draft)
     assert pair.draft.describe()["kind"] == "eagle3" and pair.draft.describe()["text"].startswith("eagle3:")
+    assert "EAGLE-3 head head" in words.pair_line(pair.facts())  # it lies in a folder of this name
     for name, weight in head.state_dict().items():
         assert torch.equal(pair.draft.head.state_dict()[name], weight)
     params = specdec.SamplingParams(max_new_tokens=12)
