@@ -50,8 +50,10 @@ def models(family: str) -> tuple[torch.nn.Module, torch.nn.Module]:
     return tuple(found)
 
 
-def calls(target: torch.nn.Module, draft: torch.nn.Module, agreement: float, run: int) -> Iterator[tuple[str, Metrics]]:
-    """One call of each lane."""
+def calls(
+    target: torch.nn.Module, draft: torch.nn.Module, agreement: float, run: int
+) -> Iterator[tuple[str, Metrics, float]]:
+    """One call of each lane: its name, its figures and the tokens read again a round."""
     prompt_ids = torch.arange(3, 19)
     params = specdec.SamplingParams(max_new_tokens=TOKENS, seed=run)
     plain = specdec.collect(specdec.speculative(specdec.Pair(target), prompt_ids, gamma=0, params=params))

@@ -86,6 +86,12 @@ class Eagle3(DraftMethod):
             raise InvalidInput(f"The head is the name {self.head!r}; give a loaded head. load_pair takes names.")
         own = self.head.eval().embed_tokens
         embedding: Any = target.get_input_embeddings() if own is None else own
+        wide, ours = embedding.weight.shape[1], self.head.config.layer.hidden_size
+        if wide != ours:
+            raise IncompatiblePair(
+                f"The EAGLE-3 head reads embeddings of {ours:,} numbers and has none of its own, and the target's have "
+                f"{wide:,}; the head belongs to another target."
+            )
         layer_ids = self.head.config.layers_of(_depth(target.config))
         return replace(self, layer_ids=layer_ids, embedding=embedding.weight.detach())
 
@@ -162,10 +168,11 @@ class Eagle3Draft(ChainDraft):
 
     def _pairs(self, end: int) -> torch.Tensor:
         """Feed the pairs of true features up to ``end``; the last one's logits (1, D)."""
-        count = end - self._read
+        count, start = end - self._read, mark(self._context.device)
         states = self._head.fused(self._features[:count])
         ids = self._context.ids(self._read + 1, end + 1)
         self._features, self._read = self._features[count:], end
+        self._marks.append((start, mark(self._context.device)))
         return self._pass(states, ids)
 
     def _pass(self, states: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:

@@ -21,9 +21,7 @@ class Verdict(NamedTuple):
 
     accepted: torch.Tensor  # (): n, how many draft tokens stand; the first rejected one is at index n
     token_id: torch.Tensor  # (): the token the target adds behind them
-    accept_prob: (
-        torch.Tensor
-    )  # (g,): with what chance the test at each draft token passes; bool where no chance is left
+    accept_prob: torch.Tensor  # (g,): the probability that the test at each draft token passes; bool if 0 or 1
     draw: torch.Tensor | None  # (g,): uniform on [0, 1)
     residual: torch.Tensor | None  # (1, V): what ``token_id`` was drawn from
 

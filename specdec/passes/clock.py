@@ -37,7 +37,8 @@ def mark(device: torch.device) -> Mark:
 
 
 def between(start: Mark, end: Mark) -> float:
-    """Seconds between two marks. On a GPU the device must have passed the later one."""
+    """Seconds between two marks. On a GPU this waits until the device has passed the later one."""
     if isinstance(start, float) or isinstance(end, float):
         return cast(float, end) - cast(float, start)
+    end.synchronize()  # has passed already, but for what was done behind the round's own wait
     return float(start.elapsed_time(end)) / 1000

@@ -499,7 +499,7 @@ def machine(facts: dict[str, Any]) -> str:
 
 
 def _drafting(draft: dict[str, Any], named: bool) -> str:
-    if draft["kind"] == "eagle3":
+    if draft.get("kind") == "eagle3" and "name" in draft:
         return f"EAGLE-3 head {draft['name']}"
     return _model(draft, named, "draft") if "name" in draft else draft["text"]
 
