@@ -17,7 +17,7 @@ from specdec.drafters.chain import ChainDraft
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.passes.cache import RoomyLayer
-from specdec.passes.clock import Mark, between, mark
+from specdec.passes.clock import Mark, mark, taken
 from specdec.passes.context import Context
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
@@ -150,9 +150,7 @@ class Eagle3Draft(ChainDraft):
         self._cache.crop(self._read - self._cache.get_seq_length())
 
     def take_seconds(self) -> float:
-        seconds = sum(between(start, end) for start, end in self._marks)
-        self._marks.clear()
-        return seconds
+        return taken(self._marks)
 
     def require_cache(self) -> None:
         """A head's cache can always be rolled back."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -15,6 +14,7 @@ from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Propos
 from specdec.drafters.model import ModelDraft
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.passes.context import Context
+from specdec.passes.facts import attends
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
@@ -85,7 +85,7 @@ def refuse_exit(config: Any, count: int) -> None:
     depth, kinds = config.num_hidden_layers, getattr(config, "layer_types", None) or ["full_attention"]
     if count >= depth:
         raise IncompatiblePair(f"Early exit after {count} layers, but the target has {depth}; use fewer.")
-    if not any(re.search("(?<!linear_)attention|hybrid", kind) for kind in kinds[:count]):
+    if not any(map(attends, kinds[:count])):
         raise IncompatiblePair(f"None of the target's first {count} layers is an attention layer; use more.")
     if getattr(config, "hidden_size_per_layer_input", None):
         raise IncompatiblePair("The target gives each layer an input of its own, so it cannot be left early.")

@@ -16,6 +16,12 @@ from specdec.events import MAX_GAMMA, Event, Finished, Round, Started
 
 _Number = TypeVar("_Number", int, float)
 
+# The fields of ``Metrics`` that are seconds.
+SECONDS = (
+    "prefill_seconds", "decode_seconds", "draft_seconds", "verify_seconds", "stall_seconds", "state_seconds",
+    "reread_seconds",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
@@ -130,11 +136,7 @@ def with_rates(lane: Metrics) -> Metrics:
 
 def in_microseconds(lane: Metrics) -> Metrics:
     """The same with its seconds in whole microseconds, so that they are the same wherever they are written."""
-    seconds = (
-        "prefill_seconds", "decode_seconds", "draft_seconds", "verify_seconds", "stall_seconds", "state_seconds",
-        "reread_seconds",
-    )  # fmt: skip
-    found = {name: value for name in seconds if (value := getattr(lane, name)) is not None}
+    found = {name: value for name in SECONDS if (value := getattr(lane, name)) is not None}
     return with_rates(replace(lane, **{name: round(value, 6) for name, value in found.items()}))
 
 

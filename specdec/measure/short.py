@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from specdec.errors import InvalidInput
-from specdec.measure.metrics import Metrics
+from specdec.measure.metrics import SECONDS, Metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.results import MOST_CALLS, Results, checked_head, shown_head, sound
 
@@ -40,19 +40,10 @@ def _microseconds(name: str) -> Callable[[Metrics], int | None]:
 _COUNTS = (
     "new_tokens", "decode_tokens", "target_passes", "accepted", "rejected", "discarded", "whole_passes",
 )  # fmt: skip
-_SECONDS = (
-    "prefill_seconds",
-    "decode_seconds",
-    "draft_seconds",
-    "verify_seconds",
-    "stall_seconds",
-    "state_seconds",
-    "reread_seconds",
-)
 _FIGURES: dict[str, Callable[[Metrics], int | None]] = {
     **{name: _count(name) for name in _COUNTS},
     "whole_tokens": lambda lane: round((lane.mean_acceptance_length or 0) * lane.whole_passes),
-    **{name: _microseconds(name) for name in _SECONDS},
+    **{name: _microseconds(name) for name in SECONDS},
 }
 
 
@@ -124,7 +115,7 @@ def _keys(plan: Plan) -> list[tuple[int, str, str, Any]]:
 def _metrics(values: dict[str, int | None]) -> Metrics:
     """The figures of a call. Rates follow from them; the time outside the passes is not shown and stays unknown."""
     tokens, passes = values.pop("whole_tokens"), values["whole_passes"]
-    seconds = {name: None if (value := values.pop(name)) is None else value / 1e6 for name in _SECONDS}
+    seconds = {name: None if (value := values.pop(name)) is None else value / 1e6 for name in SECONDS}
     given: dict[str, Any] = values | seconds
     if None in (tokens, *(given[name] for name in given if name not in _UNKNOWN)):
         raise InvalidInput(DAMAGED)

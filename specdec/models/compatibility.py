@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.passes.facts import attends
 
 # Types with recurrent state that transformers keeps in its own cache and can go on from over several tokens: their
 # states are copied and restored (``passes.states``). Each is compared with ``generate`` in ``test_hybrids``.
@@ -92,7 +92,7 @@ def refuse_unsuitable(config: Any, model_class: type[PreTrainedModel] | None = N
 def _rolled_back(config: Any) -> bool:
     """Whether the recurrent state can be restored; the length of a text is counted by a layer of attention."""
     kinds = getattr(config.get_text_config(decoder=True), "layer_types", None) or ()
-    return config.model_type in ROLLED_BACK and any(re.search("(?<!linear_)attention|hybrid", kind) for kind in kinds)
+    return config.model_type in ROLLED_BACK and any(map(attends, kinds))
 
 
 def recurrent_layers(config: Any) -> bool:

@@ -42,3 +42,10 @@ def between(start: Mark, end: Mark) -> float:
         return cast(float, end) - cast(float, start)
     end.synchronize()  # has passed already, but for what was done behind the round's own wait
     return float(start.elapsed_time(end)) / 1000
+
+
+def taken(marks: list[tuple[Mark, Mark]]) -> float:
+    """The seconds between the marks of each pair, which are then dropped."""
+    seconds = sum((between(start, end) for start, end in marks), 0.0)
+    marks.clear()
+    return seconds

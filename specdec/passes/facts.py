@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,11 @@ def model_facts(model: PreTrainedModel) -> dict[str, Any]:
         "revision": getattr(model.config, "_commit_hash", None),
         "bits": _bits(model),
     }
+
+
+def attends(kind: str) -> bool:
+    """Whether a layer of this kind, as configs name it, keeps keys and values."""
+    return re.search("(?<!linear_)attention|hybrid", kind) is not None
 
 
 def own_forward(model: PreTrainedModel) -> str | None:

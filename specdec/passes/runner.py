@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from specdec.errors import IncompatiblePair
-from specdec.passes.clock import Mark, between, mark
+from specdec.passes.clock import Mark, mark, taken
 from specdec.passes.context import Context
 from specdec.passes.engines import EagerEngine, Engine, Passes
 
@@ -112,24 +112,17 @@ class Runner:
 
     def take_seconds(self) -> float:
         """Seconds spent in ``forward`` since the last call of this method; the device must be idle."""
-        return _taken(self._marks)
+        return taken(self._marks)
 
     def take_copy_seconds(self) -> tuple[float, float]:
         """Seconds spent since the last call in copying recurrent state in front of passes, and in restoring it."""
-        return _taken(self._copies), _taken(self._restores)
+        return taken(self._copies), taken(self._restores)
 
     def _copied(self, marks: list[tuple[Mark, Mark]], copy: Callable[[], T]) -> T:
         start = mark(self.device)
         found = copy()
         marks.append((start, mark(self.device)))
         return found
-
-
-def _taken(marks: list[tuple[Mark, Mark]]) -> float:
-    """The seconds between the marks of each pair, which are then dropped."""
-    seconds = sum((between(start, end) for start, end in marks), 0.0)
-    marks.clear()
-    return seconds
 
 
 def device_of(model: PreTrainedModel) -> torch.device:

@@ -8,6 +8,7 @@ from specdec.lanes.table import Entrant
 from specdec.measure.metrics import Metrics
 from specdec.report import words
 from specdec.report.schema import Table
+from specdec.report.tables import table
 
 PLACES = ("Place in the draft", "tested", "kept, of tested", "kept, of all drafts")
 PASSES = ("Tokens in a pass", "passes", "share of passes")
@@ -18,7 +19,7 @@ def places_table(lane: Metrics) -> Table | None:
     if not lane.tested_at or not lane.tested_at[0]:
         return None
     drafts = lane.tested_at[0]
-    both = zip(lane.tested_at, lane.kept_at or (0,) * len(lane.tested_at), strict=True)
+    both = zip(lane.tested_at, lane.kept_at, strict=True)
     rows = [
         [
             f"guess {at}",
@@ -28,7 +29,7 @@ def places_table(lane: Metrics) -> Table | None:
         ]
         for at, (tested, kept) in enumerate(both, start=1)
     ]
-    return _table(PLACES, rows)
+    return table(PLACES, rows)
 
 
 def passes_table(lane: Metrics) -> Table | None:
@@ -41,7 +42,7 @@ def passes_table(lane: Metrics) -> Table | None:
         for tokens, count in enumerate(lane.passes_of)
         if count
     ]
-    return _table(PASSES, rows)
+    return table(PASSES, rows)
 
 
 def by_place(lanes: Sequence[tuple[Entrant, Metrics]]) -> tuple[list[str], list[list[str]]] | None:
@@ -57,7 +58,3 @@ def by_place(lanes: Sequence[tuple[Entrant, Metrics]]) -> tuple[list[str], list[
         gamma = "" if entrant.gamma is None else str(entrant.gamma)
         rows.append([entrant.row.label, gamma, *shares, *[""] * (most - len(shares))])
     return ["Lane", "\u03b3", *(f"guess {at}" for at in range(1, most + 1))], rows
-
-
-def _table(names: Sequence[str], rows: list[list[str]]) -> Table:
-    return {"columns": [{"name": name, "definition": words.DEFINITIONS.get(name)} for name in names], "rows": rows}

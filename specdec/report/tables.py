@@ -73,6 +73,11 @@ def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | Non
             ]
         )
     columns = ["Lane", "tokens/s", "speed-up", "first token", "acceptance", "tokens per pass", "same text as plain"]
+    return table(columns, rows)
+
+
+def table(columns: Sequence[str], rows: list[list[str]]) -> Table:
+    """Rows under columns, with the definition of each column that has one."""
     return {"columns": [{"name": name, "definition": words.DEFINITIONS.get(name)} for name in columns], "rows": rows}
 
 
