@@ -37,6 +37,8 @@ CONFIG = {
     "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": 192, "intermediate_size": 512,
     "num_hidden_layers": 1, "num_attention_heads": 6, "num_key_value_heads": 6, "vocab_size": 4096,
     "max_position_embeddings": 2560, "rms_norm_eps": 1e-6, "hidden_act": "silu", "norm_output": False,
+    # The input of the last layer is the last of them: the layers before it hardly change the state (MODEL_CARD.md).
+    "eagle_aux_hidden_state_layer_ids": [2, 10, 19],
     "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"},
 }  # fmt: skip
 
@@ -81,6 +83,8 @@ def loss_of(
     layer, attention = head.layers[0], head.layers[0].self_attn
     rows, length = ids.shape
     states = head.fused(features)
+    wanted = F.linear(last, head.lm_head.weight).float().softmax(-1)
+    best = wanted.argmax(-1)
     mask = torch.ones(length, length, dtype=torch.bool).tril()
     keys, values, total, agreed = [], [], torch.zeros(()), []
     for depth in range(DEPTHS):
@@ -105,11 +109,11 @@ def loss_of(
         out = states + attention.o_proj(attended.transpose(1, 2).reshape(rows, count, -1))
         states = out + layer.mlp(layer.post_attention_layernorm(out))
         log_q = head.lm_head(head.norm(states)).float().log_softmax(-1)
-        wanted = last[:, 1 + depth : 1 + depth + count]
-        p = F.linear(wanted, head.lm_head.weight).float().softmax(-1)
+        behind = slice(1 + depth, 1 + depth + count)
+        p = wanted[:, behind]
         rejected = 0.5 * (p - log_q.exp()).abs().sum(-1).mean()
         total = total + DEPTH_WEIGHT**depth * (rejected - TAIL_WEIGHT * (p * log_q).sum(-1).mean())
-        agreed.append((p.argmax(-1) == log_q.argmax(-1)).float().mean().item())
+        agreed.append((best[:, behind] == log_q.argmax(-1)).float().mean().item())
     return total, agreed
 
 
