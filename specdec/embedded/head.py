@@ -31,7 +31,8 @@ from specdec.models.heads import read_head
 EMBEDDED = Path(__file__).parent
 DEPTHS = 5  # guesses that follow from each place of a text
 DEPTH_WEIGHT = 0.85  # of each depth against the one before it: later guesses are tested less often
-WINDOW, TEXTS, ROWS, USES = 256, 128, 8, 8
+WINDOW, TEXTS, ROWS, USES = 256, 144, 8, 8
+BEGINNING, PASSAGE = 32, 96  # tokens that are sampled before a text goes on
 DECAY_FROM = 0.5
 CONFIG = {
     "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": 192, "intermediate_size": 512,
@@ -55,13 +56,15 @@ def new_head(target: LlamaForCausalLM) -> Eagle3Head:
 
 @torch.no_grad()
 def texts_of(target: LlamaForCausalLM, layer_ids: tuple[int, ...]) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Batches of windows that the target wrote, half of them greedily behind a sampled beginning: ids (rows, n), the
-    features (rows, n, 3 H) and the target's last states (rows, n, H). Each text is used ``USES`` times."""
+    """Batches of windows that the target wrote: ids (rows, n), the features (rows, n, 3 H) and the target's last states
+    (rows, n, H). Each text is used ``USES`` times. A third goes on greedily behind a sampled beginning, a third is
+    sampled, and a third begins to repeat a passage, so that the head learns to copy."""
     while True:
         ends = torch.zeros(TEXTS, 1, dtype=torch.long)
-        begun = write_windows(target, ends, 32, greedy=False)
-        halves = begun.chunk(2)
-        ids = torch.cat([write_windows(target, half, WINDOW, g) for half, g in zip(halves, (True, False), strict=True)])
+        greedy, sampled, passages = write_windows(target, ends, PASSAGE, greedy=False).chunk(3)
+        copied = torch.cat([passages, passages[:, : PASSAGE // 4]], -1)
+        begun = ((greedy[:, :BEGINNING], True), (sampled[:, :BEGINNING], False), (copied, True))
+        ids = torch.cat([write_windows(target, some, WINDOW, how) for some, how in begun])
         found = []
         for part in ids.split(16):
             out = target.model(input_ids=part, use_cache=False, output_hidden_states=True)
