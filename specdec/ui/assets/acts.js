@@ -88,7 +88,7 @@ function checking(story) {
     title: "One target pass checks all guesses",
     caption:
       `The target reads the last token and ${guesses} in one pass.` +
-      (both ? ` Checking ${positions} took ${ratioInWords(times.check / times.one)} writing one token.` : ""),
+      (both && !doubt ? ` Checking ${positions} took ${ratioInWords(times.check / times.one)} writing one token.` : ""),
     note: both ? `Medians of ${times.checks} passes like this one and of ${times.ones} passes ${plain}.${doubt}` : "",
     lines: [node],
     rows,

@@ -220,10 +220,8 @@ class View {
     const { runs } = this.#race.begin;
     const run = runs > 1 ? `Run ${this.#race.runs.length} of ${runs} \u00b7 ` : "";
     const { lane } = this.#race;
-    this.stage.verdict.progress(
-      `${run}${labelOf(lane.name)}: ${lane.tokens} of ${this.#race.asked} tokens`,
-      this.#race,
-    );
+    const asked = lane.open ? ` of ${this.#race.asked}` : ""; // a lane that ended may have written fewer
+    this.stage.verdict.progress(`${run}${labelOf(lane.name)}: ${lane.tokens}${asked} tokens`, this.#race);
   }
 
   #setRunning(running) {

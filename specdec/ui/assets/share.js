@@ -123,7 +123,6 @@ export class Copyable {
     this.node = el("div", lines === null ? "sd-copy" : "sd-copy tall", "", [this.field, this.copy, this.hint]);
     if (lines !== null) {
       this.field.rows = Math.min(16, lines.split("\n").length);
-      this.field.wrap = "off";
       this.set(lines);
     }
   }

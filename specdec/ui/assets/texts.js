@@ -69,7 +69,8 @@ export class Texts {
 
   grow() {
     for (const { ribbon } of this.#boxes.values()) ribbon.grow();
-    this.follow();
+    if (this.#race?.verdict) this.#rewind();
+    else this.follow();
   }
 
   // A moment of a replay: `stateOf(lane)` has the rounds that ended and the guesses that are there. `ended`: all are.
@@ -78,9 +79,13 @@ export class Texts {
       const state = stateOf(lane);
       if (state) ribbon.showUntil(state.rounds, state.guesses);
     }
-    if (ended)
-      for (const { body } of this.#boxes.values()) body?.scrollTo(0, 0); // to be read from the beginning
+    if (ended) this.#rewind();
     else this.follow();
+  }
+
+  // Texts that are complete are read from the beginning.
+  #rewind() {
+    for (const { body } of this.#boxes.values()) body?.scrollTo(0, 0);
   }
 
   // What stands at the right of a lane's head: tokens, or its time. `done`: the lane is at its end.

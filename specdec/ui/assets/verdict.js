@@ -86,12 +86,13 @@ export class VerdictPanel {
     const from = runs > 1 ? `these ${runs} runs` : "this run";
     this.notes.replaceChildren(el("strong", "", `Computed from ${from}, not measured. Press Run race to measure it.`));
     const exact = found.exact ? [] : ["Some guesses of this length were never made in this run; they are estimated."];
-    const fastest = whatif.best === null ? [] : [`Fastest by this computation: \u03b3 ${whatif.best}.`];
+    const best = whatif.lengths[whatif.best];
+    const fastest = `Fastest by this computation: \u03b3 ${best.gamma}, at ${times(best.gain)}.`;
     const stall = doubts?.includes("stall")
       ? ["A round stalled in this run. The stall counts in what was measured, and not in what is computed."]
       : [];
     const assumed = whatif.assumed ? [whatif.assumed] : [];
-    this.#remark([...fastest, ...stall, `This run measured \u03b3 ${measured}.`, ...exact, ...assumed]);
+    this.#remark([fastest, ...stall, `This run measured \u03b3 ${measured}.`, ...exact, ...assumed]);
     const number = (value, digits) => (value === null ? "\u2013" : value.toFixed(digits));
     this.figures.replaceChildren(
       ...[
