@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from specdec.drafters.eagle3 import Eagle3
     from specdec.drafters.early_exit import EarlyExit
+    from specdec.drafters.mtp import Mtp
     from specdec.drafters.prompt_lookup import PromptLookup
     from specdec.engine.decode import speculative
     from specdec.engine.policy import AutoGamma, ConfidenceStop
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "drafters.eagle3": ("Eagle3",),
     "drafters.early_exit": ("EarlyExit",),
+    "drafters.mtp": ("Mtp",),
     "drafters.prompt_lookup": ("PromptLookup",),
     "engine.decode": ("speculative",),
     "engine.policy": ("AutoGamma", "ConfidenceStop"),
@@ -51,6 +53,7 @@ __all__ = [
     "IncompatiblePair",
     "InvalidInput",
     "LoadFailed",
+    "Mtp",
     "Pair",
     "PromptLookup",
     "Result",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 
 from specdec.passes.context import Context
@@ -108,6 +109,11 @@ class DraftMethod(ABC):
     @property
     def models(self) -> tuple[PreTrainedModel, ...]:
         """The models that it brings beside the target."""
+        return ()
+
+    @property
+    def heads(self) -> tuple[nn.Module, ...]:
+        """The weights that it brings which are no model of their own."""
         return ()
 
     @property

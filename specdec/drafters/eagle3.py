@@ -47,19 +47,21 @@ class Eagle3(DraftMethod):
         return cls(name)
 
     def describe(self) -> dict[str, Any]:
-        head = self.head
-        assert isinstance(head, Eagle3Head)  # a pair holds no other
-        name = Path(head.name).name if Path(head.name).exists() else head.name
-        return {
+        where = self.head if isinstance(self.head, str) else self.head.name
+        local = Path(where).exists()
+        name = Path(where).name if local else where
+        facts: dict[str, Any] = {
             "kind": self.kind,
             "text": f"{self.kind}:{name}",
             "python": f"specdec.Eagle3({json.dumps(name)})",
             "depends_on_start": True,  # behind its first guess it reads its own states instead of the target's
             "name": name,
-            "local": Path(head.name).exists(),
-            "parameters": sum(weight.numel() for weight in head.parameters()),
-            "rows": head.lm_head.weight.shape[0],
+            "local": local,
         }
+        for head in self.heads:
+            facts["parameters"] = sum(weight.numel() for weight in head.parameters())
+            facts["rows"] = head.lm_head.weight.shape[0]
+        return facts
 
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         (head,) = parts
@@ -94,6 +96,10 @@ class Eagle3(DraftMethod):
             )
         layer_ids = self.head.config.layers_of(_depth(target.config))
         return replace(self, layer_ids=layer_ids, embedding=embedding.weight.detach())
+
+    @property
+    def heads(self) -> tuple[Eagle3Head, ...]:
+        return () if isinstance(self.head, str) else (self.head,)
 
     @property
     def no_graphs(self) -> str | None:

@@ -6,10 +6,11 @@ from specdec.drafters.base import DraftMethod
 from specdec.drafters.eagle3 import Eagle3
 from specdec.drafters.early_exit import EarlyExit
 from specdec.drafters.model import DraftModel
+from specdec.drafters.mtp import Mtp
 from specdec.drafters.prompt_lookup import PromptLookup
 
 # In the order of the page's choices.
-METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, EarlyExit, Eagle3)
+METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, EarlyExit, Eagle3, Mtp)
 
 
 def method_of(text: str) -> DraftMethod | None:

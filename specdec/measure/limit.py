@@ -27,7 +27,6 @@ import torch
 import torch.nn.functional as F
 from torch.utils.benchmark import Timer
 
-from specdec.drafters.eagle3 import Eagle3
 from specdec.drafters.early_exit import EarlyExit
 from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.plan import Plan, Trial
@@ -120,8 +119,8 @@ def _draft_stack(pair: Pair) -> Stack | str | None:
     if isinstance(draft, EarlyExit):
         stack = stack_of(pair.target)
         return stack if isinstance(stack, str) else stack.first(draft.layers)
-    if isinstance(draft, Eagle3):
-        return "An EAGLE-3 head is no model of its own, so what its pass must do is not computed."
+    if draft is not None and draft.heads:
+        return "A head is no model of its own, so what its pass must do is not computed."
     if draft is None or not draft.models:
         return None
     if getattr(draft, "own_tokenizer", False):

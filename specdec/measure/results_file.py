@@ -17,7 +17,6 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from specdec.drafters.eagle3 import Eagle3
 from specdec.engine.request import machine, versions
 from specdec.errors import InvalidInput
 from specdec.measure.plan import Key, Plan, Trial
@@ -154,7 +153,7 @@ def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
 def _weights(pair: Pair) -> str:
     """A fingerprint of up to 16 values of every weight: names of folders do not tell two checkpoints apart."""
     digest = hashlib.sha256()
-    heads = [pair.draft.head] if isinstance(pair.draft, Eagle3) else []
+    heads = pair.draft.heads if pair.draft else ()
     for model in (*pair.models(drafting=True), *heads):
         for weight in model.parameters():
             # Offloaded values are not here, and packed ones may be packed anew at a first pass.

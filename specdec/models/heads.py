@@ -1,4 +1,4 @@
-"""Reading the weights of a drafting head."""
+"""Reading the weights of a drafting head, and of a target's own MTP layers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
+from transformers import PreTrainedModel
+from transformers.modeling_layers import MtpModel
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
@@ -48,6 +50,24 @@ def read_head(
     head.load_state_dict(kept, assign=True)
     head.rotary = LlamaRotaryEmbedding(config.layer)
     return head.to(device).requires_grad_(False).eval()
+
+
+def read_mtp(target: PreTrainedModel, name: str, folder: Path) -> MtpModel:
+    """The MTP layers of ``target``, from its checkpoint in ``folder``. Raises ``LoadFailed`` where it lacks them."""
+    config = target.config
+    named = config._name_or_path
+    config._name_or_path = str(folder)  # where transformers looks for them
+    try:
+        device = next(target.get_decoder().layers[-1].parameters()).device
+        found = MtpModel.from_pretrained(target, device_map={"": device})
+    except (RuntimeError, ValueError) as error:
+        raise LoadFailed(
+            f"{name!r} names MTP layers in its configuration, and they cannot be read from its weights: {error} "
+            "Choose another way to draft."
+        ) from error
+    finally:
+        config._name_or_path = named
+    return found.requires_grad_(False).eval()
 
 
 def _our_name(key: str) -> str:

@@ -16,10 +16,11 @@ from specdec.drafters.base import DraftMethod, Loaded
 from specdec.drafters.eagle3 import Eagle3, require_fit
 from specdec.drafters.eagle3_head import HeadConfig, head_config, is_head
 from specdec.drafters.model import DraftModel
+from specdec.drafters.mtp import Mtp
 from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed
 from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed, open_checkpoint
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
-from specdec.models.heads import read_head
+from specdec.models.heads import read_head, read_mtp
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes, gigabytes, row_bytes
 from specdec.models.pair import Pair, require_engine
 
@@ -243,8 +244,12 @@ def load(plan: PairPlan, *, progress: Progress | None = None) -> Pair:
     # The draft first: what it leaves of a GPU is what a target that must be spread may take there.
     drafts = [Loaded(_read(part, plan.device), part.tokenizer) for part in plan.draft_parts]
     draft = plan.draft.loaded(drafts) if plan.draft is not None and drafts else plan.draft
+    target = _read(plan.target, plan.device, _room_for_weights(plan) if spread else None)
+    if isinstance(draft, Mtp) and draft.model is None:
+        with as_load_failed(plan.target.checkpoint.name, "MTP layers"):
+            draft = Mtp(read_mtp(target, plan.target.checkpoint.name, plan.target.checkpoint.folder))
     return Pair(
-        target=_read(plan.target, plan.device, _room_for_weights(plan) if spread else None),
+        target=target,
         draft=draft,
         tokenizer=plan.target.tokenizer,
         name=plan.name,

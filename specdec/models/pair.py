@@ -30,9 +30,10 @@ Prompt = str | list[dict[str, str]] | torch.Tensor
 class Pair:
     """A target model and its draft, both in eval mode, shared by all calls and never written to.
 
-    ``draft`` may be given as a model, ``PromptLookup()``, ``EarlyExit(layers)``, ``Eagle3(head)`` or None: then only
-    gamma 0 runs. A model is wrapped, so that ``pair.draft`` is a ``DraftMethod`` or None. ``draft_tokenizer`` belongs
-    to a draft that is given as a model; where it differs from the target's, the draft works in its own vocabulary.
+    ``draft`` may be given as a model, ``PromptLookup()``, ``EarlyExit(layers)``, ``Eagle3(head)``, ``Mtp(model)`` or
+    None: then only gamma 0 runs. A model is wrapped, so that ``pair.draft`` is a ``DraftMethod`` or None.
+    ``draft_tokenizer`` belongs to a draft that is given as a model; where it differs from the target's, the draft works
+    in its own vocabulary.
     ``tokenizer`` may be None: then prompts are ids. ``engine`` is "eager" (each pass by itself), "graph" (steps over
     fixed buffers, captured as CUDA graphs on a GPU) or "auto": graph on a GPU, where the models allow it. ``device`` is
     where the target's passes begin. It is found once, in the thread that makes the pair: on ZeroGPU, weights on the GPU

@@ -260,6 +260,7 @@ def _drafting(run: Run) -> dict[str, str] | None:
             "max_matching_ngram_size": str(run.draft.get("max_ngram", 3)),
         },
         "early-exit": {"assistant_early_exit": python(run.draft.get("layers"))},
+        "mtp": {"use_mtp": "True"},
     }.get(run.kind)
 
 
@@ -291,7 +292,9 @@ def transformers(run: Run) -> str:
         lines.append(f"{config}.num_assistant_tokens = {policy.gamma}")
         lines.append(f'{config}.num_assistant_tokens_schedule = "constant"')
         lines.append(f"{config}.assistant_confidence_threshold = {policy.least_confidence or 0.0}")
-    if run.gamma == "auto":
+    if run.kind == "mtp":
+        lines.append("# transformers drafts one token for each MTP layer of the target")
+    elif run.gamma == "auto":
         lines.append("# transformers' own way to choose the draft length stands for auto")
     elif not isinstance(run.gamma, int) and not guide:
         lines.append(f"# transformers' draft length is fixed here; {FIXED} stands for {run.gamma}")
@@ -341,6 +344,7 @@ def vllm(run: Run) -> str:
     configs: dict[str, dict[str, Any]] = {"none": {}, "model": model, "prompt-lookup": lookup}
     if run.kind == "eagle3":
         configs["eagle3"] = {"method": "eagle3", "model": run.draft_name, **length}
+    configs["mtp"] = {"method": "mtp", **length}
     if (config := configs.get(run.kind)) is None:
         return _none("vLLM 0.33", run)
     refused = bool(config) and run.sampled and run.params.min_p > 0
@@ -387,12 +391,14 @@ def sglang(run: Run) -> str:
         "none": [],
         "prompt-lookup": ["--speculative-algorithm NGRAM", verified, "--speculative-ngram-max-bfs-breadth 1"],
     }
+    chain = f"--speculative-num-steps {run.length} --speculative-eagle-topk 1 {verified}"
     if run.kind in ("model", "eagle3"):
         options[run.kind] = [
             f"--speculative-algorithm {'STANDALONE' if run.kind == 'model' else 'EAGLE3'}",
             f"--speculative-draft-model-path {shlex.quote(run.draft_name)}",
-            f"--speculative-num-steps {run.length} --speculative-eagle-topk 1 {verified}",
+            chain,
         ]
+    options["mtp"] = ["--speculative-algorithm EAGLE", chain]
     if run.kind not in options:
         return _none("SGLang 0.5.23", run)
     drafts = run.kind != "none"
@@ -428,6 +434,7 @@ def llamacpp(run: Run) -> str:
             f"-md draft.gguf --spec-type draft-simple --spec-draft-n-max {run.length}",
             *(["--spec-draft-sampling probabilistic"] if run.sampled else []),
         ],
+        "mtp": [f"--spec-type draft-mtp --spec-draft-n-max {run.length}"],
     }
     if run.kind not in options:
         return _none("llama.cpp b11434", run)

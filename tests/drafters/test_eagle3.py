@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from comparison import FULL, Comparison
+from drafting import drafts_of, require_close
 from enumeration import CLOSE, OfModel, distance, distribution
 from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of, tiny
 from safetensors.torch import save_file
@@ -175,14 +176,6 @@ def target_of(family: str = "llama", **changes: Any):
     return tiny(family, seed=3, layers=LAYERS, **{"vocab_size": VOCABULARY, "context": 512} | changes)
 
 
-def require_close(ours: torch.Tensor, theirs: torch.Tensor, most: float) -> None:
-    known = theirs.isfinite()
-    assert torch.equal(ours.isfinite(), known)
-    span = theirs[known].max() - theirs[known].min()
-    apart = ((ours[known].double() - theirs[known]).abs().max() / span).item()
-    assert apart < most, f"logits differ by {apart:.1e} of their range"
-
-
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_forward_is_that_of_the_published_layer(option: str) -> None:
     """Given features, fed in two parts and then two guesses: logits within 1e-5 of their range."""
@@ -214,35 +207,12 @@ def test_every_draft_is_that_of_the_published_layer(monkeypatch, option: str, wr
     config = config_of(**OPTIONS[option])
     written = config if writes == "SafeAILab" else as_speculators(config, "qwen3" if "qwen3" in writes else "llama")
     target, head = target_of(), head_of(written)
-    rounds = drafts_of(monkeypatch, target, head, gamma=2, tokens=24)
+    rounds = drafts_of(monkeypatch, specdec.Pair(target, specdec.Eagle3(head)), Eagle3Draft, gamma=2, tokens=24)
     assert len(rounds) > 3
     for text, logits in rounds:
         scratch = draft_from_scratch(target, head, config, text, len(logits))
         for ours, theirs in zip(logits, scratch, strict=True):
             require_close(ours, theirs, 1e-4)  # the target's own features differ by 1e-5 between passes of other sizes
-
-
-def drafts_of(monkeypatch, target, head, gamma: int, tokens: int) -> list[tuple[list[int], torch.Tensor]]:
-    """Every draft of a call: the text in front of it, and the raw logits (gamma, V) of its guesses.
-
-    Lossy acceptance, as a random head is never right: so some guesses stand, and some do not.
-    """
-    found, propose = [], Eagle3Draft.propose
-
-    def noted(self, context, gamma, least_confidence):
-        proposal = propose(self, context, gamma, least_confidence)
-        if len(proposal.ids):
-            found.append((list(context.tokens), torch.cat(proposal.logits)))
-        return proposal
-
-    monkeypatch.setattr(Eagle3Draft, "propose", noted)
-    params = specdec.SamplingParams(max_new_tokens=tokens)
-    pair = specdec.Pair(target, specdec.Eagle3(head))
-    lossy = {"acceptance": "top-k", "accept_top_k": 260}
-    events = list(specdec.speculative(pair, prompt_of(7), gamma=gamma, params=params, **lossy))
-    kinds = {event.token_kind for event in rounds_of(events)}
-    assert kinds >= {"correction", "bonus"}, kinds
-    return found
 
 
 @pytest.mark.parametrize(

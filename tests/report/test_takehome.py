@@ -28,6 +28,8 @@ STARTED = {
 }  # fmt: skip
 LOOKUP = {"draft": {"kind": "prompt-lookup", "text": "prompt-lookup", "max_ngram": 3, "min_ngram": 1}}
 EARLY = {"draft": {"kind": "early-exit", "text": "early-exit:3", "layers": 3}}
+HEAD = {"draft": {"kind": "eagle3", "text": "eagle3:c/d", "name": "c/d", "local": False, "rows": 1}}
+MTP = {"draft": {"kind": "mtp", "text": "mtp", "layers": 1}}
 
 
 WAYS = [
@@ -123,6 +125,28 @@ def test_the_servers_draft_as_the_page_did(tmp_path):
     assert served(codes["vLLM"], tmp_path) == ["vllm", "serve", "a/b"]
     assert commands(codes["SGLang"], tmp_path)[0] == ["sglang", "serve", "--model-path", "a/b"]
     assert commands(codes["llama.cpp"], tmp_path)[1] == ["llama-server", "-m", "target.gguf"]
+
+
+def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
+    """An EAGLE-3 head, and the target's own MTP layers."""
+    codes = codes_of(HUB | HEAD)
+    config = {"method": "eagle3", "model": "c/d", "num_speculative_tokens": 5}
+    assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
+    serve, _ = commands(codes["SGLang"], tmp_path)
+    assert options(serve)["--speculative-algorithm"] == "EAGLE3"
+    assert options(serve)["--speculative-draft-model-path"] == "c/d"
+    assert "no method" in codes["transformers"] and "no method" in codes["llama.cpp"]
+
+    codes = codes_of(HUB | MTP)
+    assert "specdec.Mtp()" in codes["specdec"] and "use_mtp=True" in codes["transformers"]
+    ast.parse(codes["transformers"])
+    config = {"method": "mtp", "num_speculative_tokens": 5}
+    assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
+    serve, _ = commands(codes["SGLang"], tmp_path)
+    assert options(serve)["--speculative-num-draft-tokens"] == "6"
+    assert "--speculative-draft-model-path" not in options(serve)
+    _, serve, _ = commands(codes["llama.cpp"], tmp_path)
+    assert options(serve)["--spec-type"] == "draft-mtp" and options(serve)["--spec-draft-n-max"] == "5"
 
 
 def test_the_code_says_what_a_server_cannot_do(tmp_path):

@@ -1,0 +1,191 @@
+"""Drafting with the target's own multi-token prediction layers (DeepSeek-AI 2412.19437, section 2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.cache_utils import DynamicLayer, MtpCache
+from transformers.modeling_layers import MtpModel
+
+from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal
+from specdec.drafters.chain import ChainDraft
+from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.passes.cache import RoomyLayer
+from specdec.passes.clock import Mark, mark, taken
+from specdec.passes.context import Context
+from specdec.passes.facts import attends
+from specdec.passes.runner import Runner
+from specdec.passes.sampling import Sampler
+
+
+@dataclass(frozen=True)
+class Mtp(DraftMethod):
+    """Draft with layers that the target was trained with to predict further tokens.
+
+    Their weights lie in the target's checkpoint. ``model`` is None until ``load_pair`` has read them.
+    """
+
+    kind: ClassVar[str] = "mtp"
+    label: ClassVar[str] = "MTP layers"
+    form: ClassVar[str] = "mtp for the multi-token prediction layers of the target"
+    example: ClassVar[str] = "mtp"
+
+    model: MtpModel | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        return cls() if text == cls.kind else None
+
+    def describe(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "kind": self.kind,
+            "text": self.kind,
+            "python": "specdec.Mtp()",
+            "depends_on_start": True,  # guess i is made by layer i, or from the states of the guess before it
+        }
+        for layers in self.heads:  # the embedding and the output matrix are the target's
+            facts["layers"] = len(layers)
+            facts["parameters"] = sum(weight.numel() for weight in layers.parameters())
+        return facts
+
+    def refuse(self, target_config: Any) -> None:
+        layers_of(target_config)
+
+    def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
+        layers = layers_of(target.config)
+        share = 1 / target.config.get_text_config(decoder=True).num_hidden_layers
+        how = "each guess passes through the same one" if layers == 1 else f"guess {layers} and later use the last"
+        yield Finding(
+            "good" if share < 0.25 else "note",
+            "Cost",
+            f"MTP layers of the target: {layers}; {how}. A guess costs about {share:.2f} of a target pass.",
+        )
+
+    def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
+        if self.model is None:
+            raise InvalidInput("The MTP layers have no weights yet; load_pair reads them from the target's checkpoint.")
+        layers_of(target.config)
+        self.model.eval()
+        return self
+
+    @property
+    def heads(self) -> tuple[nn.ModuleList, ...]:
+        return () if self.model is None else (self.model.layers,)
+
+    @property
+    def no_graphs(self) -> str | None:
+        return "MTP layers read hidden states, which a captured pass does not hand over."
+
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+        return MtpDraft(self, target, vocabulary, sampler, context)
+
+
+def layers_of(config: Any) -> int:
+    """How many MTP layers a target has that transformers loads. Raises ``IncompatiblePair`` where it has none."""
+    text = config.get_text_config(decoder=True)
+    if not getattr(text, "num_mtp_layers", None):
+        raise IncompatiblePair(
+            f"The target's configuration ({text.model_type}) names no MTP layers that transformers loads "
+            "(num_mtp_layers); use a draft model or prompt-lookup."
+        )
+    try:
+        own = config.get_mtp_config()
+    except ValueError as error:
+        raise IncompatiblePair(f"The target's MTP layers cannot be built: {error}") from error
+    kinds = getattr(own, "layer_types", None) or ()
+    if not all(map(attends, kinds)):
+        raise IncompatiblePair("The target's MTP layers keep recurrent state, which is not rolled back for them.")
+    return own.num_hidden_layers
+
+
+class MtpDraft(ChainDraft):
+    """Row t of layer k joins the state at token t with the embedding of token t + 1 + k; its logits are for t + 2 + k.
+
+    Layer 0 reads the target's last state at token t, each further layer what the layer before it made at row t. Guess i
+    is made by layer i, as in transformers; behind the last layer, that layer goes on from its own states, as in vLLM.
+
+    With L committed ids a draft feeds each layer its rows up to L - 2. The last k of layer k read guesses: they are
+    dropped afterwards, and fed again once their tokens are committed.
+    """
+
+    def __init__(self, method: Mtp, target: Runner, vocabulary: int, sampler: Sampler, context: Context):
+        super().__init__(vocabulary, sampler, context)
+        assert method.model is not None  # a pair has seen to that
+        self._model, self._context = method.model, context
+        self._cache = MtpCache(config=self._model.config)
+        self._cache.activate_past_recording()
+        self._cache.layers = [RoomyLayer() if type(one) is DynamicLayer else one for one in self._cache.layers]
+        count = len(self._model.layers)
+        self._rows = [0] * count  # in each layer's cache, of committed tokens alone
+        self._states = [torch.empty(0)] * count  # what each layer reads from that row on
+        self._last = torch.empty(0)  # (1, H), made by the guess before
+        self._marks: list[tuple[Mark, Mark]] = []
+        self._device = self._model.layers[0].eh_proj.weight.device
+        depth = target.model.config.get_text_config(decoder=True).num_hidden_layers
+        target.tap((depth,), self._take)  # what the output matrix reads
+
+    def prefill(self, context: Context) -> None:
+        """The prompt is read as soon as the target has read it."""
+
+    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+        return self._draft(context, gamma, least_confidence, []) if gamma else self._nothing
+
+    def crop_to(self, length: int) -> None:
+        for layer, rows in zip(self._cache.layers, self._rows, strict=True):
+            layer.crop(rows - layer.get_seq_length())
+
+    def take_seconds(self) -> float:
+        return taken(self._marks)
+
+    def require_cache(self) -> None:
+        """Layers that attend can always be rolled back."""
+
+    def _take(self, start: int, states: torch.Tensor) -> None:
+        """The target has read tokens from ``start`` on; ``states`` (n, H) are theirs."""
+        states = states.to(self._device)
+        self._follow(0, start, states)
+        if start == 0:
+            for layer in range(len(self._rows)):
+                end = self._context.length - 1 - layer
+                if end > 0:
+                    self._feed(layer, end, end)
+
+    def _follow(self, layer: int, start: int, states: torch.Tensor) -> None:
+        """What ``layer`` reads at the rows from ``start`` on is now ``states``."""
+        rows = self._rows[layer]
+        old, new = self._states[layer][: max(0, start - rows)], states[max(0, rows - start) :]
+        self._states[layer] = torch.cat([old, new]) if len(old) else new
+
+    def _feed(self, layer: int, end: int, committed: int) -> torch.Tensor:
+        """Feed ``layer`` its rows up to ``end``, of which those up to ``committed`` stay; what it made of the last."""
+        start = self._rows[layer]
+        out = self._pass(layer, self._states[layer][: end - start], start)
+        if layer + 1 < len(self._rows):
+            self._follow(layer + 1, start, out)
+        self._states[layer], self._rows[layer] = self._states[layer][committed - start :], committed
+        return out[-1:]
+
+    def _pass(self, layer: int, states: torch.Tensor, row: int) -> torch.Tensor:
+        """What ``layer`` makes of ``states`` (n, H), the first of them at ``row``: (n, H)."""
+        began = mark(self._context.device)
+        first = row + 1 + layer
+        ids = self._context.ids(first, first + len(states)).to(self._device)
+        places = torch.arange(first, first + len(states), device=self._device)[None]
+        out = self._model.forward_layer(layer, states[None], places, self._cache, input_ids=ids[None])[0]
+        self._marks.append((began, mark(self._context.device)))
+        return out
+
+    def _forward(self, context: Context, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+        guess, rows, last = end - context.length, context.length - 1, len(self._rows) - 1
+        if guess <= last:
+            self._last = self._feed(guess, rows, max(0, rows - guess))
+        else:
+            self._last = self._pass(last, self._last, rows - 1 + guess - last)
+        raw = self._model._project_to_logits(self._last[None])[0].float()  # as the target's own head does it
+        raw = raw.to(context.device)
+        return raw, self._sampler.process(raw, context, end)
