@@ -14,10 +14,11 @@ from itertools import chain
 from specdec.cli.arguments import add_pair_arguments, leave_a_core, pair_of
 from specdec.engine.request import make_request, prepare
 from specdec.events import Event, Finished, SamplingParams
+from specdec.lanes.assistants import cannot_assist
 from specdec.lanes.driver import driven
 from specdec.lanes.race import start
 from specdec.lanes.table import row_of
-from specdec.lanes.transformers_lanes import cannot_assist, run_generate
+from specdec.lanes.transformers_lanes import run_generate
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.trials import INTERVAL
 from specdec.models.pair import Pair, silence_libraries

@@ -25,14 +25,13 @@ from transformers import CompileConfig
 from benchmarks.document import PERFORMANCE, with_section
 from specdec.cli.arguments import add_pair_arguments, leave_a_core, pair_of
 from specdec.drafters.model import DraftModel
-from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.engine.request import Request, make_request, prepare
 from specdec.errors import SpecdecError
 from specdec.events import MAX_GAMMA, Event, SamplingParams
 from specdec.lanes.driver import driven
 from specdec.lanes.race import start
 from specdec.lanes.table import BASELINE, LANES, Entrant, Lane, row_of
-from specdec.lanes.transformers_lanes import cannot_assist, transformers_lane
+from specdec.lanes.transformers_lanes import transformers_lane
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.measure.result import collect
@@ -44,7 +43,7 @@ from specdec.report import words
 
 COMPILED = ("generate-static-compiled", "assisted-draft-compiled")
 KEYS = (
-    *("generate", "generate-static", COMPILED[0], "assisted", COMPILED[1], "transformers-prompt-lookup"),
+    *("generate", "generate-static", COMPILED[0], "assisted", COMPILED[1], "transformers-lookup"),
     *("speculative:0", "speculative", "prompt-lookup"),
 )
 
@@ -63,7 +62,7 @@ DEFINITIONS = """\
   the prompt is not compiled.
 - **draft compiled**: `draft.compile(dynamic=True)`. transformers itself compiles nothing of assisted generation, which
   refuses static caches.
-- **transformers' prompt lookup**: `prompt_lookup_num_tokens={gamma}`, `max_matching_ngram_size=2`.
+- **transformers' prompt lookup**: `prompt_lookup_num_tokens={gamma}`, `max_matching_ngram_size=3`, as ours.
 """
 
 
@@ -92,9 +91,8 @@ def peers(pair: Pair, room: int) -> list[Lane]:
     def draft_compiled(request: Request, gamma: Any, *_: Any) -> Iterator[Event]:
         return transformers_lane(prepare("assisted", request, gamma), assistant_model=draft)
 
-    def prompt_lookup(request: Request, gamma: Any, *_: Any) -> Iterator[Event]:
-        call = prepare("assisted", request.drafting_with(PromptLookup()), gamma)
-        return transformers_lane(call, prompt_lookup_num_tokens=gamma, max_matching_ngram_size=2)
+    def no_draft_model(_: Pair) -> str | None:
+        return None if draft is not None else "It needs a draft model."
 
     def row(name: str, label: str, begin: Any, lengths: Any = "none", **facts: Any) -> Lane:
         return Lane(name, label, label, begin, lengths, bench=None, **facts)
@@ -102,8 +100,7 @@ def peers(pair: Pair, room: int) -> list[Lane]:
     return [
         row("generate-static", "transformers' generate, static cache", static_eager),
         row(COMPILED[0], "transformers' generate, static cache, compiled", static_compiled),
-        row(COMPILED[1], "transformers' assisted, draft compiled", draft_compiled, "fixed", refusal=cannot_assist),
-        row("transformers-prompt-lookup", "transformers' prompt lookup", prompt_lookup, "fixed"),
+        row(COMPILED[1], "transformers' assisted, draft compiled", draft_compiled, "fixed", refusal=no_draft_model),
     ]
 
 

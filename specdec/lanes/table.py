@@ -166,6 +166,13 @@ def _prompt_lookup(request: Request, gamma: Any, acceptance: str, accept_top_k: 
     return decode(request.drafting_with(PromptLookup()), gamma, acceptance, accept_top_k)
 
 
+def _their_lookup(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+    from specdec.drafters.prompt_lookup import PromptLookup
+    from specdec.lanes.transformers_lanes import assisted_lane
+
+    return assisted_lane(request.drafting_with(PromptLookup()), gamma, "transformers-lookup")
+
+
 def _draft_alone(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
     from specdec.lanes.transformers_lanes import draft_alone_lane
 
@@ -173,7 +180,7 @@ def _draft_alone(request: Request, gamma: Any, acceptance: str, accept_top_k: in
 
 
 def _cannot_assist(pair: Pair) -> str | None:
-    from specdec.lanes.transformers_lanes import cannot_assist
+    from specdec.lanes.assistants import cannot_assist
 
     return cannot_assist(pair)
 
@@ -199,6 +206,10 @@ LANES: list[Lane] = [
         lengths="fixed", refusal=_cannot_assist, colour="orange", sign="circle", bench=True,
     ),
     Lane("prompt-lookup", "Prompt lookup", "prompt lookup", _prompt_lookup, colour="teal", sign="triangle-up"),
+    Lane(
+        "transformers-lookup", "transformers lookup", "transformers' prompt lookup", _their_lookup,
+        lengths="fixed", colour="orange", sign="triangle-down",
+    ),
     Lane(
         "draft-alone", "Draft alone", "the draft alone", _draft_alone,
         lengths="none", refusal=_no_draft_alone, sign="diamond", bench=None,

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import math
 import time
@@ -18,11 +17,11 @@ from transformers import GenerationConfig, PreTrainedModel, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
 from specdec.drafters.model import DraftModel
-from specdec.drafters.synthetic import SyntheticDraft
 from specdec.engine.policy import Policy
 from specdec.engine.request import NEUTRAL, Call, Request, make_request, prepare
 from specdec.errors import IncompatiblePair, InvalidInput, NotNumbers
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams
+from specdec.lanes.assistants import assistance, cannot_assist, with_config, with_fixed_gamma
 from specdec.lanes.driver import Emit, PushedLane
 from specdec.models.pair import Pair, Prompt
 
@@ -41,7 +40,8 @@ def assisted(
 ) -> Iterator[Event]:
     """transformers' assisted generation at a fixed ``gamma`` of 1 or more, an event a target pass.
 
-    It streams accepted ids only, so drafts, statuses and pass times are None.
+    It drafts as the pair does: with a draft model, the context, the target's first layers or its MTP layers. It streams
+    accepted ids only, so drafts, statuses and pass times are None.
     """
     return assisted_lane(make_request(pair, prompt, params), gamma)
 
@@ -51,16 +51,15 @@ def generate_lane(request: Request) -> Iterator[Event]:
     return transformers_lane(prepare("generate", request))
 
 
-def assisted_lane(request: Request, gamma: int | str | Policy) -> Iterator[Event]:
-    """``assisted`` for a prompt that is encoded and checked already, as in a race."""
-    call = prepare("assisted", request, gamma)
+def assisted_lane(request: Request, gamma: int | str | Policy, lane: str = "assisted") -> Iterator[Event]:
+    """``assisted`` for a prompt that is encoded and checked already, as in a race; ``lane`` is its name there."""
+    call = prepare(lane, request, gamma)
     if not isinstance(call.gamma, int) or gamma == 0:
         raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
     if reason := cannot_assist(request.pair):
         raise IncompatiblePair(reason)
-    draft = request.pair.draft
-    assert isinstance(draft, DraftModel)  # else there is a reason
-    return transformers_lane(call, assistant_model=draft.model)
+    target, options = assistance(request.pair, call.gamma, not request.params.greedy)
+    return transformers_lane(call, target, **options)
 
 
 def draft_alone_lane(request: Request) -> Iterator[Event]:
@@ -79,29 +78,6 @@ def cannot_draft_alone(pair: Pair) -> str | None:
         return "This pair has no draft model that can run alone; leave the lane draft-alone out."
     if pair.draft.own_tokenizer:
         return "The draft has its own tokenizer; leave the lane draft-alone out."
-    return None
-
-
-def cannot_assist(pair: Pair) -> str | None:
-    """Why transformers' assisted generation does not take this pair, and what to do; None if it does."""
-    if not isinstance(pair.draft, DraftModel):
-        return "transformers' assisted generation needs a draft model; leave this lane out."
-    if isinstance(pair.draft, SyntheticDraft):
-        return "transformers' assisted generation cannot use a synthetic draft; leave this lane out for a shape."
-    if pair.draft.own_tokenizer:
-        return "Target and draft have different tokenizers; leave the lane assisted out."
-    models = pair.models(drafting=True)
-    if any(model.device.type == "meta" for model in models):
-        return (
-            "transformers' assisted generation does not find the device of a model whose first weights are offloaded; "
-            "leave this lane out."
-        )
-    rows = [model.config.get_text_config(decoder=True).vocab_size for model in models]
-    if rows[0] != rows[1]:
-        return (
-            f"The target has {rows[0]} vocabulary rows and the draft {rows[1]}; transformers' assisted generation "
-            "treats them as two tokenizers. Leave this lane out; the lane speculative handles the padding."
-        )
     return None
 
 
@@ -128,7 +104,7 @@ class _Streamer(BaseStreamer):
                 self.prefill_seconds = elapsed
             self._emit(self._round(tuple(block[:kept]), elapsed))
             self.new_ids += block[:kept]
-            if reason == "stop" and self._call.lane == "assisted":
+            if reason == "stop" and self._call.lane != "generate":
                 self.end()
                 raise _Stopped
         self._index += 1
@@ -170,7 +146,7 @@ class Numbers:
         self._largest: dict[str, torch.Tensor] = {}
 
     def watch(self, model: PreTrainedModel, whose: str) -> None:
-        """Look at the passes of ``model``, a twin that belongs to this lane (``_with_config``)."""
+        """Look at the passes of ``model``, a twin that belongs to this lane (``with_config``)."""
         name = "forward" if model._compiled_call_impl is None else "_compiled_call_impl"
         own = getattr(model, name)
 
@@ -201,15 +177,15 @@ class Numbers:
             self.require()
 
 
-def transformers_lane(call: Call, **extra: Any) -> PushedLane:
-    """The events of ``generate`` for ``call``. ``extra`` are arguments of ``generate``, as in ``run_generate``."""
+def transformers_lane(call: Call, target: PreTrainedModel | None = None, **extra: Any) -> PushedLane:
+    """The events of ``generate`` for ``call``. ``target`` and ``extra`` are those of ``run_generate``."""
 
     def run(emit: Emit) -> None:
         emit(call.started)
         streamer = _Streamer(call, emit)
         numbers = Numbers(streamer, waits=call.pair.device.type == "cuda")
         try:
-            run_generate(call, numbers, streamer=streamer, **extra)
+            run_generate(call, numbers, target, streamer=streamer, **extra)
             numbers.require()
         except _Stopped:
             numbers.require()
@@ -222,19 +198,21 @@ def transformers_lane(call: Call, **extra: Any) -> PushedLane:
     return PushedLane(run)
 
 
-def run_generate(call: Call, numbers: Numbers | None = None, **extra: Any) -> torch.Tensor:
+def run_generate(
+    call: Call, numbers: Numbers | None = None, target: PreTrainedModel | None = None, **extra: Any
+) -> torch.Tensor:
     """transformers' ``generate`` for ``call``, all its settings explicit; the ids (1, n), prompt included.
 
-    ``numbers`` looks at the passes. ``extra`` are further arguments of ``generate``; they replace settings of the same
-    name.
+    ``numbers`` looks at the passes. ``target`` is a twin of the pair's (see ``assistance``). ``extra`` are further
+    arguments of ``generate``; they replace settings of the same name.
     """
     ids = call.prompt_ids[None]
-    target = _with_config(call.pair.target, GenerationConfig())
+    target = with_config(call.pair.target, GenerationConfig()) if target is None else target
     draft = extra.get("assistant_model")
     if draft is not None:
         gamma = call.gamma
         assert isinstance(gamma, int)  # the lane takes no other
-        extra["assistant_model"] = draft = _with_fixed_gamma(draft, gamma)
+        extra["assistant_model"] = draft = with_fixed_gamma(draft, gamma)
     if numbers is not None and "cache_implementation" not in extra:  # such passes are compiled, and this would be too
         numbers.watch(target, "model" if draft is None else "target")
         if draft is not None:
@@ -281,31 +259,3 @@ def _own_random_state(call: Call) -> Iterator[None]:
     with torch.random.fork_rng(devices):
         torch.manual_seed(call.params.seed)
         yield
-
-
-def _with_fixed_gamma(draft: PreTrainedModel, gamma: int) -> PreTrainedModel:
-    """The same weights in another object, whose generation config fixes the draft length and nothing else.
-
-    Assisted generation reads the length from there. Passing ``num_assistant_tokens`` to ``generate`` has no effect, the
-    default schedule changes the length as it goes, the default confidence threshold ends drafts early, and the draft's
-    own config would change what it drafts. The draft itself stays as it is: another lane may be reading it.
-    """
-    fixed = GenerationConfig(
-        num_assistant_tokens=gamma,
-        num_assistant_tokens_schedule="constant",
-        assistant_confidence_threshold=0.0,
-        pad_token_id=draft.generation_config.pad_token_id,
-    )
-    return _with_config(draft, fixed)
-
-
-def _with_config(model: PreTrainedModel, config: GenerationConfig) -> PreTrainedModel:
-    """The same weights in another object with another generation config.
-
-    ``generate`` fills the model's own config in and checks the result before it looks at what it is called with, and
-    fails where the two do not go together (``num_return_sequences`` 3 and greedy decoding, for one).
-    """
-    twin = copy.copy(model)
-    twin._compiled_call_impl = model._compiled_call_impl  # which a copy of a module leaves behind
-    twin.generation_config = config
-    return twin

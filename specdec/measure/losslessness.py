@@ -1,7 +1,8 @@
 """Is sampling lossless? A self-test draws many short continuations of one prompt and compares where they fall.
 
-Three samples: of transformers' plain ``generate``, of ``speculative``, and of ``speculative`` with an acceptance that
-is not lossless. The first two may differ by chance alone; the third must differ by more, or a fault would be missed.
+Three samples: of transformers' plain ``generate``, of the lane that is tested, and of ``speculative`` with an
+acceptance that is not lossless. The first two may differ by chance alone; the third must differ by more, or a fault
+would be missed. The tested lane is ours, or one of transformers' own.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import time
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
 
-from specdec.engine.decode import speculative
 from specdec.engine.policy import Policy
-from specdec.errors import InvalidInput
+from specdec.engine.request import make_request
+from specdec.errors import InvalidInput, quoted
 from specdec.events import Event, SamplingParams, Status
 from specdec.lanes.driver import driven
-from specdec.lanes.transformers_lanes import generate
+from specdec.lanes.race import start
+from specdec.lanes.table import BASELINE, LANES, Entrant
 from specdec.measure.result import collect
 from specdec.models.pair import Pair, Prompt
 from specdec.text import text_of
@@ -33,6 +34,7 @@ LEAST = {"draws": 50, "tokens": 3}
 MOST_COMMON = 8  # continuations that a chart shows
 SHUFFLES = 10_000
 SAMPLES = 3
+OURS = "speculative"
 TOKENS = 4  # of a continuation: the prefill's own and a whole round at gamma 2
 
 Ids = tuple[int, ...]  # a continuation
@@ -84,7 +86,8 @@ class Findings:
     ``common`` are the continuations that came up most often in the three samples together.
 
     ``alpha`` and ``lossy_alpha`` are draft tokens accepted / tested in the two speculative samples, None where nothing
-    was drafted. ``level`` is the chance that lossless sampling fails.
+    was drafted or the lane does not report its guesses. ``level`` is the chance that lossless sampling fails. ``lane``
+    is the key of the tested lane; ``drafted`` is False where it is known that it made no guesses.
     """
 
     lossless: Comparison
@@ -97,12 +100,14 @@ class Findings:
     params: SamplingParams
     common: tuple[Common, ...]
     level: float = LEVEL
+    lane: str = OURS
+    drafted: bool = True
 
     @property
     def verdict(self) -> str:
         """``lossless``, ``not lossless``, ``undecided`` where the test missed even lossy acceptance, or ``untested``
         where nothing was drafted."""
-        if self.alpha is None:
+        if not self.drafted:
             return "untested"
         if self.lossless.p_value < self.level:
             return "not lossless"
@@ -117,6 +122,7 @@ def self_test(
     pair: Pair,
     prompt: Prompt = PROMPT,
     *,
+    lane: str = OURS,
     gamma: int | str | Policy = 2,
     params: SamplingParams = PARAMS,
     draws: int = 500,
@@ -126,6 +132,7 @@ def self_test(
 ) -> Generator[Progress | Findings, None, None]:
     """Draw ``draws`` continuations of ``tokens`` tokens from each lane, in turns; yield progress, and findings at last.
 
+    ``lane`` is the key of the lane to test, one of ``testable()``.
     Four tokens hold the prefill's own and a whole round at gamma 2: two drafted and the bonus, or a correction and the
     round behind it. The seed of ``params`` starts those of all draws. After ``seconds`` the draws made by then do, once
     there are the least that tell (50). Arguments are checked at once; closing the generator ends the lane that runs.
@@ -139,19 +146,26 @@ def self_test(
     for name, value in (("draws", draws), ("tokens", tokens)):
         if isinstance(value, bool) or not isinstance(value, int) or value < LEAST[name]:
             raise InvalidInput(f"{name} is {value!r}; give a whole number, {LEAST[name]} or more.")
+    if lane not in testable():
+        raise InvalidInput(f"The lane {quoted(lane)} makes no guesses to test; choose from {', '.join(testable())}.")
     if gamma == 0:
         raise InvalidInput("gamma is 0, which makes no guesses to test; use 1 or more.")
     seed = secrets.randbits(32) if params.seed is None else params.seed
     params = replace(params, max_new_tokens=tokens, seed=seed)
-    ours = partial(speculative, pair, prompt, gamma=gamma)
-    lossy = partial(ours, acceptance="top-k", accept_top_k=accept_top_k)
-    lanes = {"plain": partial(generate, pair, prompt), "lossless": ours, "lossy": lossy}
-    for lane in lanes.values():
-        lane(params=params)  # checks it; nothing runs before it is asked for its first event
+    tested, lossy = Entrant(lane, gamma), Entrant(OURS, gamma)
+    lanes: dict[str, tuple[Entrant, str, int | None]] = {
+        "plain": (BASELINE, "lossless", None),
+        "lossless": (tested, "lossless", None),
+        "lossy": (lossy, "top-k", accept_top_k),
+    }
+    request = make_request(pair, prompt, params)
+    for way in lanes.values():
+        start(request, *way)  # checks it; nothing runs before it is asked for its first event
 
     def run() -> Generator[Progress | Findings, None, None]:
         samples: dict[str, list[Ids]] = {name: [] for name in lanes}
         statuses: dict[str, Counter[Status]] = {name: Counter() for name in lanes}
+        drafted = False
         seeds, total, began = random.Random(seed), len(lanes) * draws, time.monotonic()
         for done, name in enumerate(list(lanes) * draws):
             drawn, within = divmod(done, len(lanes))
@@ -159,15 +173,16 @@ def self_test(
             if late and not within and drawn >= LEAST["draws"]:
                 break
             # A seed for every draw of every sample: had two samples the same ones, they would not be independent.
-            lane = lanes[name](params=replace(params, seed=seeds.getrandbits(53)))
             events: list[Event] = []
-            for batch in driven(lane):
+            for batch in driven(start(request.with_params(seed=seeds.getrandbits(53)), *lanes[name])):
                 events += batch
                 if not batch:  # a slow lane: whoever listens can stop it
                     yield Progress(done, total)
             result = collect(events)
             samples[name].append(tuple(result.token_ids))
             statuses[name].update(token.status for r in result.rounds for token in r.draft or ())
+            if name == "lossless":
+                drafted = drafted or any(r.draft or r.draft is None for r in result.rounds[1:])
             yield Progress(done + 1, total)
         yield Findings(
             lossless=compare(samples["plain"], samples["lossless"], seed),
@@ -179,9 +194,16 @@ def self_test(
             accept_top_k=accept_top_k,
             params=params,
             common=most_common(pair, samples),
+            lane=lane,
+            drafted=drafted,
         )
 
     return run()
+
+
+def testable() -> tuple[str, ...]:
+    """The keys of the lanes that guess, and so can be tested."""
+    return tuple(row.key for row in LANES if row.lengths != "none" and row.gamma is None)
 
 
 def most_common(pair: Pair, samples: dict[str, list[Ids]]) -> tuple[Common, ...]:

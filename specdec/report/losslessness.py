@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from specdec.lanes.table import row_of
 from specdec.report import words
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ HEADLINES = {
     "undecided": "Undecided: the test missed even the lossy version, so it is too weak here.",
 }
 FOUND = (
-    "Lossless {passes}: the two samples differ by {found} (total variation); chance alone gives {mean} on average, "
+    "{lane} {passes}: the two samples differ by {found} (total variation); chance alone gives {mean} on average, "
     "and at most {bound} in 999 of 1,000 tests. "
     "Lossy top-k acceptance {caught}."
 )
@@ -56,7 +57,7 @@ def sentence(found: Findings) -> str:
         return UNTESTED
     lossless, caught = found.lossless, found.lossy.p_value < found.level
     return FOUND.format(
-        passes="fails" if lossless.p_value < found.level else "passes",
+        lane=tested(found), passes="fails" if lossless.p_value < found.level else "passes",
         found=f"{lossless.total_variation:.3f}", mean=f"{lossless.noise_mean:.3f}",
         bound=f"{lossless.noise_bound:.3f}", caught=CAUGHT[caught].format(lossy=f"{found.lossy.total_variation:.3f}"),
     )  # fmt: skip
@@ -70,11 +71,20 @@ def caption(found: Findings) -> str:
     )  # fmt: skip
 
 
+def tested(found: Findings) -> str:
+    """What was tested, as the beginning of a sentence."""
+    return "Lossless" if found.lane == "speculative" else words.capital(row_of(found.lane).choice)
+
+
+def sample_name(found: Findings) -> str:
+    return "speculative, lossless" if found.lane == "speculative" else row_of(found.lane).choice
+
+
 def rows(found: Findings) -> list[list[str]]:
     """A row a sample, under ``COLUMNS``."""
     lossy = f"speculative, top-{found.accept_top_k} acceptance (lossy)"
     return [
-        _row("speculative, lossless", found.lossless, found.alpha, found.level),
+        _row(sample_name(found), found.lossless, found.alpha, found.level),
         _row(lossy, found.lossy, found.lossy_alpha, found.level),
     ]
 

@@ -292,7 +292,7 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
     drafting = None if found.c is None or found.guesses is None else found.c * found.guesses
     rest = None if found.cost is None or drafting is None else found.cost - drafting
     return {
-        "subject": subject, "Subject": _capital(subject),
+        "subject": subject, "Subject": capital(subject),
         "times": "\u2013" if found.gain is None else factor(found.gain),
         "gain": number(found.gain, 2), "low": low, "high": high,
         "engine": number(found.engine, 2), "speculation": number(found.speculation, 2),
@@ -306,7 +306,7 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
     }  # fmt: skip
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
     """With a capital, unless it begins with a Greek letter: a capital gamma is another sign."""
     return text[0].upper() + text[1:] if text[0].isascii() else text
 

@@ -16,6 +16,7 @@ from specdec.measure.losslessness import Findings
 from specdec.measure.plan import Trial
 from specdec.measure.summary import find, summarise
 from specdec.report.judge import Judgement
+from specdec.report.losslessness import sample_name
 from specdec.report.sweep import Row
 from specdec.ui.labels import apart, shown
 
@@ -179,7 +180,7 @@ def samples_figure(found: Findings) -> go.Figure:
     figure = go.Figure()
     for name, counts, colour, look in (
         ("plain generate", [common.plain for common in found.common], GREY, {"color": clear}),
-        ("speculative, lossless", [common.lossless for common in found.common], BLUE, {"color": BLUE}),
+        (sample_name(found), [common.lossless for common in found.common], BLUE, {"color": BLUE}),
         ("speculative, lossy", [common.lossy for common in found.common], ORANGE, hatched),
     ):
         figure.add_bar(

@@ -13,7 +13,18 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
 
 from specdec.errors import InvalidInput
-from specdec.measure.losslessness import LEAST, PROMPT, SAMPLES, TOKENS, Findings, Progress, self_test
+from specdec.lanes.table import row_of
+from specdec.measure.losslessness import (
+    LEAST,
+    OURS,
+    PROMPT,
+    SAMPLES,
+    TOKENS,
+    Findings,
+    Progress,
+    self_test,
+    testable,
+)
 from specdec.measure.task import Task
 from specdec.report import words
 from specdec.report.losslessness import COLUMNS, STOPPED, caption, headline, rows, sentence
@@ -23,14 +34,14 @@ from specdec.ui.drawn import drawn, figure_place
 from specdec.ui.figures import samples_figure
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
-from specdec.ui.measuring import Buttons, Values
+from specdec.ui.measuring import Buttons, Values, settings_fold
 from specdec.ui.opening import Greeting
 
 LEDE = "Tests by sampling that speculative decoding keeps the target's distribution."
 METHOD = (
     "Every race compares greedy text token for token. With sampling, the distribution must stay the same. So this test "
-    "draws many short continuations of one prompt with plain generate and with speculative decoding, and compares the "
-    "two samples. A third sample, with lossy top-k acceptance, shows that the test can detect a difference."
+    "draws many short continuations of one prompt with plain generate and with the lane to test, and compares the two "
+    "samples. A third sample, with lossy top-k acceptance, shows that the test can detect a difference."
 )
 LOOK_AT = (
     "Each group of bars is one way in which \u201c{prompt}\u201d goes on. The first two bars should differ by chance "
@@ -56,6 +67,13 @@ class LosslessTab:
         gr.HTML(f'<p class="sd-lede">{LEDE}</p>', apply_default_css=False)
         self._greeting = Greeting("lossless")
         self._buttons = Buttons("Run test", "lossless")
+        with settings_fold("lossless"), gr.Row(elem_classes="sd-form"):
+            self._lane = gr.Radio(
+                [(row_of(key).choice, key) for key in testable()],
+                value=OURS,
+                label="Lane to test",
+                elem_id="sd-lossless-lane",
+            )
         look = {"elem_classes": "sd-fragment", "apply_default_css": False}
         self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", **look)
         self._plot = figure_place("sd-lossless-plot")
@@ -66,11 +84,11 @@ class LosslessTab:
         self._greeting.wire(tab, list(cleared), lambda text: self._shown(*recorded_test(text)))
         draws = self._limits.draws
         self._buttons.estimate(self._machine, tab, [], lambda: ("continuation", SAMPLES * draws, TOKENS), by_race=False)
-        self._buttons.wire(self._machine, self._job, [], cleared)
+        self._buttons.wire(self._machine, self._job, [self._lane], cleared)
 
-    def _job(self) -> Job:
+    def _job(self, lane: str) -> Job:
         draws, seconds = self._limits.draws, self._limits.seconds
-        task = Task(partial(self_test, draws=draws, seconds=seconds), SAMPLES * draws * TOKENS)
+        task = Task(partial(self_test, lane=lane, draws=draws, seconds=seconds), SAMPLES * draws * TOKENS)
         return Job(self._buttons.name, task.tokens, partial(self._test, task=task))
 
     def _test(self, turn: Turn, task: Task[Progress | Findings]) -> Iterator[dict[Any, Any]]:

@@ -256,9 +256,9 @@ def quick_self_test(monkeypatch, **settings) -> list[tuple]:
     target = random_table(3, 3, seed=0)
     pair = table_pair(target, target + random_table(3, 3, seed=1, scale=2.0))
 
-    def quick(_, draws, seconds):
+    def quick(_, lane, draws, seconds):
         asked.append((draws, seconds))
-        return whole(pair, torch.tensor([2, 1, 0, 2]), **{"draws": 60} | settings)
+        return whole(pair, torch.tensor([2, 1, 0, 2]), **{"draws": 60, "lane": lane} | settings)
 
     monkeypatch.setattr(lossless_tab, "self_test", quick)
     return asked

@@ -302,12 +302,22 @@ def test_a_file_can_be_dropped(page):
     assert page.evaluate("window.bitten") is None
 
 
+def test_another_lane_is_put_to_the_test(page, monkeypatch):
+    quick_self_test(monkeypatch)
+    go_to(page, "Lossless?")
+    page.click("#sd-lossless-settings button")
+    page.check("#sd-lossless-lane input[value=transformers-lookup]")
+    page.click("#sd-lossless-start")
+    page.wait_for_selector("#sd-lossless-table tbody td:has-text('transformers')", state="attached")
+    assert "transformers' prompt lookup" in page.locator("#sd-lossless-plot .legendtext").all_text_contents()
+
+
 def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatch):
     """One button: progress, then both samples with their figures. With few draws, for how often it is right is tested
     elsewhere; of the page's own pair only with SPECDEC_FULL=1."""
     whole = lossless_tab.self_test
     if FULL:
-        monkeypatch.setattr(lossless_tab, "self_test", lambda pair, draws, seconds: whole(pair, draws=60))
+        monkeypatch.setattr(lossless_tab, "self_test", lambda pair, lane, draws, seconds: whole(pair, draws=60))
     else:
         quick_self_test(monkeypatch)
     go_to(page, "Lossless?")

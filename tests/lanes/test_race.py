@@ -40,11 +40,11 @@ KEYS = [lane.key for lane in LANES]
 
 
 def test_every_lane_runs_under_its_own_name(pair) -> None:
-    """Six lanes, each complete; all that end in the target's word write its greedy text, the draft alone its own."""
+    """Every lane complete; all that end in the target's word write its greedy text, the draft alone its own."""
     lanes = lanes_of(pair, lanes=KEYS, gamma=3)
     assert [(events[0].lane, events[0].gamma) for events in lanes] == [
         ("generate", 0), ("speculative", 3), ("speculative", 0), ("assisted", 3), ("prompt-lookup", 3),
-        ("draft-alone", 0),
+        ("transformers-lookup", 3), ("draft-alone", 0),
     ]  # fmt: skip
     assert all(isinstance(events[-1], specdec.Finished) for events in lanes)
     texts = dict(zip(KEYS, map(ids_of, lanes), strict=True))
@@ -64,7 +64,13 @@ def test_at_gamma_0_the_loop_runs_once(pair) -> None:
 @pytest.mark.parametrize("gamma", [0, Fixed(0)])
 def test_at_gamma_0_a_lane_under_another_name_is_left_out(pair, gamma) -> None:
     """Prompt lookup at gamma 0 looks nothing up: it is the loop once more, unless it is the only one."""
-    assert list(entrants_of_race(KEYS, gamma)) == ["generate", "speculative", "assisted", "draft-alone"]
+    assert list(entrants_of_race(KEYS, gamma)) == [
+        "generate",
+        "speculative",
+        "assisted",
+        "transformers-lookup",
+        "draft-alone",
+    ]
     assert list(entrants_of_race(("prompt-lookup", LOOP.key, "speculative"), gamma)) == ["speculative"]
     assert list(entrants_of_race(("generate", "prompt-lookup"), gamma)) == ["generate", "prompt-lookup"]
     assert len(lanes_of(pair, lanes=(*DEFAULT_KEYS, "prompt-lookup"), gamma=gamma)) == 2

@@ -6,6 +6,7 @@ each time. The bounds on simulated p-values and distances would be exceeded once
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 import time
@@ -15,6 +16,7 @@ import pytest
 import torch
 from fakes import count_passes, random_table, table_pair
 from scipy import stats
+from transformers.generation.candidate_generator import AssistedCandidateGenerator
 
 import specdec
 from specdec.measure.losslessness import LEVEL, MOST_COMMON, Findings, Progress, chi_square, compare, pooled, self_test
@@ -100,9 +102,10 @@ def test_where_nothing_can_be_caught_nothing_is_decided() -> None:
     assert "is missed" in sentence(findings)
 
 
-def test_where_nothing_was_drafted_nothing_passes(one) -> None:
+def test_where_nothing_was_drafted_nothing_passes() -> None:
     """Prompt lookup may find nothing to copy: equal samples then say nothing about speculation."""
-    idle = replace(one[1], alpha=None)
+    pair = specdec.Pair(table_pair(TARGET, DRAFT).target, specdec.PromptLookup(max_ngram=10, min_ngram=10))
+    idle = found(pair, draws=50)[1]
     assert idle.verdict == "untested" and "passes" not in sentence(idle)
 
 
@@ -252,3 +255,35 @@ def test_too_few_for_a_cell_join_the_smallest() -> None:
     cells = pooled([(1, 1)] * 20 + [(2, 2)] * 15 + [(3, 3)] * 2, 10)
     assert sorted(cells.bincount().tolist()) == [17, 20]
     assert pooled([(1,), (2,)], 10).tolist() == [0, 0]
+
+
+# --- transformers' own lanes on trial --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lane", ["prompt-lookup", "assisted", "transformers-lookup"])
+def test_other_lanes_pass_too(lane: str) -> None:
+    findings = found(table_pair(TARGET, DRAFT), lane=lane)[1]
+    assert findings.lane == lane and findings.verdict == "lossless", findings
+    assert (findings.alpha is None) == (lane != "prompt-lookup")
+
+
+def test_a_lane_without_guesses_is_refused() -> None:
+    for lane in ("generate", "draft-alone", "speculative:0", "nobody"):
+        with pytest.raises(specdec.InvalidInput, match="no guesses"):
+            self_test(table_pair(TARGET, DRAFT), PROMPT, lane=lane, params=PARAMS)
+
+
+def test_an_assistant_that_drafts_greedily_and_hands_over_its_logits_is_caught(monkeypatch) -> None:
+    """The fault of transformers' path for Gemma 4 assistants, rebuilt in its assisted generation: the guess is the
+    draft's best token, and q is handed over as if it had been drawn from the draft's distribution."""
+    generate = AssistedCandidateGenerator._generate_candidates
+
+    def greedy(self, generation_args):
+        config = copy.copy(generation_args["generation_config"])
+        config.do_sample = False
+        return generate(self, generation_args | {"generation_config": config})
+
+    monkeypatch.setattr(AssistedCandidateGenerator, "_generate_candidates", greedy)
+    findings = found(table_pair(TARGET, DRAFT), lane="assisted")[1]
+    assert findings.verdict == "not lossless"
+    assert "assisted" in sentence(findings)

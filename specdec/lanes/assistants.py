@@ -1,0 +1,143 @@
+"""Assisted generation of transformers, for each way to draft that it knows: what its ``generate`` is given.
+
+Nothing of a pair is written to. What transformers changes for a call (generation configs, the number of layers, a
+pruned output matrix) it changes in twins, which share every weight.
+"""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any, NamedTuple
+
+from transformers import GenerationConfig, PreTrainedModel
+from transformers.cache_utils import MtpCache
+from transformers.generation.candidate_generator import MTPCandidateGenerator
+from transformers.modeling_layers import MtpModel
+
+from specdec.drafters.early_exit import EarlyExit, first_layers
+from specdec.drafters.model import DraftModel
+from specdec.drafters.mtp import Mtp
+from specdec.drafters.prompt_lookup import PromptLookup
+from specdec.drafters.synthetic import SyntheticDraft
+from specdec.errors import InvalidInput
+from specdec.models.pair import Pair
+
+
+class Assistance(NamedTuple):
+    """The target as a way to draft needs it, and arguments of its ``generate``."""
+
+    target: PreTrainedModel
+    options: dict[str, Any]
+
+
+def assistance(pair: Pair, gamma: int, sampled: bool) -> Assistance:
+    """How transformers drafts ``gamma`` tokens as ``pair`` does; see ``cannot_assist``. Raises ``InvalidInput`` for a
+    length that it cannot draft, or for sampling where it cannot sample."""
+    target, draft = with_config(pair.target, GenerationConfig()), pair.draft
+    match draft:
+        case DraftModel() if draft.own_tokenizer:
+            if sampled and not draft.tokenizer.get_vocab().keys() - pair.tokenizer.get_vocab().keys():
+                raise InvalidInput(
+                    "transformers 5.23 fails at sampling where the target knows all of the draft's tokens; use "
+                    "temperature 0, or leave the lane assisted out."
+                )
+            # The tokenizers are copies: transformers keeps the two vocabularies' translation by tokenizer, and with it
+            # the output matrix that it pruned in an earlier call's twin.
+            tokenizers = {"tokenizer": copy.copy(pair.tokenizer), "assistant_tokenizer": copy.copy(draft.tokenizer)}
+            return Assistance(target, {"assistant_model": _whole_twin(draft.models[0]), **tokenizers})
+        case DraftModel():
+            return Assistance(target, {"assistant_model": draft.models[0]})
+        case PromptLookup():
+            lookup = {"prompt_lookup_num_tokens": gamma, "max_matching_ngram_size": draft.max_ngram}
+            return Assistance(target, lookup)
+        case EarlyExit():
+            twin = with_fixed_gamma(_whole_twin(pair.target), gamma)
+            return Assistance(twin, {"assistant_early_exit": draft.layers})
+        case Mtp(model=MtpModel() as model):
+            layers = len(model.layers)
+            if gamma != layers:
+                raise InvalidInput(
+                    f"gamma is {gamma}, and transformers drafts a token for each of the target's {layers} MTP layers; "
+                    f"use gamma {layers}, or leave the lane assisted out."
+                )
+            # Its own generator would read the layers from the checkpoint anew in each call.
+            target._get_candidate_generator = partial(_LoadedMtp, model)
+            return Assistance(target, {"use_mtp": True})
+    raise AssertionError("cannot_assist refuses the others")
+
+
+def cannot_assist(pair: Pair) -> str | None:
+    """Why transformers' assisted generation does not take this pair, and what to do; None if it does."""
+    draft = pair.draft
+    if isinstance(draft, SyntheticDraft):
+        return "transformers' assisted generation cannot use a synthetic draft; leave this lane out for a shape."
+    if not isinstance(draft, (DraftModel, PromptLookup, EarlyExit, Mtp)):
+        return "transformers' assisted generation has no such way to draft; leave the lane assisted out."
+    if getattr(pair.target, "_is_stateful", False):
+        return "transformers' assisted generation does not take targets with recurrent state; leave this lane out."
+    models = pair.models(drafting=True)
+    if any(model.device.type == "meta" for model in models):
+        return (
+            "transformers' assisted generation does not find the device of a model whose first weights are offloaded; "
+            "leave this lane out."
+        )
+    if isinstance(draft, DraftModel):
+        rows = [model.config.get_text_config(decoder=True).vocab_size for model in models]
+        if draft.own_tokenizer and rows[0] == rows[1]:
+            return (
+                f"Target and draft have different tokenizers and {rows[0]} vocabulary rows each; transformers' "
+                "assisted generation takes that for one tokenizer. Leave this lane out."
+            )
+        if not draft.own_tokenizer and rows[0] != rows[1]:
+            return (
+                f"The target has {rows[0]} vocabulary rows and the draft {rows[1]}; transformers' assisted generation "
+                "treats them as two tokenizers. Leave this lane out; the lane speculative handles the padding."
+            )
+    return None
+
+
+class _LoadedMtp(MTPCandidateGenerator):
+    """transformers' generator with MTP layers that are loaded already."""
+
+    def __init__(self, model: MtpModel, *, generation_config: GenerationConfig, logits_processor: Any, **_: Any):
+        self.model_kwargs_overrides = {"output_hidden_states": -1}
+        self.num_mtp_layers, self.mtp_model = len(model.layers), model
+        self.device = model.layers[0].eh_proj.weight.device
+        self.mtp_cache = MtpCache(config=model.config)
+        self.mtp_cache.activate_past_recording()
+        self.do_sample, self.logits_processor = generation_config.do_sample, logits_processor
+        self.is_main_model_prefill = True
+
+
+def _whole_twin(model: PreTrainedModel) -> PreTrainedModel:
+    """A view with configs and modules of its own on the way to the layers, so that a change there stays there."""
+    return first_layers(model, model.config.get_text_config(decoder=True).num_hidden_layers)
+
+
+def with_fixed_gamma(draft: PreTrainedModel, gamma: int) -> PreTrainedModel:
+    """The same weights in another object, whose generation config fixes the draft length and nothing else.
+
+    Assisted generation reads the length from there. Passing ``num_assistant_tokens`` to ``generate`` has no effect, the
+    default schedule changes the length as it goes, the default confidence threshold ends drafts early, and the draft's
+    own config would change what it drafts. The draft itself stays as it is: another lane may be reading it.
+    """
+    fixed = GenerationConfig(
+        num_assistant_tokens=gamma,
+        num_assistant_tokens_schedule="constant",
+        assistant_confidence_threshold=0.0,
+        pad_token_id=draft.generation_config.pad_token_id,
+    )
+    return with_config(draft, fixed)
+
+
+def with_config(model: PreTrainedModel, config: GenerationConfig) -> PreTrainedModel:
+    """The same weights in another object with another generation config.
+
+    ``generate`` fills the model's own config in and checks the result before it looks at what it is called with, and
+    fails where the two do not go together (``num_return_sequences`` 3 and greedy decoding, for one).
+    """
+    twin = copy.copy(model)
+    twin._compiled_call_impl = model._compiled_call_impl  # which a copy of a module leaves behind
+    twin.generation_config = config
+    return twin

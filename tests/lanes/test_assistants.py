@@ -1,0 +1,94 @@
+"""transformers' own ways to draft as lanes: their greedy text, what they leave untouched, and what they refuse."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from drafters.test_mtp import pair_of
+from fakes import byte_tokenizer, generated, ids_of, noisy_copy, prompt_of, rounds_of, tiny
+
+import specdec
+from specdec.lanes.assistants import cannot_assist
+from specdec.lanes.race import race
+
+PARAMS = specdec.SamplingParams(24)
+SAMPLED = specdec.SamplingParams(24, temperature=1.0, seed=5)
+
+
+def pairs() -> dict[str, specdec.Pair]:
+    target = tiny("llama", layers=3)
+    other = tiny("qwen2", seed=1, vocab_size=290)
+    return {
+        "draft model": specdec.Pair(target, noisy_copy(target), byte_tokenizer()),
+        "own tokenizer": specdec.Pair(target, other, byte_tokenizer(270), draft_tokenizer=byte_tokenizer(285)),
+        "prompt lookup": specdec.Pair(target, specdec.PromptLookup(), byte_tokenizer()),
+        "early exit": specdec.Pair(target, specdec.EarlyExit(2), byte_tokenizer()),
+        "MTP": pair_of("glm4_moe", 2),
+    }
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, specdec.Pair]:
+    return pairs()
+
+
+@pytest.mark.parametrize("name", list(pairs()))
+def test_greedy_text_is_that_of_generate(made, name: str) -> None:
+    """Twice: the first call leaves nothing behind in the pair's models."""
+    pair, prompt_ids = made[name], prompt_of(9)
+    before = [copy.deepcopy(model.config.to_dict()) for model in pair.models(drafting=True)]
+    assert cannot_assist(pair) is None
+    for _ in range(2):
+        ids = ids_of(specdec.assisted(pair, prompt_ids, gamma=2, params=PARAMS))
+        assert tuple(ids) == generated(pair.target, prompt_ids, 24)
+    assert [model.config.to_dict() for model in pair.models(drafting=True)] == before
+
+
+@pytest.mark.parametrize("name", list(pairs()))
+def test_a_sampled_call_leaves_our_own_lane_as_it_was(made, name: str) -> None:
+    """transformers prunes the output matrix of a draft with another tokenizer: in a twin."""
+    pair, prompt_ids = made[name], prompt_of(9)
+    ours = [ids_of(specdec.speculative(pair, prompt_ids, gamma=2, params=p)) for p in (PARAMS, SAMPLED)]
+    for _ in range(2):
+        assert len(ids_of(specdec.assisted(pair, prompt_ids, gamma=2, params=SAMPLED))) == 24
+    assert [ids_of(specdec.speculative(pair, prompt_ids, gamma=2, params=p)) for p in (PARAMS, SAMPLED)] == ours
+
+
+def test_a_draft_that_is_right_is_kept(made) -> None:
+    """Early exit after a layer that changes nothing behind it, and a prompt that repeats: more tokens than passes."""
+    target = tiny("llama", layers=3)
+    with torch.no_grad():
+        for weight in (target.model.layers[2].self_attn.o_proj.weight, target.model.layers[2].mlp.down_proj.weight):
+            weight.zero_()
+    pair = specdec.Pair(target, specdec.EarlyExit(2))
+    rounds = rounds_of(list(specdec.assisted(pair, prompt_of(9), gamma=3, params=PARAMS)))
+    assert max(len(r.committed_ids) for r in rounds) == 4
+
+
+def test_mtp_layers_draft_one_token_each(made) -> None:
+    with pytest.raises(specdec.InvalidInput, match="use gamma 2"):
+        specdec.assisted(made["MTP"], prompt_of(9), gamma=5, params=PARAMS)
+
+
+def test_what_transformers_cannot_draft_is_refused() -> None:
+    fewer = specdec.Pair(
+        tiny("llama"), tiny("qwen2", vocab_size=290), byte_tokenizer(285), draft_tokenizer=byte_tokenizer(270)
+    )
+    assert len(ids_of(specdec.assisted(fewer, prompt_of(9), gamma=2, params=PARAMS))) == 24
+    with pytest.raises(specdec.InvalidInput, match="sampling"):
+        specdec.assisted(fewer, prompt_of(9), gamma=2, params=SAMPLED)
+    same = specdec.Pair(tiny("llama"), tiny("qwen2"), byte_tokenizer(), draft_tokenizer=byte_tokenizer(280))
+    assert "one tokenizer" in cannot_assist(same)
+    hybrid = tiny("lfm2", layers=4)
+    hybrid._is_stateful = True
+    assert "recurrent" in cannot_assist(specdec.Pair(hybrid, specdec.PromptLookup()))
+
+
+def test_their_prompt_lookup_runs_in_a_race_of_any_pair(made) -> None:
+    lanes = race(made["early exit"], "abc abc abc", gamma=3, params=PARAMS, lanes=("transformers-lookup",))
+    events = [event for batch in lanes for event in batch]
+    started = [event for event in events if isinstance(event, specdec.Started)]
+    assert [event.lane for event in started] == ["transformers-lookup"]
+    assert started[0].pair["draft"]["kind"] == "prompt-lookup"
