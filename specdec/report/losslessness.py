@@ -73,7 +73,8 @@ def caption(found: Findings) -> str:
 
 def tested(found: Findings) -> str:
     """What was tested, as the beginning of a sentence."""
-    return "Lossless" if found.lane == "speculative" else words.capital(row_of(found.lane).choice)
+    choice = "lossless" if found.lane == "speculative" else row_of(found.lane).choice
+    return choice if choice.startswith("transformers") else words.capital(choice)
 
 
 def sample_name(found: Findings) -> str:

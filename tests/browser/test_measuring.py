@@ -308,7 +308,7 @@ def test_another_lane_is_put_to_the_test(page, monkeypatch):
     page.click("#sd-lossless-settings button")
     page.check("#sd-lossless-lane input[value=transformers-lookup]")
     page.click("#sd-lossless-start")
-    page.wait_for_selector("#sd-lossless-table tbody td:has-text('transformers')", state="attached")
+    page.wait_for_selector("#sd-lossless-table tbody tr:has-text('transformers')", state="attached")
     assert "transformers' prompt lookup" in page.locator("#sd-lossless-plot .legendtext").all_text_contents()
 
 
