@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from specdec.drafters.early_exit import EarlyExit
     from specdec.drafters.mtp import Mtp
     from specdec.drafters.prompt_lookup import PromptLookup
+    from specdec.drafters.suffix import Suffix
     from specdec.engine.decode import speculative
     from specdec.engine.policy import AutoGamma, ConfidenceStop
     from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed, SpecdecError
@@ -29,6 +30,7 @@ _MODULES = {
     "drafters.early_exit": ("EarlyExit",),
     "drafters.mtp": ("Mtp",),
     "drafters.prompt_lookup": ("PromptLookup",),
+    "drafters.suffix": ("Suffix",),
     "engine.decode": ("speculative",),
     "engine.policy": ("AutoGamma", "ConfidenceStop"),
     "errors": ("IncompatiblePair", "InvalidInput", "LoadFailed", "SpecdecError"),
@@ -61,6 +63,7 @@ __all__ = [
     "SamplingParams",
     "SpecdecError",
     "Started",
+    "Suffix",
     "assisted",
     "collect",
     "driven",

@@ -8,9 +8,10 @@ from specdec.drafters.early_exit import EarlyExit
 from specdec.drafters.model import DraftModel
 from specdec.drafters.mtp import Mtp
 from specdec.drafters.prompt_lookup import PromptLookup
+from specdec.drafters.suffix import Suffix
 
 # In the order of the page's choices.
-METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, EarlyExit, Eagle3, Mtp)
+METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp)
 
 
 def method_of(text: str) -> DraftMethod | None:

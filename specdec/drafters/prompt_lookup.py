@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 
@@ -68,7 +68,15 @@ class PromptLookup(DraftMethod):
         yield Finding("good", "Cost", "Prompt lookup costs next to nothing; it pays where the text copies its prompt.")
 
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
-        return LookupDraft(self, target.engine, vocabulary, sampler, context)
+        return LookupDraft(NgramIndex(self), target.engine, vocabulary, sampler, context)
+
+
+class Index(Protocol):
+    """What was read of a text, and what to copy behind its end."""
+
+    def read(self, tokens: list[int]) -> None: ...
+
+    def continuation(self, tokens: list[int], count: int) -> list[int]: ...
 
 
 class NgramIndex:
@@ -99,15 +107,15 @@ class NgramIndex:
 
 
 class LookupDraft(NoDraft):
-    """Copies what followed the context's last tokens where they stood before (n-gram or prompt lookup).
+    """Copies what an index finds in the context.
 
     Its q is one-hot, so that rejection sampling stays exact.
     """
 
-    def __init__(self, lookup: PromptLookup, engine: Engine, vocabulary: int, sampler: Sampler, context: Context):
+    def __init__(self, index: Index, engine: Engine, vocabulary: int, sampler: Sampler, context: Context):
         super().__init__(vocabulary, context)
         self._engine = engine
-        self._index = NgramIndex(lookup)
+        self._index = index
         self._vocabulary = vocabulary
         self._greedy = sampler.greedy
 

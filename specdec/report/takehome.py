@@ -344,6 +344,7 @@ def vllm(run: Run) -> str:
     configs: dict[str, dict[str, Any]] = {"none": {}, "model": model, "prompt-lookup": lookup}
     if run.kind == "eagle3":
         configs["eagle3"] = {"method": "eagle3", "model": run.draft_name, **length}
+    configs["suffix"] = {"method": "suffix", **length}
     configs["mtp"] = {"method": "mtp", **length}
     if (config := configs.get(run.kind)) is None:
         return _none("vLLM 0.33", run)

@@ -137,8 +137,10 @@ def test_a_new_method_is_on_the_page(toy) -> None:
     assert [label for label, _ in panel.method.choices] == [
         "Draft model",
         "Prompt lookup",
+        "Suffix decoding",
         "Early exit",
         "EAGLE-3 head",
+        "MTP layers",
         "Echo",
     ]
     choice = ("embedded", "", "echo:2", "Echo")
@@ -166,6 +168,9 @@ NAMED = [
     ("prompt-lookup", specdec.PromptLookup()),
     ("prompt-lookup:2-5", specdec.PromptLookup(5, 2)),
     ("early-exit:3", specdec.EarlyExit(3)),
+    ("suffix", specdec.Suffix()),
+    ("mtp", specdec.Mtp()),
+    ("eagle3:some/head", specdec.Eagle3("some/head")),
     ("some/model", DraftModel("some/model")),
 ]
 
