@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-from collections import defaultdict
 from dataclasses import replace
 
 import torch
@@ -21,15 +20,11 @@ from rich.table import Table
 from transformers import LlamaForCausalLM
 
 import specdec
+from benchmarks.in_turns import COLUMNS, cells, in_turns
 from specdec.cli.arguments import leave_a_core
 from specdec.embedded.train import SPLIT
-from specdec.lanes.table import BASELINE, LOOP, Entrant
-from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.summary import find, summarise
-from specdec.measure.trials import trials
 from specdec.models.pair import silence_libraries
-from specdec.report import words
 
 GAMMAS = (3, 5)
 JOINED = {20: (), 14: set(SPLIT) - {6, 9}, 12: set(SPLIT)}  # which of the twelve layers are one again
@@ -65,29 +60,13 @@ def main() -> None:
     leave_a_core()
     silence_libraries()
     whole = specdec.load_pair()
-    pairs = {depth: replace(whole, target=joined(whole.target, set(layers))) for depth, layers in JOINED.items()}
-    entrants = (BASELINE, LOOP, *(Entrant("speculative", gamma) for gamma in GAMMAS))
+    pairs = {
+        str(depth): (replace(whole, target=joined(whole.target, set(some))), GAMMAS) for depth, some in JOINED.items()
+    }
     params = specdec.SamplingParams(128, seed=0, ignore_eos=True)
-    plan = Plan(tuple(read_prompts(EXAMPLES)), entrants, params, runs=1)
-    found: dict[int, list[Trial]] = defaultdict(list)
-    for run in range(runs):
-        for depth, pair in pairs.items():
-            found[depth] += [replace(trial, run=run) for trial in trials(pair, plan) if trial]
-    columns = ("layers", "γ", "over plain generate", "speculation's share", "c", "v", "kept")
-    table = Table(*columns, title="The embedded target with fewer layers, the same draft")
-    for depth, some in found.items():
-        summaries = summarise(some)
-        for gamma in GAMMAS:
-            lane = find(summaries, Entrant("speculative", gamma))
-            costs = [[getattr(side, name) for side in lane.sides] for name in ("guess_cost", "verify_growth")]
-            table.add_row(
-                str(depth),
-                str(gamma),
-                words.times(lane.gains),
-                words.times([side.speculation for side in lane.sides]),
-                *(f"{sorted(values)[len(values) // 2]:.2f}" for values in costs),
-                words.percent(lane.middle("alpha")),
-            )
+    table = Table("layers", "γ", *COLUMNS, title="The embedded target with fewer layers, the same draft")
+    for (depth, gamma), lane in in_turns(pairs, read_prompts(EXAMPLES), params, runs).items():
+        table.add_row(depth, str(gamma), *cells(lane))
     Console(width=110).print(table)
 
 

@@ -1,0 +1,79 @@
+"""Measures the ways to draft for the embedded target, in turns: ``python -m benchmarks.drafters``.
+
+The 2-layer draft, the EAGLE-3 head, prompt lookup and suffix decoding write 128 greedy tokens of each example prompt,
+and of texts that are begun a second time. Prints, for both, medians (lowest-highest) over the runs: the speed-up over
+plain ``generate``, speculation's share of it, the cost of a guess (c), how much more a target pass over a round's rows
+costs than one over a token (v), what share of the guesses is kept, overall and at each place of a draft, and the tokens
+a target pass. Then the bytes of weights that each way brings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import itertools
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import specdec
+from benchmarks.in_turns import COLUMNS, cells, in_turns
+from specdec import closed_forms, text
+from specdec.cli.arguments import leave_a_core
+from specdec.engine import policy
+from specdec.measure.metrics import Metrics
+from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
+from specdec.models.loading import EMBEDDED
+from specdec.models.pair import silence_libraries
+from specdec.report import words
+
+PASSAGE, BEGUN = 300, 60  # tokens of a text, and how many of them stand behind it once more
+
+
+def copies(tokenizer: Any) -> list[PromptItem]:
+    """Texts of this program, each begun a second time."""
+    items = []
+    for module in (closed_forms, text, policy):
+        ids = tokenizer(inspect.getsource(module))["input_ids"][:PASSAGE]
+        items.append(PromptItem(module.__name__, "copy", tokenizer.decode(ids + ids[:BEGUN])))
+    return items
+
+
+def by_place(lanes: list[Metrics]) -> str:
+    """The share kept of the guesses tested at each place, all runs together."""
+    tested, kept = (
+        [sum(row) for row in itertools.zip_longest(*(getattr(m, name) for m in lanes), fillvalue=0)]
+        for name in ("tested_at", "kept_at")
+    )
+    return " ".join(f"{100 * k / t:.0f}" for k, t in zip(kept, tested, strict=True) if t)[:17]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    runs = parser.parse_args().runs
+    leave_a_core()
+    silence_libraries()
+    model, head = specdec.load_pair(), specdec.load_pair(EMBEDDED / "target", EMBEDDED / "head")
+    target = model.target
+    pairs = {
+        "2-layer draft": (model, (3, 5)),
+        "EAGLE-3 head": (specdec.Pair(target, head.draft, model.tokenizer), (3, 5)),
+        "prompt lookup": (specdec.Pair(target, specdec.PromptLookup(), model.tokenizer), (5,)),
+        "suffix": (specdec.Pair(target, specdec.Suffix(), model.tokenizer), (5, 16)),
+    }
+    params = specdec.SamplingParams(128, seed=0, ignore_eos=True)
+    for title, items in (("Example prompts", read_prompts(EXAMPLES)), ("Copies", copies(model.tokenizer))):
+        table = Table("draft", "γ", *COLUMNS, "by place, %", "tokens a pass", title=title)
+        for (name, gamma), lane in in_turns(pairs, items, params, runs).items():
+            length = words.number(lane.middle("mean_acceptance_length"), 2)
+            table.add_row(name, str(gamma), *cells(lane), by_place([side.lane for side in lane.sides]), length)
+        Console(width=130).print(table)
+    for name, weights in (("2-layer draft", model.draft.models[0]), ("EAGLE-3 head", head.draft.head)):
+        size = sum(weight.numel() * weight.element_size() for weight in weights.parameters())
+        print(f"{name}: {size / 1e6:.1f} MB of weights in memory")
+
+
+if __name__ == "__main__":
+    main()

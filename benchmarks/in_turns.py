@@ -1,0 +1,50 @@
+"""Pairs that are measured in turns, so that a change of the machine's speed meets all of them alike."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from specdec.events import SamplingParams
+from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.prompts import PromptItem
+from specdec.measure.summary import Summary, find, summarise
+from specdec.measure.trials import trials
+from specdec.models.pair import Pair
+from specdec.report import words
+
+COLUMNS = ("over plain generate", "speculation's share", "c", "v", "kept")
+
+
+def in_turns(
+    pairs: Mapping[str, tuple[Pair, Sequence[int]]], items: Sequence[PromptItem], params: SamplingParams, runs: int
+) -> dict[tuple[str, int], Summary]:
+    """What each pair does at each of its draft lengths, by the pair's name and the length."""
+    found: dict[str, list[Trial]] = defaultdict(list)
+    for run in range(runs):
+        for name, (pair, gammas) in pairs.items():
+            entrants = (BASELINE, LOOP, *(Entrant("speculative", gamma) for gamma in gammas))
+            plan = Plan(tuple(items), entrants, params, runs=1)
+            found[name] += [replace(trial, run=run) for trial in trials(pair, plan) if trial]
+    return {
+        (name, gamma): find(summarise(found[name]), Entrant("speculative", gamma))
+        for name, (_, gammas) in pairs.items()
+        for gamma in gammas
+    }
+
+
+def cells(lane: Summary) -> list[str]:
+    """A row's cells under ``COLUMNS``: medians, gains with lowest and highest."""
+    costs = [
+        [cost for side in lane.sides if (cost := getattr(side, name)) is not None]
+        for name in ("guess_cost", "verify_growth")
+    ]
+    return [
+        words.times(lane.gains),
+        words.times([side.speculation for side in lane.sides]),
+        *(f"{median(values):.2f}" if values else "" for values in costs),
+        words.percent(lane.middle("alpha")),
+    ]
