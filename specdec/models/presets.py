@@ -8,7 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Hub ids (None: the embedded pair, which needs no network) and parameters as their model cards give them."""
+    """Hub ids (None: the embedded pair, which needs no network) and parameters as their model cards give them.
+
+    ``unchecked``: the ids were read in documents, the sizes are those of the names, and no config was at hand. The pair
+    check reads the real ones before anything is fetched.
+    """
 
     name: str
     target: str | None
@@ -17,6 +21,7 @@ class Preset:
     draft_parameters: float
     good_for: str
     licensed: bool = False  # its terms must be accepted on the hub first
+    unchecked: bool = False
 
     def needs_bytes(self, bytes_per_parameter: int) -> float:
         """Memory for both models' weights."""
@@ -63,6 +68,22 @@ PRESETS = (
     Preset(
         "SmolLM2-1.7B <- 135M", "HuggingFaceTB/SmolLM2-1.7B-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct", 1711e6,
         135e6, "a small GPU or a strong CPU; chat",
+    ),
+    Preset(
+        "Qwen3.5-4B <- 0.8B", "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-0.8B", 4e9, 0.8e9,
+        "a GPU of 16 GB; hybrid models: three in four layers keep a recurrent state", unchecked=True,
+    ),
+    Preset(
+        "Qwen3-1.7B <- EAGLE-3", "Qwen/Qwen3-1.7B", "AngelSlim/Qwen3-1.7B_eagle3", 1.7e9, 0.1e9,
+        "a GPU of 8 GB; a head in place of a draft model", unchecked=True,
+    ),
+    Preset(
+        "Qwen3-32B <- EAGLE-3", "Qwen/Qwen3-32B", "RedHatAI/Qwen3-32B-speculator.eagle3", 32e9, 1e9,
+        "a GPU of 80 GB; a head in the speculators format", unchecked=True,
+    ),
+    Preset(
+        "gemma-3-4b <- 270m", "google/gemma-3-4b-it", "google/gemma-3-270m-it", 4e9, 0.27e9,
+        "a GPU of 16 GB; sliding windows, many languages", licensed=True, unchecked=True,
     ),
 )  # fmt: skip
 

@@ -192,8 +192,10 @@ def _preset_line(preset: Preset | None) -> str:
         return ""
     where = "It needs no network." if preset.target is None else "It is fetched from the hub."
     terms = " Its terms must be accepted there first (HF_TOKEN)." if preset.licensed else ""
-    size = f"{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32 bits"
-    return fragments.note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}")
+    about = "about " if preset.unchecked else ""
+    size = f"{about}{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32 bits"
+    doubt = " This pair is listed by its documentation and was not tried. Check it first." if preset.unchecked else ""
+    return fragments.note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}{doubt}")
 
 
 def your_own(space: str | None) -> str:
