@@ -91,6 +91,9 @@ class DraftToken:
     block acceptance ``accept_prob`` is the chance of the test at this token, and a token whose test failed is accepted
     where a later one passed. Of a discarded token p, ``accept_prob``, ``draw`` and ``target_token_id`` (the target's
     own most likely token there) are None: it was of no consequence. A run from a link has no probabilities at all.
+
+    ``overlap`` is the sum of min(p, q) over the vocabulary at this place: the chance, before the guess is drawn, that
+    lossless acceptance keeps it. None in greedy and of a discarded token.
     """
 
     token_id: int
@@ -101,6 +104,7 @@ class DraftToken:
     draw: float | None
     target_token_id: int | None
     draft_confidence: float | None
+    overlap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ class Observed(NamedTuple):
     target_prob: list[float]
     accept_prob: list[float]
     draw: list[float] | None
+    overlap: list[float] | None
     choices: list[int]
     confidence: list[float]
     margin: float | None
@@ -69,6 +70,7 @@ def gather(proposal: Proposal, decided: Decided, waits: bool) -> Gathered:
         q = cast(torch.Tensor, proposal.q)  # None in greedy decoding only
         shown = [_row(p, at, waits), _row(q, at, waits)] if gamma else [_row(p, at, waits)]
         sampled = {"best": raw[0].topk(2).values, "q": _of(q, proposal.ids), "p": _of(p[:gamma], proposal.ids)}
+        sampled["overlap"] = torch.minimum(p[:gamma], q).sum(-1)
         if verdict.residual is not None:
             shown.append(verdict.residual)
         if verdict.draw is not None:
@@ -121,6 +123,7 @@ def read(gathered: Gathered, repeats: int = 0) -> Observed:
         target_prob=target_prob,
         accept_prob=[float(value) for value in seen["accept_prob"]],
         draw=seen.get("draw"),
+        overlap=seen.get("overlap"),
         choices=seen["choices"],
         confidence=confidence[:gamma],
         margin=best[0] - best[1] if best[1] > -math.inf else None,  # a model may rule out all tokens but one
@@ -157,6 +160,7 @@ def draft_tokens(seen: Observed, committed: int) -> tuple[DraftToken, ...]:
                 draw=seen.draw[i] if seen.draw else None,
                 target_token_id=seen.choices[i],
                 draft_confidence=seen.confidence[i],
+                overlap=seen.overlap[i] if seen.overlap else None,
             )
         )
     return tuple(tokens)

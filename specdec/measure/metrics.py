@@ -36,6 +36,8 @@ class Metrics:
     whole_passes           the target passes that are counted for it
     tested_at, kept_at     drafts in which the guess at a place was tested, and in which it was kept, from the first
                            place on; empty where drafts are not observed
+    overlap_at             the sum over these drafts of what was to be expected there, the sum of min(p, q); empty where
+                           a greedy lane has no such figure
     passes_of              target passes that wrote so many tokens, from 0 on
     prefill_seconds        call to first token
     decode_seconds         first token to last token
@@ -69,6 +71,7 @@ class Metrics:
     reread_seconds: float | None = 0.0
     tested_at: tuple[int, ...] = ()
     kept_at: tuple[int, ...] = ()
+    overlap_at: tuple[float, ...] = ()
     passes_of: tuple[int, ...] = ()
 
     @property
@@ -76,6 +79,11 @@ class Metrics:
         if self.accepted is None or self.rejected is None or self.discarded is None:
             return None
         return self.accepted + self.rejected + self.discarded
+
+    @property
+    def overlap(self) -> float | None:
+        """The mean over all tested guesses of the sum of min(p, q): the acceptance to be expected."""
+        return _ratio(sum(self.overlap_at), sum(self.tested_at)) if self.overlap_at else None
 
     @property
     def seconds_per_token(self) -> float | None:
@@ -120,6 +128,7 @@ def measure(events: Iterable[Event]) -> Metrics | None:
         reread_seconds=_reread(later),
         tested_at=_at_places(later, ("accepted", "rejected")),
         kept_at=_at_places(later, ("accepted",)),
+        overlap_at=_overlaps(later),
         passes_of=_counted(len(r.committed_ids) for r in later),
     )
 
@@ -177,6 +186,7 @@ def pool(lanes: Iterable[Metrics]) -> Metrics:
         reread_seconds=_sum(m.reread_seconds for m in lanes),
         tested_at=_added(m.tested_at for m in lanes),
         kept_at=_added(m.kept_at for m in lanes),
+        overlap_at=tuple(round(total, 6) for total in _added(m.overlap_at for m in lanes)),
         passes_of=_added(m.passes_of for m in lanes),
     )
 
@@ -272,13 +282,22 @@ def _at_places(rounds: list[Round], statuses: Sequence[str]) -> tuple[int, ...]:
     return tuple(sum(draft[place] for draft in drafts if place < len(draft)) for place in range(tested))
 
 
+def _overlaps(rounds: list[Round]) -> tuple[float, ...]:
+    """The overlaps of the tested guesses, added at each place; empty where one is not known."""
+    drafts = [[token.overlap for token in r.draft or () if token.status != "discarded"] for r in rounds]
+    known = [[value for value in draft if value is not None] for draft in drafts]
+    if not any(drafts) or known != drafts:
+        return ()
+    return tuple(round(sum(row), 6) for row in zip_longest(*known, fillvalue=0.0))
+
+
 def _counted(numbers: Iterable[int]) -> tuple[int, ...]:
     """How often each number from 0 on occurs."""
     found = Counter(numbers)
     return tuple(found[number] for number in range(max(found, default=-1) + 1))
 
 
-def _added(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+def _added(rows: Iterable[tuple[_Number, ...]]) -> tuple[_Number, ...]:
     """Rows added place by place; the shorter ones end in zeros."""
     return tuple(map(sum, zip_longest(*rows, fillvalue=0)))
 

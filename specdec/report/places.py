@@ -11,6 +11,7 @@ from specdec.report.schema import Table
 from specdec.report.tables import table
 
 PLACES = ("Place in the draft", "tested", "kept, of tested", "kept, of all drafts")
+EXPECTED = "expected, of tested"  # where the lane was sampled
 PASSES = ("Tokens in a pass", "passes", "share of passes")
 
 
@@ -21,15 +22,15 @@ def places_table(lane: Metrics) -> Table | None:
     drafts = lane.tested_at[0]
     both = zip(lane.tested_at, lane.kept_at, strict=True)
     rows = [
-        [
-            f"guess {at}",
-            f"{tested:,}",
-            words.percent(kept / tested) if tested else "\u2013",
-            words.percent(kept / drafts),
-        ]
+        [f"guess {at}", f"{tested:,}", _share(kept, tested), words.percent(kept / drafts)]
         for at, (tested, kept) in enumerate(both, start=1)
     ]
-    return table(PLACES, rows)
+    if not lane.overlap_at:
+        return table(PLACES, rows)
+    overlaps = zip(lane.overlap_at, lane.tested_at, strict=False)
+    expected = [_share(overlap, tested) for overlap, tested in overlaps]
+    wider = [[*row[:3], share, row[3]] for row, share in zip(rows, expected, strict=True)]
+    return table([*PLACES[:3], EXPECTED, PLACES[3]], wider)
 
 
 def passes_table(lane: Metrics) -> Table | None:
@@ -54,7 +55,11 @@ def by_place(lanes: Sequence[tuple[Entrant, Metrics]]) -> tuple[list[str], list[
     rows = []
     for entrant, lane in known:
         pairs = zip(lane.tested_at, lane.kept_at, strict=True)
-        shares = [words.percent(kept / tested) if tested else "\u2013" for tested, kept in pairs]
+        shares = [_share(kept, tested) for tested, kept in pairs]
         gamma = "" if entrant.gamma is None else str(entrant.gamma)
         rows.append([entrant.row.label, gamma, *shares, *[""] * (most - len(shares))])
     return ["Lane", "\u03b3", *(f"guess {at}" for at in range(1, most + 1))], rows
+
+
+def _share(part: float, whole: int) -> str:
+    return words.percent(part / whole) if whole else "\u2013"

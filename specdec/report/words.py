@@ -210,6 +210,8 @@ DEFINITIONS = {
     "(1 - \u03b1) = \u03b3 c + v, with the measured v.",
     "tested": "Drafts in which the guess at this place was tested: all guesses before it were kept.",
     "kept, of tested": "Guesses kept at this place / guesses tested at this place.",
+    "expected, of tested": "The mean of the sum of min(p, q) over the vocabulary: the chance that such a guess is kept "
+    "(before it is drawn). It varies less from run to run than the share that was kept.",
     "kept, of all drafts": "Guesses kept at this place / all drafts. vLLM calls this the acceptance rate by position.",
     "share of passes": "Target passes that wrote so many tokens / all target passes after the prompt.",
     "outside": "The share of the speculative lane's time after its first token that is not spent inside the models' "

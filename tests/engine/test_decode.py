@@ -226,8 +226,11 @@ def test_figures_of_sampling_are_true(settings: str) -> None:
             assert token.draft_confidence == pytest.approx(confidence, rel=1e-4)
             if token.status == "discarded":
                 assert (token.target_prob, token.accept_prob, token.draw, token.target_token_id) == (None,) * 4
+                assert token.overlap is None
                 continue
             p = distribution(TARGET, prefix, params)
+            shared = torch.minimum(p, distribution(DRAFT, prefix, params)).sum().item()
+            assert token.overlap == pytest.approx(shared, rel=1e-4, abs=1e-6)
             tested += 1
             assert token.target_prob == pytest.approx(p[token.token_id].item(), rel=1e-4, abs=1e-7)
             assert token.accept_prob == pytest.approx(min(1.0, token.target_prob / token.draft_prob), rel=1e-5)
@@ -245,7 +248,7 @@ def test_figures_of_greedy_are_true(settings: str) -> None:
     for r, before in positions(events):
         for i, token in enumerate(r.draft):
             prefix = before + [t.token_id for t in r.draft[:i]]
-            assert (token.draft_prob, token.draw) == (1, None)
+            assert (token.draft_prob, token.draw, token.overlap) == (1, None, None)
             confidence = raw(DRAFT, prefix).softmax(-1)[token.token_id].item()
             assert token.draft_confidence == pytest.approx(confidence, rel=1e-4)
             assert token.token_id == int(distribution(DRAFT, prefix, params).argmax())

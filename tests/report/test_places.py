@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import specdec
 from specdec.lanes.table import Entrant
 from specdec.measure import metrics
-from specdec.report.places import by_place, passes_table, places_table
+from specdec.report.places import EXPECTED, by_place, passes_table, places_table
 
 
 def lane_of(*drafts: str) -> metrics.Metrics:
@@ -30,6 +32,15 @@ def test_places_and_passes() -> None:
     assert [row[3].split()[0] for row in rows] == ["67", "33", "33"]  # of all drafts
     passes = passes_table(lane)["rows"]
     assert [row[:2] for row in passes] == [["1 token", "1"], ["2 tokens", "1"], ["4 tokens", "1"]]
+
+
+def test_a_sampled_lane_tells_what_was_to_be_expected() -> None:
+    lane = replace(lane_of("aaa", "ard", "rdd"), overlap_at=(2.1, 1.0, 0.5))
+    found = places_table(lane)
+    assert found["columns"][3]["name"] == EXPECTED and found["columns"][3]["definition"]
+    assert [row[3].split()[0] for row in found["rows"]] == ["70", "50", "50"]
+    assert abs(lane.overlap - 3.6 / 6) < 1e-9
+    assert metrics.pool([lane, lane]).overlap_at == (4.2, 2.0, 1.0)
 
 
 def test_runs_are_added_place_by_place() -> None:

@@ -26,6 +26,7 @@ export interface DraftToken {
   "draw": number | null;
   "target_token_id": number | null;
   "draft_confidence": number | null;
+  "overlap"?: number | null;
 }
 export interface ErrorLine {
   "event": "error";

@@ -294,6 +294,18 @@ export const SCHEMA = {
               "type": "null"
             }
           ]
+        },
+        "overlap": {
+          "anyOf": [
+            {
+              "type": "number",
+              "maximum": 1000000000000000.0,
+              "minimum": -1000000000000000.0
+            },
+            {
+              "type": "null"
+            }
+          ]
         }
       }
     },
