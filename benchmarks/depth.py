@@ -20,7 +20,7 @@ from rich.table import Table
 from transformers import LlamaForCausalLM
 
 import specdec
-from benchmarks.in_turns import COLUMNS, cells, in_turns
+from benchmarks.in_turns import COLUMNS, Turn, cells, in_turns
 from specdec.cli.arguments import leave_a_core
 from specdec.embedded.train import SPLIT
 from specdec.measure.prompts import EXAMPLES, read_prompts
@@ -60,12 +60,12 @@ def main() -> None:
     leave_a_core()
     silence_libraries()
     whole = specdec.load_pair()
-    pairs = {
-        str(depth): (replace(whole, target=joined(whole.target, set(some))), GAMMAS) for depth, some in JOINED.items()
+    turns = {
+        str(depth): Turn(replace(whole, target=joined(whole.target, set(some))), GAMMAS)
+        for depth, some in JOINED.items()
     }
-    params = specdec.SamplingParams(128, seed=0, ignore_eos=True)
     table = Table("layers", "γ", *COLUMNS, title="The embedded target with fewer layers, the same draft")
-    for (depth, gamma), lane in in_turns(pairs, read_prompts(EXAMPLES), params, runs).items():
+    for (depth, gamma), lane in in_turns(turns, read_prompts(EXAMPLES), runs).items():
         table.add_row(depth, str(gamma), *cells(lane))
     Console(width=110).print(table)
 

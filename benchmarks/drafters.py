@@ -18,13 +18,12 @@ from rich.console import Console
 from rich.table import Table
 
 import specdec
-from benchmarks.in_turns import COLUMNS, cells, in_turns
+from benchmarks.in_turns import COLUMNS, Turn, cells, in_turns
 from specdec import closed_forms, text
 from specdec.cli.arguments import leave_a_core
 from specdec.engine import policy
 from specdec.measure.metrics import Metrics
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
-from specdec.models.loading import EMBEDDED
 from specdec.models.pair import silence_libraries
 from specdec.report import words
 
@@ -55,18 +54,17 @@ def main() -> None:
     runs = parser.parse_args().runs
     leave_a_core()
     silence_libraries()
-    model, head = specdec.load_pair(), specdec.load_pair(EMBEDDED / "target", EMBEDDED / "head")
+    model, head = specdec.load_pair(), specdec.load_pair(draft=specdec.Eagle3("embedded"))
     target = model.target
-    pairs = {
-        "2-layer draft": (model, (3, 5)),
-        "EAGLE-3 head": (specdec.Pair(target, head.draft, model.tokenizer), (3, 5)),
-        "prompt lookup": (specdec.Pair(target, specdec.PromptLookup(), model.tokenizer), (5,)),
-        "suffix": (specdec.Pair(target, specdec.Suffix(), model.tokenizer), (5, 16)),
+    turns = {
+        "2-layer draft": Turn(model, (3, 5)),
+        "EAGLE-3 head": Turn(specdec.Pair(target, head.draft, model.tokenizer), (3, 5)),
+        "prompt lookup": Turn(specdec.Pair(target, specdec.PromptLookup(), model.tokenizer), (5,)),
+        "suffix": Turn(specdec.Pair(target, specdec.Suffix(), model.tokenizer), (5, 16)),
     }
-    params = specdec.SamplingParams(128, seed=0, ignore_eos=True)
     for title, items in (("Example prompts", read_prompts(EXAMPLES)), ("Copies", copies(model.tokenizer))):
         table = Table("draft", "γ", *COLUMNS, "by place, %", "tokens a pass", title=title)
-        for (name, gamma), lane in in_turns(pairs, items, params, runs).items():
+        for (name, gamma), lane in in_turns(turns, items, runs).items():
             length = words.number(lane.middle("mean_acceptance_length"), 2)
             table.add_row(name, str(gamma), *cells(lane), by_place([side.lane for side in lane.sides]), length)
         Console(width=130).print(table)

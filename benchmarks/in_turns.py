@@ -1,4 +1,4 @@
-"""Pairs that are measured in turns, so that a change of the machine's speed meets all of them alike."""
+"""Calls that are measured in turns, so that a change of the machine's speed meets all of them alike."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import NamedTuple
 
 from specdec.events import SamplingParams
 from specdec.lanes.table import BASELINE, LOOP, Entrant
@@ -19,20 +20,26 @@ from specdec.report import words
 COLUMNS = ("over plain generate", "speculation's share", "c", "v", "kept")
 
 
-def in_turns(
-    pairs: Mapping[str, tuple[Pair, Sequence[int]]], items: Sequence[PromptItem], params: SamplingParams, runs: int
-) -> dict[tuple[str, int], Summary]:
-    """What each pair does at each of its draft lengths, by the pair's name and the length."""
+class Turn(NamedTuple):
+    """A pair at some draft lengths, with its own sampling."""
+
+    pair: Pair
+    gammas: Sequence[int]
+    params: SamplingParams = SamplingParams(128, temperature=0.0, seed=0, ignore_eos=True)
+
+
+def in_turns(turns: Mapping[str, Turn], items: Sequence[PromptItem], runs: int) -> dict[tuple[str, int], Summary]:
+    """What each turn gives at each of its draft lengths, by the turn's name and the length."""
     found: dict[str, list[Trial]] = defaultdict(list)
     for run in range(runs):
-        for name, (pair, gammas) in pairs.items():
-            entrants = (BASELINE, LOOP, *(Entrant("speculative", gamma) for gamma in gammas))
-            plan = Plan(tuple(items), entrants, params, runs=1)
-            found[name] += [replace(trial, run=run) for trial in trials(pair, plan) if trial]
+        for name, turn in turns.items():
+            entrants = (BASELINE, LOOP, *(Entrant("speculative", gamma) for gamma in turn.gammas))
+            plan = Plan(tuple(items), entrants, turn.params, runs=1)
+            found[name] += [replace(trial, run=run) for trial in trials(turn.pair, plan) if trial]
     return {
         (name, gamma): find(summarise(found[name]), Entrant("speculative", gamma))
-        for name, (_, gammas) in pairs.items()
-        for gamma in gammas
+        for name, turn in turns.items()
+        for gamma in turn.gammas
     }
 
 

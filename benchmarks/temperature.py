@@ -1,0 +1,46 @@
+"""Measures acceptance and speed against temperature: ``python -m benchmarks.temperature``.
+
+The embedded pair writes 128 tokens of each example prompt at temperatures from 0 to 1.5, in turns. Prints medians
+(lowest-highest) over the runs: the speed-up over plain ``generate``, its share from speculation, a guess's cost (c),
+how much more a target pass over a round's rows costs than one over a token (v), the share of guesses that were kept,
+the share to be expected by the sum of min(p, q), and the tokens a target pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+import specdec
+from benchmarks.in_turns import COLUMNS, Turn, cells, in_turns
+from specdec.cli.arguments import leave_a_core
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.models.pair import silence_libraries
+from specdec.report import words
+
+TEMPERATURES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
+GAMMA = 5
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    runs = parser.parse_args().runs
+    leave_a_core()
+    silence_libraries()
+    pair = specdec.load_pair()
+    params = {t: specdec.SamplingParams(128, temperature=t, seed=0, ignore_eos=True) for t in TEMPERATURES}
+    turns = {f"{t:g}": Turn(pair, (GAMMA,), some) for t, some in params.items()}
+    table = Table("temperature", *COLUMNS, "expected", "tokens a pass", title=f"γ {GAMMA}, embedded pair")
+    for (name, _), lane in in_turns(turns, read_prompts(EXAMPLES), runs).items():
+        expected = [side.lane.overlap for side in lane.sides if side.lane.overlap is not None]
+        length = words.number(lane.middle("mean_acceptance_length"), 2)
+        table.add_row(name, *cells(lane), words.percent(median(expected) if expected else None), length)
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
