@@ -22,10 +22,15 @@ from specdec.passes.context import Context
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
+EMBEDDED_HEAD = "embedded"
+
 
 @dataclass(frozen=True)
 class Eagle3(DraftMethod):
-    """Draft with a head that was trained for this very target: a hub id or a folder until it is loaded."""
+    """Draft with a head that was trained for this very target: a hub id or a folder until it is loaded.
+
+    "embedded" is the head that ships with the embedded target.
+    """
 
     kind: ClassVar[str] = "eagle3"
     label: ClassVar[str] = "EAGLE-3 head"
@@ -48,7 +53,7 @@ class Eagle3(DraftMethod):
 
     def describe(self) -> dict[str, Any]:
         where = self.head if isinstance(self.head, str) else self.head.name
-        local = Path(where).exists()
+        local = where != EMBEDDED_HEAD and Path(where).exists()
         name = Path(where).name if local else where
         facts: dict[str, Any] = {
             "kind": self.kind,

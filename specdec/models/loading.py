@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from specdec.drafters.base import DraftMethod, Loaded
-from specdec.drafters.eagle3 import Eagle3, require_fit
+from specdec.drafters.eagle3 import EMBEDDED_HEAD, Eagle3, require_fit
 from specdec.drafters.eagle3_head import HeadConfig, head_config, is_head
 from specdec.drafters.model import DraftModel
 from specdec.drafters.mtp import Mtp
@@ -147,7 +147,8 @@ def plan_pair(
 
     def head_of(source: str) -> Part | None:
         """The head in ``source``; None where a model is."""
-        checkpoint = open_checkpoint(source, draft_revision, token)
+        own = isinstance(method, Eagle3) and source == EMBEDDED_HEAD
+        checkpoint = open_checkpoint(str(EMBEDDED / "head") if own else source, draft_revision, token)
         raw = checkpoint.raw_config()
         if not is_head(raw):
             if isinstance(method, Eagle3):
@@ -329,7 +330,8 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
 def _read_head(part: Part, head: HeadConfig, device: torch.device) -> Any:
     checkpoint = part.checkpoint
     with as_load_failed(checkpoint.name, "weights"):
-        found = read_head(checkpoint.name, checkpoint.folder, checkpoint.shards, head, device, part.dtype)
+        name = EMBEDDED_HEAD if checkpoint.folder == EMBEDDED / "head" else checkpoint.name
+        found = read_head(name, checkpoint.folder, checkpoint.shards, head, device, part.dtype)
         _require_numbers(found, checkpoint.name)
     return found
 

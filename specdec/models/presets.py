@@ -31,6 +31,10 @@ class Preset:
 PRESETS = (
     Preset("embedded", None, None, 9.6e6, 1.7e6, "a first look on any machine, without a network"),
     Preset(
+        "embedded <- EAGLE-3 head", None, "eagle3:embedded", 9.6e6, 1.5e6,
+        "seeing how a head drafts, without a network",
+    ),
+    Preset(
         "gpt2-medium <- gpt2", "openai-community/gpt2-medium", "openai-community/gpt2", 355e6, 124e6,
         "a CPU; English prose",
     ),

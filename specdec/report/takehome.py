@@ -104,7 +104,7 @@ class Run:
 
     @property
     def draft_name(self) -> str:
-        return _name(self.embedded, "draft", self.draft)
+        return _name(self.embedded, "head" if self.kind == "eagle3" else "draft", self.draft)
 
     @property
     def rows_apart(self) -> int:

@@ -133,16 +133,17 @@ class PairPanel:
         model: str | None
         row, written = _row(method), _is_written(preset, method)
         target, draft = (target or "").strip(), (draft or "").strip()  # a field that is not shown holds None
+        listed = None
         if preset == OWN and self._limits.pairs == "any":
             if not target:
                 raise InvalidInput("No target was given; write a hub id or the path of a folder.")
             model, text = target, draft or row.example
         elif preset in _PRESETS:
             model, listed = _PRESETS[preset].target, _PRESETS[preset].draft
-            text = (draft or row.example) if written else listed or ""
+            text = (draft or row.example) if written else ""
         else:
             raise InvalidInput(f"There is no pair {quoted(preset)} in the list.")
-        drafting = row.parse(text) if text else None
+        drafting = row.parse(text) if text else methods.method_of(listed or "")
         if text and drafting is None:
             raise InvalidInput(f"{quoted(text)} is not a valid draft; write {row.form}.")
         if self._limits.public and written and drafting is not None and drafting.parts():

@@ -154,6 +154,7 @@ def test_a_new_method_is_on_the_page(toy) -> None:
     assert "An echo is free." in said(panel, *choice)
     assert "An echo is free." in said(panel, "embedded", None, None, "Echo")  # a page that has not shown the field yet
     assert "is not a valid draft" in said(panel, "embedded", "", "early-exit:2", "Echo")
+    assert "EAGLE-3 head" in said(public, "embedded <- EAGLE-3 head", None, None, "Draft model")
     # The models of a public page are those of its list, whichever method names one.
     assert "An echo is free." in said(public, *choice)
     assert "only the pairs of its list" in said(public, "embedded", "", "echo:some/model", "Echo")

@@ -163,3 +163,18 @@ def test_training_command_is_documented_by_the_card() -> None:
     card = Path(EMBEDDED / "MODEL_CARD.md").read_text()
     for word in ("python -m specdec.embedded.train", "Held-out loss", "Limits", "Licence"):
         assert word in card
+
+
+def test_the_embedded_head_drafts_for_the_embedded_target() -> None:
+    """A trained head: the target's own text, with guesses kept that a random head would never get right."""
+    pair = specdec.load_pair(draft=specdec.Eagle3("embedded"))
+    facts = pair.facts()["draft"]
+    assert (facts["text"], facts["local"]) == ("eagle3:embedded", False) and pair.name == "embedded"
+    assert 0.5e6 < facts["parameters"] - 4096 * pair.target.config.hidden_size < 1e6  # without its output matrix
+    params = specdec.SamplingParams(max_new_tokens=64, ignore_eos=True)
+    prompts = {row.name: row.prompt for row in read_prompts(EXAMPLES)}
+    for name, least in (("Story", 0.5), ("Dialogue", 0.5)):
+        result = specdec.collect(specdec.speculative(pair, prompts[name], gamma=5, params=params))
+        plain = specdec.collect(specdec.generate(pair, prompts[name], params=params))
+        assert result.token_ids == plain.token_ids
+        assert result.metrics.alpha > least, name
