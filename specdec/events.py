@@ -93,7 +93,8 @@ class DraftToken:
     own most likely token there) are None: it was of no consequence. A run from a link has no probabilities at all.
 
     ``overlap`` is the sum of min(p, q) over the vocabulary at this place: the chance, before the guess is drawn, that
-    lossless acceptance keeps it. None in greedy and of a discarded token.
+    it is kept if it is tested. None in greedy, of a discarded token, and where guesses are not tested one by one
+    against p / q (block and top-k acceptance).
     """
 
     token_id: int

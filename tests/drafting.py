@@ -10,8 +10,9 @@ import specdec
 
 def drafts_of(
     monkeypatch, pair: specdec.Pair, drafter: type, gamma: int, tokens: int
-) -> list[tuple[list[int], torch.Tensor]]:
-    """Every draft of a call: the text in front of it, and the raw logits (gamma, V) of its guesses.
+) -> tuple[list[tuple[list[int], torch.Tensor]], set[str | None]]:
+    """Every draft of a call, as the text in front of it and the raw logits (gamma, V) of its guesses; and which kinds
+    of token the target added.
 
     Lossy acceptance, as a random head is never right: so some guesses stand, and some do not.
     """
@@ -27,9 +28,7 @@ def drafts_of(
     params = specdec.SamplingParams(max_new_tokens=tokens)
     lossy = {"acceptance": "top-k", "accept_top_k": 260}
     events = list(specdec.speculative(pair, prompt_of(7), gamma=gamma, params=params, **lossy))
-    kinds = {event.token_kind for event in rounds_of(events)}
-    assert kinds >= {"correction", "bonus"}, kinds
-    return found
+    return found, {event.token_kind for event in rounds_of(events)}
 
 
 def require_close(ours: torch.Tensor, theirs: torch.Tensor, most: float) -> None:

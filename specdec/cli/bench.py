@@ -13,9 +13,11 @@ from accelerate import PartialState
 
 from specdec.cli.arguments import add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
 from specdec.engine.policy import policy_of
+from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
-from specdec.lanes.table import BASELINE, LANES, LOOP, entrants_of, row_of
+from specdec.lanes.race import start
+from specdec.lanes.table import BASELINE, LANES, LOOP, Lane, entrants_of, row_of
 from specdec.measure.bench import measure
 from specdec.measure.limit import limit_of, limit_record
 from specdec.measure.plan import Plan
@@ -102,7 +104,8 @@ def main(argv: Sequence[str]) -> None:
         choice = Choice(name, arguments.first, arguments.chat)
         asked = Plan(choice.of(read_prompts(arguments.prompts)), (), params, arguments.runs, choice)
         pair = _pair_of(arguments)
-        refusals = {lane.key: lane.refusal(pair) for lane in LANES if lane.bench}
+        request = make_request(pair, asked.prompts[0].message(pair.tokenizer), params)
+        refusals = {lane.key: _refusal(lane, request, arguments.gammas) for lane in LANES if lane.bench}
         lanes = arguments.lanes or [key for key, refusal in refusals.items() if not refusal]
         if BASELINE.key not in lanes:
             raise InvalidInput("All lanes are compared with the lane generate; add it to --lanes.")
@@ -136,6 +139,18 @@ def main(argv: Sequence[str]) -> None:
             raise SystemExit(
                 f"specdec: {path} cannot be written ({error.strerror}); its table is printed above."
             ) from error
+
+
+def _refusal(lane: Lane, request: Request, gammas: Sequence[int | str]) -> str | None:
+    """Why a lane that nobody asked for is left out: transformers' own refuse some draft lengths and settings."""
+    if reason := lane.refusal(request.pair):
+        return reason
+    try:
+        for entrant in entrants_of([lane.key], gammas) if lane.lengths == "fixed" else ():
+            start(request, entrant)
+    except SpecdecError as error:
+        return str(error)
+    return None
 
 
 def _compare(paths: Sequence[Path]) -> None:

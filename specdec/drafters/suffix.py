@@ -1,5 +1,5 @@
 """Suffix decoding (Oliaro et al. 2411.04975): copy what followed the longest match of the text's end, as far as the
-match is long.
+match is long. The match is looked for at the latest ``MOST_PLACES`` places of the last token.
 
 Against prompt lookup, which copies the full draft length behind any match, a short match drafts little, and a long one
 much. Only the text of this call is searched.
@@ -18,13 +18,13 @@ from specdec.passes.context import Context
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
-LONGEST = 24  # tokens of a match, as in vLLM
-MOST_PLACES = 256  # that are compared a draft, the latest of them: more take longer than they are worth
+LONGEST = 24  # tokens of a match
+MOST_PLACES = 256  # more take longer than they are worth
 
 
 @dataclass(frozen=True)
 class Suffix(DraftMethod):
-    """Draft up to as many tokens as the longest match of the text's end is long, each the most frequent one there."""
+    """Draft as many tokens as a match of the text's end is long, each the most frequent one there."""
 
     kind: ClassVar[str] = "suffix"
     label: ClassVar[str] = "Suffix decoding"

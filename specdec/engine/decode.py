@@ -141,7 +141,7 @@ class _Run:
         self.index += 1
         return Round(
             index=self.index - 1,
-            draft=draft_tokens(seen, kept),
+            draft=draft_tokens(seen, kept, one_by_one=self._settings[1] == "lossless"),
             token_id=seen.token_id if whole else None,
             token_kind=_kind(seen.accepted, gamma) if whole else None,
             committed_ids=tuple(block[:kept]),

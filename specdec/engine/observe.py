@@ -136,8 +136,9 @@ def read(gathered: Gathered, repeats: int = 0) -> Observed:
     )
 
 
-def draft_tokens(seen: Observed, committed: int) -> tuple[DraftToken, ...]:
-    """The draft's tokens with their statuses; ``committed`` is how many tokens the round appended.
+def draft_tokens(seen: Observed, committed: int, one_by_one: bool) -> tuple[DraftToken, ...]:
+    """The draft's tokens with their statuses; ``committed`` is how many tokens the round appended. ``one_by_one``:
+    whether each guess was tested against p / q, so that its overlap is the chance that it is kept.
 
     Where EOS or a stop string falls inside the draft, what stands behind it was of no consequence and counts as
     discarded.
@@ -160,7 +161,7 @@ def draft_tokens(seen: Observed, committed: int) -> tuple[DraftToken, ...]:
                 draw=seen.draw[i] if seen.draw else None,
                 target_token_id=seen.choices[i],
                 draft_confidence=seen.confidence[i],
-                overlap=seen.overlap[i] if seen.overlap else None,
+                overlap=seen.overlap[i] if seen.overlap and one_by_one else None,
             )
         )
     return tuple(tokens)

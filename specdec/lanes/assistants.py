@@ -1,7 +1,7 @@
 """Assisted generation of transformers, for each way to draft that it knows: what its ``generate`` is given.
 
-Nothing of a pair is written to. What transformers changes for a call (generation configs, the number of layers, a
-pruned output matrix) it changes in twins, which share every weight.
+Nothing of a pair is written to. What transformers changes for a call (generation configs, the number of layers) it
+changes in twins, which share every weight.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from specdec.drafters.model import DraftModel
 from specdec.drafters.mtp import Mtp
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.synthetic import SyntheticDraft
+from specdec.engine.request import Request
 from specdec.errors import InvalidInput
 from specdec.models.pair import Pair
 
@@ -31,21 +32,20 @@ class Assistance(NamedTuple):
     options: dict[str, Any]
 
 
-def assistance(pair: Pair, gamma: int, sampled: bool) -> Assistance:
-    """How transformers drafts ``gamma`` tokens as ``pair`` does; see ``cannot_assist``. Raises ``InvalidInput`` for a
-    length that it cannot draft, or for sampling where it cannot sample."""
+def assistance(request: Request, gamma: int) -> Assistance:
+    """How transformers drafts ``gamma`` tokens as the pair does; see ``cannot_assist``. Raises ``InvalidInput`` for a
+    request that its way to draft fails at, or samples wrongly."""
+    pair = request.pair
     target, draft = with_config(pair.target, GenerationConfig()), pair.draft
     match draft:
         case DraftModel() if draft.own_tokenizer:
-            if sampled and not draft.tokenizer.get_vocab().keys() - pair.tokenizer.get_vocab().keys():
+            if not request.params.greedy:
                 raise InvalidInput(
-                    "transformers 5.23 fails at sampling where the target knows all of the draft's tokens; use "
-                    "temperature 0, or leave the lane assisted out."
+                    "With two tokenizers transformers 5.23 samples from a wrong distribution: it puts the draft's "
+                    "probabilities at other tokens. Use temperature 0, or leave the lane assisted out."
                 )
-            # The tokenizers are copies: transformers keeps the two vocabularies' translation by tokenizer, and with it
-            # the output matrix that it pruned in an earlier call's twin.
-            tokenizers = {"tokenizer": copy.copy(pair.tokenizer), "assistant_tokenizer": copy.copy(draft.tokenizer)}
-            return Assistance(target, {"assistant_model": _whole_twin(draft.models[0]), **tokenizers})
+            tokenizers = {"tokenizer": pair.tokenizer, "assistant_tokenizer": draft.tokenizer}
+            return Assistance(target, {"assistant_model": draft.models[0], **tokenizers})
         case DraftModel():
             return Assistance(target, {"assistant_model": draft.models[0]})
         case PromptLookup():
@@ -58,8 +58,13 @@ def assistance(pair: Pair, gamma: int, sampled: bool) -> Assistance:
             layers = len(model.layers)
             if gamma != layers:
                 raise InvalidInput(
-                    f"gamma is {gamma}, and transformers drafts a token for each of the target's {layers} MTP layers; "
-                    f"use gamma {layers}, or leave the lane assisted out."
+                    f"gamma is {gamma}, and transformers drafts one token for each MTP layer of the target; use gamma "
+                    f"{layers}, or leave the lane assisted out."
+                )
+            if len(request.prompt_ids) < layers:
+                raise InvalidInput(
+                    f"The prompt has fewer tokens than the target has MTP layers ({layers}), which transformers fails "
+                    "at; write a longer one, or leave the lane assisted out."
                 )
             # Its own generator would read the layers from the checkpoint anew in each call.
             target._get_candidate_generator = partial(_LoadedMtp, model)
@@ -76,6 +81,11 @@ def cannot_assist(pair: Pair) -> str | None:
         return "transformers' assisted generation has no such way to draft; leave the lane assisted out."
     if getattr(pair.target, "_is_stateful", False):
         return "transformers' assisted generation does not take targets with recurrent state; leave this lane out."
+    if isinstance(draft, EarlyExit) and slides(pair.target.config):
+        return (
+            "transformers' early exit fails at targets whose layers do not all attend to the whole text; leave the "
+            "lane assisted out."
+        )
     models = pair.models(drafting=True)
     if any(model.device.type == "meta" for model in models):
         return (
@@ -108,6 +118,13 @@ class _LoadedMtp(MTPCandidateGenerator):
         self.mtp_cache.activate_past_recording()
         self.do_sample, self.logits_processor = generation_config.do_sample, logits_processor
         self.is_main_model_prefill = True
+
+
+def slides(config: Any) -> bool:
+    """Whether some layers of a model attend to a part of the text alone, or not at all."""
+    text = config.get_text_config(decoder=True)
+    kinds = getattr(text, "layer_types", None)
+    return any(kind != "full_attention" for kind in kinds) if kinds else bool(getattr(text, "sliding_window", None))
 
 
 def _whole_twin(model: PreTrainedModel) -> PreTrainedModel:

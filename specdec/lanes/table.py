@@ -185,6 +185,14 @@ def _cannot_assist(pair: Pair) -> str | None:
     return cannot_assist(pair)
 
 
+def _no_lookup(pair: Pair) -> str | None:
+    from dataclasses import replace
+
+    from specdec.drafters.prompt_lookup import PromptLookup
+
+    return _cannot_assist(replace(pair, draft=PromptLookup(), draft_tokenizer=None))
+
+
 def _no_draft_alone(pair: Pair) -> str | None:
     from specdec.lanes.transformers_lanes import cannot_draft_alone
 
@@ -208,7 +216,7 @@ LANES: list[Lane] = [
     Lane("prompt-lookup", "Prompt lookup", "prompt lookup", _prompt_lookup, colour="teal", sign="triangle-up"),
     Lane(
         "transformers-lookup", "transformers lookup", "transformers' prompt lookup", _their_lookup,
-        lengths="fixed", colour="orange", sign="triangle-down",
+        lengths="fixed", refusal=_no_lookup, colour="orange", sign="triangle-down",
     ),
     Lane(
         "draft-alone", "Draft alone", "the draft alone", _draft_alone,

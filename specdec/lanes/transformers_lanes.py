@@ -58,7 +58,7 @@ def assisted_lane(request: Request, gamma: int | str | Policy, lane: str = "assi
         raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
     if reason := cannot_assist(request.pair):
         raise IncompatiblePair(reason)
-    target, options = assistance(request.pair, call.gamma, not request.params.greedy)
+    target, options = assistance(request, call.gamma)
     return transformers_lane(call, target, **options)
 
 

@@ -87,7 +87,8 @@ class Findings:
 
     ``alpha`` and ``lossy_alpha`` are draft tokens accepted / tested in the two speculative samples, None where nothing
     was drafted or the lane does not report its guesses. ``level`` is the chance that lossless sampling fails. ``lane``
-    is the key of the tested lane; ``drafted`` is False where it is known that it made no guesses.
+    is the key of the tested lane; ``drafted`` is False where it shows no guess: none is reported, or none was kept in a
+    lane that reports none.
     """
 
     lossless: Comparison
@@ -182,7 +183,9 @@ def self_test(
             samples[name].append(tuple(result.token_ids))
             statuses[name].update(token.status for r in result.rounds for token in r.draft or ())
             if name == "lossless":
-                drafted = drafted or any(r.draft or r.draft is None for r in result.rounds[1:])
+                # A lane that does not report its guesses shows one where a pass wrote more than a token.
+                guessed = (len(r.committed_ids) > 1 if r.draft is None else r.draft for r in result.rounds[1:])
+                drafted = drafted or any(guessed)
             yield Progress(done + 1, total)
         yield Findings(
             lossless=compare(samples["plain"], samples["lossless"], seed),

@@ -186,7 +186,7 @@ def pool(lanes: Iterable[Metrics]) -> Metrics:
         reread_seconds=_sum(m.reread_seconds for m in lanes),
         tested_at=_added(m.tested_at for m in lanes),
         kept_at=_added(m.kept_at for m in lanes),
-        overlap_at=tuple(round(total, 6) for total in _added(m.overlap_at for m in lanes)),
+        overlap_at=_pooled_overlaps(lanes),
         passes_of=_added(m.passes_of for m in lanes),
     )
 
@@ -289,6 +289,12 @@ def _overlaps(rounds: list[Round]) -> tuple[float, ...]:
     if not any(drafts) or known != drafts:
         return ()
     return tuple(round(sum(row), 6) for row in zip_longest(*known, fillvalue=0.0))
+
+
+def _pooled_overlaps(lanes: list[Metrics]) -> tuple[float, ...]:
+    if any(len(m.overlap_at) != len(m.tested_at) for m in lanes):
+        return ()  # of some of them it is not known
+    return tuple(round(total, 6) for total in _added(m.overlap_at for m in lanes))
 
 
 def _counted(numbers: Iterable[int]) -> tuple[int, ...]:

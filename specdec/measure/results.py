@@ -195,7 +195,8 @@ def sound(trial: Trial) -> Trial | None:
     if not all(value is None or 0 <= value <= LARGEST for value in numbers):
         return None
     tested, kept = trial.metrics.tested_at, trial.metrics.kept_at
-    if len(tested) != len(kept) or any(map(operator.gt, kept, tested)):
+    overlaps = trial.metrics.overlap_at or tested
+    if not len(tested) == len(kept) == len(overlaps) or any(map(operator.gt, kept, tested)):
         return None
     if max(len(tested), len(trial.metrics.passes_of)) > MAX_GAMMA + 2:
         return None

@@ -354,10 +354,11 @@ def vllm(run: Run) -> str:
         del fields["min_p"]
     if run.sampled:
         fields["seed"] = run.params.seed
+    further = run.kind == "suffix" and "# vLLM's suffix decoding searches earlier requests too"
     served = f" --speculative-config {shlex.quote(literal(config))}" if config else ""
     lines = [
         "# vLLM 0.33",
-        *_remarks("vLLM", run, [refused and "# vLLM takes no min_p where it drafts: it is left out"]),
+        *_remarks("vLLM", run, [further, refused and "# vLLM takes no min_p where it drafts: it is left out"]),
         f"# As a server: vllm serve {shlex.quote(run.target)}{served}",
     ]
     heading, drafts = "\n".join(lines), f"\n    speculative_config={python(config)}," if config else ""

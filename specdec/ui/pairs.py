@@ -195,7 +195,7 @@ def _preset_line(preset: Preset | None) -> str:
     terms = " Its terms must be accepted there first (HF_TOKEN)." if preset.licensed else ""
     about = "about " if preset.unchecked else ""
     size = f"{about}{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32 bits"
-    doubt = " This pair is listed by its documentation and was not tried. Check it first." if preset.unchecked else ""
+    doubt = " This pair is taken from model cards and was not tried. Check it first." if preset.unchecked else ""
     return fragments.note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}{doubt}")
 
 

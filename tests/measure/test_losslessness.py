@@ -106,6 +106,7 @@ def test_where_nothing_was_drafted_nothing_passes() -> None:
     """Prompt lookup may find nothing to copy: equal samples then say nothing about speculation."""
     pair = specdec.Pair(table_pair(TARGET, DRAFT).target, specdec.PromptLookup(max_ngram=10, min_ngram=10))
     idle = found(pair, draws=50)[1]
+    assert not found(pair, draws=50, lane="assisted")[1].drafted
     assert idle.verdict == "untested" and "passes" not in sentence(idle)
 
 

@@ -7,6 +7,9 @@ import { Ribbon, legend } from "./ribbon.js";
 const MAIN = ["generate", "speculative"];
 const LINE = 26; // pixels of a line, as the style has it
 
+// Whether a text goes on below its box.
+const cue = (body) => body.classList.toggle("more", body.scrollTop + body.clientHeight < body.scrollHeight - LINE / 2);
+
 export class Texts {
   #boxes = new Map(); // lane key -> { ribbon, status, node, body }
   #race = null;
@@ -44,6 +47,7 @@ export class Texts {
       ribbon.waiting("This lane runs later, with the same prompt.");
       if (MAIN.includes(lane)) {
         const body = el("div", "sd-boxBody", "", [ribbon.node]);
+        body.addEventListener("scroll", () => cue(body), { passive: true });
         const name = el("h2", "", lane === "generate" ? "Plain generate" : labelOf(lane));
         const node = el("div", `sd-box ${lane}`, "", [el("div", "sd-boxHead", "", [name, status]), body]);
         this.#boxes.set(lane, { ribbon, status, node, body });
@@ -85,7 +89,10 @@ export class Texts {
 
   // Texts that are complete are read from the beginning.
   #rewind() {
-    for (const { body } of this.#boxes.values()) body?.scrollTo(0, 0);
+    for (const { body } of this.#boxes.values()) {
+      body?.scrollTo(0, 0);
+      if (body) cue(body);
+    }
   }
 
   // What stands at the right of a lane's head: tokens, or its time. `done`: the lane is at its end.
