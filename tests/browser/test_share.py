@@ -67,7 +67,7 @@ def test_a_settings_link_restores_the_form_and_starts_nothing(page, browser, add
     ask(page, "Zwölf <b>Katzen</b> & 50 % = ?#\n🙂", tokens=33, temperature=0.5)
     page.fill("#sd-gamma input[type=number]", "7")
     unfold(page, "#sd-more")
-    page.check('#sd-lanes label:has-text("prompt lookup") input')
+    page.check("#sd-lanes input[name=prompt-lookup]")
     page.fill("#sd-more label:has-text('Seed') input", "11")
     page.fill("#sd-accept input", "3")
     page.locator("#sd-accept input").blur()
@@ -82,7 +82,7 @@ def test_a_settings_link_restores_the_form_and_starts_nothing(page, browser, add
         for name, value in (("gamma", "7"), ("tokens", "33"), ("temperature", "0.5")):
             assert other.locator(f"#sd-{name} input[type=number]").input_value() == value
         unfold(other, "#sd-more")
-        assert other.locator('#sd-lanes label:has-text("prompt lookup") input').is_checked()
+        assert other.locator("#sd-lanes input[name=prompt-lookup]").is_checked()
         assert other.locator("#sd-more label:has-text('Seed') input").input_value() == "11"
         assert other.locator("#sd-accept input").input_value() == "3"
         assert not other.evaluate("window.specdec.running") and other.evaluate("window.specdec.verdicts") == 1

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fakes import count_passes, random_table, table_pair
+from fakes import chain, count_passes, random_table, table_pair
 from scipy import stats
 from transformers.generation.candidate_generator import AssistedCandidateGenerator
 
@@ -106,7 +106,6 @@ def test_where_nothing_was_drafted_nothing_passes() -> None:
     """Prompt lookup may find nothing to copy: equal samples then say nothing about speculation."""
     pair = specdec.Pair(table_pair(TARGET, DRAFT).target, specdec.PromptLookup(max_ngram=10, min_ngram=10))
     idle = found(pair, draws=50)[1]
-    assert not found(pair, draws=50, lane="assisted")[1].drafted
     assert idle.verdict == "untested" and "passes" not in sentence(idle)
 
 
@@ -266,6 +265,12 @@ def test_other_lanes_pass_too(lane: str) -> None:
     findings = found(table_pair(TARGET, DRAFT), lane=lane)[1]
     assert findings.lane == lane and findings.verdict == "lossless", findings
     assert (findings.alpha is None) == (lane != "prompt-lookup")
+
+
+def test_a_lane_that_reports_no_guesses_passes_only_where_one_was_kept() -> None:
+    never = table_pair(chain([1, 2, 0]), chain([2, 0, 1]))  # at this temperature the two never agree
+    findings = found(never, lane="assisted", params=replace(PARAMS, temperature=0.05), draws=50)[1]
+    assert not findings.drafted and findings.verdict == "untested"
 
 
 def test_a_lane_without_guesses_is_refused() -> None:

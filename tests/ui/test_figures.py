@@ -44,7 +44,7 @@ def test_every_draft_length_of_a_benchmark_is_in_its_chart() -> None:
 def test_the_samples_of_the_test_of_losslessness_stand_side_by_side() -> None:
     """Told apart without their colours, and no text of a model is markup."""
     common = (Common("<b>one", 3, 4, 1), Common("two", 2, 2, 9))
-    figure = samples_figure(SimpleNamespace(common=common, draws=10))
+    figure = samples_figure(SimpleNamespace(common=common, draws=10, lane="speculative"))
     assert [tuple(bars.x) for bars in figure.data] == [(3, 2), (4, 2), (1, 9)]
     looks = [(bars.marker.color, bars.marker.pattern.shape) for bars in figure.data]
     assert len(set(looks)) == 3 and figure.layout.yaxis.ticktext[0].startswith("&lt;b&gt;one")
