@@ -10,7 +10,6 @@ over a token (v), and what share of the guesses is kept.
 
 from __future__ import annotations
 
-import argparse
 import copy
 from dataclasses import replace
 
@@ -20,11 +19,9 @@ from rich.table import Table
 from transformers import LlamaForCausalLM
 
 import specdec
-from benchmarks.in_turns import COLUMNS, Turn, cells, in_turns
-from specdec.cli.arguments import leave_a_core
+from benchmarks.in_turns import COLUMNS, Turn, asked_runs, cells, in_turns
 from specdec.embedded.train import SPLIT
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.models.pair import silence_libraries
 
 GAMMAS = (3, 5)
 JOINED = {20: (), 14: set(SPLIT) - {6, 9}, 12: set(SPLIT)}  # which of the twelve layers are one again
@@ -54,11 +51,7 @@ def joined(model: LlamaForCausalLM, whole: set[int]) -> LlamaForCausalLM:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    runs = parser.parse_args().runs
-    leave_a_core()
-    silence_libraries()
+    runs = asked_runs(__doc__)
     whole = specdec.load_pair()
     turns = {
         str(depth): Turn(replace(whole, target=joined(whole.target, set(some))), GAMMAS)

@@ -9,22 +9,18 @@ a target pass. Then the bytes of weights that each way brings.
 
 from __future__ import annotations
 
-import argparse
 import inspect
-import itertools
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 import specdec
-from benchmarks.in_turns import COLUMNS, Turn, cells, in_turns
+from benchmarks.in_turns import COLUMNS, Turn, asked_runs, cells, in_turns
 from specdec import closed_forms, text
-from specdec.cli.arguments import leave_a_core
 from specdec.engine import policy
-from specdec.measure.metrics import Metrics
+from specdec.measure.metrics import Metrics, pool
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
-from specdec.models.pair import silence_libraries
 from specdec.report import words
 
 PASSAGE, BEGUN = 300, 60  # tokens of a text, and how many of them stand behind it once more
@@ -40,20 +36,14 @@ def copies(tokenizer: Any) -> list[PromptItem]:
 
 
 def by_place(lanes: list[Metrics]) -> str:
-    """The share kept of the guesses tested at each place, all runs together."""
-    tested, kept = (
-        [sum(row) for row in itertools.zip_longest(*(getattr(m, name) for m in lanes), fillvalue=0)]
-        for name in ("tested_at", "kept_at")
-    )
-    return " ".join(f"{100 * k / t:.0f}" for k, t in zip(kept, tested, strict=True) if t)[:17]
+    """The share kept of the guesses tested at each of the first five places, all runs together."""
+    whole = pool(lanes)
+    places = list(zip(whole.kept_at, whole.tested_at, strict=True))[:5]
+    return " ".join(f"{100 * kept / tested:.0f}" for kept, tested in places if tested)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    runs = parser.parse_args().runs
-    leave_a_core()
-    silence_libraries()
+    runs = asked_runs(__doc__)
     model, head = specdec.load_pair(), specdec.load_pair(draft=specdec.Eagle3("embedded"))
     target = model.target
     turns = {

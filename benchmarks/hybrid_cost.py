@@ -9,7 +9,6 @@ what copying the state and reading again take, as shares of a target pass over o
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterator
 from statistics import median
@@ -18,10 +17,9 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, Qwen3_5TextConfig, Qwen3Config
 
 import specdec
-from specdec.cli.arguments import leave_a_core
+from benchmarks.in_turns import asked_runs
 from specdec.drafters.synthetic import SyntheticDraft
 from specdec.measure.metrics import Metrics, measure
-from specdec.models.pair import silence_libraries
 
 AGREEMENTS = (0.3, 0.5, 0.7, 0.8, 0.9)
 GAMMA, TOKENS = 4, 96
@@ -67,11 +65,7 @@ def calls(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    runs = parser.parse_args().runs
-    leave_a_core()
-    silence_libraries()
+    runs = asked_runs(__doc__)
     pairs = {family: models(family) for family in ("attention", "recurrent")}
     found: dict[tuple[str, float], dict[str, list]] = defaultdict(lambda: defaultdict(list))
     for run in range(-1, runs):  # the first is a warm-up

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import NamedTuple
 
+from specdec.cli.arguments import leave_a_core
 from specdec.events import SamplingParams
 from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
 from specdec.measure.summary import Summary, find, summarise
 from specdec.measure.trials import trials
-from specdec.models.pair import Pair
+from specdec.models.pair import Pair, silence_libraries
 from specdec.report import words
 
 COLUMNS = ("over plain generate", "speculation's share", "c", "v", "kept")
+
+
+def asked_runs(description: str | None) -> int:
+    """How many runs the command line asks for; from here on the passes leave a core to others."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    runs: int = parser.parse_args().runs
+    leave_a_core()
+    silence_libraries()
+    return runs
 
 
 class Turn(NamedTuple):

@@ -8,17 +8,14 @@ the share to be expected by the sum of min(p, q), and the tokens a target pass.
 
 from __future__ import annotations
 
-import argparse
 from statistics import median
 
 from rich.console import Console
 from rich.table import Table
 
 import specdec
-from benchmarks.in_turns import COLUMNS, Turn, cells, in_turns
-from specdec.cli.arguments import leave_a_core
+from benchmarks.in_turns import COLUMNS, Turn, asked_runs, cells, in_turns
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.models.pair import silence_libraries
 from specdec.report import words
 
 TEMPERATURES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
@@ -26,11 +23,7 @@ GAMMA = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    runs = parser.parse_args().runs
-    leave_a_core()
-    silence_libraries()
+    runs = asked_runs(__doc__)
     pair = specdec.load_pair()
     params = {t: specdec.SamplingParams(128, temperature=t, seed=0, ignore_eos=True) for t in TEMPERATURES}
     turns = {f"{t:g}": Turn(pair, (GAMMA,), some) for t, some in params.items()}

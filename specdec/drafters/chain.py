@@ -11,6 +11,15 @@ from specdec.passes.context import Context
 from specdec.passes.sampling import Sampler, chance_of, up_to_unsure
 
 
+def spliced(held: torch.Tensor, rows: int, new: torch.Tensor, start: int) -> torch.Tensor:
+    """``held`` (n, H), which begins at row ``rows``, as it goes on with ``new`` (m, H) from row ``start`` on.
+
+    What ``held`` has from there on is out of date, and what ``new`` has in front of ``rows`` was used already.
+    """
+    old, new = held[: max(0, start - rows)], new[max(0, rows - start) :]
+    return torch.cat([old, new]) if len(old) else new
+
+
 class ChainDraft(ABC):
     """What a draft model and a head have in common: the loop over the guesses of one draft."""
 

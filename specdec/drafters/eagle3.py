@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned, Proposal, after_kind
-from specdec.drafters.chain import ChainDraft
+from specdec.drafters.chain import ChainDraft, spliced
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.passes.cache import RoomyLayer
@@ -168,10 +168,7 @@ class Eagle3Draft(ChainDraft):
 
     def _take(self, start: int, features: torch.Tensor) -> None:
         """The target has read tokens from ``start`` on; ``features`` (n, 3 x target size) are theirs."""
-        features = features.to(self._context.device)
-        new = features[max(0, self._read - start) :]  # some may have been read again
-        old = self._features[: max(0, start - self._read)]
-        self._features = torch.cat([old, new]) if len(old) else new
+        self._features = spliced(self._features, self._read, features.to(self._context.device), start)
         if start == 0 and self._context.length > 1:
             self._pairs(self._context.length - 1)
 

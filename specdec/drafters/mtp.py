@@ -13,7 +13,7 @@ from transformers.cache_utils import DynamicLayer, MtpCache
 from transformers.modeling_layers import MtpModel
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal
-from specdec.drafters.chain import ChainDraft
+from specdec.drafters.chain import ChainDraft, spliced
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.passes.cache import RoomyLayer
 from specdec.passes.clock import Mark, mark, taken
@@ -147,8 +147,7 @@ class MtpDraft(ChainDraft):
 
     def _take(self, start: int, states: torch.Tensor) -> None:
         """The target has read tokens from ``start`` on; ``states`` (n, H) are theirs."""
-        states = states.to(self._device)
-        self._follow(0, start, states)
+        self._follow(0, start, states.to(self._device))
         if start == 0:
             for layer in range(len(self._rows)):
                 end = self._context.length - 1 - layer
@@ -157,9 +156,7 @@ class MtpDraft(ChainDraft):
 
     def _follow(self, layer: int, start: int, states: torch.Tensor) -> None:
         """What ``layer`` reads at the rows from ``start`` on is now ``states``."""
-        rows = self._rows[layer]
-        old, new = self._states[layer][: max(0, start - rows)], states[max(0, rows - start) :]
-        self._states[layer] = torch.cat([old, new]) if len(old) else new
+        self._states[layer] = spliced(self._states[layer], self._rows[layer], states, start)
 
     def _feed(self, layer: int, end: int, committed: int) -> torch.Tensor:
         """Feed ``layer`` its rows up to ``end``, of which those up to ``committed`` stay; what it made of the last."""

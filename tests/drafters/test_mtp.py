@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from comparison import FULL, Comparison
-from drafting import drafts_of, require_close
+from drafting import require_drafts_from_scratch
 from enumeration import CLOSE, OfModel, distance, distribution
 from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of, tiny
 from safetensors.torch import load_file, save_file
@@ -99,13 +100,7 @@ def test_every_draft_is_that_of_the_published_layers(monkeypatch, family: str, l
     """In each round, behind rejections and full acceptances: as many guesses as layers, fewer, and more."""
     pair = pair_of(family, layers)
     for gamma in (2, 4):
-        with monkeypatch.context() as patched:
-            rounds, kinds = drafts_of(patched, pair, MtpDraft, gamma, tokens=24)
-        for text, logits in rounds:
-            scratch = draft_from_scratch(pair, text, len(logits))
-            for ours, theirs in zip(logits, scratch, strict=True):
-                require_close(ours, theirs, 1e-4)
-        assert len(rounds) > 3 and kinds >= {"correction", "bonus"}
+        require_drafts_from_scratch(monkeypatch, pair, MtpDraft, gamma, partial(draft_from_scratch, pair))
 
 
 @pytest.mark.parametrize(
