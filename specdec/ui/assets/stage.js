@@ -167,7 +167,7 @@ export class Stage {
     const written = this.#lanes.get("speculative").tokens;
     this.chart.cutAt(written);
     this.chart.endLane("generate", [
-      `${labelOf("generate")}, ${written} tokens`,
+      labelOf("generate"),
       secondsOf(plain.seconds[plain.counts.findLastIndex((count) => count <= written)] ?? 0),
     ]);
   }
