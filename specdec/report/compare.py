@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from rich.table import Table
 
@@ -37,16 +38,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``sentence`` says whether the rows compare one to one."""
+    """``sentence`` says whether the rows compare one to one.
+
+    ``by_temperature`` has the temperature and the summary of every lane that drafts, from the coldest file to the
+    hottest. It is empty unless the files differ in temperature and in nothing else that decides the work.
+    """
 
     rows: list[Row]
     sentence: str
+    by_temperature: list[tuple[float, Summary]]
 
     @property
     def points(self) -> list[Point]:
         """The rows that draft, on the map of acceptance against cost, by the number of their file."""
-        drafting = [row for row in self.rows if row.summary.entrant not in (BASELINE, LOOP)]
-        return [found for row in drafting if (found := point(str(row.file), row.summary))]
+        return [found for row in self.rows if _drafts(row) and (found := point(str(row.file), row.summary))]
 
 
 def compare(files: Sequence[Results]) -> Comparison:
@@ -66,8 +71,21 @@ def compare(files: Sequence[Results]) -> Comparison:
         for place, summary in enumerate(lanes):
             pair, machine, differs = ("", "", "") if place else whole
             rows.append(Row(number, pair, machine, summary, differs))
-    sentence = _sentence(len(files), [name for name in DECISIVE if name in differing])
-    return Comparison(rows, sentence if rows else words.NOTHING_COMPARED)
+    decisive = [name for name in DECISIVE if name in differing]
+    sentence = _sentence(len(files), decisive)
+    heated: list[tuple[float, Summary]] = []
+    if decisive == ["temperature"] and _same_pair_and_machine(files):
+        heated = [(files[row.file - 1].plan.params.temperature, row.summary) for row in rows if _drafts(row)]
+    return Comparison(rows, sentence if rows else words.NOTHING_COMPARED, sorted(heated, key=itemgetter(0)))
+
+
+def _drafts(row: Row) -> bool:
+    return row.summary.entrant not in (BASELINE, LOOP)
+
+
+def _same_pair_and_machine(files: Sequence[Results]) -> bool:
+    first = files[0].about
+    return all(each.about[part] == first[part] for each in files for part in ("pair", "machine"))
 
 
 def _sentence(files: int, differing: Sequence[str]) -> str:

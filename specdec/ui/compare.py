@@ -1,4 +1,4 @@
-"""The fold that shows several results files in one table and on one map."""
+"""The fold that shows several results files in one table, over their temperatures, and on one map."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ import gradio as gr
 
 from specdec.errors import InvalidInput
 from specdec.measure.results import read_results
-from specdec.report.compare import COLUMNS, TITLE, cells, compare
+from specdec.report.compare import COLUMNS, TITLE, Comparison, cells, compare
 from specdec.ui import fragments
 from specdec.ui.cost_map import CostMap
+from specdec.ui.drawn import drawn, figure_place
 from specdec.ui.files import chosen_files, files_field
 from specdec.ui.limits import Limits
+from specdec.ui.temperature_figure import temperature_figure
 from specdec.ui.work import INTERNAL
 
 MINOR = ("Machine", "tokens/s", "acceptance", "tokens per pass", "settings that differ")
+TEMPERATURE = (
+    "Speed-up and acceptance against temperature",
+    "Each lane at its best \u03b3 in each file. The dashed line is the acceptance to be expected: the mean over the "
+    "tested guesses of the sum of min(p, q) over the vocabulary (Leviathan et al., Corollary 3.6). Greedy runs have no "
+    "such sum.",
+)
 
 
 class ComparePanel:
@@ -30,21 +38,31 @@ class ComparePanel:
             )
             self._files = files_field(script, "Results files", hint, "sd-compare-files", limits)
             self._shown = gr.HTML("", elem_id="sd-compare", elem_classes="sd-fragment", apply_default_css=False)
+            self._heat_title = gr.HTML("", elem_classes="sd-fragment", apply_default_css=False)
+            self._heat = figure_place("sd-compare-temperature")
             self._map = CostMap("compare")
 
     def wire(self) -> None:
-        self._files.upload(self._compare, self._files, [self._shown, *self._map.cleared], **INTERNAL)
+        shown = [self._shown, self._heat_title, self._heat, *self._map.cleared]
+        self._files.upload(self._compare, self._files, shown, **INTERNAL)
 
     def _compare(self, value: Any) -> dict[Any, Any]:
         """What the chosen files hold; of several that cannot be read, the first is named."""
         try:
             files = [read_results(file.text, file.name) for file in chosen_files(value, self._limits)]
         except InvalidInput as error:
-            return self._map.show([], None) | {self._shown: fragments.error(str(error))}
+            return self._charts(None) | {self._shown: fragments.error(str(error))}
         if not files:
-            return self._map.show([], None) | {self._shown: ""}
+            return self._charts(None) | {self._shown: ""}
         found = compare(files)
         table = fragments.table(COLUMNS, map(cells, found.rows), f"{TITLE}.", minor=MINOR)
         sentence = fragments.note(found.sentence) if found.sentence else ""
-        shown = self._map.show(found.points, None, " Each number beside a point is the number of its file.")
-        return shown | {self._shown: sentence + table}
+        return self._charts(found) | {self._shown: sentence + table}
+
+    def _charts(self, found: Comparison | None) -> dict[Any, Any]:
+        points, heated = (found.points, found.by_temperature) if found else ([], [])
+        shown = self._map.show(points, None, " Each number beside a point is the number of its file.")
+        if not heated:
+            return shown | {self._heat_title: "", self._heat: gr.update(visible=False)}
+        figure = gr.update(value=drawn(temperature_figure(heated)), visible=True)
+        return shown | {self._heat_title: fragments.titled(*TEMPERATURE), self._heat: figure}

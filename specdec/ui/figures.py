@@ -38,7 +38,7 @@ def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
     y = [median(found) for found in gains]
     figure.add_scatter(
         x=x, y=y, mode="lines+markers", line={"color": BLUE, "width": 2}, marker={"size": 8},
-        error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | _bars(gains, y),
+        error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | bars(gains, y),
         row=1, col=1,
     )  # fmt: skip
     ends = [("plain", MOST, 1.0), *([("measured", x[-1], y[-1])] if fixed else [])]
@@ -148,7 +148,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
             x=middles, y=y, name=entrant.row.label, mode="markers", showlegend=first,
             marker={"color": colour, "size": 11, "symbol": entrant.row.sign or "star"},
             error_x={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour}
-            | _bars([gains for _, gains in found], middles),
+            | bars([gains for _, gains in found], middles),
         )  # fmt: skip
         figure.add_scatter(
             x=[max(gains) for _, gains in found], y=y, mode="text",
@@ -208,7 +208,7 @@ def _signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "\u2212")
 
 
-def _bars(gains: Sequence[Sequence[float]], middles: Sequence[float]) -> dict[str, list[float]]:
+def bars(gains: Sequence[Sequence[float]], middles: Sequence[float]) -> dict[str, list[float]]:
     """From the median up to the highest run and down to the lowest."""
     pairs = list(zip(gains, middles, strict=True))
     return {"array": [max(g) - m for g, m in pairs], "arrayminus": [m - min(g) for g, m in pairs]}

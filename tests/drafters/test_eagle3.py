@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from all_types import TYPES, small_config, small_model
 from comparison import FULL, Comparison
 from drafting import require_close, require_drafts_from_scratch
 from enumeration import CLOSE, OfModel, distance, distribution
@@ -174,6 +175,10 @@ def draft_from_scratch(target, head: Eagle3Head, config: dict, text: list[int], 
 
 
 def target_of(family: str = "llama", **changes: Any):
+    if family in TYPES:  # one with recurrent state beside attention
+        sizes = {"hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "vocab_size": VOCABULARY}
+        kinds = ["linear_attention", "full_attention"] * (LAYERS // 2)
+        return small_model(small_config(TYPES[family], layer_types=kinds, max_position_embeddings=512, **sizes))
     return tiny(family, seed=3, layers=LAYERS, **{"vocab_size": VOCABULARY, "context": 512} | changes)
 
 
@@ -237,7 +242,7 @@ def test_a_wrong_draft_is_caught(monkeypatch, bug: str) -> None:
 
 @pytest.mark.parametrize("own_embedding", [True, False])
 @pytest.mark.parametrize("known", [None, KNOWN])
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3", "gpt2"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3", "gpt2", "qwen3_5_text", "qwen3_next"])
 def test_greedy_text_is_that_of_generate(family: str, known: int | None, own_embedding: bool) -> None:
     """Whatever the head guesses; by the lean forward and by the models' own."""
     target = target_of(family)

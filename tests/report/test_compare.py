@@ -87,6 +87,18 @@ def test_the_points_of_all_files_have_the_numbers_of_their_rows() -> None:
     ]  # fmt: skip
 
 
+def test_files_that_differ_in_temperature_alone_are_ordered_by_it() -> None:
+    """As the chart over temperature needs them; other work, pairs or machines at another temperature give none."""
+    found = compare([results(temperature=0.7), results(), results(temperature=1.2)]).by_temperature
+    assert [(at, summary.entrant) for at, summary in found] == [
+        (at, entrant) for at in (0.0, 0.7, 1.2) for entrant in (FAST, LOOKUP)
+    ]
+    pair = copy.deepcopy(PAIR)
+    pair["target"]["layers"] = 40
+    for other in ({"temperature": 0.0}, {"temperature": 0.7, "tokens": 128}, {"temperature": 0.7, "pair": pair}):
+        assert compare([results(), results(**other)]).by_temperature == []
+
+
 def test_results_without_plain_generate_have_no_speed_up_to_compare() -> None:
     """Rates alone, from calls that were stopped before plain ran: no row is made up."""
     bare = results()

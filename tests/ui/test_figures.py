@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from specdec.report.sweep import sweep_rows
 from specdec.ui.figures import COLOURS, LINE, MOST_ROWS, benchmark_figure, samples_figure, sweep_figure
 from specdec.ui.labels import apart, shown
 from specdec.ui.map_figure import MOST_LABELS, PLOT, map_figure
+from specdec.ui.temperature_figure import temperature_figure
 
 
 def test_a_lane_has_the_mark_of_its_row_in_a_benchmark() -> None:
@@ -104,6 +106,18 @@ def test_a_name_is_cut_and_is_no_markup() -> None:
     assert shown('<b>"a"</b>') == '&lt;b&gt;"a"&lt;/b&gt;'
     assert all(len(line) <= 15 for line in shown("a very long name of a category " * 9).split("<br>"))
     assert shown("") == ""
+
+
+def test_over_temperature_stand_the_gain_the_acceptance_and_what_was_to_be_expected() -> None:
+    ran = [trial(0, BASELINE, plain(2.0)), trial(0, SPECULATIVE, drafting(5, (3, 1), 0.01, 1.0, made=3))]
+    (greedy,) = [summary for summary in summarise(ran) if summary.entrant == SPECULATIVE]
+    lane = greedy.sides[0].lane
+    expected = replace(lane, overlap_at=tuple(tested / 4 for tested in lane.tested_at))
+    sampled = replace(greedy, sides=[replace(greedy.sides[0], lane=expected)])
+    gains, kept, line = temperature_figure([(0.0, greedy), (0.8, sampled)]).data
+    assert gains.x == kept.x == (0.0, 0.8) and gains.y[0] == greedy.gain
+    assert kept.y[0] == 100 * lane.alpha
+    assert line.x == (0.8,) and line.y == (25.0,), "a greedy run expects nothing"
 
 
 SPECULATIVE = Entrant("speculative", 5)
