@@ -15,7 +15,6 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -124,7 +123,7 @@ def first_calls(
         reason = entrant.row.refusal(pair)
         try:
             if reason is None:
-                calls = [collect(chain.from_iterable(driven(start(r, entrant), INTERVAL))).metrics for r in requests]
+                calls = [collect(driven(start(r, entrant), INTERVAL)).metrics for r in requests]
                 took[entrant] = sum(call.prefill_seconds + call.decode_seconds for call in calls)
         except SpecdecError as error:
             reason = str(error)

@@ -25,13 +25,13 @@ class Result:
     metrics: Metrics | None
 
 
-def collect(events: Iterable[Event], tokenizer: Any = None) -> Result:
-    """Run a lane to its end. ``token_ids`` are the new ones only; ``text`` needs the tokenizer."""
-    events = list(events)
-    if any(isinstance(event, list) for event in events):
-        raise InvalidInput(
-            "These are batches of events, as driven yields them; give itertools.chain.from_iterable(...)."
-        )
+def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Result:
+    """Run a lane to its end and return what it wrote.
+
+    ``lane`` yields events, or batches of them as ``driven`` does. ``token_ids`` are the new ones only. ``text`` needs
+    the tokenizer. Raises ``InvalidInput`` for the events of several lanes.
+    """
+    events = [event for part in lane for event in (part if isinstance(part, list) else [part])]
     if (lanes := sum(isinstance(event, Started) for event in events)) > 1:
         raise InvalidInput(
             f"These are the events of {lanes} lanes; collect each lane separately (recording.lanes splits them)."

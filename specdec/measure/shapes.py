@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 
 from accelerate import PartialState
 from rich.progress import track
@@ -29,6 +28,6 @@ def recorded(pair: Pair, items: Sequence[PromptItem], params: SamplingParams) ->
     found = {}
     for item in track(items, "Recording", transient=True, disable=not PartialState().is_main_process):
         request = make_request(pair, item.message(pair.tokenizer), params)
-        written = collect(chain.from_iterable(driven(decode(request, 0)))).token_ids
+        written = collect(driven(decode(request, 0))).token_ids
         found[tuple(request.prompt_ids.tolist())] = tuple(written)
     return replace(pair, draft=replace(draft, continuations=found), draft_tokenizer=None)

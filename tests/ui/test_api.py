@@ -1,4 +1,4 @@
-"""The page's endpoints, called by a program as the README shows it."""
+"""The page's endpoints, called by a program as ``examples/client.py`` does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from gradio_client import Client
 from gradio_client.exceptions import AppError
-from test_readme import ADDRESS, BLOCKS
+from test_examples import example
 
 import specdec
 from specdec.lanes.table import LANES, Lane
@@ -41,10 +41,10 @@ def decoded(client: Client, **settings) -> list:
     return list(recording.read(lines))
 
 
-def test_the_readme_example_runs(address: str) -> None:
-    """The block that talks to a page, against a page."""
-    (block,) = [block for block in BLOCKS if ADDRESS in block]
-    exec(block.replace(ADDRESS, address), {})
+def test_the_example_runs(address: str, capsys) -> None:
+    example("client").main(address)
+    out = capsys.readouterr().out
+    assert "/decode: 48 tokens" in out and "plain generate" in out.partition("/race: ")[2]
 
 
 @pytest.mark.parametrize("lane", ["speculative", "generate", "assisted"])

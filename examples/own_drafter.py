@@ -1,0 +1,86 @@
+"""Add a way to draft in one file: ``python examples/own_drafter.py``.
+
+``Bigrams`` guesses the token that most often followed the last one so far. It has two parts: a method, which is a value
+that a pair holds, and a drafter, which guesses within one call. To use it on the command line, on the page and in
+links, put the two classes into ``specdec/drafters/bigrams.py`` and add ``Bigrams`` to ``METHODS`` in
+``specdec/drafters/methods.py``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+import specdec
+from specdec.drafters.base import DraftMethod, Finding, NoDraft, Proposal
+
+
+@dataclass(frozen=True)
+class Bigrams(DraftMethod):
+    """Guess what followed the last token most often."""
+
+    kind = "bigrams"
+    label = "Bigrams"
+    form = "bigrams"
+    example = "bigrams"
+
+    @classmethod
+    def parse(cls, text: str) -> Bigrams | None:
+        return cls() if text == cls.kind else None
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, "text": self.kind, "python": "Bigrams()", "depends_on_start": False}
+
+    def findings(self, target, parts):
+        yield Finding("good", "Cost", "Bigrams cost next to nothing; they pay where the text repeats itself.")
+
+    def start(self, target, vocabulary, sampler, context) -> BigramDraft:
+        return BigramDraft(vocabulary, sampler.greedy, context)
+
+
+class BigramDraft(NoDraft):
+    """Guesses within one call. ``NoDraft`` has the methods that a drafter without a model can leave as they are."""
+
+    def __init__(self, vocabulary: int, greedy: bool, context):
+        super().__init__(vocabulary, context)
+        self._vocabulary, self._greedy = vocabulary, greedy
+        self._followers: dict[int, Counter[int]] = defaultdict(Counter)
+        self._read = 1
+
+    def propose(self, context, gamma: int, least_confidence: float | None) -> Proposal:
+        tokens = context.tokens  # the prompt and what is committed behind it
+        for before, after in zip(tokens[self._read - 1 :], tokens[self._read :], strict=False):
+            self._followers[before][after] += 1
+        self._read = len(tokens)
+        guesses: list[int] = []
+        while len(guesses) < gamma and (after := self._followers.get(guesses[-1] if guesses else tokens[-1])):
+            guesses.append(after.most_common(1)[0][0])
+        if not guesses:
+            return self._nothing
+        context.put(guesses)  # the target's pass reads them there
+        ids = context.ids(context.length, context.length + len(guesses))
+        # q is the distribution that each guess was drawn from. These guesses are certain, so q is one-hot.
+        q = None if self._greedy else torch.nn.functional.one_hot(ids, self._vocabulary).float()
+        return Proposal(ids, q, logits=(), guesses=ids, nats=torch.zeros(len(guesses)))
+
+
+def main() -> None:
+    prompt = "List: red, blue, green, red, blue, green, red,"
+    pair = specdec.load_pair()
+    for draft in (Bigrams(), specdec.PromptLookup(), pair.draft):
+        with_draft = replace(pair, draft=draft)
+        for temperature in (0.0, 1.0):
+            params = specdec.SamplingParams(max_new_tokens=96, temperature=temperature, seed=0, ignore_eos=True)
+            found = specdec.collect(specdec.speculative(with_draft, prompt, params=params))
+            m, name = found.metrics, f"{draft.describe()['kind']}, temperature {temperature}"
+            print(f"{name:30} {m.alpha:4.0%} kept, {m.mean_acceptance_length:.2f} tokens a target pass")
+            if params.greedy:
+                plain = specdec.collect(specdec.generate(pair, prompt, params=params))
+                assert found.token_ids == plain.token_ids, "greedy text is the target's own with any draft"
+
+
+if __name__ == "__main__":
+    main()

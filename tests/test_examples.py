@@ -1,0 +1,97 @@
+"""Every script of ``examples/`` runs on the embedded pair and prints what it promises; so does the notebook."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import specdec
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+EMBEDDED = Path(specdec.__file__).parent / "embedded"
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if hasattr(module, "RUNS"):
+        module.RUNS = 1  # a test has no use for a median
+    return module
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch) -> None:
+    """No example depends on the folder that it is started from."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_all_examples_are_run_here() -> None:
+    tested = {"one_round", "compare_generate", "own_pair", "sampling", "gamma_sweep", "lossy", "own_drafter"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == tested | {"client"}, "client: see ui/test_api.py"
+
+
+def test_one_round_is_told_to_its_end(capsys) -> None:
+    example("one_round").main()
+    out = capsys.readouterr().out
+    assert all(f"\n{step}. " in out for step in range(1, 6))
+    assert out.count(" accepted\n") >= 1 and out.count(" rejected\n") == 1 and "not tested\n" in out
+
+
+def test_all_lanes_write_the_text_of_generate(capsys) -> None:
+    example("compare_generate").main()
+    rows = capsys.readouterr().out.splitlines()[1:5]
+    assert [row[:20].strip() for row in rows] == [
+        "plain generate", "assisted generation", "our loop, no draft", "speculative",
+    ]  # fmt: skip
+    assert all(row.endswith("yes") for row in rows)
+
+
+def test_a_pair_of_ones_own_is_measured_or_refused(capsys) -> None:
+    module = example("own_pair")
+    module.main(str(EMBEDDED / "target"), str(EMBEDDED / "draft"), "Once upon a time")
+    assert "c = " in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="There is no folder"):
+        module.main("/no/such/folder")
+
+
+def test_sampling_keeps_about_what_is_expected(capsys) -> None:
+    example("sampling").main()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:6]]
+    for _, _, kept, expected, _ in rows:
+        assert abs(float(kept.rstrip("%")) - float(expected.rstrip("%"))) < 15
+
+
+def test_a_sweep_writes_its_chart(capsys, tmp_path) -> None:
+    example("gamma_sweep").main()
+    assert "γ 5: " in capsys.readouterr().out
+    assert "predicted by the closed form" in (tmp_path / "gamma_sweep.html").read_text(encoding="utf-8")
+
+
+def test_lossy_acceptance_keeps_more_and_loses_the_text(capsys) -> None:
+    example("lossy").main()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:6]]
+    lossless, *lossy = [(float(row[1].rstrip("%")), int(row[3])) for row in rows]
+    assert lossless[1] == 96
+    assert all(kept > lossless[0] and same < 96 for kept, same in lossy)
+
+
+def test_a_drafter_of_ones_own_is_lossless(capsys) -> None:
+    """The script itself compares the texts."""
+    example("own_drafter").main()
+    assert "bigrams" in capsys.readouterr().out
+
+
+def test_the_notebook_runs_from_top_to_bottom() -> None:
+    """Each of its steps writes the same text, as its last step asserts."""
+    cells = json.loads((EXAMPLES / "from_scratch.ipynb").read_text(encoding="utf-8"))["cells"]
+    namespace: dict = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]).replace("runs=3", "runs=1"), namespace)
+    assert len(namespace["rates"]) == 6
+    assert len(set(map(tuple, namespace["texts"].values()))) == 1
