@@ -12,12 +12,13 @@ from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, first_difference, started_of, written_ids
 from specdec.measure.terms import Sides, middle
 from specdec.report import words
+from specdec.report.definitions import DEFINITIONS
 from specdec.report.judge import Judgement
 from specdec.report.schema import Figure, Table
 
 
 def _figure(value: str, label: str, definition: str) -> Figure:
-    return {"value": value, "label": label, "definition": words.DEFINITIONS[definition]}
+    return {"value": value, "label": label, "definition": DEFINITIONS[definition].meaning}
 
 
 def headline_figures(
@@ -78,7 +79,11 @@ def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | Non
 
 def table(columns: Sequence[str], rows: list[list[str]]) -> Table:
     """Rows under columns, with the definition of each column that has one."""
-    return {"columns": [{"name": name, "definition": words.DEFINITIONS.get(name)} for name in columns], "rows": rows}
+    return {"columns": [{"name": name, "definition": _meaning(name)} for name in columns], "rows": rows}
+
+
+def _meaning(name: str) -> str | None:
+    return DEFINITIONS[name].meaning if name in DEFINITIONS else None
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

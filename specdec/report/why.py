@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from specdec.closed_forms import expected_tokens
 from specdec.report import words
+from specdec.report.definitions import DEFINITIONS
 from specdec.report.judge import FULL, Judgement
 from specdec.report.schema import Figure, Why
 
@@ -73,4 +74,4 @@ def figures(found: Judgement) -> list[Figure]:
         ("measured", words.times_or_none(found.speculation), "Speculation: gain over our loop at \u03b3 0"),
         ("engine", words.times_or_none(found.engine), "Our loop: gain of \u03b3 0 over plain generate"),
     ]
-    return [{"value": value, "label": label, "definition": words.DEFINITIONS[name]} for name, value, label in values]
+    return [{"value": value, "label": label, "definition": DEFINITIONS[name].meaning} for name, value, label in values]

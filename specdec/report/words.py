@@ -176,48 +176,6 @@ WHY_OFF = {
     "overhead": "{overhead} of the time is spent outside drafting and checking",
 }
 
-# Every figure that is shown, with what it means and its unit.
-DEFINITIONS = {
-    "speed-up": "Seconds per token of plain generate / seconds per token of this lane, over the tokens after the "
-    "first. A factor; the median of the runs.",
-    "tokens/s": "Tokens written after the first one / seconds from the first token to the last. The median of the "
-    "runs.",
-    "acceptance": "Guesses kept / guesses tested. A guess after the first rejected one is never tested and does not "
-    "count.",
-    "tokens per pass": "Tokens written per target pass, including the correction or bonus token. The first token and "
-    "rounds cut short by the end of the text are not counted.",
-    "same": "Tokens that are equal in the two texts, counted from the start to the first difference, in the run that "
-    "is shown.",
-    "written": "Tokens that each lane wrote in the run that is shown. With sampling, the two texts need not be equal.",
-    "first token": "Seconds from the call to the first token. In this time the target reads the prompt, and so does "
-    "the draft if there is one.",
-    "with the prompt": "The speed-up, including the time to the first token.",
-    "saved": "The share of the plain lane's time after its first token that speculative decoding saves.",
-    "drafted and kept": "Guesses kept / all guesses, including those that were never tested.",
-    "draft cost": "Seconds per guess / seconds per token of plain generate.",
-    "round cost": "Seconds per round / seconds per token of plain generate. A round breaks even if it yields this "
-    "many tokens.",
-    "cost coefficient": "Seconds of a draft pass / seconds of a target pass over one token (our loop at \u03b3 0).",
-    "verify growth": "Seconds of a target pass over the tokens of a round / seconds of a target pass over one token. "
-    "The papers assume 1.",
-    "loop overhead": "The share of the lane's time that is neither drafting nor checking.",
-    "predicted": "The gain over our loop at \u03b3 0 by theory: (1 - \u03b1^(\u03b3+1)) / ((1 - \u03b1)(\u03b3 c + "
-    "v)). Leviathan et al., Theorem 3.8, with the measured v.",
-    "measured": "Seconds per token of our loop at \u03b3 0 / seconds per token of the speculative lane.",
-    "engine": "Seconds per token of plain generate / seconds per token of our loop at \u03b3 0. This part does not "
-    "come from speculation.",
-    "break-even": "The acceptance rate at which a round yields as many tokens as it costs: (1 - \u03b1^(\u03b3+1)) / "
-    "(1 - \u03b1) = \u03b3 c + v, with the measured v.",
-    "tested": "Drafts in which the guess at this place was tested: all guesses before it were kept.",
-    "kept, of tested": "Guesses kept at this place / guesses tested at this place.",
-    "expected, of tested": "The mean of the sum of min(p, q) over the vocabulary: the chance that such a guess is kept "
-    "(before it is drawn). It varies less from run to run than the share that was kept.",
-    "kept, of all drafts": "Guesses kept at this place / all drafts. vLLM calls this the acceptance rate by position.",
-    "share of passes": "Target passes that wrote so many tokens / all target passes after the prompt.",
-    "outside": "The share of the speculative lane's time after its first token that is not spent inside the models' "
-    "passes.",
-}
-
 
 def headline(found: Judgement, subject: str = "speculative decoding", **more: str) -> str:
     """The sentence that is seen first; where the lane is slower, why."""

@@ -20,6 +20,7 @@ from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.task import Run
 from specdec.models.slot import Slot
 from specdec.report import words
+from specdec.report.definitions import DEFINITIONS
 from specdec.ui import fragments
 from specdec.ui.api import add_endpoints
 from specdec.ui.ask import REPEATS, Ask, AskPanel
@@ -207,7 +208,12 @@ def build(
                     "",
                     html_template="",
                     js_on_load=_MOUNT
-                    % (_ASSET % "live.js", plotly_address(), _lane_rows(), json.dumps(words.DEFINITIONS)),
+                    % (
+                        _ASSET % "live.js",
+                        plotly_address(),
+                        _lane_rows(),
+                        _hints(),
+                    ),
                     apply_default_css=False,
                     elem_id="sd-live",
                     elem_classes="sd-live",
@@ -269,6 +275,11 @@ def _tab(name: str) -> gr.Tab:
     tab = gr.Tab(name, id=address)
     tab.select(None, js=_TAB_CHOSEN % json.dumps(address), **INTERNAL)
     return tab
+
+
+def _hints() -> str:
+    """What each figure means, by the names that the scripts use."""
+    return json.dumps({name: figure.meaning for name, figure in DEFINITIONS.items()})
 
 
 def _lane_rows() -> str:

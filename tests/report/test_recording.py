@@ -178,15 +178,16 @@ def test_every_field_survives() -> None:
 
 
 def test_lanes_are_told_apart_and_never_taken_for_one(pair) -> None:
-    """A file of two lanes gives each by itself; folding both as one, or batches, is refused."""
+    """A file of two lanes gives each by itself. Collecting both as one is refused, also where each is a batch."""
     events, parts = zip(*(record(pair, lane, {}) for lane in ("generate", "speculative")), strict=True)
     lines = [*parts[0], *parts[1]]
     assert recording.lanes(lines) == list(events)
     assert [specdec.collect(lane).finish_reason for lane in recording.lanes(lines)] == ["length", "length"]
     with pytest.raises(specdec.InvalidInput, match="2 lanes"):
         specdec.collect(recording.read(lines))
-    with pytest.raises(specdec.InvalidInput, match="batches"):
+    with pytest.raises(specdec.InvalidInput, match="2 lanes"):
         specdec.collect(events)
+    assert specdec.collect([events[0][:1], events[0][1:]]) == specdec.collect(events[0])
     with pytest.raises(specdec.InvalidInput, match="middle of a lane"):
         recording.lanes(lines[1:])
 

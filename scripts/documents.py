@@ -1,0 +1,121 @@
+"""Write the documents that are made from the code: ``python scripts/documents.py``.
+
+docs/api.md has every public name with its docstring, docs/metrics.md every figure of ``specdec.report.definitions``.
+``tests/test_documents.py`` fails where one of them is out of date.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import specdec
+from specdec.report.definitions import DEFINITIONS
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+# Every name of ``specdec.__all__``, in the order of a first reading.
+SECTIONS = {
+    "Decoding": ("speculative", "generate", "assisted", "driven", "collect"),
+    "Settings": ("SamplingParams", "AutoGamma", "ConfidenceStop"),
+    "Pairs": ("load_pair", "Pair"),
+    "Ways to draft": ("PromptLookup", "Suffix", "EarlyExit", "Eagle3", "Mtp"),
+    "Events": ("Event", "Started", "Round", "DraftToken", "Decision", "Finished"),
+    "Results": ("Result",),
+    "Errors": ("SpecdecError", "InvalidInput", "IncompatiblePair", "LoadFailed"),
+}
+
+
+def api() -> str:
+    """Every public name: its signature, and its docstring as it stands in the code."""
+    parts = [
+        "# Public names",
+        "Made from the docstrings by `python scripts/documents.py`. All of these are attributes of `specdec`. Shapes\n"
+        "are in parentheses, times in seconds; p is the target's distribution and q the draft's.",
+    ]
+    for section, names in SECTIONS.items():
+        parts.append(f"## {section}")
+        parts += [_entry(name, getattr(specdec, name)) for name in names]
+    return "\n\n".join(parts) + "\n"
+
+
+def _entry(name: str, value: Any) -> str:
+    lines = [f"### `{name}`"]
+    if not callable(value):  # a union of classes
+        parts = " | ".join(part.__name__ for part in value.__args__)
+        return f"{lines[0]}\n\n```python\n{name} = {parts}\n```"
+    if not (inspect.isclass(value) and issubclass(value, Exception)):
+        lines.append(f"```python\n{_signature(name, value)}\n```")
+    return "\n\n".join([*lines, _markdown(inspect.getdoc(value) or "")])
+
+
+def _signature(name: str, value: Any) -> str:
+    """In one line, or with a line for each argument where that is too long."""
+    signature = inspect.signature(value)
+    arguments, named = [], False
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not named:
+            arguments.append("*")
+            named = True
+        arguments.append(_argument(parameter))
+    returned = signature.return_annotation
+    returns = "" if returned in (None, "None", signature.empty) else f" -> {returned}"
+    line = f"{name}({', '.join(arguments)}){returns}"
+    if len(line) <= 100:
+        return line
+    return f"{name}(\n" + "".join(f"    {argument},\n" for argument in arguments) + f"){returns}"
+
+
+def _argument(parameter: inspect.Parameter) -> str:
+    default = parameter.default
+    if default is parameter.empty:
+        value = ""
+    elif default == specdec.SamplingParams():
+        value = " = SamplingParams()"
+    else:
+        value = f" = {default!r}"
+    return f"{parameter.name}: {parameter.annotation}{value}"
+
+
+def _markdown(docstring: str) -> str:
+    """Double backticks are code in a docstring; in Markdown one does. A paragraph of aligned fields stays as it is."""
+    paragraphs = []
+    for paragraph in docstring.split("\n\n"):
+        aligned = any("   " in line.strip() for line in paragraph.splitlines())
+        paragraphs.append(f"```text\n{paragraph}\n```" if aligned else paragraph.replace("``", "`"))
+    return "\n\n".join(paragraphs)
+
+
+def metrics() -> str:
+    """Every figure that is shown, in a table."""
+    lines = [
+        "# What the figures mean",
+        "",
+        "Every figure of the page, the terminal and the exports has one definition. This table is made by `python",
+        "scripts/documents.py` from `specdec/report/definitions.py`, which the page's hints come from too.",
+        "",
+        "A *plain token* is the time of a token of plain `generate`. A *target pass over one token* is one of our own",
+        "loop without a draft (\u03b3 0). Both are measured in the same runs as the lane that is compared with them.",
+        "Medians are over the runs; the lowest and the highest run stand in brackets.",
+        "",
+        "| Figure | Unit | Meaning | What it is not |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {d.name} | {d.unit} | {d.meaning} | {d.is_not} |" for d in DEFINITIONS.values()]
+    return "\n".join(lines) + "\n"
+
+
+def texts() -> dict[str, str]:
+    """The documents by their name in docs/."""
+    return {"api.md": api(), "metrics.md": metrics()}
+
+
+def main() -> None:
+    for name, text in texts().items():
+        (DOCS / name).write_text(text, encoding="utf-8")
+        print(f"docs/{name}: {len(text.splitlines())} lines")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Every figure that is shown: its name, its unit, what it means, and what it is not.
+
+The page shows the meaning as a hint beside a figure. docs/metrics.md is made from this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Definition:
+    """``name`` is the label beside the figure. ``is_not`` says what the figure is mistaken for."""
+
+    name: str
+    unit: str
+    meaning: str
+    is_not: str
+
+
+DEFINITIONS = {
+    "speed-up": Definition(
+        "speed-up",
+        "factor",
+        "Seconds per token of plain generate / seconds per token of this lane, over the tokens after the first. The "
+        "median of the runs.",
+        "The time to the first token is not in it. It is not speculation's share: our loop gains a part of it.",
+    ),
+    "engine": Definition(
+        "from our loop",
+        "factor",
+        "Seconds per token of plain generate / seconds per token of our loop at \u03b3 0. This part does not come from "
+        "speculation.",
+        "It says nothing about guesses: no guess is made at \u03b3 0.",
+    ),
+    "measured": Definition(
+        "from speculation",
+        "factor",
+        "Seconds per token of our loop at \u03b3 0 / seconds per token of the speculative lane.",
+        "It is not the gain over plain generate: that is both shares multiplied.",
+    ),
+    "predicted": Definition(
+        "predicted gain",
+        "factor",
+        "The gain over our loop at \u03b3 0 by theory: (1 - \u03b1^(\u03b3+1)) / ((1 - \u03b1)(\u03b3 c + v)). "
+        "Leviathan et al., Theorem 3.8, with the measured v.",
+        "It is computed, not measured. It assumes that guesses are kept independently of each other.",
+    ),
+    "saved": Definition(
+        "time saved",
+        "share of time",
+        "The share of the plain lane's time after its first token that speculative decoding saves: 1 - 1 / speed-up.",
+        "It is not a speed-up: 50 % of the time saved is a factor of 2.",
+    ),
+    "with the prompt": Definition(
+        "speed-up including the prompt",
+        "factor",
+        "The speed-up, including the time to the first token.",
+        "It depends on the length of the text: the longer it is, the closer this comes to the speed-up.",
+    ),
+    "tokens/s": Definition(
+        "tokens/s",
+        "tokens a second",
+        "Tokens written after the first one / seconds from the first token to the last. The median of the runs.",
+        "It is not characters or words a second, and the prompt's tokens do not count.",
+    ),
+    "first token": Definition(
+        "first token",
+        "seconds",
+        "Seconds from the call to the first token. In this time the target reads the prompt, and so does the draft if "
+        "there is one.",
+        "Loading the models and waiting in the queue are not in it.",
+    ),
+    "acceptance": Definition(
+        "acceptance (\u03b1), or guesses kept",
+        "share of guesses",
+        "Guesses kept / guesses tested. A guess after the first rejected one is never tested and does not count.",
+        "It is not the share of all drafted tokens (vLLM's draft acceptance rate), nor of the text's tokens.",
+    ),
+    "drafted and kept": Definition(
+        "guesses kept, untested ones included",
+        "share of guesses",
+        "Guesses kept / all guesses, including those that were never tested.",
+        "It is not \u03b1, and it falls with \u03b3 by itself. vLLM calls it the draft acceptance rate.",
+    ),
+    "tokens per pass": Definition(
+        "tokens per target pass",
+        "tokens",
+        "Tokens written per target pass, including the correction or bonus token. The first token and rounds cut short "
+        "by the end of the text are not counted.",
+        "It is not the speed-up: a round also costs drafting, and more time to check.",
+    ),
+    "cost coefficient": Definition(
+        "cost coefficient (c)",
+        "target passes over one token",
+        "Seconds of a draft pass / seconds of a target pass over one token (our loop at \u03b3 0).",
+        "It is not the ratio of the models' sizes: on small models and fast GPUs a pass costs by its layers.",
+    ),
+    "verify growth": Definition(
+        "verify growth (v)",
+        "target passes over one token",
+        "Seconds of a target pass over the tokens of a round / seconds of a target pass over one token. The papers "
+        "assume 1.",
+        "It does not include drafting.",
+    ),
+    "draft cost": Definition(
+        "cost of a guess",
+        "plain tokens",
+        "Seconds per guess / seconds per token of plain generate.",
+        "It is not c, which is counted in passes of our own loop.",
+    ),
+    "round cost": Definition(
+        "cost of a round",
+        "plain tokens",
+        "Seconds per round / seconds per token of plain generate. A round breaks even if it yields this many tokens.",
+        "It is not \u03b3 c + v: all work around the passes is in it.",
+    ),
+    "break-even": Definition(
+        "acceptance needed to break even",
+        "share of guesses",
+        "The acceptance rate at which a round yields as many tokens as it costs: (1 - \u03b1^(\u03b3+1)) / "
+        "(1 - \u03b1) = \u03b3 c + v, with the measured v.",
+        "It is computed, for this \u03b3 only. Another draft length needs another rate.",
+    ),
+    "loop overhead": Definition(
+        "outside drafting and checking",
+        "share of time",
+        "The share of the lane's time that is neither drafting nor checking.",
+        "It is not the time outside the models' passes: choosing tokens is a part of drafting and checking.",
+    ),
+    "outside": Definition(
+        "time outside the models' passes",
+        "share of time",
+        "The share of the speculative lane's time after its first token that is not spent inside the models' passes.",
+        "It is not idle time: it is sampling, comparing, rolling back and events.",
+    ),
+    "same": Definition(
+        "tokens identical",
+        "tokens",
+        "Tokens that are equal in the two texts, counted from the start to the first difference, in the run that is "
+        "shown.",
+        "It is not a similarity: after the first difference two correct texts may have nothing in common.",
+    ),
+    "written": Definition(
+        "tokens written",
+        "tokens",
+        "Tokens that each lane wrote in the run that is shown. With sampling, the two texts need not be equal.",
+        "It is no test of losslessness: the tab Lossless? has one.",
+    ),
+    "tested": Definition(
+        "tested",
+        "drafts",
+        "Drafts in which the guess at this place was tested: all guesses before it were kept.",
+        "It is not the number of guesses made at this place.",
+    ),
+    "kept, of tested": Definition(
+        "kept, of tested",
+        "share of guesses",
+        "Guesses kept at this place / guesses tested at this place.",
+        "It is not vLLM's rate by position, which is the next but one.",
+    ),
+    "expected, of tested": Definition(
+        "expected, of tested",
+        "share of guesses",
+        "The mean of the sum of min(p, q) over the vocabulary: the chance that such a guess is kept (before it is "
+        "drawn). It varies less from run to run than the share that was kept.",
+        "It is not known for greedy text, where p and q are one-hot.",
+    ),
+    "kept, of all drafts": Definition(
+        "kept, of all drafts",
+        "share of drafts",
+        "Guesses kept at this place / all drafts. vLLM calls this the acceptance rate by position.",
+        "It is not a chance by itself: it falls from place to place, because all guesses before must be kept too.",
+    ),
+    "share of passes": Definition(
+        "share of passes",
+        "share of passes",
+        "Target passes that wrote so many tokens / all target passes after the prompt.",
+        "Passes cut short by the end of the text are counted here.",
+    ),
+}

@@ -1,0 +1,93 @@
+"""What the documents show runs, leads somewhere, and is that of the code."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+import specdec
+from specdec import cli
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "specdec/embedded/MODEL_CARD.md"]
+sys.path.insert(0, str(ROOT / "scripts"))
+import documents  # noqa: E402
+
+named = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), re.S | re.M)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/architecture.md"])
+def test_python_snippets_run(name: str) -> None:
+    """Every Python block, in order, in one namespace; their assertions hold."""
+    found = blocks(ROOT / name, "python")
+    assert found
+    namespace: dict = {}
+    for block in found:
+        exec(block, namespace)
+
+
+@named
+def test_links_lead_to_files_and_headings(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if re.match("[a-z]+:", target):
+            continue
+        name, _, heading = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        assert file.exists(), f"{path.name} links to {target}"
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.M)
+            assert heading in [anchor(title) for title in titles], f"{path.name} links to {target}"
+
+
+def anchor(title: str) -> str:
+    """The name that a heading has in links, as GitHub and the Hub make it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+@named
+def test_commands_exist_with_their_options(path: Path) -> None:
+    """Each command of this program that a document shows: its module or file, and every option, in its help."""
+    for line in re.sub(r"\\\n\s*", " ", "\n".join(blocks(path, "bash"))).splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:3] == ["python", "-m", "specdec"]:
+            options = {word for word in words[3:] if word.startswith("--")}
+            command = words[3] if len(words) > 3 and words[3] in cli.COMMANDS else "run"
+            assert options <= options_of(command), line
+        elif words[:1] == ["python"] and words[1].endswith(".py"):
+            assert (ROOT / words[1]).exists(), line
+            if words[1] == "app.py":
+                assert {word for word in words if word.startswith("--")} <= options_of("page"), line
+        elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks"):
+            assert (ROOT / f"{words[2].replace('.', '/')}.py").exists(), line
+
+
+@functools.cache
+def options_of(command: str) -> set[str]:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        cli.main([command, "--help"])
+    return set(re.findall(r"--[a-z][a-z-]*", out.getvalue()))
+
+
+def test_documents_made_from_the_code_are_up_to_date() -> None:
+    """``python scripts/documents.py`` writes them."""
+    for name, text in documents.texts().items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, name
+
+
+def test_the_api_has_every_public_name() -> None:
+    assert sorted(name for names in documents.SECTIONS.values() for name in names) == sorted(specdec.__all__)
+
+
+def test_the_readme_stays_a_front_door() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 180
