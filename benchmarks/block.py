@@ -2,7 +2,7 @@
 
 Tokens a target pass of the embedded pair, sampled at several temperatures: the mean over all example prompts and seeds,
 each call of as many tokens. The gain is the ratio of both means; behind it stands its standard error, by calls. Counts
-only: no figure depends on the speed of the machine.
+only: no figure depends on the speed of the machine. Prints a table, and puts it into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from statistics import fmean, stdev
 import torch
 
 import specdec
+from benchmarks.document import table, write
 from specdec.measure.prompts import EXAMPLES, read_prompts
 
 TEMPERATURES = (0.5, 0.75, 1.0, 1.25, 1.5)
@@ -35,14 +36,18 @@ def main() -> None:
     torch.set_num_threads(2)
     pair = specdec.load_pair()
     calls = len(read_prompts(EXAMPLES)) * len(SEEDS)
-    print(f"Tokens a target pass, means of {calls} calls of {TOKENS} tokens each.")
-    print("| Temperature | γ | guess by guess | as a block | gain |\n|---|---|---|---|---|")
+    rows = []
     for temperature in TEMPERATURES:
         for gamma in GAMMAS:
             one, whole = (tokens_a_pass(pair, kind, gamma, temperature) for kind in ("lossless", "block"))
             gain = fmean(whole) / fmean(one)
             error = gain * math.hypot(*(stdev(values) / math.sqrt(calls) / fmean(values) for values in (one, whole)))
-            print(f"| {temperature} | {gamma} | {fmean(one):.2f} | {fmean(whole):.2f} | {gain:.3f} ± {error:.3f} |")
+            means = f"{fmean(one):.2f}", f"{fmean(whole):.2f}"
+            rows.append([str(temperature), str(gamma), *means, f"{gain:.3f} ± {error:.3f}"])
+    about = (
+        f"`python -m benchmarks.block`: means of {calls} calls of {TOKENS} tokens; the gain with its standard error."
+    )
+    write("block", f"{about}\n\n" + table(("Temperature", "γ", "guess by guess", "as a block", "gain"), rows))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -9,8 +10,20 @@ PERFORMANCE = ROOT / "docs" / "performance.md"
 
 
 def marks(name: str) -> tuple[str, str]:
-    """The lines around the section that ``python -m benchmarks.NAME`` writes."""
-    return f"<!-- {name}: written by python -m benchmarks.{name} -->", f"<!-- /{name} -->"
+    """The lines around the section that ``python -m benchmarks.NAME`` writes; NAME is ``name`` up to a colon."""
+    return f"<!-- {name}: written by python -m benchmarks.{name.partition(':')[0]} -->", f"<!-- /{name} -->"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """A Markdown table; all columns but the first ``left`` are aligned to the right."""
+    marks = ["---"] * left + ["---:"] * (len(columns) - left)
+    return "".join(f"| {' | '.join(line)} |\n" for line in (columns, marks, *rows))
+
+
+def write(name: str, text: str, path: Path = PERFORMANCE) -> None:
+    """Print a section and write it into its document."""
+    print(text)
+    path.write_text(with_section(path.read_text(encoding="utf-8"), name, text), encoding="utf-8")
 
 
 def with_section(document: str, name: str, text: str) -> str:

@@ -4,7 +4,7 @@ The 2-layer draft, the EAGLE-3 head, prompt lookup and suffix decoding write 128
 and of texts that are begun a second time. Prints, for both, medians (lowest-highest) over the runs: the speed-up over
 plain ``generate``, speculation's share of it, the cost of a guess (c), how much more a target pass over a round's rows
 costs than one over a token (v), what share of the guesses is kept, overall and at each place of a draft, and the tokens
-a target pass. Then the bytes of weights that each way brings.
+a target pass. Then the bytes of weights that each way brings. Puts all of it into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 import specdec
+from benchmarks.document import table, write
 from benchmarks.in_turns import COLUMNS, Turn, asked_runs, cells, in_turns
 from specdec import closed_forms, text
 from specdec.engine import policy
@@ -50,17 +48,25 @@ def main() -> None:
         "2-layer draft": Turn(model, (3, 5)),
         "EAGLE-3 head": Turn(specdec.Pair(target, head.draft, model.tokenizer), (3, 5)),
         "prompt lookup": Turn(specdec.Pair(target, specdec.PromptLookup(), model.tokenizer), (5,)),
-        "suffix": Turn(specdec.Pair(target, specdec.Suffix(), model.tokenizer), (5, 16)),
+        "suffix decoding": Turn(specdec.Pair(target, specdec.Suffix(), model.tokenizer), (5, 16)),
     }
-    for title, items in (("Example prompts", read_prompts(EXAMPLES)), ("Copies", copies(model.tokenizer))):
-        table = Table("draft", "γ", *COLUMNS, "by place, %", "tokens a pass", title=title)
+    text = f"`python -m benchmarks.drafters --runs {runs}`, 128 greedy tokens of each prompt.\n"
+    for title, items in (
+        ("The six example prompts:", read_prompts(EXAMPLES)),
+        ("Three texts of this program, each begun a second time:", copies(model.tokenizer)),
+    ):
+        rows = []
         for (name, gamma), lane in in_turns(turns, items, runs).items():
             length = words.number(lane.middle("mean_acceptance_length"), 2)
-            table.add_row(name, str(gamma), *cells(lane), by_place([side.lane for side in lane.sides]), length)
-        Console(width=130).print(table)
+            rows.append([name, str(gamma), *cells(lane), by_place([side.lane for side in lane.sides]), length])
+        text += f"\n{title}\n\n" + table(
+            ("Draft", "γ", *COLUMNS, "kept at each place, %", "tokens a target pass"), rows
+        )
+    text += "\n"
     for name, weights in (("2-layer draft", model.draft.models[0]), ("EAGLE-3 head", head.draft.head)):
         size = sum(weight.numel() * weight.element_size() for weight in weights.parameters())
-        print(f"{name}: {size / 1e6:.1f} MB of weights in memory")
+        text += f"The {name} has {size / 1e6:.1f} MB of weights in memory.\n"
+    write("drafters", text)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from benchmarks.document import PERFORMANCE, with_section
+from benchmarks.document import table, write
 from specdec.cli.arguments import leave_a_core
 from specdec.events import SamplingParams
 from specdec.lanes.table import BASELINE, LOOP, Entrant
@@ -75,9 +75,8 @@ speculation gains over our loop.
 python -m benchmarks.examples --runs {runs}
 ```
 
-""" + "".join(f"| {' | '.join(line)} |\n" for line in (HEAD, ["---"] + ["---:"] * (len(HEAD) - 1), *rows))
-    print(text)
-    PERFORMANCE.write_text(with_section(PERFORMANCE.read_text(encoding="utf-8"), "examples", text), encoding="utf-8")
+"""
+    write("examples", text + table(HEAD, rows))
 
 
 if __name__ == "__main__":

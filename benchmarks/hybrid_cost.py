@@ -4,7 +4,8 @@ Two targets of one size with random weights, one of attention alone (Qwen3) and 
 recurrent state (Qwen3.5), each with a draft of one layer of its family whose guesses are right as often as asked
 (``specdec.drafters.synthetic``). For each agreement: plain ``generate``, our loop without a draft and speculative
 decoding in turns. Prints medians over the runs: the speed-up over our loop, how many tokens a round reads again, and
-what copying the state and reading again take, as shares of a target pass over one token.
+what copying the state and reading again take, as shares of a target pass over one token. Puts the table into
+docs/performance.md.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, Qwen3_5TextConfig, Qwen3Config
 
 import specdec
+from benchmarks.document import table, write
 from benchmarks.in_turns import asked_runs
 from specdec.drafters.synthetic import SyntheticDraft
 from specdec.measure.metrics import Metrics, measure
@@ -74,10 +76,7 @@ def main() -> None:
                 for name, lane, reread in calls(target, draft, agreement, max(run, 0)):
                     if run >= 0:
                         found[family, agreement][name].append((lane, reread))
-    print(
-        "| Target | agreement | over our loop, γ 4 | auto | read again a round | copying, of a pass | reading again |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    rows = []
     for (family, agreement), lanes in sorted(found.items()):
         loop = [lane for lane, _ in lanes["loop"]]
         single = median(lane.verify_seconds / lane.target_passes for lane in loop)
@@ -97,7 +96,10 @@ def main() -> None:
             f"{median(gains['speculative']):.2f}x ({min(gains['speculative']):.2f}-{max(gains['speculative']):.2f})"
         )
         cells = (family, agreement, spread, f"{median(gains['auto']):.2f}x", f"{reread:.1f}", f"{copying:.2f}", again)
-        print(f"| {' | '.join(map(str, cells))} |")
+        rows.append([str(cell) for cell in cells])
+    columns = ("Target", "agreement", "γ 4 over our loop", "γ auto", "tokens read again", "copying", "reading again")
+    about = f"`python -m benchmarks.hybrid_cost --runs {runs}`, one thread.\n\n"
+    write("hybrid_cost", about + table(columns, rows))
 
 
 if __name__ == "__main__":

@@ -3,17 +3,15 @@
 The embedded pair writes 128 tokens of each example prompt at temperatures from 0 to 1.5, in turns. Prints medians
 (lowest-highest) over the runs: the speed-up over plain ``generate``, its share from speculation, a guess's cost (c),
 how much more a target pass over a round's rows costs than one over a token (v), the share of guesses that were kept,
-the share to be expected by the sum of min(p, q), and the tokens a target pass.
+the share to be expected by the sum of min(p, q), and the tokens a target pass. Puts the table into docs/performance.md.
 """
 
 from __future__ import annotations
 
 from statistics import median
 
-from rich.console import Console
-from rich.table import Table
-
 import specdec
+from benchmarks.document import table, write
 from benchmarks.in_turns import COLUMNS, Turn, asked_runs, cells, in_turns
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.report import words
@@ -27,12 +25,13 @@ def main() -> None:
     pair = specdec.load_pair()
     params = {t: specdec.SamplingParams(128, temperature=t, seed=0, ignore_eos=True) for t in TEMPERATURES}
     turns = {f"{t:g}": Turn(pair, (GAMMA,), some) for t, some in params.items()}
-    table = Table("temperature", *COLUMNS, "expected", "tokens a pass", title=f"γ {GAMMA}, embedded pair")
+    rows = []
     for (name, _), lane in in_turns(turns, read_prompts(EXAMPLES), runs).items():
         expected = [side.lane.overlap for side in lane.sides if side.lane.overlap is not None]
         length = words.number(lane.middle("mean_acceptance_length"), 2)
-        table.add_row(name, *cells(lane), words.percent(median(expected) if expected else None), length)
-    Console(width=120).print(table)
+        rows.append([name, *cells(lane), words.percent(median(expected)) if expected else "", length])
+    about = f"`python -m benchmarks.temperature --runs {runs}`: γ {GAMMA}, 128 tokens of each example prompt.\n\n"
+    write("temperature", about + table(("Temperature", *COLUMNS, "expected", "tokens a target pass"), rows))
 
 
 if __name__ == "__main__":
