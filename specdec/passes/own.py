@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,6 +14,10 @@ from transformers import DynamicCache, PreTrainedModel
 from specdec.errors import IncompatiblePair
 from specdec.passes.cache import first_layers_of, new_cache
 from specdec.passes.states import States
+
+_UNBOUNDED = (0.0, float("inf"))
+_FREE = (None, _UNBOUNDED)
+_changing_bounds = threading.Lock()
 
 
 class OwnPasses:
@@ -25,6 +31,9 @@ class OwnPasses:
         self._tapped: Sequence[int] = ()
         self._hidden: Sequence[torch.Tensor] = ()
         self._keeps_logits = model._supports_logits_to_keep()
+        # transformers 5.23 bounds the time steps of Mamba-2 layers in a pass over several tokens, and not in a pass over
+        # one token. Nemotron-H has such a bound. ``generate`` reads the prompt with it and later tokens without it.
+        self._bounded = [part for part in model.modules() if getattr(part, "time_step_limit", None) not in _FREE]
         self._takes_positions = "position_ids" in inspect.signature(type(model).forward).parameters
 
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
@@ -35,7 +44,8 @@ class OwnPasses:
         if self._tapped:
             kwargs["output_hidden_states"] = True
         self._length = start + len(ids)
-        out = self._model(input_ids=ids[None], past_key_values=self._cache, use_cache=True, **kwargs)
+        with _without_bounds(self._bounded if start else ()):
+            out = self._model(input_ids=ids[None], past_key_values=self._cache, use_cache=True, **kwargs)
         if self._tapped:
             self._hidden = [out.hidden_states[number][0] for number in self._tapped]
         return out.logits[0, -keep:] if keep else out.logits[0]
@@ -79,3 +89,20 @@ class OwnPasses:
         name = type(self._model).__name__
         if self._cache.get_seq_length() != length:
             raise IncompatiblePair(f"{name} leaves its cache empty, so it cannot go on where it stopped; use another.")
+
+
+@contextmanager
+def _without_bounds(layers: Sequence[Any]) -> Iterator[None]:
+    """Mamba-2 layers with no bound on their time steps; afterwards with their own again."""
+    if not layers:
+        yield
+        return
+    with _changing_bounds:
+        own = [layer.time_step_limit for layer in layers]
+        try:
+            for layer in layers:
+                layer.time_step_limit = _UNBOUNDED
+            yield
+        finally:
+            for layer, limit in zip(layers, own, strict=True):
+                layer.time_step_limit = limit

@@ -17,6 +17,7 @@ from fakes import count_passes, generated, noisy_copy, prompt_of, rounds_of, tin
 import specdec
 from specdec.engine.policy import REREAD
 from specdec.models.compatibility import ROLLED_BACK
+from specdec.passes.runner import Runner
 from specdec.passes.states import States
 
 TOKENS = 300 if FULL else 48
@@ -60,6 +61,26 @@ def test_greedy_text_is_that_of_generate(family: str) -> None:
     """At every draft length, past many rejections, with the family as target and as draft."""
     target = model_of(family)
     assert compare(target, pair_of(target, "hybrid draft")) == {"accepted", "rejected", "discarded"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_pass_over_several_tokens_gives_what_passes_over_one_give(family: str) -> None:
+    """As ``generate`` makes them. transformers bounds the time steps of Nemotron-H in the first kind only: its texts of
+    300 tokens differed. The bound here is so high that it always counts."""
+    target = model_of(family, **({"time_step_min": 0.5} if family == "nemotron_h" else {}))
+    prompt_ids, ids = prompt_of(14, VOCABULARY), prompt_of(40, VOCABULARY)[14:]
+
+    def logits(rows: int) -> torch.Tensor:
+        runner = Runner(target)
+        runner.forward(prompt_ids, keep=1, stands=True)
+        runner.crop_to(len(prompt_ids))
+        return torch.cat([runner.forward(part, stands=True) for part in ids.split(rows)])
+
+    with torch.inference_mode():
+        one, several = logits(1), logits(5)
+    assert (one - several).abs().max() < 1e-4 * (one.max() - one.min())
+    limits = {part.time_step_limit for part in target.modules() if hasattr(part, "time_step_limit")}
+    assert family != "nemotron_h" or limits == {(0.5, float("inf"))}, "the model itself is as it was"
 
 
 @pytest.mark.parametrize("drafting", ["model", "prompt lookup", "early exit"])
