@@ -31,8 +31,8 @@ class OwnPasses:
         self._tapped: Sequence[int] = ()
         self._hidden: Sequence[torch.Tensor] = ()
         self._keeps_logits = model._supports_logits_to_keep()
-        # transformers 5.23 bounds the time steps of Mamba-2 layers in a pass over several tokens, and not in a pass over
-        # one token. Nemotron-H has such a bound. ``generate`` reads the prompt with it and later tokens without it.
+        # transformers 5.23 bounds the time steps of Mamba-2 layers in a pass over several tokens, but not in a pass
+        # over one token. Nemotron-H has such a bound. ``generate`` reads the prompt with it, and later tokens without.
         self._bounded = [part for part in model.modules() if getattr(part, "time_step_limit", None) not in _FREE]
         self._takes_positions = "position_ids" in inspect.signature(type(model).forward).parameters
 
