@@ -22,6 +22,8 @@ SECONDS = (
     "reread_seconds",
 )  # fmt: skip
 
+MOST_UNKNOWN = 0.1  # share of the tokens read again whose cost may be left out of ``reread_seconds``
+
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
@@ -46,8 +48,9 @@ class Metrics:
     overhead_share         share of decode time spent outside the models' forward passes
     stall_seconds          decode time in stalls: rounds far longer than the others of their call
     state_seconds          decode time spent in copying recurrent state, so that it can be rolled back
-    reread_seconds         what target passes that read kept tokens again took beyond the call's median pass over as
-                           many guesses that read none again; None where there was no such pass
+    reread_seconds         how much longer target passes took because they read kept tokens again: each is compared with
+                           the call's median pass over as many guesses that read none again. A pass without such a
+                           partner is left out; None where those read more than a tenth of these tokens
     """
 
     new_tokens: int
@@ -313,13 +316,16 @@ def _reread(rounds: list[Round]) -> float | None:
     for event in rounds:
         if not event.reread and event.verify_seconds is not None:
             usual[len(event.draft or ())].append(event.verify_seconds)
-    found = 0.0
+    seconds, unknown = 0.0, 0
     for event in rounds:
         if event.reread and event.verify_seconds is not None:
-            if not (same := usual[len(event.draft or ())]):
-                return None
-            found += event.verify_seconds - median(same)
-    return max(0.0, found)
+            if same := usual[len(event.draft or ())]:
+                seconds += event.verify_seconds - median(same)
+            else:
+                unknown += event.reread
+    if unknown > MOST_UNKNOWN * sum(event.reread for event in rounds):
+        return None
+    return max(0.0, seconds)
 
 
 def _overhead(rounds: list[Round], decode_seconds: float) -> float | None:

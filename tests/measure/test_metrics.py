@@ -144,3 +144,5 @@ def test_reading_again_is_what_a_pass_takes_beyond_one_that_read_nothing_again()
     assert found.reread_seconds == pytest.approx(0.2) and found.state_seconds == pytest.approx(0.01)
     other = round_of(3, "aad", 2, 4.0, verify_seconds=0.45, reread=1)
     assert measure([round_of(0, "", 1, 1.0), *usual, other]).reread_seconds is None
+    many = [again] * 10  # one in eleven has no partner: the rest is known
+    assert measure([round_of(0, "", 1, 1.0), *usual, *many, other]).reread_seconds == pytest.approx(2.0)
