@@ -28,16 +28,19 @@ def speculative(
     acceptance: str = "lossless",
     accept_top_k: int | None = None,
 ) -> Iterator[Event]:
-    """Decode ``prompt`` with the pair's draft proposing ``gamma`` tokens a round; yield an event a round.
+    """Decode ``prompt`` speculatively: yield ``Started``, a ``Round`` for each target pass, and ``Finished``.
 
-    ``prompt`` is a str, a list of chat messages or a LongTensor (n,) or (1, n). ``gamma`` 0 is plain decoding by the
-    same loop, "auto" chooses round by round, and a policy such as ``ConfidenceStop`` by a rule of its own.
-    ``acceptance="lossless"`` keeps the target's distribution (greedy: its very text), and so does "block", which judges
-    a sampled draft as a whole and keeps more of it; greedy, the two are the same. ``acceptance="top-k"`` keeps a draft
-    token that is among the target's ``accept_top_k`` best, which is not lossless.
+    ``prompt`` is a str, a list of chat messages, or a LongTensor (n,) or (1, n). ``gamma`` is how many tokens the draft
+    proposes a round: a number from 0 to 16, where 0 is plain decoding by the same loop; "auto", which chooses round by
+    round; or a policy such as ``ConfidenceStop``.
 
-    Arguments are checked at once: ``InvalidInput`` says what was found. Closing the generator ends the work and
-    leaves no state behind.
+    ``acceptance`` "lossless" keeps the target's distribution; greedy text is the target's own. "block" is lossless too:
+    it judges a sampled draft as a whole and keeps more of it (Sun et al. 2403.10444). "top-k" is not lossless: it keeps
+    a draft token that is among the target's ``accept_top_k`` most likely tokens.
+
+    Seconds in the events do not count the time in which the consumer holds an event. Arguments are checked at once:
+    ``InvalidInput`` says what was found. Closing the generator ends the work and leaves no state behind.
+    Source: Leviathan et al. 2211.17192, Algorithm 1; Chen et al. 2302.01318.
     """
     return decode(make_request(pair, prompt, params), gamma, acceptance, accept_top_k)
 
@@ -45,7 +48,7 @@ def speculative(
 def decode(
     request: Request, gamma: int | str | Policy, acceptance: str = "lossless", accept_top_k: int | None = None
 ) -> Iterator[Event]:
-    """``speculative`` for a prompt that is encoded and checked already, as in a race."""
+    """``speculative`` for a prompt that was encoded and checked before, as in a race."""
     return _rounds(prepare("speculative", request, gamma, acceptance, accept_top_k))
 
 
@@ -53,7 +56,7 @@ def _rounds(call: Call) -> Iterator[Event]:
     yield call.started
     clock, policy, inference = CallClock(), call.policy.start(), torch.inference_mode()
     with call.pair.new_engine(len(call.prompt_ids) + call.params.max_new_tokens) as engine:
-        with inference:  # the run's buffers too: the engine keeps them, and another caller may not be in this mode
+        with inference:  # includes the run's buffers: the engine keeps them, and other callers need not be in this mode
             run = _Run(call, engine, clock)
             event = run.prefill()
         prefill_seconds = event.elapsed_seconds
@@ -65,7 +68,7 @@ def _rounds(call: Call) -> Iterator[Event]:
             if run.reason is not None:
                 break
             with inference:
-                # 1. The draft proposes gamma tokens, but never so many that the target's own would pass the length.
+                # 1. The draft proposes gamma tokens. One place is left for the target's own token.
                 gamma = min(check_gamma(policy.length()), call.params.max_new_tokens - len(run.new_ids) - 1)
                 began = mark(run.device)
                 proposal = run.drafter.propose(run.context, gamma, policy.least_confidence)
@@ -74,7 +77,7 @@ def _rounds(call: Call) -> Iterator[Event]:
 
 
 class _Run:
-    """One call as it runs: its clock, its models, its tokens so far, and why it ended."""
+    """The state of one call: its clock, its models, the tokens so far, and why it ended."""
 
     def __init__(self, call: Call, engine: Engine, clock: CallClock):
         pair, params = call.pair, call.params
@@ -92,7 +95,7 @@ class _Run:
         self.reason: FinishReason | None = None
 
     def prefill(self) -> Round:
-        """Both models read the prompt, and the target's first token is committed as round 0."""
+        """Let both models read the prompt, and commit the target's first token as round 0."""
         began = mark(self.device)
         self.drafter.prefill(self.context)
         event = self.verify_and_commit(nothing(self.call.pair.vocabulary, self.device), began)
@@ -101,15 +104,15 @@ class _Run:
         return event
 
     def verify_and_commit(self, proposal: Proposal, began: Mark) -> Round:
-        """The target judges a proposal; what stands is committed, with one token of the target's own."""
+        """Let the target judge a proposal; commit what it accepts, and one token of the target's own."""
         sampler, context, target, drafter = self.sampler, self.context, self.target, self.drafter
         gamma = len(proposal.ids)
         drafted = mark(self.device)
-        # 2. One target pass over what is not cached yet (the last committed token, or the prompt) and the gamma draft
-        #    tokens: gamma + 1 rows, one to judge each draft token by and one to go on from if all of them stand.
+        # 2. One target pass over the last committed token (which is not cached yet) and the gamma draft tokens. It has
+        #    gamma + 1 rows: one for each draft token to be judged by, and one for the bonus if all are accepted.
         length = context.length + gamma
 
-        # Where a model has recurrent state, what was kept since the start of an earlier pass is read again.
+        # A model with recurrent state reads again what was kept since the start of an earlier pass.
         reread = context.length - 1 - len(target) if len(target) else 0
         target.catch_up(context, REREAD)
 
@@ -121,14 +124,14 @@ class _Run:
             p = None if sampler.greedy else sampler.probabilities(processed)
             return Decided(_accept(self.call, sampler, proposal, processed, choices, p), logits, choices, p)
 
-        # A prompt is of its own length; behind it each round is like all others of its draft length.
+        # A step's key says which steps are alike. After the prompt, all rounds with the same draft length are.
         key = (proposal.key, *self._settings) if proposal.key and len(target) == context.length - 1 else None
         decided = target.run(key and ("decide", *key), decide, length)
         verified = mark(self.device)
         gathered = self.engine.run(key and ("gather", *key), lambda: gather(proposal, decided, context.waits))
         seen = read(gathered, proposal.repeats)
         gamma = len(seen.draft_ids)
-        # 4. Commit, cut at EOS, a stop string or the length; roll both caches back to all but the last token.
+        # 4. Commit the block, cut at EOS, a stop string or the length. Cut both caches back to all but the last token.
         block = [*seen.draft_ids[: seen.accepted], seen.token_id]
         kept, self.reason = self.call.cut(self.new_ids, block)
         self.new_ids += block[:kept]

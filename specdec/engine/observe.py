@@ -1,4 +1,4 @@
-"""What a round looked like: everything an event says, brought to the host in one transfer."""
+"""Gathers everything that a round's event says on the device, and brings it to the host in one transfer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOP = 10
 
 
 class Observed(NamedTuple):
-    """Host values of one round: g draft tokens, of which ``accepted`` stand."""
+    """The values of one round on the host: g draft tokens, of which the first ``accepted`` are accepted."""
 
     accepted: int
     token_id: int
@@ -35,7 +35,7 @@ class Observed(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What the target's pass over g draft tokens led to, on the device."""
+    """The result of the target's pass over g draft tokens, on the device."""
 
     verdict: Verdict
     logits: torch.Tensor  # (g + 1, V): the target's raw ones
@@ -44,25 +44,28 @@ class Decided(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What the host is to know of a round, on the device: parts by name, and all of them in one row of float32 (in
-    which ids up to 16 million stay exact) where the host has to wait for them."""
+    """What the host needs of a round, still on the device: its parts by name.
+
+    ``joined`` holds all parts in one row of float32, where the host has to wait for them; None elsewhere. In float32,
+    ids up to 16 million are exact.
+    """
 
     parts: dict[str, torch.Tensor]
     joined: torch.Tensor | None
 
 
 def gather(proposal: Proposal, decided: Decided, waits: bool) -> Gathered:
-    """A round's figures.
+    """Gather a round's figures.
 
-    Where reading is free, rows are chosen by what is read; not so where the host ``waits`` (see ``Context``).
+    Where the host ``waits`` for the device (see ``Context``), nothing is read here: rows are selected on the device.
     """
     verdict, logits, choices, p = decided
     gamma, at, width = len(proposal.ids), verdict.accepted, min(TOP, logits.shape[-1])
     # Raw log-probabilities: the target's where it decided, then the draft's at its guesses.
     raw = torch.cat([_row(logits, at, waits), *proposal.logits]).log_softmax(-1)
     nats = -_of(raw[1:], proposal.guesses) if proposal.logits else cast(torch.Tensor, proposal.nats)
-    # The rows to show where the target decided: p, q, the residual. Where all of the draft stood, the last two are of
-    # no consequence and left out below, when the host knows.
+    # The rows to show at the place where the target added its token: p, q, the residual. After a full acceptance q and
+    # the residual mean nothing there; ``read`` leaves them out, because only the host knows which case it is.
     if p is None:
         shown = [raw[:1], _row(raw[1:], at, waits)] if proposal.logits else [raw]
         sampled = {}
@@ -78,7 +81,7 @@ def gather(proposal: Proposal, decided: Decided, waits: bool) -> Gathered:
     top = torch.cat(shown).topk(width)
     parts = {
         "accepted": at,
-        # NaN or infinite where a row holds such a value: the largest is found already, unless a filter was between.
+        # The largest value of each row is NaN or infinite if any value is. In greedy decoding it is known already.
         "peaks": _of(logits, choices) if p is None else logits.amax(-1),
         "token_id": verdict.token_id,
         "choices": choices,
@@ -94,13 +97,13 @@ def gather(proposal: Proposal, decided: Decided, waits: bool) -> Gathered:
 
 
 def read(gathered: Gathered, repeats: int = 0) -> Observed:
-    """A round's figures on the host; this is where it waits for the device. ``repeats``: see ``Proposal``."""
+    """Bring a round's figures to the host. Here the host waits for the device. ``repeats``: see ``Proposal``."""
     seen = _to_host(gathered)
     n, drafted, values = seen["accepted"], len(seen["accept_prob"]), seen["values"]
     gamma = seen.get("limit", drafted)
     _require_numbers("target", seen["peaks"])
     nats = seen["nats"]
-    _require_numbers("draft", (nat for nat in nats if nat != math.inf))  # a token of probability 0 is none of these
+    _require_numbers("draft", (nat for nat in nats if nat != math.inf))  # a probability of 0 is no fault
     confidence = [math.exp(-value) for value in nats]
     guesses = seen["guesses"]
     greedy = "best" not in seen
@@ -113,8 +116,8 @@ def read(gathered: Gathered, repeats: int = 0) -> Observed:
     else:
         best, draft_prob, target_prob = seen["best"], seen["q"], seen["p"]
     tables = [_table(*table) for table in zip(seen["tokens"], values, strict=True)]
-    stands = n == gamma  # the whole draft: no guess and no residual at the target's token
-    told = slice(drafted + repeats, None)
+    all_accepted = n == gamma  # then there is no guess and no residual at the target's token
+    new = slice(drafted + repeats, None)
     return Observed(
         accepted=n,
         token_id=seen["token_id"],
@@ -129,19 +132,19 @@ def read(gathered: Gathered, repeats: int = 0) -> Observed:
         margin=best[0] - best[1] if best[1] > -math.inf else None,  # a model may rule out all tokens but one
         decision=Decision(
             p=tables[0],
-            q=None if stands or len(tables) < 2 else tables[1],
-            residual=None if stands or len(tables) < 3 else tables[2],
+            q=None if all_accepted or len(tables) < 2 else tables[1],
+            residual=None if all_accepted or len(tables) < 3 else tables[2],
         ),
-        missed=tuple(zip(guesses[told], confidence[told], strict=True)),
+        missed=tuple(zip(guesses[new], confidence[new], strict=True)),
     )
 
 
 def draft_tokens(seen: Observed, committed: int, one_by_one: bool) -> tuple[DraftToken, ...]:
-    """The draft's tokens with their statuses; ``committed`` is how many tokens the round appended. ``one_by_one``:
-    whether each guess was tested against p / q, so that its overlap is the chance that it is kept.
+    """The draft's tokens with their statuses.
 
-    Where EOS or a stop string falls inside the draft, what stands behind it was of no consequence and counts as
-    discarded.
+    ``committed`` is how many tokens the round appended. ``one_by_one`` says whether each guess was tested against
+    p / q; only then its overlap is the chance that it is kept. Where EOS or a stop string ends the text inside the
+    draft, the guesses after it count as discarded.
     """
     tested = seen.accepted + 1 if committed > seen.accepted else committed
     tokens = []
@@ -168,13 +171,13 @@ def draft_tokens(seen: Observed, committed: int, one_by_one: bool) -> tuple[Draf
 
 
 def _require_numbers(whose: str, values: Iterable[float]) -> None:
-    """Refuse what can be neither compared nor drawn from: a call with it would go on to the end without a word."""
+    """Refuse NaN and infinity. Nothing can be compared with them or drawn from them, and a call would not notice."""
     if not all(map(math.isfinite, values)):
         raise NotNumbers(whose)
 
 
 def _row(rows: torch.Tensor, at: torch.Tensor, waits: bool) -> torch.Tensor:
-    """The row at the decision, (1, V); the last one where a draft has none, as all of it stood."""
+    """The row where the target added its token, (1, V); a draft's last row after a full acceptance."""
     last = len(rows) - 1
     if waits:
         return rows.index_select(0, at.clamp(max=last))

@@ -1,4 +1,4 @@
-"""A request is a prompt and settings, checked before anything runs; a call is one lane's run of it."""
+"""A request is a prompt with its settings, checked before anything runs. A call is one lane's run of a request."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from specdec.models.pair import Pair, Prompt
 from specdec.text import require_text
 from specdec.version import VERSION
 
-# Every field by which a model's own generation config could change which tokens ``generate`` picks, with the value
-# that leaves them alone. Passed explicitly, because a field that is left out is filled from the model's config.
+# Every field of a generation config that changes which tokens ``generate`` picks, with the value that has no effect.
+# All of them are passed to ``generate``, because it fills a field that is left out from the model's own config.
 NEUTRAL = {
     "do_sample": False,
     "num_beams": 1,
@@ -71,8 +71,10 @@ NEUTRAL = {
 
 
 class StopStrings(StopStringCriteria):
-    """Whether a call's text ends with a stop string, looked for once at each length: in the lane of ``generate`` both
-    its loop and its streamer ask."""
+    """Says whether a call's text ends with a stop string.
+
+    It looks once at each length of the text, because in the lane of ``generate`` both the loop and the streamer ask.
+    """
 
     _seen: tuple[int, torch.Tensor] | None = None
 
@@ -84,10 +86,10 @@ class StopStrings(StopStringCriteria):
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt, encoded and checked once, and how its tokens are picked: what all lanes of a race share.
+    """A prompt that was encoded and checked once, with the settings of its sampling. All lanes of a race share it.
 
-    ``prompt_ids`` (n,) lie where they were made; a call takes them to the target's device. ``params.seed`` is the seed
-    really used.
+    ``prompt_ids`` (n,) stay on the device where they were made; a call copies them to the target's device.
+    ``params.seed`` is the seed that is really used.
     """
 
     pair: Pair
@@ -110,14 +112,15 @@ class Request:
 
 
 def make_request(pair: Pair, prompt: Prompt, params: SamplingParams) -> Request:
-    """Encode and check a prompt; raise ``InvalidInput`` with what was found and what to do. Nothing runs on the device:
-    a process that may not use it can refuse what cannot run."""
+    """Encode and check a prompt. Raises ``InvalidInput``, which says what was found and what to do.
+
+    Nothing runs on the device, so a process that may not use the device can check a request too.
+    """
     if not isinstance(pair, Pair):
         raise InvalidInput(f"The pair is a {type(pair).__name__}; give a Pair, which load_pair makes of names.")
     if not isinstance(params, SamplingParams):
         raise InvalidInput(f"params is a {type(params).__name__}; give SamplingParams(...), or leave it out.")
-    # The pair set eval mode when it was made. Setting it again here would write to a model that others may be
-    # training at this moment.
+    # The pair set eval mode when it was made. Setting it here again would change a model that somebody may be training.
     for model in pair.models(drafting=True):
         if any(module.training for module in model.modules()):
             raise InvalidInput(f"{type(model).__name__} is in train mode, which drops activations; call its eval().")
@@ -176,7 +179,7 @@ class Call:
 
     @cached_property
     def started(self) -> Started:
-        """The first event. To say what runs the passes may take passes, so it is made where the call runs."""
+        """The first event. To know what runs the passes may need passes, so it is made where the call runs."""
         return Started(
             lane=self.lane,
             prompt_ids=tuple(self.request.prompt_ids.tolist()),
@@ -191,9 +194,9 @@ class Call:
         )
 
     def cut(self, before: list[int], block: list[int]) -> tuple[int, FinishReason | None]:
-        """How many tokens of ``block`` may be appended behind the ``before`` new ones, and why the call then ends.
+        """How many tokens of ``block`` may be appended after the new tokens ``before``, and why the call ends then.
 
-        A token that ends the call is kept; the prompt's own EOS ends nothing.
+        A token that ends the call is kept. An EOS in the prompt ends nothing. The reason is None if the call goes on.
         """
         for count, token_id in enumerate(block, start=1):
             if token_id in self.eos_ids:
@@ -214,7 +217,7 @@ def prepare(
     acceptance: str = "lossless",
     accept_top_k: int | None = None,
 ) -> Call:
-    """Check what a lane adds to the request; raise ``InvalidInput`` with what was found and what to do."""
+    """Check what a lane adds to a request. Raises ``InvalidInput``, which says what was found and what to do."""
     pair, params = request.pair, request.params
     policy = policy_of(gamma)
     drafting = policy != Fixed(0)
@@ -231,7 +234,7 @@ def prepare(
             f"accept_top_k is {quoted(accept_top_k)}, but acceptance is {quoted(acceptance)}; leave one of them out."
         )
     _check_length(pair, len(request.prompt_ids), params.max_new_tokens, drafting)
-    if lane != "generate":  # drafted tokens are checked in one target pass, which may pick other factors
+    if lane != "generate":  # a pass over several tokens may use other rope factors than a pass over one
         refuse_rope_change(pair.target.config, len(request.prompt_ids), params.max_new_tokens)
     return Call(
         request=request,
@@ -239,7 +242,7 @@ def prepare(
         policy=policy,
         acceptance=acceptance,
         accept_top_k=accept_top_k,
-        # Each call has its own: it remembers the length at which it last looked.
+        # A copy for each call, because it remembers the length at which it looked last.
         stop_criteria=copy.copy(request.stop_criteria),
     )
 
@@ -257,7 +260,7 @@ def neutralised(pair: Pair) -> dict[str, Any]:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """What the figures are measured on."""
+    """The machine that the figures are measured on."""
     facts = {"cpu": _cpu_name(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "device": str(device)}
     if device.type == "cuda":
         facts["gpu"] = torch.cuda.get_device_name(device)
@@ -266,7 +269,7 @@ def machine(device: torch.device) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """Versions of what decides the speed and the text."""
+    """The versions of the packages that decide speed and text."""
     packages = {name: version(name) for name in ("torch", "transformers")}
     return {"specdec": VERSION, "python": platform.python_version()} | packages
 

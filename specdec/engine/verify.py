@@ -1,10 +1,9 @@
-"""The accept / residual step of Algorithm 1 (Leviathan et al. 2211.17192) and its variants: pure functions of their
-arguments.
+"""The accept / residual step of Algorithm 1 (Leviathan et al. 2211.17192) and its variants, as pure functions.
 
 Names are Leviathan's: ``p`` is the target's distribution and ``q`` the draft's. Chen et al. 2302.01318 and gpt-fast
 call them the other way round. g = gamma, the number of draft tokens; V = the target's vocabulary.
 
-Everything stays on the device: nothing here waits for a value, so a round needs one synchronisation in all.
+Everything stays on the device. Nothing here waits for a value, so a round needs a single synchronisation.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from specdec.passes import chance
 
 
 class Verdict(NamedTuple):
-    """What became of one draft. ``draw`` and ``residual`` are None where no p / q decided."""
+    """The outcome of one draft. ``draw`` and ``residual`` are None where no p / q decided."""
 
-    accepted: torch.Tensor  # (): n, how many draft tokens stand; the first rejected one is at index n
-    token_id: torch.Tensor  # (): the token the target adds behind them
-    accept_prob: torch.Tensor  # (g,): the probability that the test at each draft token passes; bool if 0 or 1
+    accepted: torch.Tensor  # (): n, how many draft tokens are accepted; the first rejected one is at index n
+    token_id: torch.Tensor  # (): the token that the target adds after them
+    accept_prob: torch.Tensor  # (g,): the probability that the test at each draft token passes; bool if it is 0 or 1
     draw: torch.Tensor | None  # (g,): uniform on [0, 1)
-    residual: torch.Tensor | None  # (1, V): what ``token_id`` was drawn from
+    residual: torch.Tensor | None  # (1, V): the distribution that ``token_id`` was drawn from
 
 
 def verify(
@@ -33,11 +32,12 @@ def verify(
     rng: torch.Generator,
     limit: torch.Tensor | None = None,
 ) -> Verdict:
-    """Keep the draft tokens that stand and draw the next one, so that the output is distributed as ``p``.
+    """Test the draft tokens in order and draw the token after them, so that the output is distributed as ``p``.
 
-    draft_ids (g,), q (g, V): the distributions the draft tokens were drawn from. p (g + 1, V): the target's at
-    each draft token, and one more behind the last. limit (): how many of the draft tokens count, None for all; the
-    others are as if they had not been drafted.
+    - draft_ids (g,): the draft tokens.
+    - q (g, V): the distribution that each of them was drawn from.
+    - p (g + 1, V): the target's distribution at each of them, and one more after the last.
+    - limit (): how many draft tokens count; None for all. The others are treated as if they had not been drafted.
     """
     accept_prob = _ratios(draft_ids, q, p).clamp(max=1.0)
     u = chance.uniform(len(draft_ids), rng, like=p)
@@ -49,14 +49,14 @@ def verify(
 def residual(n: torch.Tensor, q: torch.Tensor, p: torch.Tensor, weight: torch.Tensor | float = 1.0) -> torch.Tensor:
     """norm(max(0, weight p - q)) at position ``n``, (1, V); ``weight`` () is 1 but in block verification.
 
-    Behind a fully accepted draft there is no q: it counts as zero there, and the residual is p itself, which makes
-    the bonus token a case of the correction.
+    After a full acceptance there is no q. It counts as zero, so the residual is p itself, and the bonus token is a
+    case of the correction.
     """
     p_next = p.index_select(0, n)
     q_next = torch.cat([q, torch.zeros_like(p[:1])]).index_select(0, n)
     rest = (weight * p_next - q_next).clamp(min=0.0)
     total = rest.sum()
-    # Where p and q agree to the last bit nothing is left, though rounding may have rejected: then p is right.
+    # Where p and q agree to the last bit the residual is empty. Rounding may still have rejected: then p is right.
     return torch.where(total > 0, rest / total, p_next)
 
 
@@ -67,12 +67,13 @@ def verify_block(
     rng: torch.Generator,
     limit: torch.Tensor | None = None,
 ) -> Verdict:
-    """``verify`` for the draft as a whole: lossless too, and on average it keeps no less (Sun et al. 2403.10444,
-    Algorithm 2). Every place is tested, and the draft stands up to the last test that passes.
+    """Judge the draft as a whole (Sun et al. 2403.10444, Algorithm 2). Arguments and result are those of ``verify``.
 
-    With w_0 = 1, the first i draft tokens have the weight w_i = min(1, w_{i-1} p/q). What the target has left behind
-    them is r_i = sum of max(0, w_i p - q), where q is that of the next draft token. Their test passes with
-    r_i / (r_i + 1 - w_i), and behind the n that stand the next token is drawn from norm(max(0, w_n p - q)).
+    It is lossless too, and on average it keeps no less. Every place is tested, and the draft is accepted up to the last
+    test that passes. With w_0 = 1, the first i draft tokens have the weight w_i = min(1, w_{i-1} p/q). The mass that
+    the target has left after them is r_i = sum of max(0, w_i p - q), where q is that of the next draft token. Their
+    test passes with probability r_i / (r_i + 1 - w_i). After the n accepted ones the next token is drawn from
+    norm(max(0, w_n p - q)).
     """
     weights = [torch.ones_like(p[0, 0])]
     for ratio in _ratios(draft_ids, q, p):
@@ -80,7 +81,7 @@ def verify_block(
     weight = torch.stack(weights)
     q = _drafted(q, limit)
     left = (weight[:, None] * p - torch.cat([q, torch.zeros_like(p[:1])])).clamp(min=0.0).sum(-1)
-    # 0 / 0 is a place where p and q agree and all before it stands for certain.
+    # 0 / 0 occurs where p and q agree and all tokens before are accepted for certain.
     accept_prob = (left / (left + 1 - weight))[1:].nan_to_num(1.0)
     u = chance.uniform(len(draft_ids), rng, like=p)
     n = _last(_within(limit, u < accept_prob))
@@ -89,11 +90,11 @@ def verify_block(
 
 
 def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor, limit: torch.Tensor | None = None) -> Verdict:
-    """``verify`` at temperature 0, where p and q are one-hot: a draft token stands if the target chose it too.
+    """``verify`` at temperature 0, where p and q are one-hot: a draft token is accepted if the target chose it too.
 
-    draft_ids (g,), choices (g + 1,): the target's most likely token at each position. limit (): as in ``verify``.
+    draft_ids (g,). choices (g + 1,): the target's most likely token at each position. limit (): as in ``verify``.
     """
-    if not len(draft_ids):  # plain decoding, where every microsecond beside the pass is overhead
+    if not len(draft_ids):  # plain decoding: a shortcut, because all time beside the pass is overhead
         return Verdict(draft_ids.new_zeros(()), choices[0], draft_ids, None, None)
     match = draft_ids == choices[:-1]
     n = _leading(_within(limit, match))
@@ -103,10 +104,11 @@ def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor, limit: torch.T
 def verify_top_k(
     draft_ids: torch.Tensor, processed: torch.Tensor, choices: torch.Tensor, k: int, limit: torch.Tensor | None = None
 ) -> Verdict:
-    """Not lossless: a draft token stands if it is among the target's ``k`` best. Faster, and another text.
+    """Accept a draft token that is among the target's ``k`` most likely ones. Not lossless: faster, and another text.
 
-    processed (g + 1, V): the target's processed logits; what a filter removed (-inf) never passes. choices (g + 1,):
-    what the target would add at each position, drawn from p or its most likely token. limit (): as in ``verify``.
+    - processed (g + 1, V): the target's processed logits. A token that a filter removed (-inf) is never accepted.
+    - choices (g + 1,): the token that the target would add at each position, drawn from p or its most likely one.
+    - limit (): as in ``verify``.
     """
     best = processed[:-1].topk(min(k, processed.shape[-1]))
     passes = ((best.indices == draft_ids[:, None]) & (best.values > float("-inf"))).any(-1)
@@ -126,7 +128,7 @@ def _drafted(q: torch.Tensor, limit: torch.Tensor | None) -> torch.Tensor:
 
 
 def _within(limit: torch.Tensor | None, flags: torch.Tensor) -> torch.Tensor:
-    """``flags`` (g,) with those behind ``limit`` taken away."""
+    """``flags`` (g,), False from ``limit`` on."""
     return flags if limit is None else flags & (_numbers(len(flags), limit) < limit)
 
 
