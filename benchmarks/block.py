@@ -1,7 +1,7 @@
 """Measures what block verification gains over verification guess by guess: ``python -m benchmarks.block``.
 
 Tokens a target pass of the embedded pair, sampled at several temperatures: the mean over all example prompts and seeds,
-each call of as many tokens. The gain is the ratio of both means; behind it stands its standard error, by calls. Counts
+each call of as many tokens. The gain is the ratio of both means; it comes with its standard error, by calls. Counts
 only: no figure depends on the speed of the machine. Prints a table, and puts it into docs/performance.md.
 """
 

@@ -21,7 +21,7 @@ from specdec.measure.metrics import Metrics, pool
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.report import words
 
-PASSAGE, BEGUN = 300, 60  # tokens of a text, and how many of them stand behind it once more
+PASSAGE, BEGUN = 300, 60  # tokens of a text, and how many of them stand after it once more
 
 
 def copies(tokenizer: Any) -> list[PromptItem]:

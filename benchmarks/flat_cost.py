@@ -82,7 +82,7 @@ def attention_seconds(model: PreTrainedModel, length: int, rows: int) -> float:
 
 
 def pass_seconds(model: PreTrainedModel, length: int, rows: int) -> float:
-    """Seconds of a pass of ``rows`` tokens behind ``length``, rolled back each time."""
+    """Seconds of a pass of ``rows`` tokens after ``length``, rolled back each time."""
     ids, runner = torch.arange(2, 2 + length + rows) % model.config.vocab_size, Runner(model)
     runner.forward(ids[:length], 1)
 

@@ -36,7 +36,7 @@ SHORT = SamplingParams(16, ignore_eos=True)
 
 
 def prompt_ids(pair: Pair, length: int) -> torch.Tensor:
-    """The example prompts one behind the other, as often as needed, (length,)."""
+    """The example prompts one after the other, as often as needed, (length,)."""
     ids = list(chain.from_iterable(pair.tokenizer(item.prompt).input_ids for item in read_prompts(EXAMPLES)))
     return torch.tensor((ids * (length // len(ids) + 1))[:length])
 
@@ -96,7 +96,7 @@ def print_first_tokens(pair: Pair, runs: int) -> None:
         at = {name: median(found) for name, found in seconds.items()}
         both = at["generate"] + at["draft"]
         print(
-            f"first token behind {length} tokens: generate {1e3 * at['generate']:.1f} ms, our loop "
+            f"first token after {length} tokens: generate {1e3 * at['generate']:.1f} ms, our loop "
             f"{1e3 * at['loop']:.1f} ms ({at['loop'] / at['generate']:.2f}), the draft's own {1e3 * at['draft']:.1f} "
             f"ms, speculative {1e3 * at['speculative']:.1f} ms ({at['speculative'] / both:.2f} of generate and draft)"
         )

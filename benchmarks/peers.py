@@ -47,7 +47,7 @@ KEYS = (
 )
 
 DEFINITIONS = """\
-- **tokens/s**: the tokens behind each text's first event, by their seconds; all prompts of a run together.
+- **tokens/s**: the tokens after each text's first event, by their seconds; all prompts of a run together.
 - **over plain `generate`**, **over assisted**: these tokens/s by those of transformers' plain `generate`, and of its
   assisted generation at the same γ, in the same run.
 - **tokens a pass**: tokens that a pass of the target yields.

@@ -51,7 +51,7 @@ class BigramDraft(NoDraft):
         self._read = 1
 
     def propose(self, context, gamma: int, least_confidence: float | None) -> Proposal:
-        tokens = context.tokens  # the prompt and what is committed behind it
+        tokens = context.tokens  # the prompt and what is committed after it
         for before, after in zip(tokens[self._read - 1 :], tokens[self._read :], strict=False):
             self._followers[before][after] += 1
         self._read = len(tokens)

@@ -1,6 +1,6 @@
 """Record the race that ships with the package on this machine: ``python -m scripts.record_race``.
 
-The race at start-up: the embedded pair, the default lanes, 64 tokens behind the page's first example, three runs, of
+The race at start-up: the embedded pair, the default lanes, 64 tokens after the page's first example, three runs, of
 which the one that is shown is kept. Do it on a machine with nothing else to
 do, and anew after a change of the pair, the passes or the lines of a recording.
 """

@@ -23,7 +23,7 @@ CLOSE = 1e-6  # chances are computed in float32 by the engine and in float64 her
 class Script:
     """The outcomes of one run's choices, and which path comes next.
 
-    ``chance`` is that of the path walked so far. With ``every`` false, an accept test behind a rejection is not
+    ``chance`` is that of the path walked so far. With ``every`` false, an accept test after a rejection is not
     branched: a round ignores its outcome, as the test of ``verify`` shows.
     """
 
@@ -94,7 +94,7 @@ def distribution(write: Callable[[], object], every: bool = False) -> tuple[dict
 
 
 def processed(logits: torch.Tensor, params: specdec.SamplingParams, before: Sequence[int] = ()) -> torch.Tensor:
-    """The distribution that the settings ask for behind the ids ``before``, by their definitions, in float64."""
+    """The distribution that the settings ask for after the ids ``before``, by their definitions, in float64."""
     logits = logits.double().clone()
     seen = torch.tensor(sorted(set(before)), dtype=torch.long)
     penalty = params.repetition_penalty
@@ -120,7 +120,7 @@ class Target:
         return len(text) == self.params.max_new_tokens or bool(text) and text[-1] in self.eos
 
     def next(self, text: tuple[int, ...]) -> list[float]:
-        """The chance of each token behind ``text``."""
+        """The chance of each token after ``text``."""
         if text not in self._rows:
             ids = (*self.prompt, *text)
             order = self.table.dim() - 1

@@ -16,7 +16,7 @@ PAIR = {
     "name": "embedded", "device": "cpu", "compiled": False,
     "target": {"name": "t", **_MODEL}, "draft": {"kind": "model", "name": "d", **_MODEL},
 }  # fmt: skip
-TEXT = tuple(range(10, 74))  # 64 tokens: the first, and 63 behind it
+TEXT = tuple(range(10, 74))  # 64 tokens: the first, and 63 after it
 
 _KEPT = DraftToken(1, "accepted", 1.0, 1.0, 1.0, None, 1, 0.9)
 _MISSED = DraftToken(2, "rejected", 1.0, 0.0, 0.0, None, 1, 0.9)

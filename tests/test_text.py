@@ -81,7 +81,7 @@ def test_broken_bytes_become_replacement_characters() -> None:
 
 
 def test_peek_shows_drafts_without_writing_them() -> None:
-    """Rejected drafts are shown as they would have read, behind half a character too, and leave no trace."""
+    """Rejected drafts are shown as they would have read, after half a character too, and leave no trace."""
     tokenizer = byte_tokenizer()
     smile, other = tokenizer("🙂").input_ids, tokenizer("🙃").input_ids
     stream = TextStream(tokenizer)

@@ -130,7 +130,7 @@ class DraftMethod(ABC):
 class Proposal(NamedTuple):
     """One draft on the device; g tokens over the target's V ids.
 
-    ``guesses`` are the g tokens and behind them the draft's choices at m positions that it read only now, because the
+    ``guesses`` are the g tokens and after them the draft's choices at m positions that it read only now, because the
     target had added a token there before the draft could; ``logits`` are the raw ones of both, in parts as they came.
     A copied draft has none, nor has, in greedy, one made in another vocabulary. These say themselves how sure they
     were: ``nats`` are -log of their probability of each token.
@@ -165,7 +165,7 @@ class Drafter(Protocol):
         """Read the prompt, so that the first round drafts at the cost of any other."""
 
     def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
-        """Up to ``gamma`` tokens behind the committed ids, written into the context as well; the first whose raw
+        """Up to ``gamma`` tokens after the committed ids, written into the context as well; the first whose raw
         probability is below ``least_confidence`` is the last."""
 
     def crop_to(self, length: int) -> None:
@@ -198,6 +198,6 @@ class NoDraft:
 
 
 def after_kind(text: str, kind: str) -> str | None:
-    """What stands behind ``kind`` and a colon: "3" in "early-exit:3", "" in "early-exit"; None in other texts."""
+    """What stands after ``kind`` and a colon: "3" in "early-exit:3", "" in "early-exit"; None in other texts."""
     name, _, rest = text.partition(":")
     return rest if name == kind else None

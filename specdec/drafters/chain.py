@@ -1,4 +1,4 @@
-"""Drafting token by token: each guess follows from the logits behind the one before it."""
+"""Drafting token by token: each guess follows from the logits after the one before it."""
 
 from __future__ import annotations
 
@@ -69,5 +69,5 @@ class ChainDraft(ABC):
         )
 
     def _choose(self, processed: torch.Tensor, context: Context, offset: int) -> torch.Tensor:
-        """In greedy: the guess (1,) that follows from ``processed`` (1, V), ``offset`` behind the committed ids."""
+        """In greedy: the guess (1,) that follows from ``processed`` (1, V), ``offset`` after the committed ids."""
         return processed.argmax(-1)

@@ -59,7 +59,7 @@ class Eagle3(DraftMethod):
             "kind": self.kind,
             "text": f"{self.kind}:{name}",
             "python": f"specdec.Eagle3({json.dumps(name)})",
-            "depends_on_start": True,  # behind its first guess it reads its own states instead of the target's
+            "depends_on_start": True,  # after its first guess it reads its own states instead of the target's
             "name": name,
             "local": local,
         }

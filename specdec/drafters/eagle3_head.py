@@ -132,7 +132,7 @@ class Eagle3Head(nn.Module):
     def forward(
         self, states: torch.Tensor, embedded: torch.Tensor, cache: RoomyLayer, keep: int | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Feed pairs of a state (n, H) and the embedding of the token behind it (n, H) behind those in ``cache``.
+        """Feed pairs of a state (n, H) and the embedding of the token after it (n, H) after those in ``cache``.
 
         Returns the last ``keep`` logits (keep, D), and the states (keep, H) that the next guesses are made from.
         """

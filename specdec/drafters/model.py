@@ -178,7 +178,7 @@ class ModelDraft(ChainDraft):
         if gamma == 0:
             return self._nothing
         cached, length = len(self._runner), context.length
-        # Behind a rest there is more to read than after any other round.
+        # After a rest there is more to read than after any other round.
         usual = length - cached <= 2 and not self._prefilled
         kind = type(self).__name__, weakref.ref(self._runner.model)  # an id may come again when its model is gone
         key = (kind, gamma, least_confidence, self._sampler.key) if usual else None
@@ -193,7 +193,7 @@ class ModelDraft(ChainDraft):
         return proposal._replace(key=key, repeats=repeats)
 
     def crop_to(self, length: int) -> None:
-        self._told = min(self._told, length + 1)  # what it guessed behind a wrong guess belongs to another text
+        self._told = min(self._told, length + 1)  # what it guessed after a wrong guess belongs to another text
         # A captured draft feeds two tokens at first in every round, as after a full acceptance.
         self._runner.crop_to(length - self._runner.engine.captures)
 
@@ -210,7 +210,7 @@ class ModelDraft(ChainDraft):
         ids = context.ids(len(self._runner), end)
         if self._rows < self._vocabulary:
             # The target may have written an id the draft has no row for; any stand-in will do, as only the guess
-            # behind it suffers.
+            # after it suffers.
             ids = torch.where(ids < self._rows, ids, torch.zeros_like(ids))
         raw = self._runner.forward(ids, keep, stands).to(context.device)
         if raw.shape[-1] != self._vocabulary:

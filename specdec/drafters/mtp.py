@@ -107,7 +107,7 @@ class MtpDraft(ChainDraft):
     """Row t of layer k joins the state at token t with the embedding of token t + 1 + k; its logits are for t + 2 + k.
 
     Layer 0 reads the target's last state at token t, each further layer what the layer before it made at row t. Guess i
-    is made by layer i, as in transformers; behind the last layer, that layer goes on from its own states, as in vLLM.
+    is made by layer i, as in transformers; after the last layer, that layer goes on from its own states, as in vLLM.
 
     With L committed ids a draft feeds each layer its rows up to L - 2. The last k of layer k read guesses: they are
     dropped afterwards, and fed again once their tokens are committed.

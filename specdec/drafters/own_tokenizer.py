@@ -134,7 +134,7 @@ class TranslatedDraft:
         self._runner.crop_to(min(len(self._runner), kept, max(0, len(self._ids) - 1)))
 
     def _room(self) -> int:
-        """Ids that the draft's own context still holds behind the committed text."""
+        """Ids that the draft's own context still holds after the committed text."""
         return self._bound - len(self._ids) if self._bound else MAX_GAMMA
 
     def _forward(self, ids: torch.Tensor, context: Context) -> torch.Tensor:

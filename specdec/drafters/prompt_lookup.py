@@ -59,7 +59,7 @@ class PromptLookup(DraftMethod):
             "kind": self.kind,
             "text": self.kind if usual else f"{self.kind}:{self.min_ngram}-{self.max_ngram}",
             "python": f"specdec.PromptLookup({'' if usual else f'{self.max_ngram}, {self.min_ngram}'})",
-            "depends_on_start": True,  # behind a wrong guess it goes on copying
+            "depends_on_start": True,  # after a wrong guess it goes on copying
             "max_ngram": self.max_ngram,
             "min_ngram": self.min_ngram,
         }
@@ -72,7 +72,7 @@ class PromptLookup(DraftMethod):
 
 
 class Index(Protocol):
-    """What was read of a text, and what to copy behind its end."""
+    """What was read of a text, and what to copy after its end."""
 
     def read(self, tokens: list[int]) -> None: ...
 

@@ -1,7 +1,7 @@
 """Suffix decoding (Oliaro et al. 2411.04975): copy what followed the longest match of the text's end, as far as the
 match is long. The match is looked for at the latest ``MOST_PLACES`` places of the last token.
 
-Against prompt lookup, which copies the full draft length behind any match, a short match drafts little, and a long one
+Against prompt lookup, which copies the full draft length after any match, a short match drafts little, and a long one
 much. Only the text of this call is searched.
 """
 
@@ -51,7 +51,7 @@ class Suffix(DraftMethod):
 
 
 class SuffixIndex:
-    """The places behind each token of a growing list."""
+    """The places after each token of a growing list."""
 
     def __init__(self) -> None:
         self._behind: defaultdict[int, list[int]] = defaultdict(list)
@@ -78,7 +78,7 @@ class SuffixIndex:
         return copied
 
     def _longest_match(self, tokens: list[int]) -> tuple[list[int], int]:
-        """The places behind the longest match of the end of ``tokens``, and its length."""
+        """The places after the longest match of the end of ``tokens``, and its length."""
         places, length = self._behind[tokens[-1]][-MOST_PLACES:], 1
         while length < LONGEST:
             longer = [p for p in places if p > length and tokens[p - length - 1] == tokens[-length - 1]]

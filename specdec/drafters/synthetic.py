@@ -27,7 +27,7 @@ Ids = tuple[int, ...]
 class SyntheticDraft(DraftModel):
     """A draft model whose guesses are the target's next tokens with probability ``agreement``. Greedy text only.
 
-    ``continuations`` holds the target's greedy text behind each prompt, both as ids; a call of another prompt is
+    ``continuations`` holds the target's greedy text after each prompt, both as ids; a call of another prompt is
     refused. A person cannot choose this method by its name: ``measure.shapes`` makes it.
     """
 
@@ -56,7 +56,7 @@ class SyntheticDraft(DraftModel):
 def given_guesses(prompt: list[int], continuation: Ids, agreement: float, vocabulary: int, seed: int) -> torch.Tensor:
     """The guess at each place of a text, (n,), prompt included: what stands there, or another of ``vocabulary`` ids.
 
-    A round begins behind the last tested place, so each place is tested at most once in a call, and the guesses that
+    A round begins after the last tested place, so each place is tested at most once in a call, and the guesses that
     are tested agree independently of each other. The draws depend on the seed and the prompt, not on the draft length.
     """
     text = torch.tensor([*prompt, *continuation])

@@ -67,7 +67,7 @@ class Vocabulary:
         return ids
 
     def encode(self, data: bytes) -> list[int]:
-        """Ids as the tokenizer itself writes ``data`` behind other text; half a character at the end is left out."""
+        """Ids as the tokenizer itself writes ``data`` after other text; half a character at the end is left out."""
         end = data.find(b"\xff")
         text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(data[:end] if end >= 0 else data)
         # Many tokenizers put a space before the first word: with something in front there is none.

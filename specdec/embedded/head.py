@@ -57,7 +57,7 @@ def new_head(target: LlamaForCausalLM) -> Eagle3Head:
 @torch.no_grad()
 def texts_of(target: LlamaForCausalLM, layer_ids: tuple[int, ...]) -> Iterator[tuple[torch.Tensor, ...]]:
     """Batches of windows that the target wrote: ids (rows, n), the features (rows, n, 3 H) and the target's last states
-    (rows, n, H). Each text is used ``USES`` times. A third goes on greedily behind a sampled beginning, a third is
+    (rows, n, H). Each text is used ``USES`` times. A third goes on greedily after a sampled beginning, a third is
     sampled, and a third begins to repeat a passage, so that the head learns to copy."""
     while True:
         ends = torch.zeros(TEXTS, 1, dtype=torch.long)
@@ -80,7 +80,7 @@ def loss_of(
 ) -> tuple[torch.Tensor, list[float]]:
     """The loss over all depths, and at each depth the share of places where head and target agree on the best token.
 
-    At depth k row t holds the pair t + k of the draft that begins behind token t + 1: the head's own states at pairs
+    At depth k row t holds the pair t + k of the draft that begins after token t + 1: the head's own states at pairs
     t + 1 to t + k, true features up to pair t.
     """
     layer, attention = head.layers[0], head.layers[0].self_attn

@@ -89,11 +89,11 @@ class AutoGamma:
 class EveryLength:
     """Each length once, 0 and then ``most`` (at least 2) down to 1: a warm-up's.
 
-    Behind the round that drafts nothing, a draft model reads two tokens in its next pass, as it does after a full
+    After the round that drafts nothing, a draft model reads two tokens in its next pass, as it does after a full
     acceptance, and one in the pass after that. So it meets both, whatever is accepted.
 
     ``twice``: each length twice and 0 last. The graph engine captures a step when it comes for the second time, and
-    a round behind one without a draft is of a kind that it does not capture.
+    a round after one without a draft is of a kind that it does not capture.
     """
 
     def __init__(self, most: int, least_confidence: float | None = None, twice: bool = False):
@@ -180,7 +180,7 @@ class Chooser:
         if self._rounds > 1 and event.verify_seconds is not None and event.draft_seconds is not None:
             self._stateful = self._stateful or event.state_seconds > 0
             self._checking.add(len(statuses) + 1 + event.reread, event.verify_seconds + event.state_seconds)
-            # Behind a rest the draft first reads all that was written meanwhile: its time is an upper bound, no more.
+            # After a rest the draft first reads all that was written meanwhile: its time is an upper bound, no more.
             if statuses and (not self._rested or event.draft_seconds < self._drafting.at(len(statuses))):
                 self._drafting.add(len(statuses), event.draft_seconds)
             self._rested = not statuses

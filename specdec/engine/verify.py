@@ -123,7 +123,7 @@ def _ratios(draft_ids: torch.Tensor, q: torch.Tensor, p: torch.Tensor) -> torch.
 
 
 def _drafted(q: torch.Tensor, limit: torch.Tensor | None) -> torch.Tensor:
-    """``q`` (g, V) with zeros behind ``limit``, where no draft token counts."""
+    """``q`` (g, V) with zeros after ``limit``, where no draft token counts."""
     return q if limit is None else q * (_numbers(len(q), limit) < limit)[:, None]
 
 

@@ -117,7 +117,7 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
             ended = len(batch) < len(drained)
             if batch or not ended:
                 yield batch
-        running.result()  # an error of the lane is raised here, behind the events that came before it
+        running.result()  # an error of the lane is raised here, after the events that came before it
     finally:
         cancelled.set()
         if not running.cancel():
@@ -139,7 +139,7 @@ def _fault_of(error: Exception) -> SpecdecError | None:
 def _drain(events: queue.SimpleQueue[Event | None], interval: float) -> list[Event | None]:
     """Everything in the queue, ``interval`` seconds after the first of it came; nothing if none comes for a while.
 
-    None stands behind the last event of a lane.
+    None stands after the last event of a lane.
     """
     try:
         batch = [events.get(timeout=max(interval, 0.1))]

@@ -79,7 +79,7 @@ def warm_up(
 
     A GPU chooses its kernels by the number of rows, and loads them when it first uses them. So where our loop drafts,
     the call has a target pass over each number of rows from 1 to gamma + 1, and draft passes over one token and over
-    two: behind the prompt, gamma + 1 target passes and gamma * (gamma + 1) / 2 of the draft. For the graph engine there
+    two: after the prompt, gamma + 1 target passes and gamma * (gamma + 1) / 2 of the draft. For the graph engine there
     are twice as many, because it captures what comes again. A CPU loads no kernels, and at gamma 16 these 136 draft
     passes would take as long as a short race: there the longest draft is ``WARM_UP_GAMMA``. Neither EOS nor a stop
     string ends it. It is shorter where ``max_new_tokens`` is reached, and prompt lookup drafts what it finds.
@@ -101,7 +101,7 @@ def warm_up(
 
 
 def _rounds_of(lane: Any, count: int) -> Iterator[Event]:
-    """The events of ``lane`` up to its first ``count`` rounds behind the prefill; then it is closed."""
+    """The events of ``lane`` up to its first ``count`` rounds after the prefill; then it is closed."""
     with closing(lane):
         for event in lane:
             yield event

@@ -1,8 +1,8 @@
 """What each draft length from 0 to 16 makes of one finished greedy lane, in numbers from which a page redraws the lane.
 
-A round that begins behind ``start`` tokens and drafts ``n`` ends behind ``min(start + min(n, hits[start]) + 1, end)``,
+A round that begins after ``start`` tokens and drafts ``n`` ends after ``min(start + min(n, hits[start]) + 1, end)``,
 where ``end`` is ``len(hits)``, and ``n`` is the draft length or what of it fits, ``max_new_tokens - start - 1``. The
-first round begins behind the prefill's token. Other than in ``whatif``, a guess that was never recorded is taken to
+first round begins after the prefill's token. Other than in ``whatif``, a guess that was never recorded is taken to
 stand or not: one alone as most of the known guesses do, several in the same proportion. So there is one row of rounds.
 """
 
@@ -84,7 +84,7 @@ def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float, loop: fl
 
 
 def rounds(text: Text, hits: list[int], gamma: int) -> Iterator[tuple[int, int, int]]:
-    """The rounds at one draft length: the tokens before each, its draft tokens, and the tokens behind it."""
+    """The rounds at one draft length: the tokens before each, its draft tokens, and the tokens after it."""
     start = 1
     while start < text.end:
         n = text.room(start, gamma)

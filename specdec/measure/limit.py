@@ -72,7 +72,7 @@ class Limit:
     draft_rates: Rates | None
 
     def plain(self, cached: float) -> float:
-        """The least seconds a token of plain decoding behind ``cached`` tokens."""
+        """The least seconds a token of plain decoding after ``cached`` tokens."""
         return self.target_rates.seconds(work_of(self.target, 1, cached))
 
     def speculative(self, guesses: float, tokens: float, cached: float) -> float:
@@ -92,7 +92,7 @@ def weight_bytes(stack: Stack) -> int:
 
 
 def work_of(stack: Stack, rows: float, cached: float) -> Work:
-    """What a pass over ``rows`` behind ``cached`` tokens must do; both may be means over passes."""
+    """What a pass over ``rows`` after ``cached`` tokens must do; both may be means over passes."""
     itemsize, tables = stack.embedding.itemsize, 1 if stack.positions is None else 2
     read = weight_bytes(stack) + tables * rows * stack.embedding.shape[1] * itemsize
     operations = 2.0 * rows * sum(weight.numel() for weight in _matrices(stack) if weight.dim() > 1)

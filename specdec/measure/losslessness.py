@@ -39,7 +39,7 @@ TOKENS = 4  # of a continuation: the prefill's own and a whole round at gamma 2
 
 Ids = tuple[int, ...]  # a continuation
 
-# Behind this prompt the embedded draft and target often disagree, and with three tokens to choose from there are few
+# After this prompt the embedded draft and target often disagree, and with three tokens to choose from there are few
 # enough continuations for each to come up often: so a test of two or three minutes tells small faults from chance.
 PROMPT = "Grandma said,"
 PARAMS = SamplingParams(temperature=1.0, top_k=3)
@@ -135,7 +135,7 @@ def self_test(
 
     ``lane`` is the key of the lane to test, one of ``testable()``.
     Four tokens hold the prefill's own and a whole round at gamma 2: two drafted and the bonus, or a correction and the
-    round behind it. The seed of ``params`` starts those of all draws. After ``seconds`` the draws made by then do, once
+    round after it. The seed of ``params`` starts those of all draws. After ``seconds`` the draws made by then do, once
     there are the least that tell (50). Arguments are checked at once; closing the generator ends the lane that runs.
     There is no finding before the end: looking early finds more by chance, and the clock has seen no draw.
     """

@@ -250,7 +250,7 @@ def repeated_ngrams(ids: Iterable[int], n: int = 4) -> float:
 
 
 def _whole(events: list[Event]) -> list[Round]:
-    """The rounds behind the prefill that neither EOS cut, which leaves no token of the target's, nor the length, near
+    """The rounds after the prefill that neither EOS cut, which leaves no token of the target's, nor the length, near
     which a draft may be shorter than it would be."""
     started = next((event for event in events if isinstance(event, Started)), None)
     longest = started.gamma if started and isinstance(started.gamma, int) else MAX_GAMMA

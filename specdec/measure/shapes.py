@@ -1,4 +1,4 @@
-"""A pair of shapes made ready to measure: the target's greedy text behind each prompt, which its draft then follows."""
+"""A pair of shapes made ready to measure: the target's greedy text after each prompt, which its draft then follows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from specdec.models.pair import Pair
 
 
 def recorded(pair: Pair, items: Sequence[PromptItem], params: SamplingParams) -> Pair:
-    """``pair``, whose draft is a ``SyntheticDraft``, with the text that our loop at gamma 0 writes behind ``items``.
+    """``pair``, whose draft is a ``SyntheticDraft``, with the text that our loop at gamma 0 writes after ``items``.
 
     The tokens are picked greedily. Raises as the lane does for what it cannot run.
     """

@@ -6,7 +6,7 @@ came first. Greedy, a guess stands or not, and other lengths, walked through tha
 Sampling, a token y of the text was guessed and stood with probability min(p, q)(y) / p(y) = min(1, q(y) / p(y)),
 whatever happened elsewhere: Algorithm 1 (Leviathan et al. 2211.17192) writes y by an accepted guess with min(p, q)(y),
 and with p(y) in all. So the walk gives the expected run on this text. (The guess's own chance, min(1, p/q), would not
-do: behind a guess that stood the text goes on otherwise.) Seconds are those rounds at ``Costs``: always a prediction.
+do: after a guess that stood the text goes on otherwise.) Seconds are those rounds at ``Costs``: always a prediction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from specdec.events import LOSSLESS, MAX_GAMMA, DraftToken, Event, Finished, Rou
 
 ORACLE = "oracle"
 LEAST = 8  # known guesses; fewer say nothing about a draft
-COLD = 2  # rounds behind the prefill, slower than all others
+COLD = 2  # rounds after the prefill, slower than all others
 
 Points = tuple[tuple[int, float], ...]  # draft lengths, rising, with seconds
 
@@ -32,7 +32,7 @@ class Calibration:
     """A policy for the run to record: lengths 0 to 16 in turn, so that all are measured. The text is the same as ever:
     ``speculative(pair, prompt, gamma=Calibration())``."""
 
-    # Behind length 0 the draft has one token more to read, which weighs least in front of the longest.
+    # After length 0 the draft has one token more to read, which weighs least in front of the longest.
     lengths = (4, 2, 1, 8, 0, 16)
     least_confidence = None
 
@@ -120,7 +120,7 @@ def _at(points: Points, n: float) -> float:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one policy would have made of the text behind its first token; ``gamma`` is None unless it is one length.
+    """What one policy would have made of the text after its first token; ``gamma`` is None unless it is one length.
 
     ``tokens_per_pass`` is ``Metrics.mean_acceptance_length``: rounds cut by EOS or length are left out; None where all
     are. ``exact``: target passes are those of a real run, up to floating-point ties; else expected. ``drafted`` is as
@@ -145,10 +145,10 @@ def what_if(
     """What other policies would have made of a recorded lane: draft lengths, ``ConfidenceStop`` and "oracle".
 
     None is 0 to 16, confidences of 0.2 to 0.8, and the oracle: the fewest seconds that any choice of lengths could have
-    reached, knowing which guesses will stand (sampling: which of this round's, and the chances of those behind).
+    reached, knowing which guesses will stand (sampling: which of this round's, and the chances of those after).
 
-    Greedy, all is exact but where a walk tests a guess that was never recorded, at the very end or behind early exit's
-    bonus tokens; the mean of the known ones stands in. How far a ``ConfidenceStop`` drafts on behind a miss is known as
+    Greedy, all is exact but where a walk tests a guess that was never recorded, at the very end or after early exit's
+    bonus tokens; the mean of the known ones stands in. How far a ``ConfidenceStop`` drafts on after a miss is known as
     far as the recorded draft went, and else expected from the discarded tokens' confidences. Sampling, all is expected.
 
     Raises ``InvalidInput`` for events that do not tell: drafts that were not observed, too few, of acceptance "top-k",
@@ -169,7 +169,7 @@ class Text:
     mean          of all known chances, where one is not known
     futures[i]    how many guesses in a row from i on will stand, up to 16, each with its chance
     confidence[i] the draft's confidence in its guess at i; None where unknown
-    behind[i]     and in what it drafted on behind one that did not stand
+    behind[i]     and in what it drafted on after one that did not stand
     """
 
     def __init__(self, events: list[Event]) -> None:
@@ -223,7 +223,7 @@ class Text:
         self.futures = [list(_futures(stands, self.mean, place, self.end)) for place in range(self.end)]
 
     def room(self, start: int, gamma: int) -> int:
-        """What of a draft of ``gamma`` fits behind ``start`` tokens and before the length."""
+        """What of a draft of ``gamma`` fits after ``start`` tokens and before the length."""
         return max(0, min(gamma, self.longest - start - 1))
 
     def next(self, start: int, n: float, hits: int) -> int:
@@ -295,7 +295,7 @@ def _walk(text: Text, costs: Costs, policy: Policy | str) -> Outcome:
 
 
 def _confident(text: Text, policy: ConfidenceStop) -> Callable[[int, int], float]:
-    """Draft while the confidence suffices: that recorded on the text, then behind a miss, then of discarded tokens."""
+    """Draft while the confidence suffices: that recorded on the text, then after a miss, then of discarded tokens."""
     discarded = [confidence for row in text.behind.values() for confidence in row if confidence is not None]
     seen = discarded or [confidence for confidence in text.confidence if confidence is not None]
     below = fmean(confidence < policy.least_confidence for confidence in seen)

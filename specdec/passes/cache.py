@@ -10,7 +10,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-ROOM = 256  # tokens that fit behind the prompt at first
+ROOM = 256  # tokens that fit after the prompt at first
 
 
 class RoomyLayer(DynamicLayer):

@@ -40,7 +40,7 @@ def between(start: Mark, end: Mark) -> float:
     """Seconds between two marks. On a GPU this waits until the device has passed the later one."""
     if isinstance(start, float) or isinstance(end, float):
         return cast(float, end) - cast(float, start)
-    end.synchronize()  # has passed already, but for what was done behind the round's own wait
+    end.synchronize()  # has passed already, but for what was done after the round's own wait
     return float(start.elapsed_time(end)) / 1000
 
 

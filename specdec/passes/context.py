@@ -1,4 +1,4 @@
-"""The tokens of one call: the prompt, what is committed, and room for a draft behind it."""
+"""The tokens of one call: the prompt, what is committed, and room for a draft after it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Context:
         return self._ids[:end]
 
     def write(self, offset: int, ids: torch.Tensor) -> None:
-        """Put draft tokens ``ids`` (n,) behind the committed ids and ``offset`` more."""
+        """Put draft tokens ``ids`` (n,) after the committed ids and ``offset`` more."""
         start = self.length + offset
         self._ids[start : start + len(ids)].copy_(ids)
 
     def put(self, ids: Sequence[int]) -> None:
-        """Put draft tokens that the host knows behind the committed ids, without waiting for the device."""
+        """Put draft tokens that the host knows after the committed ids, without waiting for the device."""
         known = torch.tensor(ids, pin_memory=self.device.type == "cuda")
         self._ids[self.length : self.length + len(ids)].copy_(known, non_blocking=True)
 

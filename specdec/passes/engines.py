@@ -20,7 +20,7 @@ class Passes(Protocol):
     """A model's passes with their cache: by the lean forward, or by the model's own."""
 
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
-        """Feed ``ids`` (n,) behind ``start`` cached tokens; logits (keep or n, V) of the last rows."""
+        """Feed ``ids`` (n,) after ``start`` cached tokens; logits (keep or n, V) of the last rows."""
 
     @property
     def stateful(self) -> bool:
@@ -33,7 +33,7 @@ class Passes(Protocol):
         """The inputs of the tapped layers in the last pass, side by side: (n, layers x H)."""
 
     def remember(self, start: int) -> None:
-        """The next pass, behind ``start`` tokens, may be undone. Called before such a pass of a stateful model."""
+        """The next pass, after ``start`` tokens, may be undone. Called before such a pass of a stateful model."""
 
     def forget(self, count: int) -> int:
         """Drop the last ``count`` tokens, or more where a model can only go back to where a pass began. How many were

@@ -132,7 +132,7 @@ class GraphEngine:
         return found
 
     def checked_step(self, passes: StackPasses, ids: torch.Tensor, start: int) -> Callable[[], torch.Tensor]:
-        """A pass over ``ids`` (n,) behind ``start`` tokens, as the steps of a round are made."""
+        """A pass over ``ids`` (n,) after ``start`` tokens, as the steps of a round are made."""
         end = start + len(ids)
         self._rows[0, start:end].copy_(ids)
         self._place.set(start)

@@ -1,4 +1,4 @@
-"""One model with its KV cache: feed ids behind what is cached, get logits; cut the cache back to a length."""
+"""One model with its KV cache: feed ids after what is cached, get logits; cut the cache back to a length."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Runner:
         return self._length
 
     def forward(self, ids: torch.Tensor, keep: int | None = None, stands: bool = False) -> torch.Tensor:
-        """Feed ``ids`` (n,) behind the cached tokens; return raw float32 logits (keep or n, V) of the last rows.
+        """Feed ``ids`` (n,) after the cached tokens; return raw float32 logits (keep or n, V) of the last rows.
 
         ``stands`` says that all of them are committed, so that no crop will take one away.
         """

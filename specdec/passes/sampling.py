@@ -46,7 +46,7 @@ class Sampler:
         """Processed logits (n, V) from raw logits (n, V).
 
         The last row was computed from the context's first ``end`` ids. Each earlier row saw one id less: a repetition
-        penalty must not know the draft tokens behind its own position.
+        penalty must not know the draft tokens after its own position.
         """
         if self._penalty is not None:
             ends = range(end - len(logits) + 1, end + 1)

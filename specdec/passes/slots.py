@@ -12,7 +12,7 @@ READ_AHEAD = 1 << 20  # bytes; a matrix up to here fits in a core's L2 cache
 
 
 class Slots:
-    """One slot for each token and layer. A pass overwrites what lies behind its start; a full buffer grows.
+    """One slot for each token and layer. A pass overwrites what lies after its start; a full buffer grows.
 
     held    a tensor (room, *shape) for each layer; ``shape`` holds the keys and values of one token
     angles  cosines and sines (room, rotary dimensions) by position; the first half of the sines is negated
@@ -25,7 +25,7 @@ class Slots:
         self._room = 0
 
     def span(self, start: int, count: int) -> Span:
-        """Where ``count`` rows behind ``start`` tokens stand."""
+        """Where ``count`` rows after ``start`` tokens stand."""
         self._reserve(start + count)
         return Span(start, start + count, self.angles, self.held[0])
 
@@ -41,7 +41,7 @@ class Slots:
 
 
 class Span:
-    """The rows of one pass, n of them behind ``start`` tokens: slices of the slots.
+    """The rows of one pass, n of them after ``start`` tokens: slices of the slots.
 
     cos, sin  (n, rotary dimensions): the angles of the rows' positions
     folds     whether the heads that share keys are folded into rows: see ``Stack``

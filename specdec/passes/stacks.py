@@ -173,7 +173,7 @@ class Stack:
         keep: int | None,
         taps: dict[int, torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """Feed ``ids`` (n,) behind ``start`` tokens; logits (keep or n, V) of the last rows, in the weights' type.
+        """Feed ``ids`` (n,) after ``start`` tokens; logits (keep or n, V) of the last rows, in the weights' type.
 
         ``taps`` is filled with the inputs (n, H) of the layers whose numbers it has.
         """

@@ -26,13 +26,13 @@ class States:
         return any(True for _ in self._present())
 
     def keep(self, length: int) -> None:
-        """Copy the states behind ``length`` tokens."""
+        """Copy the states after ``length`` tokens."""
         if self._kept and self._kept[-1][0] == length:
             return  # they were restored and have not moved since
         self._kept.append((length, [state.clone() for state in self._present()]))
 
     def restore(self, length: int) -> int | None:
-        """Go back to the last copy behind at most ``length`` tokens; its length, or None where there is none."""
+        """Go back to the last copy after at most ``length`` tokens; its length, or None where there is none."""
         while self._kept and self._kept[-1][0] > length:
             self._kept.pop()
         if not self._kept:

@@ -2,7 +2,7 @@
 
 A CUDA graph repeats the very kernels of its capture, on the same addresses. So the number of committed tokens must be
 a value on the device, not a slice in Python: positions are that value plus an offset, keys and values are written by
-index, and every pass looks at all slots up to a bound, with a mask that hides those behind each row. The same code runs
+index, and every pass looks at all slots up to a bound, with a mask that hides those after each row. The same code runs
 on a CPU without a capture, where it can be compared with the other slots.
 
 Not run on a GPU so far: see ``graphs``.
@@ -114,7 +114,7 @@ class StaticContext(Context):
         return True
 
     def keep(self, values: torch.Tensor) -> torch.Tensor:
-        values = values[: len(self._kept)]  # what lies behind the room is never asked for
+        values = values[: len(self._kept)]  # what lies after the room is never asked for
         self._kept[: len(values)].copy_(values)
         return self._kept
 

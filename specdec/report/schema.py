@@ -244,7 +244,7 @@ def schema() -> dict[str, Any]:
 
 
 def _bare(part: Any) -> Any:
-    """Without what checks nothing, the type first: what stands behind it need not look again."""
+    """Without what checks nothing, the type first: what stands after it need not look again."""
     if isinstance(part, list):
         return [_bare(each) for each in part]
     if not isinstance(part, dict):

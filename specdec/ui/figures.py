@@ -160,7 +160,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     more = f"<br>{left_out} more categories are in the table" if left_out > 0 else ""
     title = f"Speed-up over plain generate (times)<br>points: median run, bars: lowest to highest{more}"
     widest = max((gain for _, group in groups for s in group for gain in s.gains), default=1.0)
-    figure.update_xaxes(title_text=title, range=[0, 1.15 * widest])  # a label stands behind the widest bar
+    figure.update_xaxes(title_text=title, range=[0, 1.15 * widest])  # a label stands after the widest bar
     names = [name for name, _ in groups]
     for at in range(1, len(names)):
         figure.add_hline(y=at - 0.5, line={"color": FAINT, "width": 1})

@@ -139,7 +139,7 @@ def test_another_race_brings_its_own_words(page):
 
 
 def right_tokens(page) -> list[int]:
-    """The tokens that the target wrote behind the text that the game shows."""
+    """The tokens that the target wrote after the text that the game shows."""
     lane = page.evaluate(RACE)["speculative"]
     shown = page.locator(".sd-gameText .sd-howContext").evaluate("(node) => node.textContent").lstrip("…")
     at = next(at for at, before in enumerate(lane["texts"]) if at and before.endswith(shown))

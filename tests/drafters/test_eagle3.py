@@ -156,7 +156,7 @@ def features_of(target, ids: torch.Tensor, layer_ids: tuple[int, ...]) -> list[l
 
 
 def draft_from_scratch(target, head: Eagle3Head, config: dict, text: list[int], gamma: int) -> list[torch.Tensor]:
-    """Logits of ``gamma`` greedy guesses behind ``text``, all of it read anew."""
+    """Logits of ``gamma`` greedy guesses after ``text``, all of it read anew."""
     reading = Reading(dict(head.state_dict()), config)
     table = (head.embed_tokens or target.get_input_embeddings()).weight.double()
     layer_ids = tuple(config.get("eagle_aux_hidden_state_layer_ids") or (2, LAYERS // 2, LAYERS - 3))
@@ -209,7 +209,7 @@ def cropped(cache: RoomyLayer) -> RoomyLayer:
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("writes", ["SafeAILab", "speculators", "speculators, qwen3"])
 def test_every_draft_is_that_of_the_published_layer(monkeypatch, option: str, writes: str) -> None:
-    """In each round, behind rejections and full acceptances: the logits of all guesses, made from the whole text."""
+    """In each round, after rejections and full acceptances: the logits of all guesses, made from the whole text."""
     config = config_of(**OPTIONS[option])
     written = config if writes == "SafeAILab" else as_speculators(config, "qwen3" if "qwen3" in writes else "llama")
     target, head = target_of(), head_of(written)

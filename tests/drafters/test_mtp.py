@@ -77,7 +77,7 @@ def made(pair: specdec.Pair, layer: int, states: torch.Tensor, ids: torch.Tensor
 
 
 def draft_from_scratch(pair: specdec.Pair, text: list[int], gamma: int) -> list[torch.Tensor]:
-    """Logits of ``gamma`` greedy guesses behind ``text``, all of it read anew."""
+    """Logits of ``gamma`` greedy guesses after ``text``, all of it read anew."""
     ids = torch.tensor(text)
     out = pair.target(input_ids=ids[None], use_cache=False, output_hidden_states=True)
     states, last = out.hidden_states[-1][0, :-1], len(pair.draft.model.layers) - 1
@@ -97,7 +97,7 @@ def draft_from_scratch(pair: specdec.Pair, text: list[int], gamma: int) -> list[
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_draft_is_that_of_the_published_layers(monkeypatch, family: str, layers: int) -> None:
-    """In each round, behind rejections and full acceptances: as many guesses as layers, fewer, and more."""
+    """In each round, after rejections and full acceptances: as many guesses as layers, fewer, and more."""
     pair = pair_of(family, layers)
     for gamma in (2, 4):
         require_drafts_from_scratch(monkeypatch, pair, MtpDraft, gamma, partial(draft_from_scratch, pair))
@@ -176,7 +176,7 @@ def test_a_prompt_of_one_token_and_drafts_that_pause(monkeypatch) -> None:
 
 
 def save(folder, layers: int = 1, without: str = "nothing") -> str:
-    """A checkpoint as it is published: the MTP layers stand behind the target's, with three weights more each."""
+    """A checkpoint as it is published: the MTP layers stand after the target's, with three weights more each."""
     target = target_of("glm4_moe", layers, depth=DEPTH + layers)
     target.save_pretrained(folder)
     byte_tokenizer().save_pretrained(folder)

@@ -39,7 +39,7 @@ class Operators(TorchDispatchMode):
 
 
 def operators(layers: int, count: int, own: bool = False) -> Counter[str]:
-    """Those of a pass over ``count`` tokens behind 8 cached ones."""
+    """Those of a pass over ``count`` tokens after 8 cached ones."""
     model, ids = shared_tiny("llama", 0, layers=layers), prompt_of(8 + count)
     with torch.inference_mode():
         if own:

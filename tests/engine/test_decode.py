@@ -56,7 +56,7 @@ def raw(table: torch.Tensor, ids: list[int]) -> torch.Tensor:
 
 
 def distribution(table: torch.Tensor, ids: list[int], params: specdec.SamplingParams) -> torch.Tensor:
-    """What the settings make of the logits behind ``ids``, by the definition of each."""
+    """What the settings make of the logits after ``ids``, by the definition of each."""
     logits = raw(table, ids)
     for token_id in set(ids):
         factor = params.repetition_penalty
@@ -132,7 +132,7 @@ def test_started_tells_how_to_run_it_again() -> None:
     started = run(temperature=0.5, seed=3)[0]
     assert started.params == specdec.SamplingParams(max_new_tokens=40, temperature=0.5, seed=3)
     assert {"torch", "transformers"} <= set(started.versions)
-    assert torch.__version__.startswith(started.versions["torch"])  # a CUDA build has a label behind it
+    assert torch.__version__.startswith(started.versions["torch"])  # a CUDA build has a label after it
     assert started.pair and started.machine
 
 
@@ -185,7 +185,7 @@ def test_one_target_pass_a_round(settings: str) -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_draft_cache_is_kept(settings: str) -> None:
-    """The draft reads the prompt once, then one id a pass; two behind a bonus, whose predecessor it never read.
+    """The draft reads the prompt once, then one id a pass; two after a bonus, whose predecessor it never read.
 
     Drafting without a cache was a slip of the first notebooks, and cropping too much starves the draft silently.
     """

@@ -25,7 +25,7 @@ class Machine:
     row: float = 0.03
     first_draft: float = 0.0  # what the first pass of a draft costs beyond the others: its weights are out of the cache
     slow_first: float = 1.0
-    catch_up: float = 0.0  # seconds a token that the draft has to read behind rounds without it
+    catch_up: float = 0.0  # seconds a token that the draft has to read after rounds without it
     copying: float = 0.0  # seconds of copying recurrent state a pass; a rejection then has kept tokens read again
     random: random.Random = field(default_factory=lambda: random.Random(0))
 

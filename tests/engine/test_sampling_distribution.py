@@ -60,13 +60,13 @@ def total_variation_bound(n: int, probabilities: torch.Tensor) -> float:
 
 WIDTH = 5
 CONTINUATION = 3  # letters; where rounds begin varies, so that every one of them is a bonus and a correction too
-STOP = WIDTH  # stands behind every continuation and makes the table forget what was before
+STOP = WIDTH  # stands after every continuation and makes the table forget what was before
 CONTINUATIONS = 20_000 if FULL else 2_000
 BLOCKS = 100  # continuations in one text: each begins at another place of a round and of the cache
 
 
 def forgetful_table(seed: int) -> torch.Tensor:
-    """Logits of the next token by the three before it: a letter, by the letters since STOP; behind three of them STOP.
+    """Logits of the next token by the three before it: a letter, by the letters since STOP; after three of them STOP.
 
     So the letters between two STOPs are independent of all others, and one long text holds many continuations. A
     text out of step shows as an outcome that cannot be.
@@ -85,7 +85,7 @@ DRAFT = TARGET + random_table(WIDTH + 1, CONTINUATION, seed=1)
 
 
 def exact_continuations(params: specdec.SamplingParams) -> torch.Tensor:
-    """The chance of any four tokens behind STOP: of 5^3 continuations with STOP, and none of whatever else."""
+    """The chance of any four tokens after STOP: of 5^3 continuations with STOP, and none of whatever else."""
     rows = torch.stack([processed(row, params) for row in TARGET.reshape(-1, WIDTH + 1)]).reshape(TARGET.shape)
     chances = torch.zeros((WIDTH + 1,) * (CONTINUATION + 1), dtype=torch.double)
     for letters in itertools.product(range(WIDTH), repeat=CONTINUATION):

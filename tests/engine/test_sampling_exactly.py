@@ -58,7 +58,7 @@ def distributions(gamma: int, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
 def verified(gamma: int, kind: str, judge: str = "verify") -> tuple[dict, dict]:
     """The chances of the gamma + 1 tokens written and of the number accepted, over all drafts and all draws.
 
-    Every token depends on the one before it. Behind what ``judge`` commits, the sequence is completed from p.
+    Every token depends on the one before it. After what ``judge`` commits, the sequence is completed from p.
     """
     q, p = distributions(gamma, kind)
     rng = torch.Generator()
@@ -267,7 +267,7 @@ def test_draft_lengths(drafting: str, gamma: int) -> None:
 
 @pytest.mark.parametrize("drafting", METHODS + SIZES)
 def test_rounds_follow_each_other(drafting: str) -> None:
-    """Up to four rounds, each behind whatever the one before it left in the caches, until the length cuts the last."""
+    """Up to four rounds, each after whatever the one before it left in the caches, until the length cuts the last."""
     assert difference(pair_of(drafting), NARROW, gamma=2, tokens=5) < CLOSE
 
 
@@ -278,7 +278,7 @@ def test_rounds_follow_each_other_over_the_full_vocabulary(drafting: str) -> Non
 
 @pytest.mark.parametrize("drafting", METHODS)
 def test_a_text_ends_at_eos_in_the_midst_of_a_draft(drafting: str) -> None:
-    """What stands behind it in the draft is dropped; either of two tokens ends the text."""
+    """What stands after it in the draft is dropped; either of two tokens ends the text."""
     eos = [2, 0]
     assert difference(pair_of(drafting, eos), NARROW, gamma=3, tokens=5, eos=eos) < CLOSE
 
@@ -401,7 +401,7 @@ def test_stale_cache_row_is_caught(monkeypatch) -> None:
 
 
 def test_a_penalty_that_knows_too_much_is_caught(monkeypatch) -> None:
-    """Each row may be penalised for what stands before it, not for the draft tokens behind it."""
+    """Each row may be penalised for what stands before it, not for the draft tokens after it."""
 
     def penalised(self, logits, context, end):
         logits = self._penalty(context.ids(0, end)[None].expand(len(logits), -1), logits.clone())

@@ -24,7 +24,7 @@ def one_hot(*ids: int, width: int = 4) -> torch.Tensor:
     ],
 )
 def test_greedy_keeps_what_the_target_chose_too(draft, choices, accepted: int, token_id: int) -> None:
-    """Up to the first difference: what agrees behind it was drafted on a text that will not be."""
+    """Up to the first difference: what agrees after it was drafted on a text that will not be."""
     verdict = verify_greedy(torch.tensor(draft, dtype=torch.long), torch.tensor(choices))
     assert (int(verdict.accepted), int(verdict.token_id)) == (accepted, token_id)
     assert verdict.accepted.dim() == verdict.token_id.dim() == 0
@@ -52,7 +52,7 @@ def test_a_token_that_the_target_likes_better_than_the_draft_is_certain() -> Non
 
 @pytest.mark.parametrize(("n", "expected"), [(0, [0.0, 0.25, 0.75]), (1, [0.5, 0.25, 0.25])])
 def test_the_residual_is_what_p_has_more_than_q(n: int, expected: list[float]) -> None:
-    """Normed: a recording shows its chances. Behind a draft that was kept whole it is p."""
+    """Normed: a recording shows its chances. After a draft that was kept whole it is p."""
     q, p = torch.tensor([[0.8, 0.1, 0.1]]), torch.tensor([[0.4, 0.2, 0.4], [0.5, 0.25, 0.25]])
     torch.testing.assert_close(residual(torch.tensor(n), q, p), torch.tensor([expected]))
 
@@ -69,7 +69,7 @@ def test_the_residual_is_what_p_has_more_than_q(n: int, expected: list[float]) -
     ],
 )
 def test_top_k_keeps_what_is_among_the_targets_best(draft: list[int], k: int, passes: list[bool]) -> None:
-    """Up to the first token that is not; behind it comes what the target chose there."""
+    """Up to the first token that is not; after it comes what the target chose there."""
     gone = float("-inf")
     processed = torch.tensor(
         [

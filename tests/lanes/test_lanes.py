@@ -171,7 +171,7 @@ def test_assisted_keeps_the_draft_length_when_nothing_is_accepted() -> None:
 
 @pytest.mark.parametrize("ignore_eos", [False, True])
 def test_assisted_drafts_from_the_whole_text(ignore_eos: bool) -> None:
-    """An id that stands for padding is not read by the draft: behind it, the target's own copy would guess wrong."""
+    """An id that stands for padding is not read by the draft: after it, the target's own copy would guess wrong."""
     target = tiny("llama", 4, eos=0)
     pair = specdec.Pair(target=target, draft=copy.deepcopy(target))
     prompt_ids = prompt_of(20)
@@ -322,7 +322,7 @@ def held_after_ten_passes(model) -> Iterator[Callable[[], None]]:
 @pytest.mark.parametrize("started", [0, 1, 3])
 @pytest.mark.parametrize("lane", LANES)
 def test_closing_driven_stops_the_lane(lane: str, started: int, tables) -> None:
-    """Stop ends the work within a round, nothing runs on behind it, and the next run is unharmed."""
+    """Stop ends the work within a round, nothing runs on after it, and the next run is unharmed."""
     expected = ids_of(list(lane_of(lane, tables, ZERO)))
     with held_after_ten_passes(tables.target) as release_soon, count_passes(tables.target) as fed:
         batches = specdec.driven(lane_of(lane, tables, ZERO, max_new_tokens=150))

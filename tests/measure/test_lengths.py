@@ -31,7 +31,7 @@ def small_tables(seed: int, eos: int | None = None) -> specdec.Pair:
 
 
 def counts(events: list) -> list[int]:
-    """Tokens of each round behind the prefill."""
+    """Tokens of each round after the prefill."""
     return [len(event.committed_ids) for event in rounds_of(events) if event.index]
 
 
@@ -71,7 +71,7 @@ def test_the_walk_makes_the_rounds_of_a_run_at_every_length(recorded: int) -> No
 
 
 def test_guesses_that_were_never_made_are_taken_as_the_known_ones_are() -> None:
-    """Where nothing was guessed behind a round, as many guesses are taken to stand there as of those before."""
+    """Where nothing was guessed after a round, as many guesses are taken to stand there as of those before."""
     events = run(small_tables(1), 5, 60)
     guessing, silent = events[:13], events[13:-1]
     silent = [dataclasses.replace(event, draft=(), missed=()) for event in silent]
@@ -84,7 +84,7 @@ def test_guesses_that_were_never_made_are_taken_as_the_known_ones_are() -> None:
 
 
 def test_a_text_that_ends_by_itself_ends_at_every_length() -> None:
-    """Behind an EOS no round goes on, whether it was guessed or the target wrote it."""
+    """After an EOS no round goes on, whether it was guessed or the target wrote it."""
     ended = 0
     for seed in range(4):
         text = [token for event in rounds_of(run(small_tables(seed), 0, 60)) for token in event.committed_ids]

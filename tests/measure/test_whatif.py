@@ -83,7 +83,7 @@ def test_what_is_not_exact_is_at_the_very_end() -> None:
 
 
 def test_a_text_that_ends_inside_a_draft() -> None:
-    """The draft behind an EOS was made all the same: passes and draft tokens as in a run, at each length."""
+    """The draft after an EOS was made all the same: passes and draft tokens as in a run, at each length."""
     inside = 0
     for seed in range(3):
         text = ids_of(run(specdec.Pair(target=shared_tiny("llama", seed, layers=3)), 0))
@@ -115,7 +115,7 @@ def test_sampling_is_expected_as_it_comes_out_on_average() -> None:
     """Passes expected from runs at gamma 16, which know nearly every guess, and at gamma 1, which know half of them,
     against as many runs at other lengths: means within three standard errors, which are below 2 %.
 
-    Behind a guess that stood the text goes on unlike behind one that did not, so that whoever takes the guess's chance,
+    After a guess that stood the text goes on unlike after one that did not, so that whoever takes the guess's chance,
     min(1, p/q), for that of the text's token is off by more.
     """
     p = torch.tensor([[0.8, 0.2], [0.5, 0.5]]).log()
@@ -205,7 +205,7 @@ def test_rounds_by_hand() -> None:
 
 
 def test_what_a_confident_draft_wastes_is_expected_from_the_discarded() -> None:
-    """Behind a miss a draft was unsure at one token in four: up to 8 long, it is 4 tokens where the recorded one went
+    """After a miss a draft was unsure at one token in four: up to 8 long, it is 4 tokens where the recorded one went
     on, and elsewhere expected to go on by 1 + 3/4 + 9/16 + ... of the 7 that are left."""
     events = made([*["-"] * 7, "-??!?"])
     (outcome,) = what_if(events, EVEN, [ConfidenceStop(8, 0.5)])

@@ -174,7 +174,7 @@ def test_replays_write_what_the_eager_engine_writes(mode: str, captured) -> None
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_each_family_and_a_text_that_outgrows_its_bound(family: str, captured, monkeypatch) -> None:
-    """Graphs of one bound are not replayed behind it."""
+    """Graphs of one bound are not replayed after it."""
     monkeypatch.setattr("specdec.passes.static.SMALLEST", 32)
     graph = pair_of(family)
     eager = dataclasses.replace(graph, engine="eager")
@@ -330,7 +330,7 @@ def reads(monkeypatch) -> Reads:
 
 
 def reads_by_round(reads: Reads, pair: specdec.Pair, mode: dict[str, Any]) -> set[int]:
-    """How often the host read in each round behind the first."""
+    """How often the host read in each round after the first."""
     settings = dict(mode)
     settings.pop("draft", None)
     params = specdec.SamplingParams(max_new_tokens=12, ignore_eos=True, **settings.pop("params", {}))
@@ -441,7 +441,7 @@ def test_a_call_in_inference_mode_leaves_buffers_for_one_outside(monkeypatch) ->
 
 
 def test_a_kept_row_may_be_longer_than_the_room() -> None:
-    """A synthetic draft's text goes on behind a short call."""
+    """A synthetic draft's text goes on after a short call."""
     buffers, prompt = torch.zeros(2, 8, dtype=torch.long), torch.arange(3)
     context = StaticContext(prompt, buffers, Place(prompt.device, 8))
     row = context.keep(torch.arange(20))

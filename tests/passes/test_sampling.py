@@ -33,7 +33,7 @@ def model() -> GPT2LMHeadModel:
     ids=str,
 )
 def test_each_row_is_processed_as_generate_processes_it(model: GPT2LMHeadModel, settings: dict) -> None:
-    """Each of three rows with its own prefix: a penalty does not know the tokens behind a row's position."""
+    """Each of three rows with its own prefix: a penalty does not know the tokens after a row's position."""
     params = SamplingParams(**{"temperature": 1.0} | settings)
     rng = torch.Generator().manual_seed(0)
     ids, logits = torch.randint(V, (7,), generator=rng), 3 * torch.randn(3, V, generator=rng)

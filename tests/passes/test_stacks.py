@@ -87,7 +87,7 @@ WINDOWS = {
 
 
 def differences(model: PreTrainedModel, rows: tuple[int, ...]) -> list[float]:
-    """By how much logits differ, as a share of their range, in passes of so many rows one behind the other."""
+    """By how much logits differ, as a share of their range, in passes of so many rows one after the other."""
     ids, cache, runner = prompt_of(sum(rows)), DynamicCache(config=model.config), Runner(model)
     assert isinstance(runner._passes, StackPasses), lean.stack_of(model)
     found, start = [], 0
@@ -102,7 +102,7 @@ def differences(model: PreTrainedModel, rows: tuple[int, ...]) -> list[float]:
 
 
 def differences_at(model: PreTrainedModel, contexts: tuple[int, ...], counts: tuple[int, ...]) -> list[float]:
-    """By how much logits differ, as a share of their range, in a pass of each of ``counts`` rows behind each context.
+    """By how much logits differ, as a share of their range, in a pass of each of ``counts`` rows after each context.
 
     The stack rolls back between two passes; ``forward`` goes on from a copy of its cache.
     """
@@ -459,7 +459,7 @@ def test_other_families_have_none() -> None:
 
 
 def test_an_early_exit_writes_into_the_slots_of_its_target() -> None:
-    """Its logits are those of the first layers' own forward, and the target goes on behind what it wrote."""
+    """Its logits are those of the first layers' own forward, and the target goes on after what it wrote."""
     target, ids = tiny("llama", layers=4), prompt_of(9)
     view, runner, alone = first_layers(target, 2), Runner(target), Runner(target)
     early = runner.sharing(view)

@@ -322,7 +322,7 @@ def test_auto_is_scored_on_other_runs_than_the_best_is_picked_on() -> None:
 
 
 def deepened(model, layers: int):
-    """Almost the same model three times as slow: behind its own layers stand some that add nothing."""
+    """Almost the same model three times as slow: after its own layers stand some that add nothing."""
     deep = tiny("llama", 4, layers=layers)
     deep.load_state_dict(noisy_copy(model, 4, scale=0.004).state_dict(), strict=False)
     for layer in deep.model.layers[len(model.model.layers) :]:

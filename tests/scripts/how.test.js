@@ -53,7 +53,7 @@ function raceOf(drafts, extra = {}) {
   return { race, lane: race.lanes.get("speculative") };
 }
 
-test("the round that tells most has guesses kept, a miss, and guesses behind it", () => {
+test("the round that tells most has guesses kept, a miss, and guesses after it", () => {
   const { race, lane } = raceOf([
     [30, 31, 32], // 2 is right: nothing kept
     [3, 4, 5], // all kept
@@ -81,7 +81,7 @@ test("nothing was guessed: nothing is told", () => {
   assert.equal(telling.tellingRound(race, lane), undefined);
 });
 
-test("the words of a round stand behind the end of the text", () => {
+test("the words of a round stand after the end of the text", () => {
   const { race, lane } = raceOf([[2, 3, 30]]);
   const words = telling.wordsOf(race, lane, lane.rounds[1]);
   assert.deepEqual(words, {
@@ -191,7 +191,7 @@ test("a word twice is no choice", () => {
     }
 });
 
-test("behind a miss the choices hold what the draft guessed there later, on the true text", () => {
+test("after a miss the choices hold what the draft guessed there later, on the true text", () => {
   const { race, lane } = raceOf([
     [30, 31, 32], // 2
     [33, 34, 35], // 3

@@ -64,7 +64,7 @@ def test_an_ended_iterator_ends_the_task(page: dict[str, Any]) -> None:
 
 
 def test_errors_arrive_as_they_are(page: dict[str, Any]) -> None:
-    """Of the same class with the same sentence, behind the steps before; and they cost no worker."""
+    """Of the same class with the same sentence, after the steps before; and they cost no worker."""
     assert page["refused"] == {
         "class": "InvalidInput", "says": page["here"]["refused"], "title": None, "steps": 0,
     }  # fmt: skip

@@ -192,7 +192,7 @@ function spokenOf({ round, words }, kept) {
   return parts.join("; ");
 }
 
-// The end of the text before the round, and the guesses behind it.
+// The end of the text before the round, and the guesses after it.
 function lineOf(words) {
   const marks = words.guesses.map((piece) => chip(piece, "guessed"));
   const last = words.last ? chip(words.last, "sd-last") : null;

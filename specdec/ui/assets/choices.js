@@ -56,7 +56,7 @@ function likelyAt(lane, game, place) {
     const kept = round.draft ? keptOf(round) : 0;
     const added = start + round.committed_ids.length - 1;
     if (round.draft && at >= start && at <= start + kept && at - start < round.draft.length)
-      guesses.unshift(round.draft[at - start].token_id); // behind the true text
+      guesses.unshift(round.draft[at - start].token_id); // after the true text
     if (at === added) tops.push(...topsOf(round));
     start += round.committed_ids.length;
   }
@@ -65,7 +65,7 @@ function likelyAt(lane, game, place) {
 
 const topsOf = ({ decision }) => [...(decision?.p ?? []), ...(decision?.q ?? [])].map(([id]) => id);
 
-// Words behind a space, parts of words, and the rest.
+// Words after a space, parts of words, and the rest.
 const kindOf = (text) => (isWord(text) ? (text.startsWith(" ") ? "word" : "part") : "sign");
 
 // What becomes of the guesses, as a target does it that writes `truth`.

@@ -39,7 +39,7 @@ export function laneAt(race, lane, gamma) {
 }
 
 // The draft of a computed round: what was kept and, where it is known, the guess that was not. What the draft would have
-// guessed behind that is not known and left out.
+// guessed after it is not known and left out.
 function guessesOf(committed, kept, n, wrong) {
   const blank = { draft_prob: null, target_prob: null, accept_prob: null, draw: null, draft_confidence: null };
   const guesses = committed

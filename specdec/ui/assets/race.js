@@ -177,7 +177,7 @@ function unknownLane(record) {
 
 const sameWidths = ({ lanes }) => !lanes || lanes.rows.every((row) => row.length === lanes.columns.length);
 
-// Whether a record may stand behind those that the race has taken.
+// Whether a record may stand after those that the race has taken.
 function follows(record, { begin, lane }, last) {
   if (record.event === "started") return begin.lanes.includes(keyOf(record, begin.lanes)) && !lane?.open;
   if (record.event === "verdict") return last;

@@ -163,7 +163,7 @@ export class Ribbon {
       this.#marks.push(mark);
       block.append(mark);
     });
-    // A round that ended inside its draft has no token of the target's; what was left of the draft stands behind.
+    // A round that ended inside its draft has no token of the target's; what was left of the draft stands after it.
     if (round.token_id === null && drafts.length) block.append(...this.#missed(drafts, round));
     return block;
   }

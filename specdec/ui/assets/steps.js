@@ -7,7 +7,7 @@ const SHORTEST = 0.05; // seconds of a step: a draft may take no time to speak o
 
 export class Steps {
   #acts = [];
-  #at = 0; // the step on show: those before it are done, those behind it have not begun
+  #at = 0; // the step on show: those before it are done, those after it have not begun
   #done = 0; // of that step, 0 to 1
   #rested = 0;
   #frame = 0;

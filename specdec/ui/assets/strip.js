@@ -5,7 +5,7 @@ import { kindsOf } from "./race.js";
 
 const PASS = 12; // pixels, height of a pass
 const GAP = 2;
-const ROOM = 74; // pixels behind the longest lane, for its time
+const ROOM = 74; // pixels right of the longest lane, for its time
 const SHORT = { generate: "Plain", assisted: "Assisted", speculative: "Speculative" };
 const CELLS = { accepted: "bar-draft", correction: "correction-mark", target: "bar-rest", unknown: "bar-rest" };
 

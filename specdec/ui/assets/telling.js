@@ -16,7 +16,7 @@ export function fullRounds(lane) {
   return rounds.filter((round) => round.draft.length === usual);
 }
 
-// The round that shows most: guesses kept, a miss, guesses behind it. Undefined where nothing was guessed.
+// The round that shows most: guesses kept, a miss, guesses after it. Undefined where nothing was guessed.
 export function tellingRound(race, lane) {
   const worth = (round) => {
     const kept = keptOf(round);
