@@ -4,17 +4,17 @@ from __future__ import annotations
 
 
 def expected_tokens(alpha: float, gamma: int) -> float:
-    """Expected tokens a target pass, (1 - alpha^(gamma+1)) / (1 - alpha): Leviathan et al., equation 1."""
+    """Expected tokens for each target pass, (1 - alpha^(gamma+1)) / (1 - alpha): Leviathan et al., equation 1."""
     if alpha >= 1:
         return gamma + 1
     return (1 - alpha ** (gamma + 1)) / (1 - alpha)
 
 
 def expected_speedup(alpha: float, gamma: int, cost_coefficient: float, verify_growth: float = 1.0) -> float:
-    """Expected gain over plain decoding by the same engine; with ``verify_growth`` 1 it is Theorem 3.8.
+    """Expected gain over plain decoding by the same loop, a factor. With ``verify_growth`` 1 it is Theorem 3.8.
 
-    ``cost_coefficient`` is seconds of a draft pass / seconds of a target pass, ``verify_growth`` seconds of a
-    target pass over gamma+1 tokens / over one.
+    ``cost_coefficient`` is seconds of a draft pass / seconds of a target pass over one token. ``verify_growth`` is
+    seconds of a target pass over gamma + 1 tokens / seconds of one over a single token.
     """
     return expected_tokens(alpha, gamma) / (gamma * cost_coefficient + verify_growth)
 
@@ -22,8 +22,8 @@ def expected_speedup(alpha: float, gamma: int, cost_coefficient: float, verify_g
 def break_even_alpha(gamma: int, round_cost: float) -> float | None:
     """The acceptance rate at which a round of ``gamma`` guesses writes as many tokens as it costs, by the closed form.
 
-    ``round_cost`` is seconds of a round / seconds of a plain token. None where even a round without a miss costs more
-    than it writes.
+    ``round_cost`` is seconds of a round / seconds of a plain token. None where a round costs more than it
+    writes even if all guesses are kept.
     """
     if round_cost > gamma + 1:
         return None

@@ -1,6 +1,6 @@
-"""The tree of errors: catch ``SpecdecError`` for all of them. Every message says what was found and what to do.
+"""The errors of this package. ``SpecdecError`` is their base class. Each message says what was found and what to do.
 
-Each is made with its message alone, so that it can be pickled and arrives in another process as it was.
+Each error is made from its message alone, so that it can be pickled and raised again in another process.
 """
 
 import reprlib
@@ -10,16 +10,16 @@ _SHORT.maxstring = _SHORT.maxother = 80
 
 
 def quoted(value: object) -> str:
-    """The ``repr`` of what somebody gave, cut to about 80 characters, for a sentence about it."""
+    """The ``repr`` of a value that somebody gave, cut to about 80 characters, for a message."""
     return _SHORT.repr(value)
 
 
 class SpecdecError(Exception):
-    """Anything specdec refuses to do."""
+    """The base class: something that specdec refuses to do."""
 
 
 class NotNumbers(SpecdecError, ArithmeticError):
-    """A model whose logits hold NaN or infinity, which can be neither compared nor drawn from. Named by its role."""
+    """A model gave NaN or infinity as logits. Nothing can be chosen from them. Made with the model's role."""
 
     # The sentences of this class and the next two are not their arguments, so that they survive being pickled.
     def __str__(self) -> str:
@@ -30,7 +30,7 @@ class NotNumbers(SpecdecError, ArithmeticError):
 
 
 class OutOfMemory(SpecdecError):
-    """A call for which the device had too little memory; what it held is given back."""
+    """The device had too little memory for a call. The memory that the call held is free again."""
 
     def __str__(self) -> str:
         return (
@@ -40,7 +40,7 @@ class OutOfMemory(SpecdecError):
 
 
 class DeviceLost(SpecdecError):
-    """A GPU that computes nothing any more for this process. Made with the first line of its error."""
+    """A GPU no longer computes anything for this process. Made with the first line of its error."""
 
     def __str__(self) -> str:
         return (
@@ -49,12 +49,12 @@ class DeviceLost(SpecdecError):
 
 
 class InvalidInput(SpecdecError, ValueError):
-    """A prompt, a draft length or a sampling value that cannot be used; nothing ran."""
+    """A prompt, a draft length or a setting cannot be used. Nothing ran."""
 
 
 class IncompatiblePair(SpecdecError, ValueError):
-    """A target and a draft (or a cache) that cannot decode together."""
+    """A target cannot decode with a draft, or with its own cache."""
 
 
 class LoadFailed(SpecdecError, RuntimeError):
-    """A model or tokenizer that could not be loaded."""
+    """A model or a tokenizer could not be loaded."""

@@ -1,8 +1,8 @@
 """The events of a lane: ``Started``, then a ``Round`` for each round, then ``Finished``.
 
-A lane is a generator of these events, whoever decodes: our speculative loop, the same loop at gamma 0,
-transformers' ``generate`` or its assisted generation. Plain decoding is a round that drafted nothing.
-Everything is a plain Python value (no tensors), so events pickle, compare and serialise as they are.
+A lane is a generator of these events: our speculative loop, the same loop at gamma 0, transformers' ``generate``, or
+its assisted generation. In plain decoding each round drafts nothing. All values are plain Python values without
+tensors, so events can be pickled, compared and written as JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,20 @@ FinishReason = Literal["eos", "length", "stop", "deadline"]
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How every lane picks its tokens. ``temperature=0`` is greedy, ``top_k=0`` keeps the whole vocabulary."""
+    """How every lane picks its tokens.
+
+    - ``max_new_tokens``: tokens to write at most, 1 or more.
+    - ``temperature``: 0 is greedy; else 0.01 to 100.
+    - ``top_k``: sample from the k most likely tokens; 0 keeps the whole vocabulary.
+    - ``top_p``: sample from the most likely tokens that together have this probability, above 0 up to 1.
+    - ``min_p``: leave out tokens whose probability is below this share of the highest one, 0 to 1.
+    - ``repetition_penalty``: above 1 makes tokens that occurred before less likely (Keskar et al. 1909.05858).
+    - ``seed``: of the call's one random generator; None draws a seed, which ``Started`` names.
+    - ``stop``: one or more strings; the text ends with the token that completes one of them, which is kept.
+    - ``ignore_eos``: go on after an end-of-text token.
+
+    Raises ``InvalidInput`` for values outside these bounds.
+    """
 
     max_new_tokens: int = 128
     temperature: float = 0.0
@@ -35,7 +48,7 @@ class SamplingParams:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):  # a bare string would be read as its letters
+        if isinstance(self.stop, str):  # as a sequence it would be its letters
             object.__setattr__(self, "stop", (self.stop,))
         if not isinstance(self.stop, (list, tuple)):
             raise InvalidInput(f"stop is {quoted(self.stop)}; give one or more strings.")
@@ -62,11 +75,15 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The first event: everything needed to run the same call again.
+    """The first event: everything that is needed to run the same call again.
 
-    ``lane`` is the name of one of ``lanes.table.LANES``. ``gamma`` is a length or a policy's name.
-    ``params.seed`` is the seed really used. ``neutralised`` names the fields of the target's own generation config
-    that were set aside.
+    - ``lane``: the name of a row of ``specdec.lanes.table.LANES``.
+    - ``prompt_ids``: the encoded prompt.
+    - ``params``: the settings, with the seed that is really used.
+    - ``gamma``: the draft length, or a policy's name.
+    - ``acceptance``, ``accept_top_k``: as in ``speculative``.
+    - ``pair``, ``machine``, ``versions``: the models, the hardware and the packages, as plain values.
+    - ``neutralised``: the fields of the target's own generation config that were not used, with their values.
     """
 
     lane: str
@@ -83,18 +100,23 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class DraftToken:
-    """One proposed token and what became of it.
+    """One guess and its outcome.
 
-    ``draft_prob`` is q and ``target_prob`` p at this token, ``accept_prob`` is min(1, p/q), ``draw`` the uniform
-    number it was compared with (None in greedy). In greedy, q and p are one-hot; ``draft_confidence``, the draft's
-    raw softmax, tells how sure it was. With top-k acceptance ``accept_prob`` is 1 or 0 and nothing is drawn. With
-    block acceptance ``accept_prob`` is the chance of the test at this token, and a token whose test failed is accepted
-    where a later one passed. Of a discarded token p, ``accept_prob``, ``draw`` and ``target_token_id`` (the target's
-    own most likely token there) are None: it was of no consequence. A run from a link has no probabilities at all.
+    - ``status``: "accepted", "rejected" (the first that was not accepted) or "discarded" (after that one: not tested).
+    - ``draft_prob``: q at this token, 0 to 1; 1 in greedy decoding, where q is one-hot.
+    - ``target_prob``: p at this token; in greedy decoding 1 if the target chose it, else 0.
+    - ``accept_prob``: the chance that the test passes, min(1, p/q). With top-k acceptance it is 1 or 0. With block
+      acceptance it is the chance of the test at this place; a token whose test failed is accepted where a later test
+      passed.
+    - ``draw``: the uniform number that was compared with it; None where nothing is drawn (greedy, top-k).
+    - ``target_token_id``: the target's own most likely token at this place.
+    - ``draft_confidence``: the probability of this token by the softmax of the draft's raw logits.
+    - ``overlap``: the sum of min(p, q) over the vocabulary at this place. It is the chance, before the guess is drawn,
+      that a tested guess is kept (Leviathan et al. 2211.17192, Corollary 3.6). None in greedy decoding, and with block
+      or top-k acceptance.
 
-    ``overlap`` is the sum of min(p, q) over the vocabulary at this place: the chance, before the guess is drawn, that
-    it is kept if it is tested. None in greedy, of a discarded token, and where guesses are not tested one by one
-    against p / q (block and top-k acceptance).
+    Of a discarded token, ``target_prob``, ``accept_prob``, ``draw``, ``target_token_id`` and ``overlap`` are None. A
+    run that comes from a link has no probabilities.
     """
 
     token_id: int
@@ -110,11 +132,11 @@ class DraftToken:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The ten most likely tokens, as (token id, probability), where the target added its token; zeros left out.
+    """The ten most likely tokens at the place where the target added its token, as (token id, probability).
 
-    In greedy, p and q are the raw softmax (their one-hot forms say nothing more than the choice) and
-    ``residual`` is None. ``q`` and ``residual`` are None too where no draft stood at this position, and ``q`` in
-    greedy where the draft has no logits over the target's vocabulary.
+    Tokens with probability 0 are left out. In greedy decoding ``p`` and ``q`` are the softmax of the raw logits, and
+    ``residual`` is None. ``q`` and ``residual`` are None where there was no guess at this place. In greedy decoding
+    ``q`` is None too for a draft without logits over the target's vocabulary.
     """
 
     p: tuple[tuple[int, float], ...]
@@ -124,19 +146,25 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One pass of Algorithm 1: a draft, one target pass, its outcome. Round 0 is the prefill.
+    """One round of Algorithm 1: a draft, one target pass, its outcome. Round 0 is the prefill.
 
-    ``token_id`` is the token the target added and ``token_kind`` how: ``correction`` after a rejection,
-    ``bonus`` after a fully accepted draft, ``target`` where nothing was drafted. Both are None where EOS or a stop
-    string falls inside the draft. ``committed_ids`` is what the round appended.
+    - ``draft``: the guesses; empty where none was made.
+    - ``token_id``: the token that the target added; ``token_kind`` says how: "correction" after a rejection, "bonus"
+      after a full acceptance, "target" where nothing was drafted. Both are None where EOS or a stop string ends the
+      text inside the draft.
+    - ``committed_ids``: the tokens that the round appended.
+    - ``draft_seconds``, ``verify_seconds``: seconds of drafting and of checking.
+    - ``elapsed_seconds``: seconds since the call began, without the time in which the consumer held an event.
+    - ``model_seconds``: seconds inside the models' forward passes.
+    - ``target_margin``: the gap between the target's two largest raw logits where it added its token.
+    - ``decision``: the most likely tokens there.
+    - ``missed``: the draft's own choice and its confidence at places where the target had added a token before the
+      draft read that far. They belong to the last ``len(missed)`` ids before this round.
+    - ``reread``: how many committed tokens the target read again in this round, because recurrent state can only be
+      set back to the start of an earlier pass; 0 for models without such state.
+    - ``state_seconds``: seconds of copying recurrent state; ``verify_seconds`` does not count them.
 
-    ``draft_seconds`` and ``verify_seconds`` are spent in drafting and verifying, ``elapsed_seconds`` since the call
-    began; the clock stands still while the consumer holds an event. ``target_margin`` is the gap between the two
-    largest raw logits where the target added its token. ``missed`` holds the draft's own choice and confidence at
-    positions where the target had added a token without it: they belong to the last ``len(missed)`` ids before
-    this round. ``reread`` is how many committed tokens the target read once more in this round, because its recurrent
-    state could only be set back to where an earlier pass began, and ``state_seconds`` the time spent in copying such
-    state, which ``verify_seconds`` leaves out; both are 0 in models without it. What a lane cannot observe is None.
+    A lane that cannot observe a value has None there.
     """
 
     index: int
@@ -157,7 +185,11 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The last event. ``prefill_seconds`` is the time to the first token, both models' prompts read."""
+    """The last event.
+
+    ``finish_reason`` is "eos", "length", "stop" (a stop string) or "deadline". ``prefill_seconds`` is the time to the
+    first token, in which both models read the prompt. ``elapsed_seconds`` is the time of the whole call.
+    """
 
     finish_reason: FinishReason
     prefill_seconds: float
@@ -168,7 +200,7 @@ Event = Started | Round | Finished
 
 
 def check_gamma(gamma: int) -> int:
-    """Return ``gamma`` if it is a whole number from 0 to 16, else say what it is."""
+    """Return ``gamma``. Raises ``InvalidInput`` unless it is a whole number from 0 to 16."""
     _require_int("gamma", gamma, 0, MAX_GAMMA)
     return gamma
 

@@ -1,4 +1,4 @@
-"""Token ids to text, byte-safe: a token may hold half a character, so text is made from bytes, not from tokens."""
+"""Makes text from token ids. A token may hold half a character, so text is made from bytes, not token by token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _byte_of_character() -> dict[str, int]:
 
 
 def require_text(what: str, text: str) -> None:
-    """Refuse half of a surrogate pair: Python keeps it in a text, but it is no character and no file can hold it."""
+    """Refuse a text with half of a surrogate pair. Python accepts one in a string, but UTF-8 cannot encode it."""
     if found := _HALF.search(text):
         raise InvalidInput(
             f"{what} is not valid text: at character {found.start() + 1} it holds half of a surrogate pair "
@@ -33,12 +33,12 @@ def require_text(what: str, text: str) -> None:
 
 
 def whole_text(text: str) -> str:
-    """``text`` with a question mark for each half of a surrogate pair, so that it can be written as UTF-8."""
+    """Replace each half of a surrogate pair by a question mark, so that the text can be written as UTF-8."""
     return _HALF.sub("?", text)
 
 
 class TokenBytes:
-    """Looks up the bytes a token stands for: byte-level BPE, SentencePiece with byte fallback, or plain pieces."""
+    """Looks up the bytes of a token: of byte-level BPE, SentencePiece with byte fallback, or plain pieces."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -70,17 +70,17 @@ class TokenBytes:
 
 
 def text_of(tokenizer: Any, token_ids: Iterable[int]) -> str:
-    """The text of these tokens as it is shown everywhere: in ``Result.text``, on the page and in the terminal.
+    """The text of these tokens, as ``Result.text``, the page and the terminal show it.
 
-    Special tokens are part of it, by name, and a space that the first token begins with stays: so a prompt's text and
-    its continuation's join without a seam.
+    Special tokens are shown by name. A space at the beginning of the first token stays, so the text of a prompt and
+    that of its continuation can be joined.
     """
     stream = TextStream(tokenizer)
     return "".join(map(stream.push, token_ids)) + stream.finish()
 
 
 class TextStream:
-    """Feeds tokens in, gives stable text out: a piece is "" until its last character is complete."""
+    """Turns tokens into text one by one. A piece is "" until its last character is complete."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._bytes_of = TokenBytes(tokenizer)
@@ -91,11 +91,11 @@ class TextStream:
         return self._decoder.decode(self._bytes_of(token_id))
 
     def finish(self) -> str:
-        """What is left at the end: a replacement character where the last one is incomplete."""
+        """The rest of the text at its end: a replacement character where the last character is incomplete."""
         return self._decoder.decode(b"", final=True)
 
     def peek(self, token_ids: list[int]) -> list[str]:
-        """The pieces ``token_ids`` would add, without adding them: drafts that were not kept."""
+        """The pieces that ``token_ids`` would add, without adding them: for guesses that were not kept."""
         state = self._decoder.getstate()
         pieces = [self.push(token_id) for token_id in token_ids]
         self._decoder.setstate(state)

@@ -1,7 +1,7 @@
-"""A way to draft: what it is before a call, and what the loop asks of it during one.
+"""The interface of a way to draft.
 
-``DraftMethod`` is a value: a person names it, a pair holds it, and it says what it needs. ``Drafter`` does the drafting
-of one call. Adding a way to draft is one file with both of them and one row in ``methods.METHODS``.
+``DraftMethod`` is a value: a person names it, a pair holds it, and it says what it needs. ``Drafter`` drafts within one
+call. To add a way to draft, write one file with both of them and add one row to ``methods.METHODS``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Level = Literal["good", "note", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One plain sentence about a pair: ``bad`` means that it cannot work or can hardly pay."""
+    """A sentence about a pair. ``bad`` means that the pair cannot work or can hardly pay."""
 
     level: Level
     topic: str
@@ -32,7 +32,7 @@ class Finding:
 
 
 class Planned(Protocol):
-    """What is known of a model before its weights are here."""
+    """What is known of a model before its weights are loaded."""
 
     @property
     def config(self) -> Any: ...
@@ -61,13 +61,13 @@ class DraftMethod(ABC):
     2. ``loaded``: with the models of its ``parts``, where it has any;
     3. ``bound_to`` a target: with what it derives from that target. A pair does this, and calls ``start`` only then.
 
-    What is written here fits a method that needs no weights of its own and works with every target.
+    The methods that are not abstract fit a way to draft that has no weights of its own and works with every target.
     """
 
-    kind: ClassVar[str]  # what ``describe`` says of it
+    kind: ClassVar[str]  # its name in events, recordings and ``describe``
     label: ClassVar[str]  # its name on the page
-    form: ClassVar[str]  # how it is written on a command line, for a person who reads the help
-    example: ClassVar[str]  # the same, as a text that ``parse`` takes
+    form: ClassVar[str]  # how to write it on a command line, for the help
+    example: ClassVar[str]  # a text that ``parse`` takes
 
     @classmethod
     @abstractmethod
@@ -79,41 +79,47 @@ class DraftMethod(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Plain values for events, recordings and code: ``kind``; ``text``, which ``parse`` reads; ``python``, the
-        expression that builds it; ``depends_on_start``, whether a guess depends on where its draft began and not only
-        on the text in front of it; and whatever else distinguishes two drafts of one kind."""
+        """Plain values for events, recordings and code.
+
+        - ``kind``: the class attribute.
+        - ``text``: a text that ``parse`` reads.
+        - ``python``: the expression that builds the method.
+        - ``depends_on_start``: whether a guess depends on the place where its draft began, and not only on the text
+          before it.
+        - further values that tell two methods of one kind apart.
+        """
 
     @abstractmethod
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
-        """What is worth knowing before weights are here; one of them is about cost. ``parts`` are its own models."""
+        """What is known before weights are loaded; one finding is about cost. ``parts`` are the method's models."""
 
     @abstractmethod
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
-        """The drafter of one call. ``target`` runs the target's passes, over ``vocabulary`` ids."""
+        """The drafter of one call. ``target`` runs the target's passes; the target has ``vocabulary`` ids."""
 
     def refuse(self, target_config: Any) -> None:  # noqa: B027 - most methods refuse nothing
         """Raise ``IncompatiblePair`` for a target whose config alone says that this method cannot work with it."""
 
     def parts(self) -> tuple[str, ...]:
-        """Hub ids or folders of the causal language models that it needs beside the target."""
+        """Hub ids or folders of the causal language models that it needs besides the target."""
         return ()
 
     def loaded(self, models: Sequence[Loaded]) -> Self:
-        """Itself with its models, one for each of ``parts``."""
+        """The method with its models, one for each of ``parts``."""
         return self
 
     def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
-        """Itself with what it needs of ``target``. ``tokenizer`` is the target's, or None."""
+        """The method with what it needs of ``target``. ``tokenizer`` is the target's, or None."""
         return self
 
     @property
     def models(self) -> tuple[PreTrainedModel, ...]:
-        """The models that it brings beside the target."""
+        """The models that it adds to the target."""
         return ()
 
     @property
     def heads(self) -> tuple[nn.Module, ...]:
-        """The weights that it brings which are no model of their own."""
+        """The weights that it adds which are not a whole model."""
         return ()
 
     @property
@@ -128,23 +134,26 @@ class DraftMethod(ABC):
 
 
 class Proposal(NamedTuple):
-    """One draft on the device; g tokens over the target's V ids.
+    """One draft of g tokens on the device, over the target's V ids.
 
-    ``guesses`` are the g tokens and after them the draft's choices at m positions that it read only now, because the
-    target had added a token there before the draft could; ``logits`` are the raw ones of both, in parts as they came.
-    A copied draft has none, nor has, in greedy, one made in another vocabulary. These say themselves how sure they
-    were: ``nats`` are -log of their probability of each token.
-
-    A draft that was made without waiting for the device may be too long: only its first ``limit`` tokens count. The
-    first ``repeats`` of the m choices are known from earlier rounds. ``key`` says what the addresses and shapes of
-    these tensors depend on (see ``Engine.run``); None where they are made anew each time.
+    - ``ids``: the draft tokens.
+    - ``q``: the distribution that each of them was drawn from; None in greedy decoding.
+    - ``guesses``: the draft tokens, and after them the draft's choices at m earlier places. The target had added a
+      token at those places before the draft read that far.
+    - ``logits``: the raw logits of ``guesses``, in as many parts as there were passes. A copied draft has none. In
+      greedy decoding, a draft of another vocabulary has none either.
+    - ``nats``: for a draft without logits, -log of its probability of each token.
+    - ``limit``: how many draft tokens count. A draft that is made without waiting for the device may be too long.
+    - ``repeats``: how many of the m choices are known from earlier rounds.
+    - ``key``: what the addresses and shapes of these tensors depend on (see ``Engine.run``); None where they are made
+      anew each time.
     """
 
     ids: torch.Tensor  # (g,)
-    q: torch.Tensor | None  # (g, V), the distribution each id was drawn from; None in greedy
+    q: torch.Tensor | None  # (g, V)
     logits: tuple[torch.Tensor, ...]  # (g + m, V) together
     guesses: torch.Tensor  # (g + m,)
-    nats: torch.Tensor | None = None  # (g,), where there are no ``logits``
+    nats: torch.Tensor | None = None  # (g,)
     limit: torch.Tensor | None = None  # ()
     repeats: int = 0
     key: Hashable | None = None
@@ -159,23 +168,25 @@ def nothing(vocabulary: int, device: torch.device) -> Proposal:
 
 
 class Drafter(Protocol):
-    """What the loop asks of whatever proposes. A drafter never decides what is kept."""
+    """Proposes tokens within one call. A drafter never decides what is kept."""
 
     def prefill(self, context: Context) -> None:
-        """Read the prompt, so that the first round drafts at the cost of any other."""
+        """Read the prompt, so that drafting in the first round costs no more than in any other."""
 
     def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
-        """Up to ``gamma`` tokens after the committed ids, written into the context as well; the first whose raw
-        probability is below ``least_confidence`` is the last."""
+        """Propose up to ``gamma`` tokens after the committed ids, and write them into the context too.
+
+        With ``least_confidence``, the first token whose raw probability is below it is the last one.
+        """
 
     def crop_to(self, length: int) -> None:
         """Forget all but the first ``length`` ids."""
 
     def take_seconds(self) -> float:
-        """Seconds in forward passes of its own since the last call of this method."""
+        """Seconds in its own forward passes since the last call of this method."""
 
     def require_cache(self) -> None:
-        """After the prefill: refuse a model that cannot be rolled back."""
+        """Refuse a model whose cache cannot be rolled back. Called after the prefill."""
 
 
 class NoDraft:
@@ -198,6 +209,6 @@ class NoDraft:
 
 
 def after_kind(text: str, kind: str) -> str | None:
-    """What stands after ``kind`` and a colon: "3" in "early-exit:3", "" in "early-exit"; None in other texts."""
+    """The part of ``text`` after ``kind`` and a colon: "3" in "early-exit:3", "" in "early-exit", None in others."""
     name, _, rest = text.partition(":")
     return rest if name == kind else None

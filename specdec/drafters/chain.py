@@ -1,4 +1,4 @@
-"""Drafting token by token: each guess follows from the logits after the one before it."""
+"""Drafting token by token: each guess is chosen from the logits after the guess before it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from specdec.passes.sampling import Sampler, chance_of, up_to_unsure
 
 
 def spliced(held: torch.Tensor, rows: int, new: torch.Tensor, start: int) -> torch.Tensor:
-    """``held`` (n, H), which begins at row ``rows``, as it goes on with ``new`` (m, H) from row ``start`` on.
+    """Join ``held`` (n, H), whose first row is number ``rows``, and ``new`` (m, H), whose first is number ``start``.
 
-    What ``held`` has from there on is out of date, and what ``new`` has in front of ``rows`` was used already.
+    Rows of ``held`` from ``start`` on are out of date. Rows of ``new`` before ``rows`` were used already.
     """
     old, new = held[: max(0, start - rows)], new[max(0, rows - start) :]
     return torch.cat([old, new]) if len(old) else new
 
 
 class ChainDraft(ABC):
-    """What a draft model and a head have in common: the loop over the guesses of one draft."""
+    """The loop over the guesses of one draft, which a draft model and a head share."""
 
     def __init__(self, vocabulary: int, sampler: Sampler, context: Context):
         self._vocabulary = vocabulary
@@ -30,7 +30,7 @@ class ChainDraft(ABC):
 
     @abstractmethod
     def _forward(self, context: Context, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read the ids up to ``end`` that were not read; raw and processed logits (n, V), the last row at ``end``."""
+        """Read the unread ids up to ``end``. Returns raw and processed logits (n, V); the last row is at ``end``."""
 
     def _draft(
         self,
@@ -39,7 +39,7 @@ class ChainDraft(ABC):
         least_confidence: float | None,
         missed: list[tuple[torch.Tensor, torch.Tensor]],
     ) -> Proposal:
-        """``missed``: raw logits and choices at places that the target filled before they were read."""
+        """Draft. ``missed``: raw logits and choices at places where the target added a token before they were read."""
         length = context.length
         ids, logits, q = [], [], []
         for i in range(gamma):
@@ -57,7 +57,9 @@ class ChainDraft(ABC):
             if least_confidence and not context.waits and chance_of(raw, ids[-1]).item() < least_confidence:
                 break
         limit = None
-        if least_confidence and context.waits:  # to look at each token would be to wait: the draft is cut afterwards
+        if (
+            least_confidence and context.waits
+        ):  # looking at each token would wait for the device: cut the draft afterwards
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
         joined = torch.cat(ids)
         return Proposal(
@@ -69,5 +71,5 @@ class ChainDraft(ABC):
         )
 
     def _choose(self, processed: torch.Tensor, context: Context, offset: int) -> torch.Tensor:
-        """In greedy: the guess (1,) that follows from ``processed`` (1, V), ``offset`` after the committed ids."""
+        """The greedy guess (1,) by ``processed`` (1, V), at ``offset`` after the committed ids."""
         return processed.argmax(-1)

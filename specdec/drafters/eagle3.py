@@ -27,9 +27,10 @@ EMBEDDED_HEAD = "embedded"
 
 @dataclass(frozen=True)
 class Eagle3(DraftMethod):
-    """Draft with a head that was trained for this very target: a hub id or a folder until it is loaded.
+    """Draft with an EAGLE-3 head that was trained for this very target (Li et al. 2503.01840).
 
-    "embedded" is the head that ships with the embedded target.
+    ``head`` is a hub id or a folder, or "embedded" for the head that ships with the embedded target; once it is loaded,
+    the head itself. A pair fills in the other fields. Raises ``IncompatiblePair`` for a head of another target.
     """
 
     kind: ClassVar[str] = "eagle3"
@@ -38,7 +39,7 @@ class Eagle3(DraftMethod):
     example: ClassVar[str] = "eagle3:AngelSlim/Qwen3-1.7B_eagle3"
 
     head: str | Eagle3Head
-    # Filled in by a pair: the target's layers that are read, and the embedding (V, H), the head's own or the target's.
+    # A pair fills these in: the target's layers that are read, and the embedding (V, H) of the head or of the target.
     layer_ids: tuple[int, ...] = field(default=(), repr=False)
     embedding: torch.Tensor | None = field(default=None, compare=False, repr=False)
 
@@ -115,7 +116,7 @@ class Eagle3(DraftMethod):
 
 
 def require_fit(head: HeadConfig, target_config: Any) -> None:
-    """Refuse, by the two configs alone, a head that belongs to another target."""
+    """Refuse a head that belongs to another target, by the two configs alone."""
     text = target_config.get_text_config(decoder=True)
     for what, theirs, ours in (
         ("hidden states", head.target_size, text.hidden_size),
@@ -134,25 +135,25 @@ def _depth(config: Any) -> int:
 
 
 class Eagle3Draft(ChainDraft):
-    """Pair t joins the target's features at token t with the embedding of token t + 1, and its logits are for t + 2.
+    """Drafts with a head. Its input t joins the target's features at token t with the embedding of token t + 1.
 
-    Pairs of true features stay in the head's cache. In a draft the head goes on with its own states instead, and those
-    pairs are dropped once the target has read the tokens itself.
+    The logits of input t are for token t + 2. Inputs with true features stay in the head's cache. Within a draft the
+    head uses its own states in place of features; those inputs are dropped when the target has read the tokens.
     """
 
     def __init__(self, method: Eagle3, target: Runner, vocabulary: int, sampler: Sampler, context: Context):
         super().__init__(vocabulary, sampler, context)
-        assert isinstance(method.head, Eagle3Head) and method.embedding is not None  # a pair has filled them in
+        assert isinstance(method.head, Eagle3Head) and method.embedding is not None  # the pair filled them in
         self._head, self._embedding, self._context = method.head, method.embedding, context
         self._cache = RoomyLayer()
         self._features = torch.empty(0)  # of the tokens from ``_read`` on
-        self._read = 0  # pairs of true features that are in the cache
-        self._state = torch.empty(0)  # (1, H), what the next guess goes on from
+        self._read = 0  # inputs with true features that are in the cache
+        self._state = torch.empty(0)  # (1, H), which the next guess is made from
         self._marks: list[tuple[Mark, Mark]] = []
         target.tap(method.layer_ids, self._take)
 
     def prefill(self, context: Context) -> None:
-        """The prompt is read as soon as the target has read it."""
+        """Nothing to do: the prompt is read when the target has read it."""
 
     def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
         return self._draft(context, gamma, least_confidence, []) if gamma else self._nothing
@@ -167,13 +168,13 @@ class Eagle3Draft(ChainDraft):
         """A head's cache can always be rolled back."""
 
     def _take(self, start: int, features: torch.Tensor) -> None:
-        """The target has read tokens from ``start`` on; ``features`` (n, 3 x target size) are theirs."""
+        """Take the features (n, 3 x target size) of the tokens from ``start`` on, which the target has just read."""
         self._features = spliced(self._features, self._read, features.to(self._context.device), start)
         if start == 0 and self._context.length > 1:
             self._pairs(self._context.length - 1)
 
     def _pairs(self, end: int) -> torch.Tensor:
-        """Feed the pairs of true features up to ``end``; the last one's logits (1, D)."""
+        """Feed the inputs with true features up to ``end``. Returns the logits (1, D) of the last one."""
         count, start = end - self._read, mark(self._context.device)
         states = self._head.fused(self._features[:count])
         ids = self._context.ids(self._read + 1, end + 1)

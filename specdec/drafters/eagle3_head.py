@@ -1,7 +1,7 @@
 """The head of EAGLE-3 (Li et al. 2503.01840): one decoder layer that reads hidden states of the target.
 
-The layer's weights and options are those of the published checkpoints, in the format of SafeAILab and AngelSlim and in
-that of vLLM's ``speculators``. g guesses take g passes of this layer instead of g passes of a draft model.
+It reads the weights and options of published checkpoints in two formats: that of SafeAILab and AngelSlim, and that of
+vLLM's ``speculators``. A draft of g guesses takes g passes of this layer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FEATURES = 3  # hidden states of the target that are joined for each token
 
 @dataclass(frozen=True)
 class HeadConfig:
-    """What a head's ``config.json`` says.
+    """The settings in a head's ``config.json``.
 
     layer               sizes and rotary angles of its decoder layer; H is ``layer.hidden_size``
     draft_vocabulary    rows of its output; None where it is the target's vocabulary
@@ -47,7 +47,7 @@ class HeadConfig:
     norm_output: bool
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
-        """The layers to read in a target of ``depth`` layers. Raises ``IncompatiblePair`` for ids that it lacks."""
+        """The layers to read in a target of ``depth`` layers. Raises ``IncompatiblePair`` for a layer that it lacks."""
         ids = self.layer_ids or (2, depth // 2, depth - 3)
         if wrong := [number for number in ids if not 0 <= number < depth]:
             raise IncompatiblePair(
@@ -98,10 +98,10 @@ def head_config(config: Mapping[str, Any]) -> HeadConfig:
 
 
 class Eagle3Head(nn.Module):
-    """H: the head's width. V: the target's vocabulary. D: the draft's, which may be a part of it."""
+    """The head. H: its width. V: the target's vocabulary. D: the head's vocabulary, which may be a part of V."""
 
     def __init__(self, config: HeadConfig, name: str = "an EAGLE-3 head", embeds: bool = True):
-        """``embeds``: whether it has an embedding of its own; else it reads the target's."""
+        """``embeds`` says whether it has its own embedding; else it uses the target's."""
         super().__init__()
         self.config, self.name, layer = config, name, config.layer
         size, wide = layer.hidden_size, FEATURES * config.target_size
@@ -116,11 +116,11 @@ class Eagle3Head(nn.Module):
         self.norm = LlamaRMSNorm(size, eps)
         self.lm_head = nn.Linear(size, vocabulary, bias=False)
         self.rotary = LlamaRotaryEmbedding(layer)
-        self.d2t: torch.Tensor  # (D,): the id in the target's vocabulary, less the own one
+        self.d2t: torch.Tensor  # (D,): the id in the target's vocabulary minus the id in the head's
         self.register_buffer("d2t", torch.zeros(vocabulary, dtype=torch.long))
 
     def fused(self, features: torch.Tensor) -> torch.Tensor:
-        """Joined hidden states of the target (n, 3 x target size) as the layer reads them, (n, H)."""
+        """Map joined hidden states of the target (n, 3 x target size) to the layer's input (n, H)."""
         features = features.to(self.fc.weight.dtype)
         if self.input_norm is not None:
             features = self.input_norm(features)
@@ -132,7 +132,7 @@ class Eagle3Head(nn.Module):
     def forward(
         self, states: torch.Tensor, embedded: torch.Tensor, cache: RoomyLayer, keep: int | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Feed pairs of a state (n, H) and the embedding of the token after it (n, H) after those in ``cache``.
+        """Feed states (n, H), each with the embedding (n, H) of the token after it, after the rows in ``cache``.
 
         Returns the last ``keep`` logits (keep, D), and the states (keep, H) that the next guesses are made from.
         """
@@ -145,7 +145,7 @@ class Eagle3Head(nn.Module):
         return self.lm_head(normed), normed if self.config.norm_output else out
 
     def in_target_ids(self, logits: torch.Tensor, vocabulary: int) -> torch.Tensor:
-        """Logits (n, D) as (n, V): -inf for tokens that the head does not know."""
+        """Turn logits (n, D) into logits (n, V): -inf for tokens that the head does not know."""
         if self.config.draft_vocabulary is None and logits.shape[-1] == vocabulary:
             return logits
         ids = torch.arange(logits.shape[-1], device=logits.device) + self.d2t

@@ -1,4 +1,4 @@
-"""Drafting with the target's own first layers: no second model to load, and its cache is the target's."""
+"""Drafting with the target's own first layers. There is no second model, and both share the target's cache."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from specdec.passes.sampling import Sampler
 
 @dataclass(frozen=True)
 class EarlyExit(DraftMethod):
-    """Draft with the target's first ``layers`` layers, its final norm and its head.
+    """Draft with the target's first ``layers`` layers, followed by its final norm and its output layer.
 
-    ``view`` is the target with those layers alone; a pair fills it in.
+    ``view`` is the target with those layers only; a pair fills it in. Raises ``InvalidInput`` for a number below 1, and
+    ``IncompatiblePair`` for a target that cannot be left after so many layers.
     """
 
     kind: ClassVar[str] = "early-exit"
@@ -73,12 +74,12 @@ class EarlyExit(DraftMethod):
         return replace(self, view=first_layers(target, self.layers))
 
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
-        assert self.view is not None  # a pair has filled it in
+        assert self.view is not None  # the pair filled it in
         return EarlyExitDraft(target, target.sharing(self.view), vocabulary, sampler, context)
 
 
 def refuse_exit(config: Any, count: int) -> None:
-    """Refuse, by its config alone, a model that cannot be left after ``count`` layers."""
+    """Refuse a model that cannot be left after ``count`` layers, by its config alone."""
     if config.model_type == "git":  # its layers for images come first and may be as many as those for text
         raise IncompatiblePair("GIT cannot be left early; use a draft model or PromptLookup().")
     config = config.get_text_config(decoder=True)
@@ -92,13 +93,13 @@ def refuse_exit(config: Any, count: int) -> None:
 
 
 def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
-    """``model`` with its first ``count`` decoder layers: a view that shares every weight.
+    """A view of ``model`` with its first ``count`` decoder layers. It shares every weight.
 
-    transformers' own early exit writes the layer count into the shared config; here every module on the way to the
-    list of layers is a shallow copy with a config of its own, and the model itself is left as it is.
+    transformers' own early exit changes the layer count in the shared config. Here every module on the way to the list
+    of layers is a shallow copy with its own config, and the model itself does not change.
     """
     depth = model.config.get_text_config(decoder=True).num_hidden_layers
-    # A vision tower may be as deep as the text model; of nested lists the outer one holds the layers.
+    # A vision tower may have as many layers as the text model. Of nested lists the outer one holds the layers.
     stacks = [m for m in model.get_decoder().modules() if isinstance(m, nn.ModuleList) and len(m) == depth]
     if not stacks:
         raise IncompatiblePair(f"{type(model).__name__} has no single list of its {depth} layers to leave early.")
@@ -113,10 +114,10 @@ def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
 
 
 def _shallow(module: Any, count: int) -> Any:
-    """A copy of ``module`` that holds the same children, with a config of ``count`` layers if it has one."""
+    """A copy of ``module`` with the same children, and with a config of ``count`` layers if it has a config."""
     twin = copy.copy(module)
     twin._modules = dict(module._modules)
-    twin.__dict__.pop("forward", None)  # accelerate's hooks put one there, bound to the module that was copied
+    twin.__dict__.pop("forward", None)  # accelerate's hooks put one there that is bound to the copied module
     if hasattr(twin, "config"):
         twin.config = copy.deepcopy(twin.config)
         text = twin.config.get_text_config(decoder=True)
@@ -128,10 +129,10 @@ def _shallow(module: Any, count: int) -> Any:
 
 
 class EarlyExitDraft(ModelDraft):
-    """The target's first layers with its final norm and head, drafting in the target's own cache.
+    """Drafts with the target's first layers, in the target's own cache.
 
-    Drafting grows those layers only, so they are cropped before the target verifies: its pass must start at one length
-    in all layers, and so computes these rows, of the same values, anew.
+    Drafting fills the cache of those layers only. They are cropped before the target verifies, because its pass must
+    start at the same length in all layers. So it computes these rows again, with the same values.
     """
 
     def __init__(self, target: Runner, first: Runner, vocabulary: int, sampler: Sampler, context: Context):
@@ -139,7 +140,7 @@ class EarlyExitDraft(ModelDraft):
         self._target = target
 
     def prefill(self, context: Context) -> None:
-        """The target's own pass over the prompt fills the cache that both share."""
+        """Nothing to do: the target's pass over the prompt fills the shared cache."""
 
     def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
         if gamma == 0:
@@ -151,7 +152,7 @@ class EarlyExitDraft(ModelDraft):
         return proposal
 
     def crop_to(self, length: int) -> None:
-        """The target crops the layers that both share."""
+        """Nothing to do: the target crops the shared layers."""
 
     def require_cache(self) -> None:
-        """The target's cache is required already."""
+        """Nothing to do: the target's cache was checked already."""

@@ -1,4 +1,4 @@
-"""The table of the ways to draft. The command line, the pair check, the loader and the page iterate it."""
+"""The table of the ways to draft. The command line, the pair check, the loader and the page go through it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, Suffix, Earl
 
 
 def method_of(text: str) -> DraftMethod | None:
-    """The method that a person wrote; None for an empty text.
+    """The method that ``text`` names; None for an empty text.
 
     The table is read from its end, because the first row takes every text for the name of a model.
     """
@@ -23,5 +23,5 @@ def method_of(text: str) -> DraftMethod | None:
 
 
 def forms() -> str:
-    """How each method is written, for the help of a command line."""
+    """How to write each method, for the help of a command line."""
     return "; or ".join(row.form for row in METHODS)

@@ -50,7 +50,7 @@ class DraftModel(DraftMethod):
             "kind": self.kind,
             "text": facts["name"],
             "python": json.dumps(facts["name"]),
-            "depends_on_start": self.own_tokenizer,  # the text it reads ends at the target's last token
+            "depends_on_start": self.own_tokenizer,  # the text that it reads ends at the target's last token
             **facts,
             "own_tokenizer": self.own_tokenizer,
         }
@@ -90,7 +90,7 @@ class DraftModel(DraftMethod):
 
     @property
     def own_tokenizer(self) -> bool:
-        """Whether it reads and writes other tokens than the target."""
+        """Whether its tokens differ from the target's."""
         return self.translation is not None
 
     @property
@@ -103,7 +103,7 @@ class DraftModel(DraftMethod):
 
     @property
     def context_length(self) -> int | None:
-        # In a vocabulary of its own it counts other tokens, and stops drafting where its context is full.
+        # With its own tokenizer it counts other tokens, and it stops drafting where its context is full.
         return None if self.own_tokenizer else context_length(self._model.config)
 
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
@@ -118,7 +118,7 @@ class DraftModel(DraftMethod):
 
 
 def _narrower(target: Planned, draft: Planned) -> Iterator[Finding]:
-    """Where a draft of the target's tokenizer has other bounds than the target."""
+    """Findings about a draft with the target's tokenizer whose vocabulary or context is smaller."""
     ours, theirs = (part.config.get_text_config(decoder=True).vocab_size for part in (target, draft))
     if ours != theirs:
         yield Finding(
@@ -134,8 +134,8 @@ def _cost(target: Planned, draft: Planned) -> Finding:
     deep, shallow = (part.config.get_text_config(decoder=True).num_hidden_layers for part in (target, draft))
     by_layers, by_size = shallow / deep, draft.bytes / target.bytes
     low, high = sorted((by_layers, by_size))
-    # At alpha 0.7 and c 0.5 the best length is 1, and 1.7 / 1.5 = 1.13 the most it gains (Leviathan et al. 2211.17192,
-    # Theorem 3.8): before what checking two tokens costs over one, and the loop.
+    # At alpha 0.7 and c 0.5 the best length is 1, and the gain is at most 1.7 / 1.5 = 1.13 (Leviathan et al.
+    # 2211.17192, Theorem 3.8). This leaves out the loop, and that checking two tokens takes longer than one.
     level: Level = "good" if high < 0.25 else "note" if low < 0.5 else "bad"
     advice = {
         "good": "Cheap drafting.",
@@ -156,10 +156,10 @@ def _millions(part: Planned) -> str:
 
 
 class ModelDraft(ChainDraft):
-    """A small model that drafts by itself.
+    """Drafts with a small model.
 
-    The first pass of a draft feeds everything committed since its cache was last fed: after a full acceptance that is
-    the last draft token too, which was proposed but never read. Later passes feed the token just drafted.
+    The first pass of a draft reads all committed tokens that are not in its cache. After a full acceptance these are
+    two: its own last guess, which it has never read, and the bonus. Each later pass reads the token just drafted.
     """
 
     def __init__(self, runner: Runner, vocabulary: int, sampler: Sampler, context: Context):
@@ -167,20 +167,22 @@ class ModelDraft(ChainDraft):
         self._runner = runner
         self._rows = runner.model.get_input_embeddings().weight.shape[0]
         self._prefilled: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._told = 0  # for how many ids its choice is known; those it drafted itself are
+        self._told = 0  # how many ids its choice is known for: its own guesses, and what earlier rounds reported
 
     def prefill(self, context: Context) -> None:
         raw, processed = self._forward(context, context.length, keep=1, stands=True)
-        if not self._runner.engine.captures:  # else the first draft's first pass reads the prompt's last token again
+        if (
+            not self._runner.engine.captures
+        ):  # else the first pass of the first draft reads the prompt's last token again
             self._prefilled = [(raw, processed.argmax(-1))]
 
     def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
         if gamma == 0:
             return self._nothing
         cached, length = len(self._runner), context.length
-        # After a rest there is more to read than after any other round.
+        # After a round without a draft there is more to read than usual.
         usual = length - cached <= 2 and not self._prefilled
-        kind = type(self).__name__, weakref.ref(self._runner.model)  # an id may come again when its model is gone
+        kind = type(self).__name__, weakref.ref(self._runner.model)  # not ``id()``: a later model may get the same one
         key = (kind, gamma, least_confidence, self._sampler.key) if usual else None
 
         def draft() -> Proposal:
@@ -193,8 +195,8 @@ class ModelDraft(ChainDraft):
         return proposal._replace(key=key, repeats=repeats)
 
     def crop_to(self, length: int) -> None:
-        self._told = min(self._told, length + 1)  # what it guessed after a wrong guess belongs to another text
-        # A captured draft feeds two tokens at first in every round, as after a full acceptance.
+        self._told = min(self._told, length + 1)  # guesses after a wrong guess belong to another text
+        # A captured draft reads two tokens first in every round, as after a full acceptance.
         self._runner.crop_to(length - self._runner.engine.captures)
 
     def take_seconds(self) -> float:
@@ -214,7 +216,7 @@ class ModelDraft(ChainDraft):
             ids = torch.where(ids < self._rows, ids, torch.zeros_like(ids))
         raw = self._runner.forward(ids, keep, stands).to(context.device)
         if raw.shape[-1] != self._vocabulary:
-            # Ids beyond the target's rows cannot be proposed; ids beyond the draft's have probability zero.
+            # Ids beyond the target's rows cannot be proposed. Ids beyond the draft's rows have probability zero.
             raw = raw[:, : self._vocabulary]
             raw = F.pad(raw, (0, self._vocabulary - raw.shape[-1]), value=float("-inf"))
         return raw, self._sampler.process(raw, context, end)

@@ -25,9 +25,10 @@ from specdec.passes.sampling import Sampler
 
 @dataclass(frozen=True)
 class Mtp(DraftMethod):
-    """Draft with layers that the target was trained with to predict further tokens.
+    """Draft with the target's layers for multi-token prediction (DeepSeek-AI 2412.19437).
 
-    Their weights lie in the target's checkpoint. ``model`` is None until ``load_pair`` has read them.
+    Their weights are in the target's checkpoint. ``model`` is None until ``load_pair`` has read them. Raises
+    ``IncompatiblePair`` for a target that has none, or none that transformers loads.
     """
 
     kind: ClassVar[str] = "mtp"
@@ -86,7 +87,7 @@ class Mtp(DraftMethod):
 
 
 def layers_of(config: Any) -> int:
-    """How many MTP layers a target has that transformers loads. Raises ``IncompatiblePair`` where it has none."""
+    """How many MTP layers transformers loads of a target. Raises ``IncompatiblePair`` where there are none."""
     text = config.get_text_config(decoder=True)
     if not getattr(text, "num_mtp_layers", None):
         raise IncompatiblePair(
@@ -104,33 +105,34 @@ def layers_of(config: Any) -> int:
 
 
 class MtpDraft(ChainDraft):
-    """Row t of layer k joins the state at token t with the embedding of token t + 1 + k; its logits are for t + 2 + k.
+    """Drafts with MTP layers. Row t of layer k joins the state at token t with the embedding of token t + 1 + k.
 
-    Layer 0 reads the target's last state at token t, each further layer what the layer before it made at row t. Guess i
-    is made by layer i, as in transformers; after the last layer, that layer goes on from its own states, as in vLLM.
+    Its logits are for token t + 2 + k. Layer 0 reads the target's last state at token t; each further layer reads the
+    output of the layer before it at row t. Layer i makes guess i, as in transformers. After the last layer, that layer
+    goes on from its own states, as in vLLM.
 
-    With L committed ids a draft feeds each layer its rows up to L - 2. The last k of layer k read guesses: they are
-    dropped afterwards, and fed again once their tokens are committed.
+    With L committed ids, a draft feeds each layer its rows up to L - 2. The last k rows of layer k read guesses. They
+    are dropped afterwards, and fed again when their tokens are committed.
     """
 
     def __init__(self, method: Mtp, target: Runner, vocabulary: int, sampler: Sampler, context: Context):
         super().__init__(vocabulary, sampler, context)
-        assert method.model is not None  # a pair has seen to that
+        assert method.model is not None  # the pair checked this
         self._model, self._context = method.model, context
         self._cache = MtpCache(config=self._model.config)
         self._cache.activate_past_recording()
         self._cache.layers = [RoomyLayer() if type(one) is DynamicLayer else one for one in self._cache.layers]
         count = len(self._model.layers)
         self._rows = [0] * count  # in each layer's cache, of committed tokens alone
-        self._states = [torch.empty(0)] * count  # what each layer reads from that row on
-        self._last = torch.empty(0)  # (1, H), made by the guess before
+        self._states = [torch.empty(0)] * count  # the input of each layer from that row on
+        self._last = torch.empty(0)  # (1, H), the state of the guess before
         self._marks: list[tuple[Mark, Mark]] = []
         self._device = self._model.layers[0].eh_proj.weight.device
         depth = target.model.config.get_text_config(decoder=True).num_hidden_layers
-        target.tap((depth,), self._take)  # what the output matrix reads
+        target.tap((depth,), self._take)  # the input of the output matrix
 
     def prefill(self, context: Context) -> None:
-        """The prompt is read as soon as the target has read it."""
+        """Nothing to do: the prompt is read when the target has read it."""
 
     def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
         return self._draft(context, gamma, least_confidence, []) if gamma else self._nothing
@@ -143,10 +145,10 @@ class MtpDraft(ChainDraft):
         return taken(self._marks)
 
     def require_cache(self) -> None:
-        """Layers that attend can always be rolled back."""
+        """Nothing to do: attention layers can always be rolled back."""
 
     def _take(self, start: int, states: torch.Tensor) -> None:
-        """The target has read tokens from ``start`` on; ``states`` (n, H) are theirs."""
+        """Take the states (n, H) of the tokens from ``start`` on, which the target has just read."""
         self._follow(0, start, states.to(self._device))
         if start == 0:
             for layer in range(len(self._rows)):
@@ -155,11 +157,11 @@ class MtpDraft(ChainDraft):
                     self._feed(layer, end, end)
 
     def _follow(self, layer: int, start: int, states: torch.Tensor) -> None:
-        """What ``layer`` reads at the rows from ``start`` on is now ``states``."""
+        """Set the input of ``layer`` at the rows from ``start`` on to ``states``."""
         self._states[layer] = spliced(self._states[layer], self._rows[layer], states, start)
 
     def _feed(self, layer: int, end: int, committed: int) -> torch.Tensor:
-        """Feed ``layer`` its rows up to ``end``, of which those up to ``committed`` stay; what it made of the last."""
+        """Feed ``layer`` its rows up to ``end``; those up to ``committed`` stay. Returns its output at the last row."""
         start = self._rows[layer]
         out = self._pass(layer, self._states[layer][: end - start], start)
         if layer + 1 < len(self._rows):
@@ -168,7 +170,7 @@ class MtpDraft(ChainDraft):
         return out[-1:]
 
     def _pass(self, layer: int, states: torch.Tensor, row: int) -> torch.Tensor:
-        """What ``layer`` makes of ``states`` (n, H), the first of them at ``row``: (n, H)."""
+        """The output (n, H) of ``layer`` for ``states`` (n, H), whose first row is ``row``."""
         began = mark(self._context.device)
         first = row + 1 + layer
         ids = self._context.ids(first, first + len(states)).to(self._device)

@@ -1,8 +1,8 @@
 """Drafting with a model that has a tokenizer of its own (Timor et al. 2502.05202).
 
-Greedy: it writes in its own vocabulary, and the text is encoded anew for the target. Sampling: it draws from its
-distribution over the tokens that both vocabularies hold, renormalised, so that q is known at every target id and
-rejection sampling stays exact over the target's full vocabulary.
+In greedy decoding it writes in its own vocabulary, and the text is encoded again for the target. In sampling it draws
+from its distribution over the tokens that both vocabularies hold, renormalised. So q is known for every id of the
+target, and rejection sampling stays exact over the target's full vocabulary.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from specdec.passes.sampling import Sampler, chance_of, up_to_unsure
 
 
 class TranslatedDraft:
-    """A small model that reads the committed text in its own tokens and drafts in them."""
+    """Drafts with a small model that reads and writes its own tokens."""
 
     def __init__(
         self, runner: Runner, translation: Translation, vocabulary: int, sampler: Sampler, context: Context
@@ -41,8 +41,8 @@ class TranslatedDraft:
         self._nothing = nothing(self._vocabulary, context.device)
         self._ids = self._translation.prompt(context.tokens)  # the committed text in the draft's ids
         self._read = len(context.tokens)
-        self._drafted: list[int] = []  # its own ids of the last draft, as far as they are known to count
-        self._drafted_from: int | None = None  # the length of the text at the last draft over the tokens in common
+        self._drafted: list[int] = []  # its own ids of the last draft that may count
+        self._drafted_from: int | None = None  # the text's length at the last draft over shared tokens
         self._context = context
 
     def prefill(self, context: Context) -> None:
@@ -58,9 +58,9 @@ class TranslatedDraft:
         return draft(context, gamma, least_confidence)
 
     def crop_to(self, length: int) -> None:
-        """The cache holds other tokens than the target's; ``propose`` crops it to the text that was kept.
+        """Note which draft tokens were kept. ``propose`` crops the cache, which holds other tokens than the target's.
 
-        Ids that were drafted over the tokens in common are told here: those the target kept, by its own ids.
+        This needs the target's own ids, so only ids that were drafted over shared tokens can be noted.
         """
         if self._drafted_from is not None:
             kept = self._context.tokens[self._drafted_from : length]
@@ -83,7 +83,7 @@ class TranslatedDraft:
             nats.append(-raw.log_softmax(-1).gather(1, feed[:, None])[0])
             if least_confidence and not context.waits and nats[-1].neg().exp().item() < least_confidence:
                 break
-        # The text is encoded anew by a tokenizer, on the host: the one wait of a round beside that for its outcome.
+        # A tokenizer encodes the text on the host. This is the only wait of a round besides that for its outcome.
         drafted, sure = torch.stack([torch.cat(ids).double(), torch.cat(nats).double()]).tolist()
         if least_confidence:
             sure = sure[: 1 + next((i for i, nat in enumerate(sure) if math.exp(-nat) < least_confidence), len(sure))]
@@ -118,8 +118,11 @@ class TranslatedDraft:
         return Proposal(joined, torch.cat(q), tuple(logits), joined, limit=limit)
 
     def _catch_up(self, tokens: list[int]) -> None:
-        """Read what was committed since: keep the drafted ids whose text stands, write the rest in draft ids, and
-        crop the cache to what is left. At least one id stays to be fed."""
+        """Bring the draft's ids up to the committed text, and crop the cache to the ids that are still right.
+
+        Drafted ids whose text was kept stay; the rest of the text is split into draft ids. One id at least stays
+        unread.
+        """
         data = self._translation.target.join(tokens[self._read :])
         self._read = len(tokens)
         for token_id in self._drafted:
@@ -134,9 +137,9 @@ class TranslatedDraft:
         self._runner.crop_to(min(len(self._runner), kept, max(0, len(self._ids) - 1)))
 
     def _room(self) -> int:
-        """Ids that the draft's own context still holds after the committed text."""
+        """How many ids the draft's context can hold after the committed text."""
         return self._bound - len(self._ids) if self._bound else MAX_GAMMA
 
     def _forward(self, ids: torch.Tensor, context: Context) -> torch.Tensor:
-        ids = torch.where(ids < self._rows, ids, torch.zeros_like(ids))  # a token without a row has any stand-in
+        ids = torch.where(ids < self._rows, ids, torch.zeros_like(ids))  # a token without a row gets another one
         return self._runner.forward(ids, keep=1).to(context.device)

@@ -1,6 +1,6 @@
-"""Drafting from the context alone: text that repeats itself is copied from where it stood before.
+"""Drafting from the context alone: text that repeats itself is copied from an earlier place.
 
-Known as prompt lookup (Saxena 2023) or n-gram drafting; it needs no second model and costs next to nothing.
+Known as prompt lookup (Saxena 2023) or n-gram drafting. It needs no second model and costs next to nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ LONGEST = 32  # tokens an n-gram
 
 @dataclass(frozen=True)
 class PromptLookup(DraftMethod):
-    """Draft what followed the last ``max_ngram`` tokens, or fewer down to ``min_ngram``, where they stood last."""
+    """Find the last ``max_ngram`` tokens earlier in the text, and draft what followed them there.
+
+    Where they do not occur, fewer tokens are looked for, down to ``min_ngram``. The latest place counts. Raises
+    ``InvalidInput`` unless 1 <= min_ngram <= max_ngram <= 32.
+    """
 
     kind: ClassVar[str] = "prompt-lookup"
     label: ClassVar[str] = "Prompt lookup"
@@ -72,7 +76,7 @@ class PromptLookup(DraftMethod):
 
 
 class Index(Protocol):
-    """What was read of a text, and what to copy after its end."""
+    """An index of a growing text that finds what to copy after its end."""
 
     def read(self, tokens: list[int]) -> None: ...
 
@@ -80,7 +84,7 @@ class Index(Protocol):
 
 
 class NgramIndex:
-    """Where every n-gram of a growing list of tokens stood last."""
+    """The latest place of every n-gram of a growing list of tokens."""
 
     def __init__(self, lookup: PromptLookup):
         self._lengths = range(lookup.max_ngram, lookup.min_ngram - 1, -1)
@@ -88,7 +92,7 @@ class NgramIndex:
         self._read = 0
 
     def read(self, tokens: list[int]) -> None:
-        """Take in what ``tokens`` holds beyond what was read before."""
+        """Add the tokens that are new since the last call."""
         # An n-gram counts as seen once a token follows it, so the one at the very end is not found in itself.
         for end in range(max(self._read, 1), len(tokens)):
             for n in self._lengths:
@@ -97,7 +101,7 @@ class NgramIndex:
         self._read = len(tokens)
 
     def continuation(self, tokens: list[int], count: int) -> list[int]:
-        """Up to ``count`` tokens that followed the longest known n-gram at the end of ``tokens``; [] if none did."""
+        """Up to ``count`` tokens that followed the longest known n-gram at the end of ``tokens``; [] if none."""
         self.read(tokens)
         for n in self._lengths:
             start = self._followed_at.get(tuple(tokens[-n:])) if n <= len(tokens) else None
@@ -107,10 +111,7 @@ class NgramIndex:
 
 
 class LookupDraft(NoDraft):
-    """Copies what an index finds in the context.
-
-    Its q is one-hot, so that rejection sampling stays exact.
-    """
+    """Copies what an index finds in the context. Its q is one-hot, so rejection sampling stays exact."""
 
     def __init__(self, index: Index, engine: Engine, vocabulary: int, sampler: Sampler, context: Context):
         super().__init__(vocabulary, context)

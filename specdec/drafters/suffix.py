@@ -1,8 +1,8 @@
-"""Suffix decoding (Oliaro et al. 2411.04975): copy what followed the longest match of the text's end, as far as the
-match is long. The match is looked for at the latest ``MOST_PLACES`` places of the last token.
+"""Suffix decoding (Oliaro et al. 2411.04975): copy what followed the longest match of the text's end.
 
-Against prompt lookup, which copies the full draft length after any match, a short match drafts little, and a long one
-much. Only the text of this call is searched.
+A draft is at most as long as its match. Prompt lookup copies the full draft length after any match; here a short match
+drafts little and a long one much. The match is looked for at the latest ``MOST_PLACES`` places of the last token, and
+only in the text of this call.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
 LONGEST = 24  # tokens of a match
-MOST_PLACES = 256  # more take longer than they are worth
+MOST_PLACES = 256  # looking at more takes longer than it gains
 
 
 @dataclass(frozen=True)
 class Suffix(DraftMethod):
-    """Draft as many tokens as a match of the text's end is long, each the most frequent one there."""
+    """Draft as many tokens as the longest match of the text's end has; each is the most frequent one there."""
 
     kind: ClassVar[str] = "suffix"
     label: ClassVar[str] = "Suffix decoding"
@@ -58,14 +58,14 @@ class SuffixIndex:
         self._read = 0
 
     def read(self, tokens: list[int]) -> None:
-        """Take in what ``tokens`` holds beyond what was read before."""
+        """Add the tokens that are new since the last call."""
         # A place counts once a token stands there, so the end of the list is not found in itself.
         for place in range(max(self._read, 1), len(tokens)):
             self._behind[tokens[place - 1]].append(place)
         self._read = len(tokens)
 
     def continuation(self, tokens: list[int], count: int) -> list[int]:
-        """Up to ``count`` tokens, and no more than the match is long; [] where the last token is new."""
+        """Up to ``count`` tokens, and no more than the match has; [] where the last token is new."""
         self.read(tokens)
         places, length = self._longest_match(tokens)
         copied: list[int] = []

@@ -1,7 +1,7 @@
-"""Drafting whose agreement with the target is set, so that models with random weights can be measured.
+"""Drafting that agrees with the target as often as it is told to, to measure models with random weights.
 
-The draft model runs its true passes. What it proposes is replaced: the target's own next token where a draw says that
-the two agree, else another one. All that is shown of such a draft is labelled synthetic.
+The draft model runs its true passes. Its guesses are replaced: by the target's own next token where a random draw says
+that the two agree, else by another token. Everything that is shown of such a draft is labelled synthetic.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True)
 class SyntheticDraft(DraftModel):
-    """A draft model whose guesses are the target's next tokens with probability ``agreement``. Greedy text only.
+    """Guess the target's next token with probability ``agreement``. For greedy text only.
 
-    ``continuations`` holds the target's greedy text after each prompt, both as ids; a call of another prompt is
-    refused. A person cannot choose this method by its name: ``measure.shapes`` makes it.
+    ``continuations`` holds the target's greedy text after each prompt, both as ids. Other prompts are refused. This
+    method cannot be chosen by name: ``measure.shapes`` makes it.
     """
 
     kind: ClassVar[str] = "synthetic"
@@ -54,7 +54,7 @@ class SyntheticDraft(DraftModel):
 
 
 def given_guesses(prompt: list[int], continuation: Ids, agreement: float, vocabulary: int, seed: int) -> torch.Tensor:
-    """The guess at each place of a text, (n,), prompt included: what stands there, or another of ``vocabulary`` ids.
+    """The guess at each place of a text, prompt included, (n,): the token there, or another of ``vocabulary`` ids.
 
     A round begins after the last tested place, so each place is tested at most once in a call, and the guesses that
     are tested agree independently of each other. The draws depend on the seed and the prompt, not on the draft length.
@@ -67,13 +67,13 @@ def given_guesses(prompt: list[int], continuation: Ids, agreement: float, vocabu
 
 
 class AgreeingDraft(ModelDraft):
-    """``ModelDraft`` with its passes and its choice; then the choice is replaced by the given guess of that place."""
+    """``ModelDraft``, whose choice at each place is replaced by the given guess."""
 
     def __init__(self, guesses: torch.Tensor, *arguments: Any):
         super().__init__(*arguments)
         self._guesses = guesses
 
     def _choose(self, processed: torch.Tensor, context: Context, offset: int) -> torch.Tensor:
-        super()._choose(processed, context, offset)  # its time is part of what a guess costs
+        super()._choose(processed, context, offset)  # its time belongs to the cost of a guess
         at = context.length + offset
         return context.part(self._guesses, at, at + 1)

@@ -1,7 +1,7 @@
-"""Two vocabularies, one text: what a draft with a tokenizer of its own needs to work for a target.
+"""Translates between the vocabularies of a target and of a draft with another tokenizer.
 
-Tokens are compared by the bytes they stand for, so that it does not matter how a tokenizer spells a space. The tokens
-that begin and end a text are compared by their role.
+Tokens are compared by their bytes, so it does not matter how a tokenizer writes a space. The tokens that begin and end
+a text are compared by their role.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ANCHOR = "\n"
 
 
 def tokenizer_difference(target: Any, draft: Any) -> str | None:
-    """Where two tokenizers part, in words; None if ids mean the same. Sizes may differ: padding is not vocabulary."""
+    """The first difference of two tokenizers, in words; None if ids mean the same. Padding does not count."""
     ours = {token_id: token for token, token_id in target.get_vocab().items()}
     theirs = {token_id: token for token, token_id in draft.get_vocab().items()}
     for token_id in sorted(ours.keys() & theirs.keys()):
@@ -35,7 +35,7 @@ def tokenizer_difference(target: Any, draft: Any) -> str | None:
 
 
 class Vocabulary:
-    """The tokens of one tokenizer as bytes, and texts as its tokens."""
+    """The tokens of one tokenizer by their bytes. Splits and encodes text."""
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
@@ -47,7 +47,7 @@ class Vocabulary:
         self.id_of: dict[bytes, int] = {}
         for token_id in sorted(tokenizer.get_vocab().values()):
             data = self.bytes_of[token_id] = roles.get(token_id) or bytes_of(token_id)
-            # A special token without a shared role is no text: it is never found in one, nor proposed as one.
+            # A special token without a shared role is no text: it is neither looked for nor proposed.
             if token_id in roles or token_id not in special:
                 self.id_of.setdefault(data, token_id)
         self._longest = max(map(len, self.id_of), default=0)
@@ -56,7 +56,7 @@ class Vocabulary:
         return b"".join(self.bytes_of.get(token_id, b"") for token_id in token_ids)
 
     def split(self, data: bytes) -> list[int]:
-        """Ids of the longest tokens, left to right. A byte that no token holds is left out."""
+        """Split ``data`` into the longest tokens, from left to right. A byte that no token holds is left out."""
         ids, at = [], 0
         while at < len(data):
             ends = range(min(len(data), at + self._longest), at, -1)
@@ -67,17 +67,17 @@ class Vocabulary:
         return ids
 
     def encode(self, data: bytes) -> list[int]:
-        """Ids as the tokenizer itself writes ``data`` after other text; half a character at the end is left out."""
+        """Encode ``data`` as the tokenizer does after other text. Half a character at the end is left out."""
         end = data.find(b"\xff")
         text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(data[:end] if end >= 0 else data)
-        # Many tokenizers put a space before the first word: with something in front there is none.
+        # Many tokenizers add a space before the first word of a text, but not after other text.
         before, ids = (self._tokenizer(t, add_special_tokens=False).input_ids for t in (_ANCHOR, _ANCHOR + text))
         written = ids[len(before) :] if ids[: len(before)] == before else self.split(text.encode())
         return written + (self.split(data[end:]) if end >= 0 else [])
 
 
 class Translation:
-    """Between a target's ids and a draft's."""
+    """Translates between a target's ids and a draft's."""
 
     def __init__(self, target: Any, draft: Any):
         self.target, self.draft = Vocabulary(target), Vocabulary(draft)
@@ -89,7 +89,7 @@ class Translation:
         self.draft_id_of = {target_id: draft_id for draft_id, target_id in shared}
 
     def prompt(self, token_ids: list[int]) -> list[int]:
-        """A prompt of the target's ids in the draft's, as its own tokenizer writes it."""
+        """A prompt in the draft's ids, as the draft's own tokenizer encodes it."""
         data = self.target.join(token_ids)
         for role in _ROLES.values():
             data = data.replace(role, b"")
@@ -98,10 +98,10 @@ class Translation:
         return ids[:-1] if ended else ids
 
     def proposal(self, draft_ids: list[int], nats: list[float]) -> tuple[list[int], list[float]]:
-        """Drafted ids as the target's, and how sure the draft was of each.
+        """The drafted text in the target's ids, and -log of the draft's probability of each.
 
-        ``nats[i]`` is -log of the draft's probability of ``draft_ids[i]``; a target token's is the sum over the
-        draft's tokens that begin in it, 0 where it lies inside one that began before.
+        ``nats[i]`` is -log of the draft's probability of ``draft_ids[i]``. A target token gets the sum over the draft
+        tokens that begin in it; 0 where it lies inside a token that began before it.
         """
         target_ids = self.target.encode(self.draft.join(draft_ids))
         sums, taken, start, end = [], 0, 0, 0

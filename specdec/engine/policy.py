@@ -1,6 +1,7 @@
-"""How many tokens to draft next. A policy sees every round and names the next draft's length; ours read no text.
+"""Policies choose how many tokens to draft next. A policy sees every round and names the next draft's length.
 
-Decoding is lossless under any policy: a length depends on earlier rounds only, and a confidence stop on the draft only.
+Decoding stays lossless under any of them: a length depends on earlier rounds only, and a confidence stop depends on the
+draft only.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from specdec.closed_forms import expected_tokens
 from specdec.errors import InvalidInput, quoted
 from specdec.events import MAX_GAMMA, Round, check_gamma
 
-REREAD = 16  # kept tokens at most that a model with recurrent state reads again in front of a draft
-CONFIDENCE = "confidence:"  # before the number, where a confidence stop is written as text
+REREAD = 16  # a model with recurrent state reads at most so many kept tokens again in front of a draft
+CONFIDENCE = "confidence:"  # how the text of a confidence stop begins; its number follows
 
 
 class Policy(Protocol):
-    """How many tokens to draft, as a caller asks for it."""
+    """A way to choose draft lengths, as a caller asks for it."""
 
     def start(self) -> Lengths:
-        """The lengths of one call, with a memory of its own."""
+        """The lengths of one call. Each call has its own memory."""
 
 
 class Lengths(Protocol):
-    """Names the next draft's length. ``least_confidence`` ends a draft early; None drafts to the length."""
+    """The draft lengths of one call. ``least_confidence`` ends a draft early; None drafts the whole length."""
 
     @property
     def least_confidence(self) -> float | None: ...
@@ -39,7 +40,7 @@ class Lengths(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """The same length every round."""
+    """Draft ``gamma`` tokens in every round."""
 
     gamma: int = 5
     least_confidence: ClassVar[float | None] = None
@@ -61,7 +62,11 @@ class Fixed:
 
 @dataclass(frozen=True)
 class ConfidenceStop(Fixed):
-    """Draft ``gamma`` tokens, or fewer: up to the first whose raw probability is below ``least_confidence``."""
+    """Draft up to ``gamma`` tokens, and stop after the first whose probability is below ``least_confidence``.
+
+    The probability is the draft's own, by the softmax of its raw logits. ``gamma`` is 0 to 16, ``least_confidence``
+    between 0 and 1. Raises ``InvalidInput`` for other values.
+    """
 
     gamma: int = MAX_GAMMA
     least_confidence: float = 0.4  # type: ignore[misc]  # a field here, one value for all lengths above
@@ -77,7 +82,11 @@ class ConfidenceStop(Fixed):
 
 @dataclass(frozen=True)
 class AutoGamma:
-    """The length of highest expected gain by this call's own acceptance and pass times, from 0 to 16."""
+    """Choose each round's length from 0 to 16: the one with the highest expected tokens/s.
+
+    It is computed from the acceptance and the pass times of this call so far, by the closed form of Leviathan et al.
+    2211.17192, Theorem 3.8.
+    """
 
     def __str__(self) -> str:
         return "auto"
@@ -87,13 +96,13 @@ class AutoGamma:
 
 
 class EveryLength:
-    """Each length once, 0 and then ``most`` (at least 2) down to 1: a warm-up's.
+    """The lengths of a warm-up: each once, 0 first and then from ``most`` (at least 2) down to 1.
 
-    After the round that drafts nothing, a draft model reads two tokens in its next pass, as it does after a full
-    acceptance, and one in the pass after that. So it meets both, whatever is accepted.
+    After the round that drafts nothing, the draft model reads two tokens in its next pass, as after a full acceptance,
+    and one token in the pass after that. So both kinds of passes are warmed up, whatever is accepted.
 
-    ``twice``: each length twice and 0 last. The graph engine captures a step when it comes for the second time, and
-    a round after one without a draft is of a kind that it does not capture.
+    ``twice`` uses each length twice and 0 last. The graph engine captures a step when it occurs for the second time,
+    and it does not capture the round after one without a draft.
     """
 
     def __init__(self, most: int, least_confidence: float | None = None, twice: bool = False):
@@ -112,7 +121,7 @@ class EveryLength:
 
 
 def policy_of(gamma: int | str | Policy) -> Policy:
-    """The policy that ``gamma`` names: a length from 0 to 16, "auto", "confidence:0.4" for a stop, or itself."""
+    """The policy of ``gamma``: a length from 0 to 16, "auto", "confidence:0.4" for a stop, or a policy itself."""
     if gamma == "auto":
         return AutoGamma()
     if isinstance(gamma, str) and gamma.startswith(CONFIDENCE):
@@ -122,29 +131,30 @@ def policy_of(gamma: int | str | Policy) -> Policy:
             f'gamma is {quoted(gamma)}; give a whole number from 0 to {MAX_GAMMA}, "auto", "confidence:0.4", or a '
             "policy."
         )
-    if isinstance(gamma, int) or not callable(getattr(gamma, "start", None)):  # a range has a start, too
-        return Fixed(cast(int, gamma))  # refuses what is no length
+    if isinstance(gamma, int) or not callable(getattr(gamma, "start", None)):  # a range has a ``start`` as well
+        return Fixed(cast(int, gamma))  # refuses a value that is no length
     return gamma
 
 
 class Chooser:
     """The state of ``AutoGamma`` in one call.
 
-    Expected tokens a second at length g are expected_tokens(alpha, g) / (D(g) + T(g + 1)): Leviathan et al. 2211.17192,
-    Theorem 3.8, with the seconds of g draft passes and of a target pass over g + 1 rows as lines through what was
-    measured, where the theorem takes the target's pass for as long at any g. All estimates forget, as text changes.
-    Where 0 is best the draft rests, and a short probe every so often asks whether it still is. Elsewhere a neighbour of
-    the best is tried every so often, or the lines D and T would rest on one point. Where the target has recurrent state
-    T also has the copying of it, and the rows that are read again.
+    Expected tokens a second at length g are expected_tokens(alpha, g) / (D(g) + T(g + 1)) (Leviathan et al. 2211.17192,
+    Theorem 3.8). D is the time of g draft passes and T that of a target pass over g + 1 rows. Both are straight lines
+    fitted to what was measured; the theorem takes T as constant. Newer samples weigh more, because the text changes.
+
+    Where 0 is best, nothing is drafted, and a short draft now and then checks whether that is still so. Elsewhere a
+    neighbour of the best length is tried now and then, because a line needs more than one point. For a target with
+    recurrent state, T includes the copying of it and the rows that are read again.
     """
 
     least_confidence = None
-    # Two lengths to draw the lines through. The first draft's times are thrown away: caches are cold, kernels chosen.
+    # A line needs two lengths. The times of the first draft do not count: caches are cold, kernels are being chosen.
     _OPENING = (4, 4, 1)
     _PROBE = 2
     _NEIGHBOUR_EVERY = 24  # rounds
     _FORGET = 0.98  # a round
-    _PRIOR = 5.6, 8.0  # accepted of tested: a common acceptance, worth two drafts
+    _PRIOR = 5.6, 8.0  # accepted, tested: a common acceptance, with the weight of two drafts
 
     def __init__(self) -> None:
         self._rounds = 0
@@ -180,7 +190,7 @@ class Chooser:
         if self._rounds > 1 and event.verify_seconds is not None and event.draft_seconds is not None:
             self._stateful = self._stateful or event.state_seconds > 0
             self._checking.add(len(statuses) + 1 + event.reread, event.verify_seconds + event.state_seconds)
-            # After a rest the draft first reads all that was written meanwhile: its time is an upper bound, no more.
+            # After rounds without a draft, the draft first reads all that was written: its time is an upper bound.
             if statuses and (not self._rested or event.draft_seconds < self._drafting.at(len(statuses))):
                 self._drafting.add(len(statuses), event.draft_seconds)
             self._rested = not statuses
@@ -189,7 +199,7 @@ class Chooser:
         alpha = self._accepted / self._tested
         tokens, rows = expected_tokens(alpha, gamma), gamma + 1.0
         if self._stateful and gamma:
-            # A rejection sets recurrent state back, and the tokens of such rounds pile up until a whole draft stands.
+            # A rejection sets recurrent state back. The tokens of such rounds add up until a draft is fully accepted.
             whole = alpha**gamma
             rows += min(REREAD, tokens * (1 - whole) / max(whole, 1e-9))
         seconds = self._checking.at(rows) + (self._drafting.at(gamma) if gamma else 0.0)
@@ -197,9 +207,9 @@ class Chooser:
 
 
 class Line:
-    """Least squares through seconds against a count of passes or rows; neither falling nor negative at a count of 0.
+    """A least-squares line of seconds against a number of passes or rows. It never falls, and is not negative at 0.
 
-    It forgets, and takes no sample for more than twice what it expects: a machine's hiccup.
+    Newer samples weigh more. A sample counts for at most twice the expected value, because a machine may stall.
     """
 
     def __init__(self, forget: float = 0.95):
@@ -226,8 +236,10 @@ class Line:
 
 
 def gamma_of(text: str) -> int | str:
-    """A draft length as typed, on a command line, on the page and in a link: 5, auto, or confidence:0.4. Raises
-    ``InvalidInput`` for anything else."""
+    """The draft length of a text, on a command line, on the page and in a link: 5, auto, or confidence:0.4.
+
+    Raises ``InvalidInput`` for any other text.
+    """
     gamma = int(text) if re.fullmatch(r"\d{1,9}", text) else text
     policy = policy_of(gamma)
     return gamma if isinstance(gamma, int) else str(policy)
