@@ -1,7 +1,7 @@
-"""The KV cache of one call: transformers' ``DynamicCache``, with full-attention layers that seldom move what they hold.
+"""The KV cache of one call: transformers' ``DynamicCache`` with full-attention layers that seldom copy their states.
 
-``DynamicCache`` joins old and new states into a fresh tensor at every pass. On a CPU that copying pushes the weights
-out of the processor's cache, the draft's above all, which are small enough to stay there.
+``DynamicCache`` joins old and new states into a new tensor at every pass. On a CPU this copying pushes the weights out
+of the processor's cache. The draft's weights, which are small enough to stay there, suffer most.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ ROOM = 256  # tokens that fit after the prompt at first
 
 
 class RoomyLayer(DynamicLayer):
-    """A full-attention layer with room to spare: a pass writes into it, a crop forgets the end. Full, it doubles.
+    """A full-attention layer with spare room. A pass writes into it, a crop forgets its end, and a full layer doubles.
 
-    ``keys`` and ``values`` (1, heads, length, head size) are views of the filled part, as ``update`` left them.
+    ``keys`` and ``values`` (1, heads, length, head size) are views of the filled part.
     """
 
     def __init__(self) -> None:
@@ -49,28 +49,28 @@ class RoomyLayer(DynamicLayer):
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forget the last ``-tokens_to_remove`` tokens (transformers counts them as a negative number)."""
-        if self.is_initialized:  # layers that share another's states are never fed
+        if self.is_initialized:  # a layer that shares another layer's states is never fed
             self._length += tokens_to_remove
 
     def _moved(self, states: torch.Tensor) -> torch.Tensor:
-        """``states`` in a tensor of the present room."""
+        """``states`` in a tensor of the present size."""
         moved = states.new_empty((*states.shape[:-2], self._room, states.shape[-1]))
         moved.narrow(-2, 0, self._length).copy_(states.narrow(-2, 0, self._length))
         return moved
 
 
 def first_layers_of(cache: DynamicCache, count: int) -> DynamicCache:
-    """A cache whose layers are the first ``count`` of ``cache``: the same objects, so that either sees all tokens."""
+    """A cache of the first ``count`` layers of ``cache``. They are the same objects, so both caches see all tokens."""
     view = DynamicCache()
     view.layers, view.layer_class_to_replicate = cache.layers[:count], None
     return view
 
 
 def new_cache(model: PreTrainedModel) -> DynamicCache:
-    """An empty cache for ``model``; layers of other kinds stay transformers' own."""
+    """An empty cache for ``model``. Layers of other kinds are transformers' own."""
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
-    # Sliding windows and convolutions drop old states as they go, and then nothing can be rolled back. Recording
-    # keeps them until the next crop, so it must be on before the first pass and a crop must follow each round.
+    # Sliding windows and convolutions drop old states in each pass, and then nothing can be rolled back. Recording
+    # keeps them until the next crop. So it must be on before the first pass, and a crop must follow each round.
     cache.activate_past_recording()
     cache.layers = [RoomyLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache

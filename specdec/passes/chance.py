@@ -1,4 +1,4 @@
-"""All chance in decoding comes from these two functions, so that a test can go through every outcome."""
+"""The only two functions that draw random numbers in decoding, so that a test can go through every outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 def draw(probabilities: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
     """Draw one token id from each row (n, V), (n,).
 
-    Of independent exponential times with rates p, the first is that of token i with probability p[i].
+    Of independent exponential times with rates p, the shortest is that of token i with probability p[i].
     ``multinomial`` draws one token in the same way, but asserts first that p holds no NaN, and on a GPU a failed
     assertion ends all work of the process. Here NaN passes, and ``observe`` refuses it.
     """

@@ -1,4 +1,4 @@
-"""Seconds on a device: wall clock on a CPU, CUDA events on a GPU (read after the round's one synchronisation)."""
+"""Measures seconds on a device: by the clock on a CPU, by CUDA events on a GPU (read after the round's only wait)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Mark = float | torch.cuda.Event  # a point in time on a device
 
 
 class CallClock:
-    """Seconds since the call began; it stands still while the consumer holds an event."""
+    """Seconds since the call began, without the time in which the consumer holds an event."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -28,7 +28,7 @@ class CallClock:
 
 
 def mark(device: torch.device) -> Mark:
-    """A point in time on ``device``; free of synchronisation."""
+    """A point in time on ``device``. It does not wait for the device."""
     if device.type != "cuda":
         return time.perf_counter()
     event = torch.cuda.Event(enable_timing=True)
@@ -40,12 +40,12 @@ def between(start: Mark, end: Mark) -> float:
     """Seconds between two marks. On a GPU this waits until the device has passed the later one."""
     if isinstance(start, float) or isinstance(end, float):
         return cast(float, end) - cast(float, start)
-    end.synchronize()  # has passed already, but for what was done after the round's own wait
+    end.synchronize()  # passed already, except for work that followed the round's own wait
     return float(start.elapsed_time(end)) / 1000
 
 
 def taken(marks: list[tuple[Mark, Mark]]) -> float:
-    """The seconds between the marks of each pair, which are then dropped."""
+    """Add up the seconds between the marks of each pair, and drop the marks."""
     seconds = sum((between(start, end) for start, end in marks), 0.0)
     marks.clear()
     return seconds

@@ -8,15 +8,15 @@ import torch
 
 
 class Context:
-    """A buffer of ids on the target's device; ``length`` ids are committed, a draft may stand behind them.
+    """A buffer of ids on the target's device. ``length`` ids are committed, and a draft may follow them.
 
-    Drafting writes its tokens into the buffer, so that both models read slices of one tensor and no value has to
-    travel to the host before the round is verified. ``tokens`` are the committed ids on the host.
+    Drafting writes its tokens into the buffer. So both models read slices of one tensor, and no value has to be copied
+    to the host before the round is verified. ``tokens`` are the committed ids on the host.
     """
 
     def __init__(self, prompt_ids: torch.Tensor, room: int):
         self.tokens: list[int] = prompt_ids.tolist()
-        with torch.inference_mode():  # as the passes are: views of it and writes into it are cheaper there
+        with torch.inference_mode():  # like the passes: there, views and writes are cheaper
             self._ids = torch.cat([prompt_ids, prompt_ids.new_zeros(room)])
         self.device = self._ids.device
 
@@ -26,7 +26,7 @@ class Context:
 
     @property
     def waits(self) -> bool:
-        """Whether the host waits where it reads a value, so that a round should do it once."""
+        """Whether the host waits for the device when it reads a value. Then a round should read only once."""
         return self.device.type != "cpu"
 
     def ids(self, start: int, end: int) -> torch.Tensor:
@@ -34,7 +34,7 @@ class Context:
         return self.part(self._ids, start, end)
 
     def keep(self, values: torch.Tensor) -> torch.Tensor:
-        """``values`` (n,), one for each place of the text, where ``part`` finds them. A call may keep one such row."""
+        """Keep ``values`` (n,), one for each place of the text, for ``part``. A call may keep one such row."""
         return values.to(self.device)
 
     def part(self, row: torch.Tensor, start: int, end: int) -> torch.Tensor:
@@ -56,6 +56,6 @@ class Context:
         self._ids[self.length : self.length + len(ids)].copy_(known, non_blocking=True)
 
     def commit(self, block: Sequence[int]) -> None:
-        """Keep ``block`` for good. All but the last are accepted draft tokens, which stand in the buffer already."""
+        """Commit ``block``. All but its last token are accepted draft tokens, which are in the buffer already."""
         self.tokens += block
         self._ids[self.length - 1 : self.length].fill_(block[-1])

@@ -1,4 +1,4 @@
-"""What runs a call's passes: each by itself, or (``graphs``) in captured graphs over buffers at fixed addresses."""
+"""Engines run a call's passes: each by itself, or (``graphs``) in captured graphs over buffers at fixed addresses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Passes(Protocol):
-    """A model's passes with their cache: by the lean forward, or by the model's own."""
+    """A model's passes with their cache, by the lean forward or by the model's own."""
 
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
         """Feed ``ids`` (n,) after ``start`` cached tokens; logits (keep or n, V) of the last rows."""
@@ -27,48 +27,56 @@ class Passes(Protocol):
         """Whether the model keeps recurrent state; known after its first pass."""
 
     def tap(self, layers: Sequence[int]) -> None:
-        """Keep the input of these layers in all later passes, for ``features``."""
+        """Keep the inputs of these layers in all later passes, for ``features``."""
 
     def features(self) -> torch.Tensor:
-        """The inputs of the tapped layers in the last pass, side by side: (n, layers x H)."""
+        """The inputs of the tapped layers in the last pass, joined: (n, layers x H)."""
 
     def remember(self, start: int) -> None:
-        """The next pass, after ``start`` tokens, may be undone. Called before such a pass of a stateful model."""
+        """Prepare to undo the next pass, which follows ``start`` tokens.
+
+        Called for a stateful model before such a pass.
+        """
 
     def forget(self, count: int) -> int:
-        """Drop the last ``count`` tokens, or more where a model can only go back to where a pass began. How many were
-        dropped. Called each round, also with 0."""
+        """Drop the last ``count`` tokens and return how many were dropped. Called in each round, also with 0.
+
+        More are dropped where a model can only go back to the start of a pass.
+        """
 
     def first_layers(self, early: PreTrainedModel, count: int) -> Passes:
-        """The passes of ``early``, which are the first ``count`` layers, in the same cache."""
+        """The passes of ``early``, which has the first ``count`` layers, in the same cache."""
 
     def require_cache(self, length: int) -> None:
-        """After a first pass over ``length`` tokens: refuse a cache that cannot be rolled back."""
+        """Refuse a cache that cannot be rolled back. Called after a first pass over ``length`` tokens."""
 
 
 class Engine(Protocol):
-    """What one call works with on the device. As a context manager it takes its buffers back at the end."""
+    """Runs the steps of one call. As a context manager it takes its buffers back at the end."""
 
-    captures: bool  # whether steps of one key must do the same at the same addresses, whatever the text is
+    captures: bool  # whether steps with one key must run the same operators at the same addresses
 
     def context(self, prompt_ids: torch.Tensor, room: int) -> Context:
         """The call's ids: the prompt (n,), and room for ``room`` new tokens."""
 
     def rng(self, seed: int) -> torch.Generator:
-        """The call's one source of chance."""
+        """The call's only random generator."""
 
     def passes(self, model: PreTrainedModel) -> Passes:
         """Passes of ``model`` over an empty cache."""
 
     def run(self, key: Hashable | None, step: Callable[[], T]) -> T:
-        """What ``step`` gives. Steps with one key run the same operators; a step with None is one of its kind."""
+        """Run ``step`` and return its result.
+
+        Steps with the same key run the same operators; None marks a unique step.
+        """
 
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None: ...
 
 
 class EagerEngine:
-    """Runs every step as it comes, over tensors that are made for the call."""
+    """Runs every step directly, over tensors that are made for the call."""
 
     captures = False
 
@@ -80,7 +88,7 @@ class EagerEngine:
         return torch.Generator(self._device).manual_seed(seed)
 
     def passes(self, model: PreTrainedModel) -> Passes:
-        """By the lean forward where the model has one whose logits agree, else by the model's own."""
+        """By the lean forward if the model has one whose logits agree; else by the model's own."""
         stack = stack_of(model)
         return OwnPasses(model) if isinstance(stack, str) else StackPasses(stack)
 

@@ -1,4 +1,4 @@
-"""What a loaded model is, as plain values."""
+"""Facts about a loaded model, as plain values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from specdec.passes.lean import stack_of
 
-# Under which names configurations keep how many tokens a text may have.
+# The names under which configs keep how many tokens a text may have.
 CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "max_target_positions")
 
 
@@ -30,18 +30,18 @@ def model_facts(model: PreTrainedModel) -> dict[str, Any]:
 
 
 def attends(kind: str) -> bool:
-    """Whether a layer of this kind, as configs name it, keeps keys and values."""
+    """Whether a layer of this kind (a name from a config) keeps keys and values."""
     return re.search("(?<!linear_)attention|hybrid", kind) is not None
 
 
 def own_forward(model: PreTrainedModel) -> str | None:
-    """Why passes use the model's own ``forward``; None where they use the lean one. Compares the two the first time."""
+    """Why passes use the model's own ``forward``; None if they use the lean one. Compares both the first time."""
     stack = stack_of(model)
     return stack if isinstance(stack, str) else None
 
 
 def context_length(config: Any) -> int | None:
-    """How many tokens a model reads at most; None where its config sets no bound."""
+    """How many tokens a model can read; None if its config sets no bound."""
     text = config.get_text_config(decoder=True)
     bounds = (getattr(text, name, None) for name in CONTEXT_NAMES)
     return next((bound for bound in bounds if isinstance(bound, int) and bound > 0), None)
@@ -54,6 +54,6 @@ def _bits(model: PreTrainedModel) -> int | None:
 
 
 def _short_name(model: PreTrainedModel) -> str:
-    """The hub id, or the last part of a folder: paths of this machine are private."""
+    """The hub id, or the last part of a folder's path, because paths of a machine are private."""
     name = model.config._name_or_path or type(model).__name__
     return Path(name).name if Path(name).exists() else name

@@ -1,13 +1,14 @@
 """The graph engine: the steps of a round over buffers at fixed addresses, captured as CUDA graphs on a GPU.
 
-A small pass on a GPU waits for its kernels to be launched one by one. A captured graph launches all of them at once:
-the draft's steps with their choices are one graph, the target's pass with the decision another, and gathering what a
-round tells a third. A step is captured when its key comes for the second time; the first time warms it up. On a CPU the
-same steps run without a capture.
+A small pass on a GPU waits for its kernels to be launched one by one. A captured graph launches all of them at once. A
+round has three graphs: the draft's passes with their choices, the target's pass with the decision, and the gathering of
+what the round reports. A step is captured when its key occurs for the second time; the first time warms it up. On a CPU
+the same steps run without a capture.
 
-NOT RUN ON A GPU SO FAR. What is proven without one: the steps write the tokens of the eager engine, and a stand-in for
-the capture, which repeats the recorded operators on the recorded tensors, shows that a replay needs nothing else. On a
-GPU a capture that fails, or logits that differ at the check, leaves the eager engine in place, with the reason.
+NOT RUN ON A GPU SO FAR. Two things are proven without one. The steps write the tokens of the eager engine. And a
+stand-in for the capture, which repeats the recorded operators on the recorded tensors, shows that a replay needs
+nothing else. On a GPU, where a capture fails or logits differ at the check, the eager engine runs instead, and the
+reason is shown.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from specdec.passes.lean import BOUNDS, compared_passes, share_apart, stack_of
 from specdec.passes.stacks import Stack, StackPasses
 from specdec.passes.static import Place, StaticContext, StaticSlots, bound_of
 
-MOST_GRAPHS = 128  # of one engine; a call that begins with more starts over
-CHECKED = (9, 2, 2, 2, 6, 6, 6)  # rows of the compared passes: each kind as it comes, captured, and replayed
+MOST_GRAPHS = 128  # of one engine; if a call begins with more, all are dropped
+CHECKED = (9, 2, 2, 2, 6, 6, 6)  # rows of the compared passes: each kind plain, captured, and replayed
 
 T = TypeVar("T")
 _lock = threading.Lock()
-_capturing = threading.Lock()  # CUDA takes one capture at a time in a process
+_capturing = threading.Lock()  # CUDA allows one capture at a time in a process
 _free: WeakKeyDictionary[PreTrainedModel, list[GraphEngine]] = WeakKeyDictionary()
 _reasons: WeakKeyDictionary[PreTrainedModel, tuple[Stack, str | None]] = WeakKeyDictionary()
 
 
 class Capture(Protocol):
-    """Records a step: what the step gives, which every replay writes anew, and what replays it."""
+    """Records a step. Returns its result, which each replay overwrites, and the function that replays it."""
 
     def __call__(self, step: Callable[[], T], rng: torch.Generator) -> tuple[T, Callable[[], None]]: ...
 
@@ -45,8 +46,8 @@ class Capture(Protocol):
 class CudaCapture:
     """Captures steps as CUDA graphs on one device, which share one pool of memory.
 
-    A replay may overwrite what a graph that was captured later gave. So the graphs of a round must be captured in the
-    order in which they run, and what one of them gives is good until the next round.
+    A replay may overwrite the results of graphs that were captured later. So the graphs of a round must be captured in
+    the order in which they run, and their results are valid until the next round.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -75,12 +76,12 @@ def _capture_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def capture_for(device: torch.device) -> Capture | None:
-    """What captures steps on ``device``; None where they run as they are."""
+    """The capture for steps on ``device``; None where steps run directly."""
     return CudaCapture(device) if device.type == "cuda" else None
 
 
 class GraphEngine:
-    """Buffers for calls of up to ``room`` tokens, one call at a time, with the graphs that were captured over them."""
+    """Buffers for calls of up to ``room`` tokens, and the graphs that were captured over them. One call at a time."""
 
     captures = True
 
@@ -105,7 +106,7 @@ class GraphEngine:
 
     def passes(self, model: PreTrainedModel) -> StackPasses:
         stack = stack_of(model)
-        assert isinstance(stack, Stack)  # else there is a reason for the eager engine
+        assert isinstance(stack, Stack)  # otherwise the eager engine would run
         known, slots = self._slots.get(model, (None, None))
         if slots is None or known is not stack:
             if known is not None:  # the graphs read the weights that the model had
@@ -132,7 +133,7 @@ class GraphEngine:
         return found
 
     def checked_step(self, passes: StackPasses, ids: torch.Tensor, start: int) -> Callable[[], torch.Tensor]:
-        """A pass over ``ids`` (n,) after ``start`` tokens, as the steps of a round are made."""
+        """A pass over ``ids`` (n,) after ``start`` tokens, built like the steps of a round."""
         end = start + len(ids)
         self._rows[0, start:end].copy_(ids)
         self._place.set(start)
@@ -153,7 +154,7 @@ class GraphEngine:
                 _free[model] = [self]
 
     def lent(self, model: PreTrainedModel) -> Self:
-        """Itself, for a call of ``model``."""
+        """The engine itself, for a call of ``model``."""
         if len(self._graphs) > MOST_GRAPHS:
             self._forget_graphs()
         self._model = model
@@ -167,25 +168,24 @@ class GraphEngine:
     def _forget_graphs(self) -> None:
         self._graphs.clear()
         self._seen.clear()
-        self._capture = capture_for(self._place.at.device)  # a pool without a graph left takes none any more
+        self._capture = capture_for(self._place.at.device)  # a pool whose graphs are all gone accepts no new one
 
 
 def graph_engine(model: PreTrainedModel, tokens: int) -> GraphEngine:
-    """An engine for a call of ``model`` of up to ``tokens`` tokens; the one that the last call left, if it is large
-    enough."""
+    """An engine for a call of ``model`` of up to ``tokens`` tokens: that of the last call, if it is large enough."""
     with _lock:
         found = _free.pop(model, [])
     if found and found[0].serves(model, tokens):
         return found[0].lent(model)
-    found.clear()  # before there is memory for another one
+    found.clear()  # frees its memory before the next one is made
     return GraphEngine(model, bound_of(tokens)).lent(model)
 
 
 def no_graphs(models: Sequence[PreTrainedModel]) -> str | None:
     """Why passes of ``models`` cannot go through the graph engine, in a sentence; None if they can.
 
-    Each model is compared once: the logits of its steps, captured where the device captures, with those of the eager
-    engine.
+    Each model is compared once. The logits of its steps, captured where the device can capture, must agree with those
+    of the eager engine.
     """
     if len({model.device for model in models}) > 1:
         return "Target and draft are on different devices."
@@ -206,7 +206,7 @@ def no_graphs(models: Sequence[PreTrainedModel]) -> str | None:
 
 @torch.inference_mode()
 def _difference(model: PreTrainedModel, stack: Stack) -> str | None:
-    """What the graph engine does otherwise than the eager one, in a sentence; None if nothing."""
+    """How the graph engine's logits differ from the eager engine's, in a sentence; None if they agree."""
     slots, differences = stack.new_slots(), []
     try:
         with torch.inference_mode(False):

@@ -1,7 +1,8 @@
 """Whether a model's passes can use its lean forward (``stacks``), and the reason where they cannot.
 
-The model must be as transformers made it: a patch, a hook, a packed weight or a compiled part would not run. Its logits
-are then compared with those of its own ``forward`` once, and what may have changed is checked before each call.
+The model must be as transformers made it, because the lean forward would skip a patch, a hook, a packed weight or a
+compiled part. Its logits are compared once with those of its own ``forward``. Before each call, what may have changed
+is checked.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from specdec.passes.stacks import FAMILIES, NotLean, Stack
 
 ROWS = (9, 1, 2, 6, 1)  # rows of each compared pass, in order
-# By how much logits may differ, as a share of their range. The half types round by more than that between a pass over
-# one row and a pass over several.
+# The largest difference of logits that counts as agreement, as a share of their range. With 16-bit numbers, a pass over
+# one row and a pass over several differ by more than that through rounding.
 BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 2**-5, torch.float16: 2**-8}
-ROPE_TYPES = {"default", "linear", "llama3", "yarn"}  # the others change their angles with the length of a text
+ROPE_TYPES = {"default", "linear", "llama3", "yarn"}  # other types change their angles with the length of a text
 
 _FOLDERS = tuple(f"{Path(package.__file__).parent}{os.sep}" for package in (transformers, torch) if package.__file__)
 _lock = threading.Lock()
@@ -37,8 +38,8 @@ _stacks: WeakKeyDictionary[PreTrainedModel, tuple[Any, Stack | str]] = WeakKeyDi
 def stack_of(model: PreTrainedModel) -> Stack | str:
     """The stack of ``model``, or a sentence that says why its own ``forward`` runs instead.
 
-    A stack is built and compared once; a change of the model's modules, weights or config builds it again. After such a
-    change the old weights stay in memory until the next call of this function.
+    A stack is built and compared once. If the model's modules, weights or config change, it is built again; the old
+    weights stay in memory until then.
     """
     with _lock:
         state = _state(model)
@@ -48,12 +49,12 @@ def stack_of(model: PreTrainedModel) -> Stack | str:
         known, found = _stacks.get(model, (None, ""))
         if known != state:
             found = _build(model)
-            _stacks[model] = _state(model), found  # building joins weights, which moves them
+            _stacks[model] = _state(model), found  # after building, because that moves the weights
         return found
 
 
 def undescribed(name: str, config: Any) -> str | None:
-    """Why models of the class ``name`` with this config have no lean forward, by these alone; None where they have."""
+    """Why a model of class ``name`` with this config has no lean forward; None if nothing speaks against it."""
     if name not in FAMILIES:
         return f"{name} has no lean forward."
     rope_type = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
@@ -67,7 +68,7 @@ def undescribed(name: str, config: Any) -> str | None:
 
 
 def _unsuitable(model: PreTrainedModel) -> str | None:
-    """What keeps the whole model from having a lean forward; ``_state`` looks at its modules."""
+    """The reason against a lean forward that concerns the whole model. ``_state`` looks at its modules."""
     if reason := undescribed(type(model).__name__, model.config):
         return reason
     if model.config._attn_implementation != "sdpa":
@@ -84,7 +85,7 @@ def _unsuitable(model: PreTrainedModel) -> str | None:
 def _is_original(function: Any) -> bool:
     """Whether the code of ``function``, and of all that it wraps, lies in the files of transformers or torch.
 
-    ``functools.wraps`` makes a patch look like what it wraps, the module's name included.
+    ``functools.wraps`` gives a patch the names of the wrapped function, its module's name too.
     """
     while function is not None:
         code = getattr(function, "__code__", None)
@@ -95,17 +96,17 @@ def _is_original(function: Any) -> bool:
 
 
 def _state(model: PreTrainedModel) -> tuple[Any, ...] | str:
-    """What a stack is built from: other modules, weights or settings make another one. Or why there can be none.
+    """The modules, weights and settings that a stack is built from, to notice changes; or why there can be no stack.
 
-    Looked at before each call, so in one walk and without ``modules()`` and ``parameters()``, which are three times as
-    slow.
+    This runs before each call. So it walks once, without ``modules()`` and ``parameters()``, which take three times as
+    long.
     """
     if reason := _unsuitable(model):
         return reason
     modules: list[nn.Module] = [model]
     seen, kinds = {id(model)}, {type(model)}
     weights = []
-    for module in modules:  # it grows meanwhile
+    for module in modules:  # the list grows in the loop
         known = vars(module)
         if known.get("_compiled_call_impl") is not None:
             return "It is compiled."
@@ -143,12 +144,12 @@ def _build(model: PreTrainedModel) -> Stack | str:
         kinds = sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})
         return f"Its weights are {' and '.join(kinds)}; a lean forward takes one of float32, bfloat16 and float16."
     try:
-        with torch.inference_mode(False), torch.no_grad():  # its parameters become views of what is made here
+        with torch.inference_mode(False), torch.no_grad():  # the model's parameters become views of tensors made here
             stack = Stack(model)
         worst = _largest_difference(model, stack)
     except (NotLean, RuntimeError, AttributeError, NotImplementedError, TypeError) as error:
         return f"Its lean forward could not be built ({str(error).splitlines()[0]})."
-    if not worst <= BOUNDS[model.dtype]:  # NaN is no agreement
+    if not worst <= BOUNDS[model.dtype]:  # not ``>``: NaN counts as a difference
         return f"Its logits would differ from those of its own forward by {worst:.0e} of their range."
     return stack
 
@@ -178,6 +179,6 @@ def compared_passes(stack: Stack, rows: Sequence[int]) -> Iterator[tuple[int, to
 
 
 def share_apart(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
-    """By how much logits differ at most, as a share of the range of ``theirs``, ()."""
+    """The largest difference of two sets of logits, as a share of the range of ``theirs``, ()."""
     theirs = theirs.float()
     return (ours.float() - theirs).abs().max() / (theirs.max() - theirs.min())

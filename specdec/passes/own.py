@@ -1,4 +1,4 @@
-"""Passes by a model's own ``forward``, for all models that have no lean one."""
+"""Passes by a model's own ``forward``, for models without a lean one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OwnPasses:
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
         kwargs: dict[str, Any] = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
         if self._takes_positions:
-            # ``generate`` counts from 0 as well. Left alone, RoBERTa and its kin count from their padding id on.
+            # Positions from 0, as in ``generate``. Without this, RoBERTa and its relatives count from their padding id.
             kwargs["position_ids"] = torch.arange(start, start + len(ids), device=ids.device)[None]
         if self._tapped:
             kwargs["output_hidden_states"] = True
@@ -54,7 +54,7 @@ class OwnPasses:
         self._tapped = layers
 
     def features(self) -> torch.Tensor:
-        first = self._hidden[0].device  # a target that is spread has its layers on several
+        first = self._hidden[0].device  # the layers of a target may be on several devices
         return torch.cat([states.to(first) for states in self._hidden], -1)
 
     @property
@@ -69,7 +69,7 @@ class OwnPasses:
             self._states.release()
         elif self._states:
             place = self._states.restore(self._length - count)
-            if place is None:  # nothing is known of so early a place: the text is read anew
+            if place is None:  # no copy is that old: read the text again
                 return self._start_over()
             count = self._length - place
         self._cache.crop(-count)
@@ -93,7 +93,7 @@ class OwnPasses:
 
 @contextmanager
 def _without_bounds(layers: Sequence[Any]) -> Iterator[None]:
-    """Mamba-2 layers with no bound on their time steps; afterwards with their own again."""
+    """Remove the bounds on the time steps of Mamba-2 layers; restore them afterwards."""
     if not layers:
         yield
         return

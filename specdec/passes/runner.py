@@ -1,4 +1,4 @@
-"""One model with its KV cache: feed ids after what is cached, get logits; cut the cache back to a length."""
+"""Runs one model with its KV cache: feeds ids after the cached ones, returns logits, cuts the cache to a length."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Runner:
         self._hear: Callable[[int, torch.Tensor], None] | None = None
 
     def __len__(self) -> int:
-        """How many tokens are cached. Counted here: cache classes disagree on what they report."""
+        """How many tokens are cached. Counted here, because cache classes report different things."""
         return self._length
 
     def forward(self, ids: torch.Tensor, keep: int | None = None, stands: bool = False) -> torch.Tensor:
         """Feed ``ids`` (n,) after the cached tokens; return raw float32 logits (keep or n, V) of the last rows.
 
-        ``stands`` says that all of them are committed, so that no crop will take one away.
+        ``stands`` says that all of them are committed, so no crop will remove one.
         """
         if not stands and self._passes.stateful:
             self._copied(self._copies, lambda: self._passes.remember(self._length))
@@ -52,30 +52,31 @@ class Runner:
         return logits
 
     def tap(self, layers: Sequence[int], hear: Callable[[int, torch.Tensor], None]) -> None:
-        """After each pass call ``hear`` with the number of tokens in front of it and the hidden states that its tokens
-        had at the input of ``layers``, joined: (n, layers x H)."""
+        """Call ``hear`` after each pass with the number of tokens before it and its hidden states.
+
+        These are the inputs of ``layers``, joined: (n, layers x H).
+        """
         self._passes.tap(layers)
         self._hear = hear
 
     def catch_up(self, context: Context, most: int) -> None:
-        """Read what is committed and not cached in a pass of its own, but for the last token, where that is more than
-        ``most`` tokens."""
+        """Read the uncached committed tokens but the last in a pass of their own, if they are more than ``most``."""
         if 0 < self._length < context.length - 1 - most:
             self.forward(context.ids(self._length, context.length - 1), keep=1, stands=True)
             self.crop_to(context.length - 1)
 
     def run(self, key: Hashable | None, step: Callable[[], T], length: int) -> T:
-        """What ``step`` gives, whose passes of this model leave ``length`` tokens in the cache.
+        """Run ``step``, whose passes of this model leave ``length`` tokens in the cache, and return its result.
 
-        An engine that captures replays it without this code: then its time is taken as a whole, which counts the
-        choice of tokens among the passes.
+        An engine that captures replays a step without this code. Then the step is timed as a whole, so choosing tokens
+        counts as part of the passes.
         """
         if not self.engine.captures:
             return step()
         cached, self._in_step = self._length, True
 
         def from_here() -> T:
-            self._length = cached  # a capture that fails has gone through the step in vain
+            self._length = cached  # a failed capture has run the step before
             return step()
 
         start = mark(self.device)
@@ -85,8 +86,10 @@ class Runner:
         return found
 
     def crop_to(self, length: int) -> None:
-        """Keep the first ``length`` tokens; fewer in a model with recurrent state (see ``States``), which reads the
-        rest again. Called each round, also when nothing is cut: see ``new_cache``."""
+        """Keep the first ``length`` tokens. Called in each round, also when nothing is cut: see ``new_cache``.
+
+        A model with recurrent state may keep fewer and read the rest again: see ``States``.
+        """
         count = max(0, self._length - length)
         if count and self._passes.stateful:
             self._length -= self._copied(self._restores, lambda: self._passes.forget(count))
@@ -98,16 +101,19 @@ class Runner:
         return Runner(model, self.engine)
 
     def sharing(self, early: PreTrainedModel) -> Runner:
-        """A runner of this model's first layers that shares their part of the cache; see ``follow``."""
+        """A runner of this model's first layers, which shares their part of the cache; see ``follow``."""
         count = early.config.get_text_config(decoder=True).num_hidden_layers
         return Runner(early, self.engine, self._passes.first_layers(early, count))
 
     def follow(self, length: int) -> None:
-        """Take note that whoever shares this cache has left ``length`` tokens in it."""
+        """Note that the other runner of this cache has left ``length`` tokens in it."""
         self._length = length
 
     def require_cache(self) -> None:
-        """After a first pass: refuse a model that did not fill its cache, or whose cache cannot be rolled back."""
+        """Refuse a model that did not fill its cache, or whose cache cannot be rolled back.
+
+        Called after a first pass.
+        """
         self._passes.require_cache(self._length)
 
     def take_seconds(self) -> float:
@@ -115,7 +121,7 @@ class Runner:
         return taken(self._marks)
 
     def take_copy_seconds(self) -> tuple[float, float]:
-        """Seconds spent since the last call in copying recurrent state in front of passes, and in restoring it."""
+        """Seconds since the last call spent in copying recurrent state before passes, and in restoring it."""
         return taken(self._copies), taken(self._restores)
 
     def _copied(self, marks: list[tuple[Mark, Mark]], copy: Callable[[], T]) -> T:
@@ -126,8 +132,10 @@ class Runner:
 
 
 def device_of(model: PreTrainedModel) -> torch.device:
-    """Where a model takes its ids. Weights that accelerate keeps elsewhere until they are needed are on "meta", and
-    then its hooks know."""
+    """The device on which a model takes its ids.
+
+    Weights that accelerate keeps elsewhere until they are needed are on "meta"; then its hooks know the device.
+    """
     if model.device.type != "meta":
         return model.device
     for module in model.modules():

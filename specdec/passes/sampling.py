@@ -1,7 +1,7 @@
-"""Logits to probabilities to a token: one route for target and draft, built from transformers' logits processors.
+"""From logits to a token: one route for target and draft, built from transformers' logits processors.
 
-Rejection sampling is exact only if ``q`` is the very distribution the draft token was drawn from, so both models
-go through the same processors in the same order as in ``generate``, in float32.
+Rejection sampling is exact only if ``q`` is the very distribution that the draft token was drawn from. So both models
+go through the same processors, in the order of ``generate`` and in float32.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Sampler:
         self._penalty = None
         if params.repetition_penalty != 1.0:
             self._penalty = RepetitionPenaltyLogitsProcessor(float(params.repetition_penalty))
-        self._warpers: list[LogitsProcessor] = []  # each works row by row and does not look at the ids
+        self._warpers: list[LogitsProcessor] = []  # these work row by row and do not need the ids
         if not params.greedy:
             if params.temperature != 1.0:
                 self._warpers.append(TemperatureLogitsWarper(float(params.temperature)))
@@ -45,32 +45,32 @@ class Sampler:
     def process(self, logits: torch.Tensor, context: Context, end: int) -> torch.Tensor:
         """Processed logits (n, V) from raw logits (n, V).
 
-        The last row was computed from the context's first ``end`` ids. Each earlier row saw one id less: a repetition
-        penalty must not know the draft tokens after its own position.
+        The last row was computed from the context's first ``end`` ids, and each earlier row from one id less. A
+        repetition penalty must not see the draft tokens after its own position.
         """
         if self._penalty is not None:
             ends = range(end - len(logits) + 1, end + 1)
             rows = [self._penalty(context.seen(n)[None], logits[i : i + 1].clone()) for i, n in enumerate(ends)]
             logits = torch.cat(rows)
-        for warper in self._warpers:  # transformers' own list of them reads each one's signature at every call
+        for warper in self._warpers:  # transformers' list class reads their signatures at every call
             logits = warper(None, logits)
         return logits
 
     def probabilities(self, processed: torch.Tensor) -> torch.Tensor:
-        """(n, V) float32, rows summing to 1."""
+        """The rows as distributions, (n, V) in float32."""
         return processed.softmax(-1, dtype=torch.float32)
 
     def draw(self, probabilities: torch.Tensor) -> torch.Tensor:
-        """One token id a row, (n,)."""
+        """Draw one token id from each row, (n,)."""
         return chance.draw(probabilities, self.rng)
 
 
 def chance_of(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """The probability of ``ids`` (n,) by raw logits (n, V), (n,)."""
+    """The probability of ``ids`` (n,) by the softmax of raw logits (n, V), (n,)."""
     return logits.softmax(-1).gather(1, ids[:, None])[:, 0]
 
 
 def up_to_unsure(chances: torch.Tensor, least: float) -> torch.Tensor:
-    """How many there are up to the first of ``chances`` (n,) below ``least``, itself included, ()."""
+    """How many of ``chances`` (n,) there are up to and including the first that is below ``least``, ()."""
     unsure = chances < least
     return (unsure.cumsum(0) - unsure.long() == 0).sum()

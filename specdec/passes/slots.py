@@ -1,4 +1,4 @@
-"""Keys and values of one call in one buffer a layer, and where the rows of a pass stand among them."""
+"""The keys and values of one call in one buffer for each layer, and the places of a pass's rows in them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 ROOM = 256  # free slots after the prompt, at least
-FEW = 64  # rows of a mask that is small enough for numbers
+FEW = 64  # rows; a mask of up to so many is turned into numbers
 READ_AHEAD = 1 << 20  # bytes; a matrix up to here fits in a core's L2 cache
 
 
 class Slots:
-    """One slot for each token and layer. A pass overwrites what lies after its start; a full buffer grows.
+    """One slot for each token and layer. A pass overwrites the slots after its start. A full buffer grows.
 
     held    a tensor (room, *shape) for each layer; ``shape`` holds the keys and values of one token
     angles  cosines and sines (room, rotary dimensions) by position; the first half of the sines is negated
@@ -25,7 +25,7 @@ class Slots:
         self._room = 0
 
     def span(self, start: int, count: int) -> Span:
-        """Where ``count`` rows after ``start`` tokens stand."""
+        """The places of ``count`` rows after ``start`` tokens."""
         self._reserve(start + count)
         return Span(start, start + count, self.angles, self.held[0])
 
@@ -69,13 +69,15 @@ class Span:
         low, mask = self._masks[window]
         seen = held[low : self._end]
         if seen.nbytes <= 2 * READ_AHEAD and seen.device.type == "cpu":
-            seen.sum()  # reads ahead as ``Matrix`` does: the kernel goes over them head by head
+            seen.sum()  # reads ahead as ``Matrix`` does, because the kernel reads head by head
         return seen, mask, mask is None and self._end - self._start > 1
 
 
 def angles(rotary: Any, room: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines (room, rotary dimensions) of the positions from 0 on; half of the sines is negated. Without
-    rotary angles both are empty."""
+    """Cosines and sines (room, rotary dimensions) of the positions from 0 on; half of the sines is negated.
+
+    Both are empty for a model without rotary angles.
+    """
     if rotary is None:
         return like.new_empty(0, 0), like.new_empty(0, 0)
     cos, sin = rotary(like, torch.arange(room, device=like.device)[None])
@@ -84,17 +86,17 @@ def angles(rotary: Any, room: int, like: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 def as_numbers(seen: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A mask of flags as what is added to the scores. The kernel would do it again in every layer."""
+    """Turn a mask of flags into the numbers that are added to the scores, once and not in every layer."""
     return torch.where(seen, like.new_zeros(()), like.new_full((), float("-inf")))
 
 
 def _mask(start: int, end: int, window: int | None, like: torch.Tensor) -> tuple[int, torch.Tensor | None]:
     """The first slot that any row sees, and the mask of each row from there on, (n, slots) or None.
 
-    None means that a single row sees all slots, and with an empty cache that the mask is causal (``is_causal``).
+    None means that a single row sees all slots. With an empty cache it means a causal mask (``is_causal``).
     """
     low = 0 if window is None else max(0, start - window + 1)
-    cut = window is not None and end - low > window  # some row does not see all that stands before it
+    cut = window is not None and end - low > window  # some row does not see all tokens before it
     if end - start == 1 or (start == 0 and not cut):
         return low, None
     seen = torch.ones(end - start, end - low, dtype=torch.bool, device=like.device).tril_(start - low)

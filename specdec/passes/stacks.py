@@ -1,9 +1,9 @@
 """The lean forward: one function over the weights of a plain decoder stack, in few operators.
 
-A small pass through transformers is mostly Python: it looks defaults up in the config, builds a general attention mask
+A small pass through transformers is mostly Python: it looks up defaults in the config, builds a general attention mask
 and calls many modules in each layer. Here one function goes over the model's own weights. The query, key and value
-matrices of a layer are one matrix, and so are the two of a gated MLP. Rotary angles come from a table, and keys and
-values lie in one buffer for each layer.
+matrices of a layer are joined into one matrix, and so are the two of a gated MLP. Rotary angles come from a table. Keys
+and values are in one buffer for each layer.
 
 ``FAMILIES`` says where each family keeps its parts. ``lean`` compares the logits with those of the model's own
 ``forward`` before a stack is used, so a family that is described wrongly is detected.
@@ -28,7 +28,7 @@ from specdec.passes.slots import READ_AHEAD, Slots, Span
 
 
 class NotLean(Exception):
-    """A part of the model is not what its family has there."""
+    """A part of the model is not what its family has at this place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,9 @@ class Matrix:
     """Weight (out, in) and bias (out,). ``ahead`` is the weight as a flat view, None if it is large or not on a CPU.
 
     The product of a few rows with a small matrix waits for memory, because its kernel reads many rows of the matrix at
-    a time. A sum reads the same bytes in order, three times as fast, and leaves them in the cache for the product. All
-    products of the embedded target for one row took 1.6 ms on one core with it, and 3.1 ms without.
+    a time. A sum over the matrix reads the same bytes in order, three times as fast, and leaves them in the processor's
+    cache for the product. For one row, all products of the embedded target took 1.6 ms on one core with such sums, and
+    3.1 ms without.
     """
 
     weight: torch.Tensor
@@ -63,7 +64,7 @@ class Family:
     qkv: tuple[str, ...]  # one matrix, or three
     out: str
     mlp_norm: str
-    up: tuple[str, ...]  # of a gated MLP the gate first
+    up: tuple[str, ...]  # one matrix, or two of a gated MLP: the gate first
     down: str
     activation: str
     gated: bool = True
@@ -106,7 +107,7 @@ FAMILIES = {
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one layer computes with."""
+    """The parts of one layer."""
 
     attention_norm: Callable[[torch.Tensor], torch.Tensor]
     qkv: Matrix
@@ -124,8 +125,8 @@ class Layer:
 class Stack:
     """A decoder's weights by layer and the pass over them. ``model`` is one of ``FAMILIES``, in eval mode.
 
-    Parameters of the model that are joined become views of one tensor: training, ``state_dict`` and
-    ``save_pretrained`` work as before; a single parameter that is pickled brings the whole tensor along.
+    Parameters of the model that are joined become views of one tensor. Training, ``state_dict`` and ``save_pretrained``
+    work as before. Pickling a single parameter includes the whole tensor.
     """
 
     def __init__(self, model: PreTrainedModel):
@@ -158,7 +159,7 @@ class Stack:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the keys and values of one token in one layer."""
+        """The shape of the keys and values of one token in one layer."""
         return (self.kv_heads, 2, self.size) if self.head_major else (2, self.kv_heads, self.size)
 
     def new_slots(self) -> Slots:
@@ -173,9 +174,9 @@ class Stack:
         keep: int | None,
         taps: dict[int, torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """Feed ``ids`` (n,) after ``start`` tokens; logits (keep or n, V) of the last rows, in the weights' type.
+        """Feed ``ids`` (n,) after ``start`` tokens. Returns logits (keep or n, V), in the weights' type.
 
-        ``taps`` is filled with the inputs (n, H) of the layers whose numbers it has.
+        ``taps`` gets the inputs (n, H) of the layers whose numbers are its keys.
         """
         span = slots.span(start, len(ids))
         hidden = F.embedding(ids, self.embedding)
@@ -195,7 +196,7 @@ class Stack:
         return self.head(self.norm(last))
 
     def _attend(self, layer: Layer, x: torch.Tensor, held: torch.Tensor, span: Span) -> torch.Tensor:
-        """Attention of rows ``x`` (n, H) over the slots they see; writes their keys and values."""
+        """Attention of rows ``x`` (n, H) over the slots that they see. Writes their keys and values."""
         count = x.shape[0]
         qkv = layer.qkv(x)
         if self.head_major:
@@ -261,7 +262,7 @@ class StackPasses:
     stateful = False
 
     def remember(self, start: int) -> None:
-        """Nothing to do: no pass changes what stands in front of it."""
+        """Nothing to do: no pass changes the slots before it."""
 
     def forget(self, count: int) -> int:
         """Nothing to do: the next pass overwrites the slots."""
@@ -271,7 +272,7 @@ class StackPasses:
         return StackPasses(self._stack.first(count), self._slots)
 
     def require_cache(self, length: int) -> None:
-        """Slots can always be rolled back."""
+        """Nothing to do: slots can always be rolled back."""
 
 
 def _layer(module: nn.Module, family: Family, rotary_dim: int) -> Layer:
@@ -287,7 +288,7 @@ def _layer(module: nn.Module, family: Family, rotary_dim: int) -> Layer:
         out=_matrix(getattr(attention, family.out)),
         mlp_norm=_norm(getattr(module, family.mlp_norm)),
         up=_joined([attrgetter(name)(module) for name in family.up]),
-        activation=attrgetter(family.activation)(module).forward,  # a module that is called looks for hooks first
+        activation=attrgetter(family.activation)(module).forward,  # calling a module looks for hooks first
         down=_matrix(attrgetter(family.down)(module)),
     )
 
@@ -299,7 +300,7 @@ def _window(attention: Any) -> int | None:
 
 
 def _norm(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The module's own arithmetic, step by step: ``F.rms_norm`` takes twice as long on a CPU."""
+    """The module's own arithmetic, step by step, because ``F.rms_norm`` takes twice as long on a CPU."""
     if isinstance(module, nn.LayerNorm):
         weight, bias = module.weight.detach(), None if module.bias is None else module.bias.detach()
         return partial(F.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias, eps=module.eps)
@@ -307,7 +308,7 @@ def _norm(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    wide = x if x.dtype == torch.float32 else x.float()  # also where nothing is to be done, a call takes time
+    wide = x if x.dtype == torch.float32 else x.float()  # a call takes time even if it changes nothing
     normed = wide * (wide * wide).mean(-1, keepdim=True).add_(eps).rsqrt_()
     return (normed if x.dtype == torch.float32 else normed.to(x.dtype)).mul_(weight)
 
@@ -330,7 +331,7 @@ def _as_matrix(weight: torch.Tensor, bias: torch.Tensor | None) -> Matrix:
 
 
 def _joined(modules: Sequence[Any]) -> Matrix:
-    """The matrices of ``modules`` as one. Their parameters become views of it, so that nothing is held twice."""
+    """Join the matrices of ``modules``. Their parameters become views of the result, so nothing is stored twice."""
     if len(modules) == 1:
         return _matrix(modules[0])
     for module in modules:
@@ -345,7 +346,7 @@ def _side_by_side(parts: Sequence[nn.Parameter]) -> torch.Tensor:
     places = [part.data_ptr() for part in parts]
     ends = [part.data_ptr() + part.nbytes for part in parts]
     if places[1:] == ends[:-1] and len({part.untyped_storage().data_ptr() for part in parts}) == 1:
-        return first.detach().as_strided((rows, *first.shape[1:]), first.stride())  # joined earlier
+        return first.detach().as_strided((rows, *first.shape[1:]), first.stride())  # they were joined before
     whole = torch.cat([part.detach() for part in parts])
     for part, view in zip(parts, whole.split([len(part) for part in parts]), strict=True):
         part.data = view

@@ -1,4 +1,4 @@
-"""Recurrent states of a cache: what linear attention folds the past into, kept where a pass may be undone."""
+"""Copies of a cache's recurrent states, which linear attention keeps instead of keys and values, to undo passes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 
 class States:
-    """Copies of the recurrent states of a cache, by the number of tokens that were cached then.
+    """Copies of the recurrent states of a cache, by the number of tokens that were cached when they were made.
 
-    A crop shortens keys, values and convolutions, but cannot take a token out of a recurrent state again. So a rollback
-    goes back to the start of a pass, and what was kept of that pass is read again. A copy is as large as the states
-    are, however long the text is; there is at most one for each pass of a round.
+    A crop shortens keys, values and convolutions, but cannot take a token out of a recurrent state. So a roll-back goes
+    to the start of a pass, and the tokens that were kept of that pass are read again. A copy is as large as the states,
+    whatever the length of the text. There is at most one for each pass of a round.
     """
 
     def __init__(self, cache: DynamicCache):
@@ -28,11 +28,11 @@ class States:
     def keep(self, length: int) -> None:
         """Copy the states after ``length`` tokens."""
         if self._kept and self._kept[-1][0] == length:
-            return  # they were restored and have not moved since
+            return  # they were restored and have not changed since
         self._kept.append((length, [state.clone() for state in self._present()]))
 
     def restore(self, length: int) -> int | None:
-        """Go back to the last copy after at most ``length`` tokens; its length, or None where there is none."""
+        """Go back to the last copy of at most ``length`` tokens. Returns its length, or None if there is none."""
         while self._kept and self._kept[-1][0] > length:
             self._kept.pop()
         if not self._kept:
@@ -44,7 +44,7 @@ class States:
         return place
 
     def release(self) -> None:
-        """Drop the copies: nothing that was read so far will be undone."""
+        """Drop the copies, because nothing that was read so far will be undone."""
         self._kept.clear()
 
     def _present(self) -> Iterator[torch.Tensor]:

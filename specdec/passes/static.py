@@ -1,9 +1,9 @@
-"""Slots and ids at fixed addresses: what a captured graph reads and writes when it is replayed.
+"""Slots and ids at fixed addresses, which a captured graph reads and writes when it is replayed.
 
-A CUDA graph repeats the very kernels of its capture, on the same addresses. So the number of committed tokens must be
-a value on the device, not a slice in Python: positions are that value plus an offset, keys and values are written by
-index, and every pass looks at all slots up to a bound, with a mask that hides those after each row. The same code runs
-on a CPU without a capture, where it can be compared with the other slots.
+A CUDA graph repeats the kernels of its capture on the same addresses. So the number of committed tokens must be a value
+on the device, not a slice in Python. Positions are that value plus an offset. Keys and values are written by index.
+Every pass reads all slots up to a bound, with a mask that hides the slots after each row. The same code runs on a CPU
+without a capture, where it can be compared with the other slots.
 
 Not run on a GPU so far: see ``graphs``.
 """
@@ -19,8 +19,8 @@ from specdec.events import MAX_GAMMA
 from specdec.passes.context import Context
 from specdec.passes.slots import Slots, Span, angles, as_numbers
 
-SMALLEST = 256  # slots; the bound doubles from here, so that a long text needs few captures
-WIDEST = 32  # rows of a pass by index; the prompt is longer and goes by slices, which no graph repeats
+SMALLEST = 256  # slots; the bound doubles from here, so a long text needs few captures
+WIDEST = 32  # rows of a pass by index; a longer pass, the prompt's, uses slices and is never captured
 
 
 def bound_of(tokens: int) -> int:
@@ -32,7 +32,7 @@ def bound_of(tokens: int) -> int:
 
 
 class Place:
-    """How many tokens are committed, on the host and on the device, and how many slots a pass looks at."""
+    """The number of committed tokens, on the host and on the device, and how many slots a pass reads."""
 
     def __init__(self, device: torch.device, room: int):
         self.length = 0
@@ -52,7 +52,7 @@ class Place:
 
 
 class StaticSlots(Slots):
-    """``Slots`` of a fixed number. They start as zeros: NaN in a slot would survive a mask."""
+    """A fixed number of slots. They start as zeros, because NaN in a slot would survive a mask."""
 
     def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor, rotary: Any, place: Place):
         room = len(place.numbers)
@@ -101,7 +101,7 @@ class StaticContext(Context):
     """A ``Context`` over buffers that outlive the call. Ids are read and written by index."""
 
     def __init__(self, prompt_ids: torch.Tensor, buffers: torch.Tensor, place: Place):
-        """``buffers`` (2, room): for the ids, and for a row that is kept beside them."""
+        """``buffers`` (2, room): one row for the ids, one for the values of ``keep``."""
         self.tokens = prompt_ids.tolist()
         self.device = buffers.device
         (self._ids, self._kept), self._place = buffers, place
@@ -110,11 +110,11 @@ class StaticContext(Context):
 
     @property
     def waits(self) -> bool:
-        """Always: a captured step must be the same in every round, whatever the values are."""
+        """True, because a captured step must be the same in every round, whatever the values are."""
         return True
 
     def keep(self, values: torch.Tensor) -> torch.Tensor:
-        values = values[: len(self._kept)]  # what lies after the room is never asked for
+        values = values[: len(self._kept)]  # values beyond the room are never read
         self._kept[: len(values)].copy_(values)
         return self._kept
 
