@@ -1,7 +1,7 @@
-"""Assisted generation of transformers, for each way to draft that it knows: what its ``generate`` is given.
+"""Prepares transformers' assisted generation for each way to draft that transformers knows.
 
-Nothing of a pair is written to. What transformers changes for a call (generation configs, the number of layers) it
-changes in twins, which share every weight.
+A pair itself is never changed. What transformers changes for a call (generation configs, the number of layers) is
+changed in copies, which share every weight.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from specdec.models.pair import Pair
 
 
 class Assistance(NamedTuple):
-    """The target as a way to draft needs it, and arguments of its ``generate``."""
+    """The target as this way to draft needs it, and the arguments of its ``generate``."""
 
     target: PreTrainedModel
     options: dict[str, Any]
@@ -66,14 +66,14 @@ def assistance(request: Request, gamma: int) -> Assistance:
                     f"The prompt has fewer tokens than the target has MTP layers ({layers}), which transformers fails "
                     "at; write a longer one, or leave the lane assisted out."
                 )
-            # Its own generator would read the layers from the checkpoint anew in each call.
+            # transformers' own generator would read the layers from the checkpoint again in each call.
             target._get_candidate_generator = partial(_LoadedMtp, model)
             return Assistance(target, {"use_mtp": True})
     raise AssertionError("cannot_assist refuses the others")
 
 
 def cannot_assist(pair: Pair) -> str | None:
-    """Why transformers' assisted generation does not take this pair, and what to do; None if it does."""
+    """Why transformers' assisted generation cannot run this pair, and what to do; None if it can."""
     draft = pair.draft
     if isinstance(draft, SyntheticDraft):
         return "transformers' assisted generation cannot use a synthetic draft; leave this lane out for a shape."
@@ -108,7 +108,7 @@ def cannot_assist(pair: Pair) -> str | None:
 
 
 class _LoadedMtp(MTPCandidateGenerator):
-    """transformers' generator with MTP layers that are loaded already."""
+    """transformers' generator with MTP layers that were loaded before."""
 
     def __init__(self, model: MtpModel, *, generation_config: GenerationConfig, logits_processor: Any, **_: Any):
         self.model_kwargs_overrides = {"output_hidden_states": -1}
@@ -121,23 +121,23 @@ class _LoadedMtp(MTPCandidateGenerator):
 
 
 def slides(config: Any) -> bool:
-    """Whether some layers of a model attend to a part of the text alone, or not at all."""
+    """Whether some layers of a model attend to only a part of the text, or are no attention layers."""
     text = config.get_text_config(decoder=True)
     kinds = getattr(text, "layer_types", None)
     return any(kind != "full_attention" for kind in kinds) if kinds else bool(getattr(text, "sliding_window", None))
 
 
 def _whole_twin(model: PreTrainedModel) -> PreTrainedModel:
-    """A view with configs and modules of its own on the way to the layers, so that a change there stays there."""
+    """A copy with its own configs and modules on the way to the layers, so that changes to them stay in the copy."""
     return first_layers(model, model.config.get_text_config(decoder=True).num_hidden_layers)
 
 
 def with_fixed_gamma(draft: PreTrainedModel, gamma: int) -> PreTrainedModel:
     """The same weights in another object, whose generation config fixes the draft length and nothing else.
 
-    Assisted generation reads the length from there. Passing ``num_assistant_tokens`` to ``generate`` has no effect, the
-    default schedule changes the length as it goes, the default confidence threshold ends drafts early, and the draft's
-    own config would change what it drafts. The draft itself stays as it is: another lane may be reading it.
+    Assisted generation reads the length from there: ``num_assistant_tokens`` has no effect as an argument of
+    ``generate``. By default the length changes during the call, a confidence threshold ends drafts early, and the
+    draft's own config changes what it drafts. The draft itself is not changed, because another lane may be reading it.
     """
     fixed = GenerationConfig(
         num_assistant_tokens=gamma,
@@ -151,10 +151,10 @@ def with_fixed_gamma(draft: PreTrainedModel, gamma: int) -> PreTrainedModel:
 def with_config(model: PreTrainedModel, config: GenerationConfig) -> PreTrainedModel:
     """The same weights in another object with another generation config.
 
-    ``generate`` fills the model's own config in and checks the result before it looks at what it is called with, and
-    fails where the two do not go together (``num_return_sequences`` 3 and greedy decoding, for one).
+    ``generate`` fills in the model's own config, and checks the result before it reads its arguments. It fails where
+    the config and the arguments contradict each other (``num_return_sequences`` 3 and greedy decoding, for example).
     """
     twin = copy.copy(model)
-    twin._compiled_call_impl = model._compiled_call_impl  # which a copy of a module leaves behind
+    twin._compiled_call_impl = model._compiled_call_impl  # copying a module does not copy this
     twin.generation_config = config
     return twin

@@ -1,7 +1,7 @@
-"""Run any lane freely on the one decoding thread, and hand its events over in batches.
+"""Runs any lane on the decoding thread without pauses, and yields its events in batches.
 
-Pausing ``generate`` at every token would raise its clock, so nothing here waits for the consumer. CPU kernels keep a
-team of threads for each thread that calls them, so one decoding thread serves every lane for the life of the process.
+Nothing here waits for the consumer, because pausing ``generate`` at every token would make it slower. There is one
+decoding thread for the life of the process: CPU kernels keep a team of threads for each thread that calls them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from specdec.errors import DeviceLost, InvalidInput, OutOfMemory, SpecdecError
 from specdec.events import Event, Finished, Round
 
 Emit = Callable[[Event], None]
-Batches = Generator[list[Event], None, None]  # to be closed by whoever leaves before the end
+Batches = Generator[list[Event], None, None]  # close it to leave before the end
 
 
 class _Cancelled(BaseException):
-    """Unwinds ``generate`` from its streamer; not an Exception, so that nothing on the way swallows it."""
+    """Ends ``generate`` from within its streamer. Not an ``Exception``, so that nothing on the way catches it."""
 
 
 def _start_decoding_thread() -> None:
@@ -40,7 +40,7 @@ os.register_at_fork(after_in_child=_start_decoding_thread)  # threads do not sur
 
 
 class PushedLane(Iterator[Event]):
-    """A lane that pushes its events instead of yielding them. As an iterator it runs on the decoding thread."""
+    """A lane that pushes its events instead of yielding them. Iterating over it runs it on the decoding thread."""
 
     def __init__(self, run: Callable[[Emit], None]):
         self.run = run
@@ -51,7 +51,8 @@ class PushedLane(Iterator[Event]):
         if self._events is None:
             if threading.current_thread().name.startswith(_THREAD_NAME):
                 raise InvalidInput("A lane of transformers is wrapped in a generator; give driven the lane itself.")
-            # Driven by a twin: were it this object, the two would keep each other alive and an abandoned lane going.
+            # ``driven`` gets a copy. With this object, both would refer to each other, and a lane that nobody reads any
+            # more would go on.
             self._batches = driven(PushedLane(self.run))
             self._events = chain.from_iterable(self._batches)
         return next(self._events)
@@ -64,14 +65,15 @@ class PushedLane(Iterator[Event]):
 
 
 def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | None = None) -> Batches:
-    """Run ``lane`` free on the decoding thread; yield what it produced, in order, at most every ``interval`` seconds.
+    """Run ``lane`` on the decoding thread without pauses. Yield its events in order, in batches.
 
-    While there is nothing new (the lane waits for its turn, or reads a long prompt) an empty batch comes now and
-    then, so that the consumer can act. Closing this generator cancels the lane: it ends at its next event, and the
-    call waits until it has. A lane that has run for ``max_seconds`` is ended with ``Finished("deadline")``.
+    At least ``interval`` seconds lie between two batches. While there is nothing new (the lane waits for its turn, or
+    reads a long prompt), an empty batch comes now and then, so that the consumer can act. Closing this generator
+    cancels the lane: it ends at its next event, and closing waits for that. After ``max_seconds`` a lane is ended with
+    ``Finished("deadline")``.
 
-    Raises what the lane raises; ``OutOfMemory`` where the device has too little memory for it, after giving back what
-    it held, and ``DeviceLost`` where a GPU computes nothing any more.
+    Raises what the lane raises. Raises ``OutOfMemory`` where the device has too little memory, after freeing what the
+    lane held, and ``DeviceLost`` where a GPU no longer computes anything.
     """
     events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
     cancelled = threading.Event()
@@ -101,7 +103,7 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
         finally:
             events.put(None)
         if fault is not None:
-            # Raised here, without the error that it stands for: its frames hold the tensors of the call.
+            # Raised here, without the original error, whose frames hold the tensors of the call.
             if isinstance(fault, OutOfMemory):
                 gc.collect()
                 if torch.cuda.is_initialized():
@@ -117,7 +119,7 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
             ended = len(batch) < len(drained)
             if batch or not ended:
                 yield batch
-        running.result()  # an error of the lane is raised here, after the events that came before it
+        running.result()  # raises an error of the lane, after the events before it
     finally:
         cancelled.set()
         if not running.cancel():
@@ -125,7 +127,7 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
 
 
 def _fault_of(error: Exception) -> SpecdecError | None:
-    """What an error of torch means for whoever runs the lane; None where it is no fault of the device."""
+    """The error to raise for an error of torch; None where it is no fault of the device."""
     if isinstance(error, SpecdecError):
         return None
     reason = next(iter(str(error).strip().splitlines()), "no reason given").rstrip(".")
@@ -137,9 +139,9 @@ def _fault_of(error: Exception) -> SpecdecError | None:
 
 
 def _drain(events: queue.SimpleQueue[Event | None], interval: float) -> list[Event | None]:
-    """Everything in the queue, ``interval`` seconds after the first of it came; nothing if none comes for a while.
+    """Everything in the queue, ``interval`` seconds after its first entry; [] if none comes for a while.
 
-    None stands after the last event of a lane.
+    The entry after the last event of a lane is None.
     """
     try:
         batch = [events.get(timeout=max(interval, 0.1))]

@@ -1,4 +1,4 @@
-"""A race: lanes on the same ids, settings and thread, one after another, as often as asked."""
+"""A race runs lanes on the same ids, settings and thread, one after another, once or several times."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from specdec.lanes.driver import Batches, driven
 from specdec.lanes.table import DEFAULT_KEYS, Entrant, entrants_of_race
 from specdec.models.pair import Pair, Prompt
 
-WARM_UP_TOKENS = 8  # of a lane that our loop does not draft in
-WARM_UP_GAMMA = 8  # longest draft of a warm-up on a CPU, and where a policy chooses the lengths: they seldom go beyond
+WARM_UP_TOKENS = 8  # in a lane without drafts of our loop
+WARM_UP_GAMMA = 8  # longest draft of a warm-up on a CPU, or of a policy, which seldom chooses longer ones
 
 
 def race(
@@ -32,12 +32,12 @@ def race(
     interval: float = 0.08,
     max_seconds: float | None = None,
 ) -> Batches:
-    """Yield the events of all ``lanes`` in batches, one lane after another; each ``Started`` names its lane.
+    """Run the ``lanes`` one after another and yield their events in batches. Each ``Started`` names its lane.
 
-    ``lanes`` are keys of ``LANES``. With several ``runs`` each lane runs once a run and the order rotates, so that no
-    lane always has the first place. Each lane is warmed up first (``warm_up``). The prompt is encoded and checked
-    once, and all lanes share its seed. ``interval`` is the least time between two batches and ``max_seconds`` the
-    deadline of each lane. Arguments are checked at once.
+    ``lanes`` are keys of ``LANES``. With several ``runs``, each lane runs once in each run, and the order rotates, so
+    that no lane is always the first. Each lane is warmed up before it runs (``warm_up``). The prompt is encoded and
+    checked once, and all lanes share its seed. ``interval`` is the least time between two batches in seconds, and
+    ``max_seconds`` the deadline of each lane. Arguments are checked at once: ``InvalidInput``.
     """
     if not lanes or len(set(lanes)) < len(lanes):
         raise InvalidInput(f"The lanes are {', '.join(lanes) or 'none'}; name each once, and at least one.")
@@ -46,7 +46,9 @@ def race(
     entrants = list(entrants_of_race(lanes, gamma).values())
     request = make_request(pair, prompt, params)
     for entrant in entrants:
-        start(request, entrant, acceptance, accept_top_k)  # checks it; nothing runs before the first event is asked for
+        start(
+            request, entrant, acceptance, accept_top_k
+        )  # checks its arguments and runs nothing yet
 
     def run() -> Batches:
         for index in range(runs):
@@ -61,35 +63,36 @@ def race(
 
 
 def named(event: Event, entrant: Entrant) -> Event:
-    """The event under the entrant's own lane: the draft alone runs as plain ``generate``, prompt lookup as our loop."""
+    """The event with the entrant's own lane name: some lanes run as ``generate`` or as our loop under another name."""
     return replace(event, lane=entrant.lane) if isinstance(event, Started) else event
 
 
 def start(
     request: Request, entrant: Entrant, acceptance: str = "lossless", accept_top_k: int | None = None
 ) -> Iterator[Event]:
-    """The events of one entrant. Raises as its lane does for what it cannot run."""
+    """The events of one entrant. Raises what its lane raises for a request that it cannot run."""
     return entrant.row.start(request, entrant.gamma, acceptance, accept_top_k)
 
 
 def warm_up(
     request: Request, entrant: Entrant, acceptance: str = "lossless", accept_top_k: int | None = None
 ) -> Iterator[Event]:
-    """The events of a short call, to be made before a measured one of the same entrant.
+    """The events of a short call that warms up an entrant before it is measured.
 
-    A GPU chooses its kernels by the number of rows, and loads them when it first uses them. So where our loop drafts,
-    the call has a target pass over each number of rows from 1 to gamma + 1, and draft passes over one token and over
-    two: after the prompt, gamma + 1 target passes and gamma * (gamma + 1) / 2 of the draft. For the graph engine there
-    are twice as many, because it captures what comes again. A CPU loads no kernels, and at gamma 16 these 136 draft
-    passes would take as long as a short race: there the longest draft is ``WARM_UP_GAMMA``. Neither EOS nor a stop
-    string ends it. It is shorter where ``max_new_tokens`` is reached, and prompt lookup drafts what it finds.
+    A GPU chooses its kernels by the number of rows, and loads them at their first use. So where our loop drafts, the
+    call has a target pass over each number of rows from 1 to gamma + 1, and draft passes over one token and over two:
+    gamma + 1 target passes and gamma * (gamma + 1) / 2 draft passes after the prompt. The graph engine needs twice as
+    many, because it captures a step at its second use. A CPU loads no kernels. There the longest draft is
+    ``WARM_UP_GAMMA``, because at gamma 16 the 136 draft passes would take as long as a short race. Neither EOS nor a
+    stop string ends a warm-up; ``max_new_tokens`` does. Prompt lookup drafts only what it finds.
     """
     gamma = entrant.gamma if entrant.row.lengths == "any" else None
     if gamma is None:
         short = request.with_params(max_new_tokens=min(WARM_UP_TOKENS, request.params.max_new_tokens))
         return start(short, entrant, acceptance, accept_top_k)
     policy, pair = policy_of(gamma), request.pair
-    # As long as the measured call may be, and left early: the graph engine makes its buffers for that length.
+    # It may be as long as the measured call and is left early, because the graph engine sizes its buffers by that
+    # length.
     endless = replace(request.with_params(ignore_eos=True), stop_criteria=None)
     if policy == Fixed(0):
         return _rounds_of(start(endless, entrant, acceptance, accept_top_k), WARM_UP_TOKENS - 1)
@@ -101,7 +104,7 @@ def warm_up(
 
 
 def _rounds_of(lane: Any, count: int) -> Iterator[Event]:
-    """The events of ``lane`` up to its first ``count`` rounds after the prefill; then it is closed."""
+    """The events of ``lane`` up to ``count`` rounds after the prefill. Then the lane is closed."""
     with closing(lane):
         for event in lane:
             yield event

@@ -1,7 +1,8 @@
-"""The table of lanes: how each is named and drawn, what it needs, and how it starts.
+"""The table of lanes: the name, the look, the needs and the start of each.
 
-Adding a lane is one row in ``LANES``: the race, the benchmark, the command line and the page go through them. This
-module loads without torch, because reports take their labels from it; the functions that start a lane import the rest.
+To add a lane, add one row to ``LANES``: the race, the benchmark, the command line and the page go through the table.
+This module loads without torch, because reports take their labels from it. The functions that start a lane import the
+rest.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class Entrant(NamedTuple):
-    """One that runs in a race or a benchmark: a lane's name and its draft length, None where the lane has none."""
+    """A lane with its draft length, in a race or a benchmark. ``gamma`` is None where the lane has no draft length."""
 
     lane: str
     gamma: int | str | Policy | None = None
 
     @property
     def row(self) -> Lane:
-        """Its row of ``LANES``: that of its own draft length, if there is one, else that of its lane."""
+        """Its row of ``LANES``: the row of this draft length, if there is one, else the row of the lane."""
         rows = [lane for lane in LANES if lane.name == self.lane]
         if not rows:
             raise InvalidInput(
                 f"There is no lane {quoted(self.lane)}; choose from {', '.join(lane.key for lane in LANES)}."
             )
-        # False equals 0, but is no length: it goes on to the lane's own row, which refuses it.
+        # False equals 0 but is no length: the lane's own row refuses it.
         return next((lane for lane in rows if type(self.gamma) is int and lane.gamma == self.gamma), rows[0])
 
     @property
@@ -82,11 +83,11 @@ class Lane:
 
     @property
     def key(self) -> str:
-        """What tells it from the other lanes of a race, in a link, a recording, on the page and a command line."""
+        """Its name in links, recordings and on the command line; unique among the lanes."""
         return self.name if self.gamma is None else f"{self.name}:{self.gamma}"
 
     def entrant(self, gamma: int | str | Policy | None) -> Entrant:
-        """The entrant of this row where the caller's draft length is ``gamma``."""
+        """The entrant of this row at the caller's draft length ``gamma``."""
         if self.lengths == "none":
             return Entrant(self.name)
         return Entrant(self.name, gamma if self.gamma is None else self.gamma)
@@ -104,7 +105,7 @@ def entrants_of_race(keys: Iterable[str], gamma: int | str | Policy) -> dict[str
     """The entrants of a race at ``gamma`` by key.
 
     At gamma 0 every lane that takes it is our loop without a draft. Only the first of them in the table runs. Raises
-    ``InvalidInput`` for what is no draft length.
+    ``InvalidInput`` if ``gamma`` is no draft length.
     """
     at_zero = policy_of(gamma) == Fixed(0)
     rows = {key: row_of(key) for key in keys}
@@ -113,13 +114,13 @@ def entrants_of_race(keys: Iterable[str], gamma: int | str | Policy) -> dict[str
 
 
 def key_of(lane: str, gamma: int | str, keys: Collection[str]) -> str:
-    """The key, among those of a race, of the entrant whose ``Started`` says ``lane`` and ``gamma``."""
+    """The key of the entrant whose ``Started`` has this ``lane`` and ``gamma``, among the ``keys`` of a race."""
     key = Entrant(lane, gamma).key
     return key if key in keys else lane
 
 
 def entrants_of(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[Entrant, ...]:
-    """The lanes of ``keys`` with every draft length that means something to them.
+    """The lanes of ``keys``, each with all draft lengths that it can run at.
 
     Gamma 0 is our own loop without a draft, whichever lane asks for it.
     """
@@ -132,7 +133,7 @@ def entrants_of(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[Entra
     return tuple(dict.fromkeys([*found, LOOP] if 0 in gammas else found))
 
 
-# The functions below import what runs when they are called: whoever reads labels needs no torch.
+# The functions below import the lanes when they are called, so that reading labels needs no torch.
 
 
 def _generate(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:

@@ -1,6 +1,6 @@
 """transformers' plain ``generate`` and its assisted generation, as events.
 
-``generate`` cannot yield, so these lanes push their events: its streamer stamps each token as it comes.
+``generate`` cannot yield, so these lanes push their events: its streamer records the time of each token.
 """
 
 from __future__ import annotations
@@ -27,32 +27,37 @@ from specdec.models.pair import Pair, Prompt
 
 
 class _Stopped(BaseException):
-    """Unwinds assisted generation at a stop string: it would overshoot it, and its draft cannot be told of it."""
+    """Ends assisted generation at a stop string, which it would overshoot, because its draft does not know it."""
 
 
 def generate(pair: Pair, prompt: Prompt, *, params: SamplingParams = SamplingParams()) -> Iterator[Event]:
-    """transformers' plain ``generate``, an event a token: the baseline. Arguments as in ``speculative``."""
+    """Run transformers' plain ``generate``, the baseline: one ``Round`` for each token.
+
+    Arguments, errors and events are those of ``speculative``. All settings of the model's own generation config are
+    replaced by ``params``; ``Started.neutralised`` names those that would have changed the text.
+    """
     return generate_lane(make_request(pair, prompt, params))
 
 
 def assisted(
     pair: Pair, prompt: Prompt, *, gamma: int = 5, params: SamplingParams = SamplingParams()
 ) -> Iterator[Event]:
-    """transformers' assisted generation at a fixed ``gamma`` of 1 or more, an event a target pass.
+    """Run transformers' assisted generation at a fixed ``gamma`` of 1 to 16: one ``Round`` for each target pass.
 
-    It drafts as the pair does: with a draft model, the context, the target's first layers or its MTP layers. It streams
-    accepted ids only, so drafts, statuses and pass times are None.
+    It drafts in the way of the pair: with a draft model, prompt lookup, the target's first layers or its MTP layers.
+    transformers reports only the accepted ids, so ``draft`` and the seconds of the passes are None. Raises
+    ``InvalidInput`` for what transformers cannot do, or samples from a wrong distribution.
     """
     return assisted_lane(make_request(pair, prompt, params), gamma)
 
 
 def generate_lane(request: Request) -> Iterator[Event]:
-    """``generate`` for a prompt that is encoded and checked already, as in a race."""
+    """``generate`` for a prompt that was encoded and checked before, as in a race."""
     return transformers_lane(prepare("generate", request))
 
 
 def assisted_lane(request: Request, gamma: int | str | Policy, lane: str = "assisted") -> Iterator[Event]:
-    """``assisted`` for a prompt that is encoded and checked already, as in a race; ``lane`` is its name there."""
+    """``assisted`` for a prompt that was encoded and checked before, as in a race. ``lane`` is its name there."""
     call = prepare(lane, request, gamma)
     if not isinstance(call.gamma, int) or gamma == 0:
         raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
@@ -63,11 +68,11 @@ def assisted_lane(request: Request, gamma: int | str | Policy, lane: str = "assi
 
 
 def draft_alone_lane(request: Request) -> Iterator[Event]:
-    """What the draft would write if no target checked it: plain ``generate`` of the draft model."""
+    """Plain ``generate`` of the draft model: what the draft writes if no target checks it."""
     if reason := cannot_draft_alone(request.pair):
         raise IncompatiblePair(reason)
     draft = request.pair.draft
-    assert isinstance(draft, DraftModel)  # else there is a reason
+    assert isinstance(draft, DraftModel)  # otherwise ``cannot_draft_alone`` gives a reason
     alone = Pair(target=draft.model, tokenizer=request.pair.tokenizer)
     return generate(alone, request.prompt_ids, params=request.params)
 
@@ -82,7 +87,7 @@ def cannot_draft_alone(pair: Pair) -> str | None:
 
 
 class _Streamer(BaseStreamer):
-    """Turns ``put`` calls of ``generate`` into rounds: the prompt first, then the tokens of each target pass."""
+    """Turns the ``put`` calls of ``generate`` into rounds. The first call is the prompt."""
 
     def __init__(self, call: Call, emit: Emit):
         self._call, self._emit = call, emit
@@ -113,7 +118,7 @@ class _Streamer(BaseStreamer):
         self.elapsed_seconds = time.perf_counter() - self._began
 
     def leave_out(self, seconds: float) -> None:
-        """Take ``seconds`` that were no part of the work off the clock."""
+        """Do not count ``seconds`` that were no part of the work."""
         self._began += seconds
 
     def _round(self, ids: tuple[int, ...], elapsed: float) -> Round:
@@ -131,14 +136,15 @@ class _Streamer(BaseStreamer):
 
 
 class Numbers:
-    """Looks at the logits of every pass of a lane: ``generate`` would write tokens from NaN without a word.
+    """Checks the logits of every pass of a lane for NaN and infinity, from which ``generate`` would write tokens.
 
-    A processor of logits could look too, but transformers would then copy and loop over the rows of every pass, which
-    takes several percent of the time of assisted generation. So the passes themselves are looked at, off the clock.
+    A logits processor could do this too, but with one transformers copies the rows of every pass and loops over them.
+    That takes several percent of the time of assisted generation. So the passes themselves are checked, and the time
+    for it is not counted.
 
-    A CPU looks at each pass before its token is chosen. Where the host ``waits`` for the device it would have to wait
-    for every pass, which slows ``generate`` down. There the device keeps the largest value of all passes and the host
-    reads it at the end; NaN and infinity are replaced meanwhile, as a draw from them would end all work of the process.
+    On a CPU each pass is checked before its token is chosen. Where the host ``waits`` for the device, waiting for every
+    pass would slow ``generate`` down. There the device keeps the largest value of all passes, and the host reads it at
+    the end. Until then NaN and infinity are replaced, because a draw from them would end all work of the process.
     """
 
     def __init__(self, streamer: _Streamer, waits: bool):
@@ -146,7 +152,7 @@ class Numbers:
         self._largest: dict[str, torch.Tensor] = {}
 
     def watch(self, model: PreTrainedModel, whose: str) -> None:
-        """Look at the passes of ``model``, a twin that belongs to this lane (``with_config``)."""
+        """Check the passes of ``model``, a copy that belongs to this lane (``with_config``)."""
         name = "forward" if model._compiled_call_impl is None else "_compiled_call_impl"
         own = getattr(model, name)
 
@@ -167,7 +173,7 @@ class Numbers:
                 raise NotNumbers(whose)
 
     def _see(self, whose: str, logits: torch.Tensor) -> None:
-        # Minus infinity says "never" of a token; where it is the largest value of a row, it says so of all of them.
+        # Minus infinity excludes a token. As the largest value of a row it would exclude all of them.
         largest = logits.amax(-1).abs().max()
         known = self._largest.get(whose)
         self._largest[whose] = largest if known is None else torch.maximum(known, largest)
@@ -189,7 +195,7 @@ def transformers_lane(call: Call, target: PreTrainedModel | None = None, **extra
             numbers.require()
         except _Stopped:
             numbers.require()
-        except RuntimeError as error:  # finite logits that overflowed where they were divided by a temperature
+        except RuntimeError as error:  # finite logits that overflowed when they were divided by the temperature
             if "probability tensor" not in str(error):
                 raise
             raise NotNumbers("model") from error
@@ -201,19 +207,21 @@ def transformers_lane(call: Call, target: PreTrainedModel | None = None, **extra
 def run_generate(
     call: Call, numbers: Numbers | None = None, target: PreTrainedModel | None = None, **extra: Any
 ) -> torch.Tensor:
-    """transformers' ``generate`` for ``call``, all its settings explicit; the ids (1, n), prompt included.
+    """Run transformers' ``generate`` for ``call`` with all settings explicit. Returns the ids (1, n), prompt included.
 
-    ``numbers`` looks at the passes. ``target`` is a twin of the pair's (see ``assistance``). ``extra`` are further
-    arguments of ``generate``; they replace settings of the same name.
+    ``numbers`` checks the passes. ``target`` is a copy of the pair's target (see ``assistance``). ``extra`` are further
+    arguments of ``generate``; they replace settings with the same name.
     """
     ids = call.prompt_ids[None]
     target = with_config(call.pair.target, GenerationConfig()) if target is None else target
     draft = extra.get("assistant_model")
     if draft is not None:
         gamma = call.gamma
-        assert isinstance(gamma, int)  # the lane takes no other
+        assert isinstance(gamma, int)  # the lane takes no other draft length
         extra["assistant_model"] = draft = with_fixed_gamma(draft, gamma)
-    if numbers is not None and "cache_implementation" not in extra:  # such passes are compiled, and this would be too
+    if (
+        numbers is not None and "cache_implementation" not in extra
+    ):  # with one, passes are compiled
         numbers.watch(target, "model" if draft is None else "target")
         if draft is not None:
             numbers.watch(draft, "draft")
@@ -222,9 +230,9 @@ def run_generate(
 
 
 def _settings(call: Call) -> dict[str, Any]:
-    """Every field of generation, explicitly: one left out would be filled from the model's own config."""
+    """Every generation setting, because a missing one is filled in from the model's own config."""
     params, eos = call.params, sorted(call.eos_ids)
-    # Greedy decoding reads no top-k; its own default keeps transformers from warning about a flag without effect.
+    # Greedy decoding ignores top-k. transformers' default keeps it from warning about that.
     known = {name: value for name, value in NEUTRAL.items() if hasattr(call.pair.target.generation_config, name)}
     settings = known | {
         "top_k": 50,
@@ -247,15 +255,15 @@ def _settings(call: Call) -> dict[str, Any]:
             "min_p": params.min_p or None,
         }
     if call.stop_criteria is not None and call.lane == "generate":
-        # Ready made: from the strings it would make its own, within its clock.
+        # Made before: ``generate`` would build its own from the strings, within the measured time.
         settings |= {"stopping_criteria": StoppingCriteriaList([call.stop_criteria])}
     return settings
 
 
 @contextlib.contextmanager
 def _own_random_state(call: Call) -> Iterator[None]:
-    """``generate`` draws from torch's global generator: seed it for this call and put it back."""
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # a seed reaches all of them
+    """Seed torch's global generator, from which ``generate`` draws, for this call; restore it afterwards."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # seeding changes all of them
     with torch.random.fork_rng(devices):
         torch.manual_seed(call.params.seed)
         yield

@@ -1,10 +1,10 @@
-"""Chat templates and tokenizers of strangers, tried in a process that can be ended.
+"""Tries chat templates and tokenizers of strangers in another process, which can be ended.
 
-A thread would not do. It cannot be ended within one operation of C (a power of large numbers in a template, a regular
-expression of a tokenizer), such an operation may block all other threads, and a thread's memory cannot be bounded. A
-fork of this process would copy its page tables at each call, which takes long with large models. So one small process
-does all of it. It starts when it is first needed, has no torch, no network and not the owner's token, and renders with
-transformers' own code.
+A thread cannot be used. It cannot be ended within one operation of C code (a power of large numbers in a template, a
+regular expression of a tokenizer). Such an operation may block all other threads, and a thread's memory cannot be
+limited. A fork of this process would copy its page tables at each call, which takes long with large models. So one
+small process does all of it. It starts when it is first needed. It has no torch, no network and no token of the owner,
+and it renders with transformers' own code.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-SECONDS = 5.0  # for rendering a chat
-STARTING = 60.0  # seconds that the process may take to start: a busy machine needs them
+SECONDS = 5.0  # to render a chat
+STARTING = 60.0  # seconds for the process to start on a busy machine
 MEMORY = 3 * 2**30  # bytes of its address space
 LONGEST = 2**24  # characters of an answer; no prompt is longer
 SAMPLE = "Once upon a time 123 naïve 日本語 🙂\n\n\tdef f(x): return x  # " + "a" * 200 + " " * 50 + "!" * 50
 
 
 class NoAnswer(Exception):
-    """The work failed. The message says why, as the last part of a sentence."""
+    """The work failed. The message gives the reason, as the end of a sentence."""
 
 
 class TooMuch(NoAnswer):
@@ -33,7 +33,7 @@ class TooMuch(NoAnswer):
 
 
 class _Process:
-    """The process, one request at a time. One that had to be ended is started anew for the next request."""
+    """The process. It takes one request at a time, and is started again if it had to be ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class _Process:
             return self._exchange(request, seconds)
 
     def end(self) -> None:
-        """End the process at once, in the midst of a request too."""
+        """End the process at once, even during a request."""
         if (process := self._process) is not None:
             process.kill()
             process.wait()
@@ -66,7 +66,7 @@ class _Process:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
             line = process.stdout.readline(LONGEST)
-        except OSError:  # it ended before it had read the request
+        except OSError:  # it ended before it read the request
             line = ""
         finally:
             timer.cancel()
@@ -83,7 +83,7 @@ class _Process:
 def _started() -> subprocess.Popen[str]:
     kept = {name: value for name, value in os.environ.items() if "TOKEN" not in name}
     return subprocess.Popen(
-        [sys.executable, "-P", __file__],  # -P: it must not import modules of this folder by accident
+        [sys.executable, "-P", __file__],  # -P: do not import modules of this folder by accident
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -97,7 +97,7 @@ _process = _Process()
 
 def _forget_process() -> None:
     global _process
-    _process = _Process()  # the parent still uses the other one
+    _process = _Process()  # after a fork, the parent still uses the old one
 
 
 if hasattr(os, "register_at_fork"):
@@ -105,7 +105,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def render(tokenizer: Any, messages: list[dict[str, Any]]) -> str:
-    """Chat messages as the text that ``tokenizer``'s own template makes of them, ready for an answer.
+    """Turn chat messages into text by ``tokenizer``'s own template, ready for an answer.
 
     Raises ``NoAnswer`` where the template refuses them, ``TooMuch`` beyond ``SECONDS`` or ``MEMORY``; TypeError and
     ValueError for messages that are not JSON, and for a tokenizer that has several templates and no default.
@@ -116,17 +116,19 @@ def render(tokenizer: Any, messages: list[dict[str, Any]]) -> str:
 
 
 def try_tokenizer(file: str, seconds: float) -> None:
-    """Read a tokenizer.json and encode a short text with it. Raises ``NoAnswer`` where that fails, ``TooMuch`` where it
-    takes longer than ``seconds`` or more than ``MEMORY``."""
+    """Read a tokenizer.json and encode a short text with it.
+
+    Raises ``NoAnswer`` where that fails, and ``TooMuch`` beyond ``seconds`` or ``MEMORY``.
+    """
     _process.ask({"kind": "tokenizer", "file": file}, seconds)
 
 
 def end() -> None:
-    """End the process, if it was started. By itself it would end a second or two after this one."""
+    """End the process if it was started. Otherwise it would end a second or two after this program."""
     _process.end()
 
 
-# Within the process.
+# The code below runs in the other process.
 
 
 def _rendered(request: dict[str, Any]) -> str:
@@ -146,12 +148,12 @@ def _encoded(request: dict[str, Any]) -> int:
 
 
 def _ready(request: dict[str, Any]) -> None:
-    """Load what rendering needs, so that no template's seconds are spent on it; then bound the memory."""
+    """Load what rendering needs before the first request, then limit the memory."""
     import transformers.utils.chat_template_utils  # noqa: F401
 
     try:
         import resource
-    except ImportError:  # Windows: only the time is bounded
+    except ImportError:  # Windows: only the time is limited
         return
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
@@ -160,7 +162,7 @@ _WORK: dict[str, Callable[[dict[str, Any]], Any]] = {"start": _ready, "render": 
 
 
 def _serve() -> None:
-    """Answer a line of JSON with a line of JSON, until nobody asks any more."""
+    """Answer each line of JSON with a line of JSON until the input ends."""
     for line in sys.stdin:
         request = json.loads(line)
         try:

@@ -1,6 +1,6 @@
-"""Do these two models work together, and is it likely to pay?
+"""Checks whether two models work together, and whether speculation is likely to pay with them.
 
-Judged from configurations, tokenizers and the headers of the weights alone: nothing large is fetched or read.
+It reads configs, tokenizers and the headers of the weights only. Nothing large is fetched or read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from specdec.passes.lean import undescribed
 
 
 def check(plan: PairPlan) -> list[Finding]:
-    """Everything worth knowing about a pair before its weights are here. Raises ``LoadFailed`` for an odd config."""
+    """What is known about a pair before its weights are loaded.
+
+    Raises ``LoadFailed`` for a config that makes no sense.
+    """
     with as_load_failed(" and ".join(part.checkpoint.name for part in plan.parts), "configuration"):
         return [
             *_drafting(plan),
@@ -48,7 +51,7 @@ def _text(part: Part) -> Any:
 
 
 def _rows(target: Part) -> Iterator[Finding]:
-    """Vocabulary rows, padding included."""
+    """The rows of the vocabulary, padding included."""
     rows, known = _text(target).vocab_size, len(target.tokenizer)
     padding = f", {rows - known:,} of them padding" if rows > known else ""
     yield Finding("good", "Vocabulary", f"{rows:,} rows{padding}.")
@@ -102,7 +105,7 @@ def _kind(layer: Any, part: Part) -> str | None:
 
 
 def _passes(plan: PairPlan) -> Iterator[Finding]:
-    """Whether passes can use the lean forward; loading then compares its logits with those of the model's own."""
+    """Whether passes can use the lean forward. When a pair is loaded, its logits are compared with the model's own."""
     models = [part for part in plan.parts if part.head is None]
     reasons = [
         undescribed(MODEL_FOR_CAUSAL_LM_MAPPING[type(part.config)].__name__, part.config)

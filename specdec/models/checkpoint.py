@@ -1,6 +1,6 @@
-"""Where a model comes from: a folder, or a repository of the Hugging Face hub, fetched only when it can work.
+"""Finds a model in a folder or in a repository of the Hugging Face hub. Weights are fetched only if it can work.
 
-Nothing here reads weights: only file names, configuration, tokenizer, and the headers of the safetensors files.
+Nothing here reads weights. It reads file names, the config, the tokenizer, and the headers of the safetensors files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from specdec.models.memory import gigabytes
 Progress = Callable[[str, int, int], None]
 """Called with the name of what is fetched, the bytes fetched so far, and the bytes in all."""
 
-# Files that are fetched and read before the weights, with their most bytes. The first pattern that matches counts.
+# Files that are fetched and read before the weights, with their largest size. The first matching pattern counts.
 _SMALL = {
     "config.json": 1_000_000,
     "generation_config.json": 1_000_000,
@@ -55,9 +55,9 @@ _SMALL = {
 _MOST_FILES = 5_000
 _INDEX = "model.safetensors.index.json"
 _OURS = Path(__file__).parents[1]
-TRYING = 20.0  # seconds that a tokenizer may take to be read
+TRYING = 20.0  # seconds to read a tokenizer
 
-# Bounds that no config of a usable model exceeds. A config's class would make lists as long as its numbers say.
+# No config of a usable model exceeds these bounds. Config classes make lists as long as such numbers say.
 _DEEPEST = 32
 _MOST = {r"layers$|^n_layer$": 1_000, r"labels$": 100_000}  # by the end of the field's name
 _MOST_OF_ANYTHING = 10**8
@@ -74,16 +74,16 @@ class Checkpoint:
     revision: str | None
     folder: Path
     shards: tuple[str, ...]
-    missing_bytes: int  # of the shards, to be fetched
-    token: bool = True  # whether the hub may be told the owner's token
+    missing_bytes: int  # of the shards that are still to be fetched
+    token: bool = True  # whether the owner's token may be sent to the hub
 
     @property
     def commit(self) -> str | None:
-        """The hub's name of this very version; None for a folder of one's own."""
+        """The commit id on the hub; None for a local folder."""
         return self.folder.name if self.folder.parent.name == "snapshots" else None
 
     def raw_config(self) -> dict[str, Any]:
-        """What stands in config.json, its numbers looked at."""
+        """The content of config.json, with its numbers checked."""
         with as_load_failed(self.name, "configuration"):
             found = _json(self.name, self.folder / "config.json")
             _require_sane(self.name, found)
@@ -104,7 +104,7 @@ class Checkpoint:
             return config
 
     def tokenizer(self) -> Any:
-        """The tokenizer. Others' are first tried in another process: reading one or its chat template may hang."""
+        """The tokenizer. One from the hub is tried in another process first, because it or its template may hang."""
         with as_load_failed(self.name, "tokenizer"):
             theirs, file = not self.folder.resolve().is_relative_to(_OURS), self.folder / "tokenizer.json"
             if theirs and file.exists():
@@ -116,7 +116,7 @@ class Checkpoint:
             return tokenizer
 
     def parameters(self) -> int:
-        """How many numbers the weights hold, read from the headers of their files."""
+        """How many numbers the weights have, from the headers of their files."""
         with as_load_failed(self.name, "weights"):
             if self.missing_bytes:
                 found = HfApi().get_safetensors_metadata(self.name, revision=self.revision, token=_token(self.token))
@@ -138,7 +138,7 @@ class Checkpoint:
             )
 
         class Bar(tqdm):
-            """How the hub library reports progress."""
+            """The interface by which the hub library reports progress."""
 
             def __init__(self, *args: Any, **kwargs: Any):
                 self._bytes = kwargs.get("unit") == "B"
@@ -161,15 +161,15 @@ class Checkpoint:
             )
 
 
-# Options for transformers: all that it reads is in the folder, and it must not ask the hub.
+# Options for transformers: it must read only the folder, and not ask the hub.
 _HERE: dict[str, Any] = {"local_files_only": True, "token": False}
 
 
 def open_checkpoint(name: str, revision: str | None = None, token: bool = True) -> Checkpoint:
-    """Look at a folder or a hub repository; raise ``LoadFailed`` if it has no causal model that can be read safely.
+    """Look at a folder or a hub repository. Raises ``LoadFailed`` without a causal model that can be read safely.
 
-    The sizes of its files are looked at before any is fetched or read. ``token``: whether the hub is told the owner's
-    token, now and when the weights are fetched; False for what a stranger chose.
+    The sizes of its files are checked before any is fetched or read. ``token``: whether the owner's token is sent to
+    the hub, now and when the weights are fetched; False for a model that a stranger chose.
     """
     with as_load_failed(name, "files", token):
         folder = Path(name).expanduser() if name.startswith("~/") else Path(name)
@@ -181,13 +181,13 @@ def open_checkpoint(name: str, revision: str | None = None, token: bool = True) 
 
 
 def _on_hub(name: str, revision: str | None, token: bool) -> Checkpoint:
-    """The checkpoint as it is at one commit: what was looked at is what will be fetched."""
+    """The checkpoint at one commit, so that what was checked is what will be fetched."""
     api = HfApi()
     commit = api.resolve_revision(name, revision=revision, token=_token(token)).resolved
     try:
         entries = api.list_repo_tree(name, revision=commit, token=_token(token))
         sizes = _bounded(name, ((file.path, file.size) for file in entries if isinstance(file, RepoFile)))
-    except (httpx2.TransportError, OfflineModeIsEnabled):  # use what was fetched before
+    except (httpx2.TransportError, OfflineModeIsEnabled):  # offline: use what was fetched before
         config = try_to_load_from_cache(name, "config.json", revision=commit)
         if not isinstance(config, str):
             raise
@@ -205,19 +205,19 @@ def _on_hub(name: str, revision: str | None, token: bool) -> Checkpoint:
 
 
 def _token(owners: bool) -> bool | None:
-    """The hub library's argument: None uses the owner's token where there is one, False uses none."""
+    """The argument for the hub library: None uses the owner's token if there is one, False uses none."""
     return None if owners else False
 
 
 def _files_of(name: str, folder: Path) -> dict[str, int]:
-    """The files of a folder, none of which is to be fetched; raises ``LoadFailed`` as for a repository."""
+    """The files of a folder, with 0 bytes to fetch. Raises ``LoadFailed`` as for a repository."""
     sizes = _bounded(name, ((path.name, path.stat().st_size) for path in folder.iterdir() if path.is_file()))
     _require_model(name, sizes)
     return dict.fromkeys(sizes, 0)
 
 
 def _bounded(name: str, files: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Files with their bytes. Raises ``LoadFailed`` where they are too many, or one is too large to be read."""
+    """The files with their sizes in bytes. Raises ``LoadFailed`` if there are too many, or one is too large."""
     sizes = dict(islice(files, _MOST_FILES + 1))
     if len(sizes) > _MOST_FILES:
         raise LoadFailed(f"{name!r} holds more than {_MOST_FILES:,} files. Choose a repository of one model.")
@@ -231,7 +231,7 @@ def _bounded(name: str, files: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def _most_bytes(file: str) -> int | None:
-    """How large a file may be that is read before the weights; None for all others."""
+    """The largest size in bytes of a file that is read before the weights; None for other files."""
     return next((most for pattern, most in _SMALL.items() if fnmatch(file, pattern)), None)
 
 
@@ -239,12 +239,12 @@ def _require_model(name: str, files: Iterable[str]) -> None:
     files = set(files)
     if "config.json" not in files:
         raise LoadFailed(f"{name!r} has no config.json, so transformers cannot load it. Choose another model.")
-    if "adapter_config.json" in files:  # transformers would load the model that it names, from wherever that is
+    if "adapter_config.json" in files:  # transformers would load the model that it names, from anywhere
         raise LoadFailed(f"{name!r} holds an adapter for another model. Merge the two, and choose the merged model.")
 
 
 def _json(name: str, path: Path) -> Any:
-    """A file of JSON; raises ``LoadFailed`` where it is none."""
+    """Read a file of JSON. Raises ``LoadFailed`` if it is none."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:
@@ -265,7 +265,7 @@ def _require_sane(name: str, value: Any, field: str = "", depth: int = 0) -> Non
             _require_sane(name, part, field, depth + 1)
     elif isinstance(value, (int, float)):
         known = next((most for end, most in _MOST.items() if re.search(end, field)), None)
-        # Only whole numbers are sizes; others may be large.
+        # Only whole numbers are sizes. Other numbers may be large.
         most = known or (_MOST_OF_ANYTHING if isinstance(value, int) else math.inf)
         if value > most:
             raise LoadFailed(
@@ -275,7 +275,7 @@ def _require_sane(name: str, value: Any, field: str = "", depth: int = 0) -> Non
 
 
 def _in_time(what: str, work: Callable[..., object], *given: object) -> None:
-    """Raise ``LoadFailed`` for too much time or memory. Other failures show where the thing is used."""
+    """Raise ``LoadFailed`` if the work takes too much time or memory. Other failures show later, in this process."""
     try:
         work(*given)
     except apart.TooMuch as error:
@@ -285,7 +285,7 @@ def _in_time(what: str, work: Callable[..., object], *given: object) -> None:
 
 
 def _checked(name: str, revision: str | None, folder: Path, missing: Mapping[str, int], token: bool) -> Checkpoint:
-    """``missing``: every file of the model with the bytes that are still to be fetched."""
+    """Check a checkpoint's files. ``missing``: every file with the bytes that are still to be fetched."""
     whole = "model.safetensors"
     shards = [whole] if whole in missing else []
     if not shards and _INDEX in missing:
@@ -308,7 +308,7 @@ def _checked(name: str, revision: str | None, folder: Path, missing: Mapping[str
 
 @contextmanager
 def as_load_failed(name: str, part: str, token: bool = True) -> Iterator[None]:
-    """Turn the errors of the libraries into ``LoadFailed``, each with one sentence. ``token``: as in a checkpoint."""
+    """Turn errors of the libraries into ``LoadFailed`` with a clear sentence. ``token``: as in ``Checkpoint``."""
     try:
         yield
     except SpecdecError:
@@ -346,7 +346,7 @@ def as_load_failed(name: str, part: str, token: bool = True) -> Iterator[None]:
                 f"The disk is full, so {name!r} could not be fetched. Free some of it, or choose a smaller model."
             ) from error
         raise _load_failed(name, part, error) from error
-    except Exception as error:  # a checkpoint made elsewhere can break any rule, and none may stop the program
+    except Exception as error:  # a strange checkpoint can cause any error, and none may stop the program
         raise _load_failed(name, part, error) from error
 
 

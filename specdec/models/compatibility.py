@@ -1,4 +1,4 @@
-"""Which models can be decoded speculatively."""
+"""Says which models can be decoded speculatively, and refuses the others."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.passes.facts import attends
 
-# Types with recurrent state that transformers keeps in its own cache and can go on from over several tokens: their
-# states are copied and restored (``passes.states``). Each is compared with ``generate`` in ``test_hybrids``.
+# Types whose recurrent state transformers keeps in its own cache and can continue over several tokens. Their states are
+# copied and restored (``passes.states``). ``test_hybrids`` compares each type with ``generate``.
 ROLLED_BACK = {
     "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", "falcon_h1", "nemotron_h",
     "olmo_hybrid", "bamba", "granitemoehybrid", "inkling_text", "inkling2_text",
 }  # fmt: skip
 
-# Layers that fold the past into one state: a crop would leave it wrong without a word. Convolutions can be rolled back.
+# Layers that keep one state of the whole past, which a crop would leave wrong unnoticed. Convolutions can be rolled
+# back.
 _RECURRENT_LAYERS = {"linear_attention", "hybrid", "hybrid_sliding", "mamba", "mamba2", "recurrent"}
 
 
-_CAUSAL_ANYWAY = ("gpt_neox", "gpt_neox_japanese")  # their configs say is_decoder=False, which their code ignores
+_CAUSAL_ANYWAY = ("gpt_neox", "gpt_neox_japanese")  # their configs say is_decoder=False, but their code ignores it
 
-_STATELESS_ANYWAY = ("granitemoehybrid",)  # of a class with recurrent state, of which a config may have no layer
+_STATELESS_ANYWAY = ("granitemoehybrid",)  # the class has recurrent layers, but a config may have none
 
-# Types whose cache or passes speculative decoding cannot use, though nothing in their configs says so.
+# Types whose cache or passes cannot be used here, although their configs do not show it.
 _UNSUITABLE = {
-    "moshi": "keeps no cache that could be rolled back",  # it drops what leaves its window, whatever the cache keeps
+    "moshi": "keeps no cache that could be rolled back",  # it drops tokens outside its window, whatever the cache keeps
     "prophetnet": "reads one token per pass once it has a cache, so a draft cannot be checked in one pass",
     "blt": "reads bytes in patches and keeps several caches, which cannot be rolled back together",
     "minimax": "keeps a cache of its own for all its layers, which cannot be rolled back",
@@ -37,7 +38,7 @@ _UNSUITABLE = {
 
 
 def require_model(role: str, model: Any, or_else: str = "") -> None:
-    """Refuse what is no language model of transformers: a name, nothing, a wrapped model, one without a head."""
+    """Refuse a value that is no language model of transformers: a name, None, a wrapped model, one without a head."""
     name = type(model).__name__
     if name.startswith("Peft") or hasattr(model, "merge_and_unload"):
         raise IncompatiblePair(f"The {role} is wrapped by PEFT ({name}); give what its merge_and_unload() returns.")
@@ -54,15 +55,15 @@ def require_model(role: str, model: Any, or_else: str = "") -> None:
 
 
 def refuse_untimed(device: torch.device) -> None:
-    """Refuse a device whose seconds would be wrong: its passes run on while the clock is read already."""
-    if device.type not in ("cpu", "cuda", "meta"):  # weights that are offloaded are on "meta"
+    """Refuse a device on which time cannot be measured yet: its passes still run when the clock is read."""
+    if device.type not in ("cpu", "cuda", "meta"):  # offloaded weights are on "meta"
         raise IncompatiblePair(
             f"Times on a device of type {device.type!r} cannot be measured yet; use device 'cpu', or a CUDA GPU."
         )
 
 
 def refuse_unsuitable(config: Any, model_class: type[PreTrainedModel] | None = None) -> None:
-    """Refuse, by name, what cannot be decoded speculatively. Needs the config alone."""
+    """Refuse a model that cannot be decoded speculatively, by its config alone. The error names the model."""
     name = model_class.__name__ if model_class else (getattr(config, "architectures", None) or [config.model_type])[0]
     if reason := _UNSUITABLE.get(config.model_type):
         raise IncompatiblePair(f"{name} {reason}; choose another model.")
@@ -90,22 +91,22 @@ def refuse_unsuitable(config: Any, model_class: type[PreTrainedModel] | None = N
 
 
 def _rolled_back(config: Any) -> bool:
-    """Whether the recurrent state can be restored; the length of a text is counted by a layer of attention."""
+    """Whether the recurrent state can be restored. An attention layer is needed too, to count the text's length."""
     kinds = getattr(config.get_text_config(decoder=True), "layer_types", None) or ()
     return config.model_type in ROLLED_BACK and any(map(attends, kinds))
 
 
 def recurrent_layers(config: Any) -> bool:
-    """Whether a model of a type that can be rolled back keeps recurrent state."""
+    """Whether a model whose type can be rolled back keeps recurrent state."""
     kinds = getattr(config.get_text_config(decoder=True), "layer_types", None) or ()
     return config.model_type in ROLLED_BACK and not _RECURRENT_LAYERS.isdisjoint(kinds)
 
 
 def refuse_rope_change(config: Any, prompt: int, new: int) -> None:
-    """Refuse a text that begins within the length up to which LongRoPE uses its short factors and ends beyond it.
+    """Refuse a text that grows beyond the length up to which LongRoPE uses its short factors.
 
-    transformers chooses the factors for a whole pass by its largest position, so a pass over a draft would see the long
-    ones earlier than a pass over one token does, and some models read their whole text anew there.
+    transformers chooses the factors for a whole pass by its largest position. So a pass over a draft would use the long
+    factors earlier than a pass over one token. Some models even read their whole text again there.
     """
     text = config.get_text_config(decoder=True)
     ropes = getattr(text, "rope_parameters", None) or {}
@@ -113,7 +114,7 @@ def refuse_rope_change(config: Any, prompt: int, new: int) -> None:
         if rope.get("rope_type") != "longrope":
             continue
         bound = rope.get("original_max_position_embeddings") or getattr(text, "original_max_position_embeddings", None)
-        if bound and prompt <= bound < prompt + new - 1:  # the last new token is never fed
+        if bound and prompt <= bound < prompt + new - 1:  # the last new token is never read
             raise InvalidInput(
                 f"The model changes how it counts positions after {bound:,} tokens (LongRoPE), and this text would "
                 f"go from {prompt:,} to {prompt + new:,}. Ask for at most {bound + 1 - prompt:,} new tokens, or give a "

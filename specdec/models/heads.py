@@ -1,4 +1,4 @@
-"""Reading the weights of a drafting head, and of a target's own MTP layers."""
+"""Reads the weights of a drafting head, and of a target's own MTP layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EMBEDDING = "embed_tokens.weight"
 def read_head(
     name: str, folder: Path, shards: Sequence[str], config: HeadConfig, device: torch.device, dtype: torch.dtype
 ) -> Eagle3Head:
-    """The head in ``shards`` of ``folder``. Raises ``LoadFailed`` for weights that are not those of ``config``."""
+    """Read the head in ``shards`` of ``folder``. Raises ``LoadFailed`` for weights that do not fit ``config``."""
     tensors: dict[str, torch.Tensor] = {}
     for shard in shards:
         with safe_open(folder / shard, "pt") as file:
@@ -29,7 +29,7 @@ def read_head(
         head = Eagle3Head(config, name, embeds=_EMBEDDING in tensors)
     wanted = head.state_dict()
     vocabulary = config.layer.vocab_size
-    if config.draft_vocabulary in (None, vocabulary):  # every token of the target, in its order
+    if config.draft_vocabulary in (None, vocabulary):  # all tokens of the target, in its order
         tensors.setdefault("d2t", torch.zeros(vocabulary, dtype=torch.long))
     if missing := sorted(wanted.keys() - tensors.keys()):
         raise LoadFailed(
@@ -53,10 +53,10 @@ def read_head(
 
 
 def read_mtp(target: PreTrainedModel, name: str, folder: Path) -> MtpModel:
-    """The MTP layers of ``target``, from its checkpoint in ``folder``. Raises ``LoadFailed`` where it lacks them."""
+    """Read the MTP layers of ``target`` from its checkpoint in ``folder``. Raises ``LoadFailed`` if it has none."""
     config = target.config
     named = config._name_or_path
-    config._name_or_path = str(folder)  # where transformers looks for them
+    config._name_or_path = str(folder)  # transformers looks for them there
     try:
         device = next(target.get_decoder().layers[-1].parameters()).device
         found = MtpModel.from_pretrained(target, device_map={"": device})
@@ -71,6 +71,6 @@ def read_mtp(target: PreTrainedModel, name: str, folder: Path) -> MtpModel:
 
 
 def _our_name(key: str) -> str:
-    """SafeAILab and AngelSlim call the layer "midlayer", others "layers.0"; some put all in a "model"."""
+    """Our name of a weight. SafeAILab and AngelSlim say "midlayer", others "layers.0"; some begin with "model"."""
     key = key.removeprefix("model.")
     return f"layers.0.{key.removeprefix('midlayer.')}" if key.startswith("midlayer.") else key

@@ -1,4 +1,4 @@
-"""From names to a pair. Everything that can be refused without weights is refused before any are fetched or read."""
+"""Loads a pair by names. What can be refused without weights is refused before any are fetched or read."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from specdec.models.pair import Pair, require_engine
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # how configs count them
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # the names under which configs count experts
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One model of a pair before its weights are here."""
+    """One model of a pair before its weights are loaded."""
 
     checkpoint: Checkpoint
     config: Any
@@ -39,11 +39,11 @@ class Part:
     parameters: int
     dtype: torch.dtype
     bits: int | None = None
-    head: HeadConfig | None = None  # of a drafting head, which is no model of its own
+    head: HeadConfig | None = None  # of a drafting head, which is not a whole model
 
     @property
     def bytes(self) -> float:
-        """Memory for the weights. Embeddings, output layer and experts are never packed into fewer bits."""
+        """Bytes for the weights. Embeddings, output layer and experts are never packed into fewer bits."""
         config = self.config.get_text_config(decoder=True)
         if not self.bits or any(getattr(config, name, None) for name in EXPERTS):
             return self.parameters * self.dtype.itemsize
@@ -54,7 +54,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class PairPlan:
-    """A pair before its weights are here: what is needed to judge it, and to load it."""
+    """A pair before its weights are loaded: what is needed to check it and to load it."""
 
     target: Part
     draft: DraftMethod | None
@@ -69,17 +69,17 @@ class PairPlan:
 
     @property
     def weights(self) -> float:
-        """Bytes of the weights: what a loaded pair holds between two calls."""
+        """Bytes of the weights, which a loaded pair holds between two calls."""
         return sum(part.bytes for part in self.parts)
 
     @property
     def cache(self) -> float:
-        """Bytes of all models' keys and values in one call of ``PLANNED_TOKENS``."""
+        """Bytes of all models' keys and values in a call of ``PLANNED_TOKENS``."""
         return sum(cache_bytes(part.config, part.dtype) for part in self.parts)
 
     @property
     def rows(self) -> float:
-        """Bytes of the logits and probabilities of a longest round."""
+        """Bytes of the logits and probabilities of the longest round."""
         return sum(row_bytes(part.config) for part in self.parts)
 
     @property
@@ -89,12 +89,12 @@ class PairPlan:
 
     @property
     def bytes(self) -> float:
-        """Memory that the pair needs to be loaded and to decode one call. A plan, not a measurement."""
+        """Bytes that the pair needs to be loaded and to decode one call. Planned, not measured."""
         return self.weights + self.cache + self.rows + self.workspace
 
     @property
     def needs(self) -> str:
-        """``bytes`` and what they are for, as the middle of a sentence."""
+        """``bytes`` and their use, as the middle of a sentence."""
         dtypes = dict.fromkeys(str(part.dtype).removeprefix("torch.") for part in self.parts)
         packed = f" with {self.target.bits} bits for the target's" if self.target.bits else ""
         libraries = f", {gigabytes(self.workspace)} for CUDA's libraries" if self.workspace else ""
@@ -118,9 +118,10 @@ def plan_pair(
     engine: str = "auto",
     token: bool = True,
 ) -> PairPlan:
-    """Read configurations, tokenizers and the headers of the weights; the arguments are those of ``load_pair``.
+    """Read configs, tokenizers and the headers of the weights. The arguments are those of ``load_pair``.
 
-    ``token`` says whether the hub is told the owner's token, also when the plan is loaded: not for a stranger's choice.
+    ``token``: whether the owner's token is sent to the hub, now and when the plan is loaded; False for a stranger's
+    choice.
     """
     name = None
     if target is None:
@@ -129,7 +130,7 @@ def plan_pair(
             raise InvalidInput(f"A draft ({named}) was given without a target; give both, or neither.")
         target, name = str(EMBEDDED / "target"), "embedded"
         draft = draft or EMBEDDED / "draft"
-        # Small enough for float32 everywhere, so that its texts are the same on every machine but for near-ties.
+        # Float32 everywhere, so that its texts are the same on every machine, except for near-ties.
         dtype, draft_dtype = ("float32" if kind == "auto" else kind for kind in (dtype, draft_dtype))
     method = DraftModel(str(draft)) if isinstance(draft, (str, Path)) else draft
     where = device_named(device)
@@ -146,7 +147,7 @@ def plan_pair(
         return Part(checkpoint, config, checkpoint.tokenizer(), parameters, dtype_named(dtype, where), bits)
 
     def head_of(source: str) -> Part | None:
-        """The head in ``source``; None where a model is."""
+        """The config of the head in ``source``; None if it is a model."""
         own = isinstance(method, Eagle3) and source == EMBEDDED_HEAD
         checkpoint = open_checkpoint(str(EMBEDDED / "head") if own else source, draft_revision, token)
         raw = checkpoint.raw_config()
@@ -174,7 +175,7 @@ def plan_pair(
 
 
 def _as_head(method: DraftMethod | None, parts: Sequence[Part]) -> DraftMethod | None:
-    """The method by what its checkpoint holds: a name alone does not tell a head from a model."""
+    """The method by the content of its checkpoint, because a name does not tell a head from a model."""
     headed = any(part.head for part in parts)
     return (
         Eagle3(method.model) if headed and isinstance(method, DraftModel) and isinstance(method.model, str) else method
@@ -182,9 +183,9 @@ def _as_head(method: DraftMethod | None, parts: Sequence[Part]) -> DraftMethod |
 
 
 def _require_as_many(name: str, config: Any, parameters: int) -> None:
-    """Refuse a config that asks for more than the weights hold: what lacks would be made up, in memory.
+    """Refuse a config that asks for more than the weights have: transformers would fill the rest with random values.
 
-    By what every model has at least: a row of each token, and a row of each layer, unit and expert.
+    Every model has at least a row for each token, and a row for each layer, unit and expert.
     """
     text = config.get_text_config(decoder=True)
     counts = ("vocab_size", "num_hidden_layers", "intermediate_size", *EXPERTS)
@@ -210,16 +211,21 @@ def load_pair(
     engine: str = "auto",
     progress: Progress | None = None,
 ) -> Pair:
-    """Load a target and a draft by hub id or folder; without arguments the embedded pair, which needs no network.
+    """Load a target and a draft. Without arguments it is the embedded pair, which needs no network.
 
-    ``device`` "auto" is the CUDA GPU if there is one, else the CPU. ``dtype`` "auto" is bfloat16 on a GPU that
-    computes in it (compute capability 8.0 or more), float16 on an older one, and float32 on a CPU and for the embedded
-    pair; else a name such as "float16". ``bits`` 8 or 4 loads the target's weights in so many bits (bitsandbytes).
-    A target that does not fit one GPU is spread over all of them and the CPU's memory. ``engine`` is that of
-    ``Pair``. Weights are read from safetensors only and no code from a repository is run; HF_TOKEN opens licensed and
-    private models. ``progress`` hears of downloads.
+    - ``target``, ``draft``: a hub id or a folder. ``draft`` may also be a way to draft, as a value (``PromptLookup()``)
+      or as text ("prompt-lookup"). Without a draft only gamma 0 can run.
+    - ``device``: "auto" is the CUDA GPU if there is one, else the CPU.
+    - ``dtype``, ``draft_dtype``: a name such as "float16". "auto" is bfloat16 on a GPU that computes in it (compute
+      capability 8.0 or more) and float16 on an older one. It is float32 on a CPU and for the embedded pair.
+    - ``revision``, ``draft_revision``: a branch, tag or commit on the hub.
+    - ``bits``: 8 or 4 packs the target's weights (bitsandbytes).
+    - ``engine``: as in ``Pair``.
+    - ``progress``: is called with the progress of downloads.
 
-    Raises ``LoadFailed`` or ``IncompatiblePair``, wherever possible before weights are fetched or read.
+    A target that does not fit one GPU is spread over all GPUs and the CPU's memory. Weights are read from safetensors
+    only, and no code from a repository is run. The environment variable HF_TOKEN opens licensed and private models.
+    Raises ``LoadFailed`` or ``IncompatiblePair``, where possible before weights are fetched or read.
     """
     return load(
         plan_pair(
@@ -238,11 +244,11 @@ def load_pair(
 
 
 def load(plan: PairPlan, *, progress: Progress | None = None) -> Pair:
-    """Fetch and read the weights of a plan; memory is looked at first."""
+    """Check the memory, then fetch and read the weights of a plan."""
     spread = must_spread(plan)
     for part in plan.parts:
         part.checkpoint.fetch(progress)
-    # The draft first: what it leaves of a GPU is what a target that must be spread may take there.
+    # The draft first: a target that must be spread may take what the draft leaves of a GPU.
     drafts = [Loaded(_read(part, plan.device), part.tokenizer) for part in plan.draft_parts]
     draft = plan.draft.loaded(drafts) if plan.draft is not None and drafts else plan.draft
     target = _read(plan.target, plan.device, _room_for_weights(plan) if spread else None)
@@ -259,10 +265,10 @@ def load(plan: PairPlan, *, progress: Progress | None = None) -> Pair:
 
 
 def must_spread(plan: PairPlan, regained: float = 0.0) -> bool:
-    """Whether the target does not fit the device and goes over several; refuses what fits nowhere.
+    """Whether the target must be spread over several devices. Raises ``LoadFailed`` if it does not fit anywhere.
 
-    ``regained``: bytes that will be free by then besides those that are. Needed are the weights, and on a GPU memory
-    for a call too. A CPU takes memory as a call grows, so a short call may fit where the planned one would not.
+    ``regained``: bytes that will become free before loading. The weights must fit, and on a GPU a call too. On a CPU a
+    call takes memory as it grows, so a short call may fit where the planned one would not.
     """
     free = free_bytes(plan.device) + regained
     if (plan.weights if plan.device.type == "cpu" else plan.bytes) <= free:
@@ -285,9 +291,9 @@ def _gpus() -> list[torch.device]:
 
 
 def _room_for_weights(plan: PairPlan) -> dict[int | str, int]:
-    """Bytes of the target's weights that each device may hold, so that a call has its memory beside them.
+    """Bytes of the target's weights that each device may hold, so that a call still has its memory.
 
-    Any GPU may have to hold all keys, values and logits: how the layers will be spread is not known here.
+    It is not known here how the layers will be spread, so each GPU leaves room for all keys, values and logits.
     """
     for_calls = plan.cache + plan.rows + plan.workspace
     room: dict[int | str, int] = {gpu.index: max(0, int(free_bytes(gpu) - for_calls)) for gpu in _gpus()}
@@ -295,7 +301,7 @@ def _room_for_weights(plan: PairPlan) -> dict[int | str, int]:
 
 
 def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = None) -> PreTrainedModel:
-    """The model on ``device``, or spread over the devices of ``room``."""
+    """Read the model to ``device``, or spread it over the devices of ``room``."""
     options: dict[str, Any] = {"dtype": part.dtype, "use_safetensors": True, "trust_remote_code": False}
     if part.bits is not None:
         options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=part.bits == 8, load_in_4bit=part.bits == 4)
@@ -322,7 +328,7 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
             raise LoadFailed(
                 f"{name!r} needs {gigabytes(part.bytes)} on {device}, which is not available. Choose a smaller model."
             ) from error
-    model.config._name_or_path = name  # the folder of a download says nothing to anybody
+    model.config._name_or_path = name  # the name that was asked for, not the folder of the download
     model.config._commit_hash = part.checkpoint.commit
     return model.eval()
 
@@ -337,7 +343,7 @@ def _read_head(part: Part, head: HeadConfig, device: torch.device) -> Any:
 
 
 def _require_numbers(model: PreTrainedModel, name: str) -> None:
-    """Refuse weights with NaN or infinity, by name. Those that are packed or offloaded are not looked at."""
+    """Refuse weights with NaN or infinity, and name them. Packed and offloaded weights are not checked."""
     for weight_name, weight in model.named_parameters():
         if weight.device.type == "meta" or weight.dtype not in DTYPES.values() or not weight.numel():
             continue
@@ -360,7 +366,7 @@ def _require_bits(bits: int) -> None:
 
 
 def device_named(device: str) -> torch.device:
-    """The device of this name; "auto" is the GPU if there is one. Raises ``LoadFailed`` for one that cannot be used."""
+    """The device with this name; "auto" is the GPU if there is one. Raises ``LoadFailed`` if it cannot be used."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -375,11 +381,11 @@ def device_named(device: str) -> torch.device:
 
 
 def dtype_named(name: str, device: torch.device) -> torch.dtype:
-    """The number type of this name; "auto" depends on the device. Raises ``InvalidInput`` for an unknown name."""
+    """The number type with this name; "auto" depends on the device. Raises ``InvalidInput`` for an unknown name."""
     if name == "auto":
-        if device.type != "cuda":  # half precision on a CPU is slower and less exact
+        if device.type != "cuda":  # 16-bit numbers on a CPU are slower and less exact
             return torch.float32
-        # torch.cuda.is_bf16_supported() says yes on older GPUs too, which emulate bfloat16 and take longer.
+        # torch.cuda.is_bf16_supported() is True for older GPUs too, which emulate bfloat16 and take longer.
         return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float16
     if name not in DTYPES:
         raise InvalidInput(f"dtype is {name!r}; use 'auto', 'float32', 'bfloat16' or 'float16'.")

@@ -1,4 +1,4 @@
-"""How much memory a call needs beside the weights, and how much a device has left."""
+"""Estimates the memory that a call needs besides the weights, and reads how much a device has left."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from specdec.passes.facts import context_length
 
 _CGROUP = Path("/sys/fs/cgroup")
 
-# What a call is planned with. These are assumptions, not measurements.
+# The plan of a call. These are assumptions, not measurements.
 PLANNED_TOKENS = 4096  # prompt and new tokens of a call; twice the most new tokens that the page takes
 WORKSPACE = 512 * 2**20  # bytes on a GPU for the libraries' scratch memory, their kernels and a pass's own values
 
 
 def cache_bytes(config: Any, dtype: torch.dtype) -> int:
-    """Keys and values of one call of ``PLANNED_TOKENS``, or of as many as the model's context holds.
+    """Bytes of keys and values of one call of ``PLANNED_TOKENS``, or of the model's context if that is shorter.
 
-    Every layer is taken to keep all tokens, so this is more than a model with windows or convolutions needs.
+    It assumes that every layer keeps all tokens. A model with windows or convolutions needs less.
     """
     text = config.get_text_config(decoder=True)
     tokens = min(context_length(config) or PLANNED_TOKENS, PLANNED_TOKENS)
@@ -31,13 +31,13 @@ def cache_bytes(config: Any, dtype: torch.dtype) -> int:
 
 
 def row_bytes(config: Any) -> int:
-    """Logits and probabilities of a round of the longest draft, in float32."""
+    """Bytes of the float32 logits and probabilities of a round with the longest draft."""
     return 2 * (MAX_GAMMA + 1) * config.get_text_config(decoder=True).vocab_size * torch.float32.itemsize
 
 
 def free_bytes(device: torch.device) -> int:
-    """Bytes that can still be had on ``device``; on a CPU within the limit of the container it runs in."""
-    if device.type == "cuda":  # what torch keeps of earlier calls and does not use counts as free
+    """Free bytes on ``device``; on a CPU within the limit of the container."""
+    if device.type == "cuda":  # memory that torch keeps unused counts as free
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + kept
     free = psutil.virtual_memory().available
@@ -49,7 +49,7 @@ def free_bytes(device: torch.device) -> int:
         return free
     if limit == "max":
         return free
-    # Files read lately count as used, though they make way.
+    # Cached files count as used, although their memory can be taken.
     files = dict(line.split() for line in facts.splitlines()).get("inactive_file", 0)
     return max(0, min(free, int(limit) - int(used) + int(files)))
 

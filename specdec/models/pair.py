@@ -1,4 +1,4 @@
-"""A pair: a target, what drafts for it, and their tokenizer. No loading, no decoding."""
+"""A pair is a target, its way to draft, and their tokenizer. Nothing is loaded or decoded here."""
 
 from __future__ import annotations
 
@@ -28,16 +28,21 @@ Prompt = str | list[dict[str, str]] | torch.Tensor
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A target model and its draft, both in eval mode, shared by all calls and never written to.
+    """A target model and its way to draft. Models are set to eval mode, and calls never change them.
 
-    ``draft`` may be given as a model, ``PromptLookup()``, ``EarlyExit(layers)``, ``Eagle3(head)``, ``Mtp(model)`` or
-    None: then only gamma 0 runs. A model is wrapped, so that ``pair.draft`` is a ``DraftMethod`` or None.
-    ``draft_tokenizer`` belongs to a draft that is given as a model; where it differs from the target's, the draft works
-    in its own vocabulary.
-    ``tokenizer`` may be None: then prompts are ids. ``engine`` is "eager" (each pass by itself), "graph" (steps over
-    fixed buffers, captured as CUDA graphs on a GPU) or "auto": graph on a GPU, where the models allow it. ``device`` is
-    where the target's passes begin. It is found once, in the thread that makes the pair: on ZeroGPU, weights on the GPU
-    look like a CPU's to all other threads.
+    - ``target``: a causal language model of transformers.
+    - ``draft``: a model, ``PromptLookup()``, ``Suffix()``, ``EarlyExit(layers)``, ``Eagle3(head)``, ``Mtp(model)``, or
+      None: then only gamma 0 can run. A model is wrapped, so ``pair.draft`` is a ``DraftMethod`` or None.
+    - ``tokenizer``: the target's; None if all prompts are ids.
+    - ``draft_tokenizer``: only for a draft that is a model. If it differs from the target's, the draft works in its own
+      vocabulary.
+    - ``name``: a name to show in place of the models' names.
+    - ``engine``: "eager" runs each pass by itself. "graph" runs the steps of a round over fixed buffers, captured as
+      CUDA graphs on a GPU. "auto" is "graph" on a GPU where the models allow it, else "eager".
+    - ``device``: where the target's passes begin. It is determined once, by the thread that makes the pair, because on
+      ZeroGPU all other threads see weights of the GPU as those of a CPU.
+
+    Raises ``InvalidInput`` and ``IncompatiblePair``.
     """
 
     target: PreTrainedModel
@@ -67,7 +72,7 @@ class Pair:
 
     @property
     def vocabulary(self) -> int:
-        """Rows of the target's output: its vocabulary, padding included."""
+        """The number of rows of the target's output, padding included."""
         return self.target.get_output_embeddings().weight.shape[0]
 
     @property
@@ -78,14 +83,14 @@ class Pair:
         return frozenset(eos if isinstance(eos, (list, tuple)) else [] if eos is None else [eos])
 
     def context_length(self, drafting: bool = True) -> int | None:
-        """Tokens that fit the target and, with ``drafting``, its draft; None where there is no bound."""
+        """How many tokens the target can read, with ``drafting`` its draft too; None if there is no bound."""
         bounds = [context_length(self.target.config)]
         if drafting and self.draft is not None:
             bounds.append(self.draft.context_length)
         return min((bound for bound in bounds if bound), default=None)
 
     def models(self, drafting: bool) -> list[PreTrainedModel]:
-        """The target, and with ``drafting`` the models that its draft brings."""
+        """The target, and with ``drafting`` the models of its draft."""
         return [self.target, *(self.draft.models if drafting and self.draft else ())]
 
     def new_engine(self, tokens: int) -> Engine:
@@ -108,7 +113,7 @@ class Pair:
         return no_graphs(self.models(drafting=True))
 
     def encode(self, prompt: Prompt) -> torch.Tensor:
-        """Prompt ids, (1, n), n of at least 1. Chat messages go through the tokenizer's own template."""
+        """Encode a prompt: ids (1, n), where n is at least 1. Chat messages go through the tokenizer's own template."""
         if isinstance(prompt, torch.Tensor):
             return self._check_ids(prompt)
         if self.tokenizer is None:
@@ -131,7 +136,7 @@ class Pair:
                 )
             for text in _texts(prompt):
                 require_text("A chat message", text)
-            # The template writes its own BOS; tokenising its text with special tokens would add a second.
+            # The template writes a BOS itself. Encoding with special tokens would add a second one.
             try:
                 text = render(self.tokenizer, prompt)
                 ids = self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
@@ -144,7 +149,7 @@ class Pair:
         return self._check_ids(torch.tensor([ids], dtype=torch.long))
 
     def facts(self) -> dict[str, Any]:
-        """What the pair is, as plain values; ``draft`` is what its method says of itself. No pass runs."""
+        """Facts about the pair as plain values, without a pass. ``draft`` is the description of its way to draft."""
         return {
             "name": self.name,
             "context": self.context_length(),
@@ -155,8 +160,11 @@ class Pair:
         }
 
     def describe(self) -> dict[str, Any]:
-        """``facts``, and how the passes run: ``own_forward`` of each model, and ``engine`` with the reason where the
-        graph engine was wanted and cannot run. Finding out takes passes, the first time that a pair is asked."""
+        """``facts``, and what runs the passes. The first call for a pair runs passes to find out.
+
+        Adds ``own_forward`` of each model, and ``engine``, with a reason where the graph engine was asked for and
+        cannot run.
+        """
         facts = self.facts()
         facts["target"]["own_forward"] = own_forward(self.target)
         if self.draft and self.draft.models:
@@ -186,7 +194,7 @@ class Pair:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in nested lists and dicts, the names of fields too."""
+    """Every text in nested lists and dicts, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -199,13 +207,13 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def require_engine(name: str) -> None:
-    """Refuse what names no engine."""
+    """Refuse a name that is no engine."""
     if name not in ENGINES:
         raise InvalidInput(f"engine is {name!r}; use {', '.join(map(repr, ENGINES))}.")
 
 
 def silence_libraries() -> None:
-    """Keep progress bars and advice of transformers off the terminal. For programs; the library never calls it."""
+    """Turn off progress bars and advice of transformers. For programs; the library itself never calls it."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", message="MatMul8bitLt")  # bitsandbytes, at every layer of every pass
+    warnings.filterwarnings("ignore", message="MatMul8bitLt")  # bitsandbytes warns in every layer of every pass

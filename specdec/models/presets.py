@@ -1,4 +1,4 @@
-"""Pairs that are known to go together, with what they need and what they are good for, and their models' shapes."""
+"""Pairs that are known to work together, with their needs and uses, and the shapes of their models."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Hub ids (None: the embedded pair, which needs no network) and parameters as their model cards give them.
+    """Hub ids (None: the embedded pair, which needs no network) and numbers of parameters, from their model cards.
 
-    ``unchecked``: the ids were read in documents, the sizes are those of the names, and no config was at hand. The pair
-    check reads the real ones before anything is fetched.
+    ``unchecked``: the ids come from documents and the sizes from the names; no config could be read. The pair check
+    reads the real ones before anything is fetched.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Preset:
     unchecked: bool = False
 
     def needs_bytes(self, bytes_per_parameter: int) -> float:
-        """Memory for both models' weights."""
+        """Bytes for the weights of both models."""
         return (self.target_parameters + self.draft_parameters) * bytes_per_parameter
 
 
@@ -97,8 +97,8 @@ def _qwen(**sizes: Any) -> dict[str, Any]:
     return {"rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "rope_parameters": rope, **sizes}
 
 
-# The configs of the presets' models without their weights, and of a pair that was made for tests on a CPU: the fields
-# in which each differs from the defaults of its class. ``specdec bench --shape`` builds them with random weights.
+# The configs of the presets' models, and of a pair that was made for tests on a CPU: the fields that differ from the
+# defaults of their class. ``specdec bench --shape`` builds them with random weights.
 SHAPES: dict[str, dict[str, Any]] = {
     "distilgpt2": {"model_type": "gpt2", "n_layer": 6},
     "gpt2": {"model_type": "gpt2"},

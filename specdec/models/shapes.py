@@ -1,4 +1,4 @@
-"""A pair of known shapes with random weights: the speed of a pass depends on sizes, not on values."""
+"""Builds a pair of known shapes with random weights. The speed of a pass depends on sizes, not on values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from specdec.models.memory import free_bytes, gigabytes
 from specdec.models.pair import Pair
 from specdec.models.presets import SHAPES
 
-SPREAD = 0.002  # of random weights; a tenth of the usual, see ``_fill``
+SPREAD = 0.002  # of random weights; a tenth of the usual spread, see ``_fill``
 
 
 def shape_pair(shape: str, agreement: float, device: str = "auto", dtype: str = "auto", engine: str = "auto") -> Pair:
     """The pair that ``shape`` names, "qwen2.5-7b:qwen2.5-0.5b", with random weights and a ``SyntheticDraft``.
 
-    ``device``, ``dtype`` and ``engine`` are those of ``load_pair``. Raises ``InvalidInput`` for a shape that is not
-    known and ``LoadFailed`` for one that does not fit the memory; no weight is made before.
+    ``device``, ``dtype`` and ``engine`` are those of ``load_pair``. Raises ``InvalidInput`` for an unknown shape, and
+    ``LoadFailed`` for one that does not fit the memory, before any weight is made.
     """
     where = device_named(device)
     numbers = dtype_named(dtype, where)
@@ -49,22 +49,22 @@ def _names(shape: str) -> list[str]:
 
 
 def _empty(name: str, dtype: torch.dtype) -> PreTrainedModel:
-    """A model whose weights are on no device yet; buffers, such as rotary angles, hold their values."""
+    """A model whose weights have no memory yet. Its buffers, such as rotary angles, have their values."""
     fields: dict[str, Any] = SHAPES[name]
     with init_empty_weights(include_buffers=False):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**fields), dtype=dtype)
-    model.tie_weights()  # which making them empty has undone
+    model.tie_weights()  # making the weights empty has untied them
     model.config._name_or_path = f"{name} (random weights)"
     return model
 
 
 @torch.no_grad()
 def _fill(model: PreTrainedModel, device: torch.device, seed: int) -> PreTrainedModel:
-    """Give every weight its place and a value, one after another, so that nothing is held twice.
+    """Give every weight memory and a value, one after another, so that nothing is stored twice.
 
-    With random weights of the usual size the two most likely tokens are so close that bfloat16 passes over one row and
-    over several choose differently. A recorded continuation would then soon be another text than that of a lane. So
-    the embeddings are large and all else is small: the next token depends on the last one by a wide margin.
+    With random weights of the usual size, the two most likely tokens are so close that bfloat16 passes over one row and
+    over several rows choose differently. Then the text of a lane would soon differ from the recorded continuation. So
+    the embeddings are large and all else is small: the last token determines the next one by a wide margin.
     """
     rng = torch.Generator(device).manual_seed(seed)
     embedding = model.get_input_embeddings().weight
@@ -73,11 +73,11 @@ def _fill(model: PreTrainedModel, device: torch.device, seed: int) -> PreTrained
         if weight.dim() > 1:
             value.normal_(0, 1 if weight is embedding else SPREAD, generator=rng)
         else:
-            value.fill_(name.endswith("weight"))  # of norms; the others are biases
+            value.fill_(name.endswith("weight"))  # 1 for the weights of norms, 0 for biases
         set_module_tensor_to_device(model, name, device, value=value)
     model.tie_weights()
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
-    if head is not embedding:  # each token is followed by the next id; with one matrix for both, by itself
+    if head is not embedding:  # then the next id follows each token; with one matrix for both, the same id would
         head[1:] = embedding[:-1]
         head[0] = embedding[-1]
     return model.to(device).eval()

@@ -1,4 +1,4 @@
-"""The pair that a program works with, and how it is exchanged: where the new one fails, the old one is loaded again."""
+"""Holds the pair of a program and exchanges it. If the new pair fails, the old one is loaded again."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from specdec.models.pair import Pair
 
 
 class Slot:
-    """Holds the loaded pair. Whoever keeps a reference to ``pair`` beyond a call keeps its memory too.
+    """Holds the loaded pair. A reference to ``pair`` that is kept beyond a call keeps its memory too.
 
-    ``facts`` are what ``Pair.facts`` said of it, and ``chat`` whether its tokenizer has a chat template; both can be
-    read while another pair is being loaded.
+    ``facts`` are those of ``Pair.facts``, and ``chat`` says whether its tokenizer has a chat template. Both can be read
+    while another pair is being loaded.
     """
 
     def __init__(self, plan: PairPlan):
@@ -38,13 +38,13 @@ class Slot:
         return self._pair is not None
 
     def change(self, plan: PairPlan, progress: Progress | None = None) -> bool:
-        """Load ``plan`` instead of what is here; return whether the old pair had to be freed first.
+        """Load ``plan`` in place of the present pair. Returns whether the old pair had to be freed first.
 
-        It is loaded beside the old pair where both fit. Otherwise the old one is freed first, and loaded again if the
-        new one fails: then the error of the new one is raised, and ``pair`` works as before.
+        Where both fit, the new pair is loaded while the old one is kept. Otherwise the old one is freed first, and
+        loaded again if the new one fails. Then the error of the new one is raised, and ``pair`` works as before.
         """
         plan = replace(plan, engine=self._plan.engine)
-        must_spread(plan, regained=self._plan.weights)  # what cannot fit even without the old pair is not fetched
+        must_spread(plan, regained=self._plan.weights)  # do not fetch what cannot fit even without the old pair
         for part in plan.parts:
             part.checkpoint.fetch(progress)
         if plan.bytes <= free_bytes(plan.device):
@@ -74,14 +74,14 @@ class Slot:
 
 
 def _rehearsed(plan: PairPlan) -> Pair:
-    """The pair of a plan, once its passes have been compared: where that fails, the old pair is still there."""
+    """Load a plan and compare its passes, so that a failure leaves the old pair in place."""
     pair = load(plan)
     pair.describe()
     return pair
 
 
 def _drop_frames(error: BaseException) -> None:
-    """Let go of what the frames of an error hold: of a pair that failed, the models that were loaded already."""
+    """Clear the frames of an error, which hold the models of a pair that failed."""
     cause: BaseException | None = error
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)
@@ -89,7 +89,7 @@ def _drop_frames(error: BaseException) -> None:
 
 
 def _give_back(device: torch.device) -> None:
-    """Free the memory of a pair that nothing refers to any more."""
+    """Free the memory of a pair to which no reference is left."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
