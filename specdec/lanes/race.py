@@ -46,9 +46,7 @@ def race(
     entrants = list(entrants_of_race(lanes, gamma).values())
     request = make_request(pair, prompt, params)
     for entrant in entrants:
-        start(
-            request, entrant, acceptance, accept_top_k
-        )  # checks its arguments and runs nothing yet
+        start(request, entrant, acceptance, accept_top_k)  # checks its arguments and runs nothing yet
 
     def run() -> Batches:
         for index in range(runs):

@@ -219,9 +219,7 @@ def run_generate(
         gamma = call.gamma
         assert isinstance(gamma, int)  # the lane takes no other draft length
         extra["assistant_model"] = draft = with_fixed_gamma(draft, gamma)
-    if (
-        numbers is not None and "cache_implementation" not in extra
-    ):  # with one, passes are compiled
+    if numbers is not None and "cache_implementation" not in extra:  # with one, passes are compiled
         numbers.watch(target, "model" if draft is None else "target")
         if draft is not None:
             numbers.watch(draft, "draft")

@@ -1,9 +1,9 @@
-"""Measure a pair over a prompt set, in one process or in several.
+"""Measures a pair over a prompt set, in one process or in several.
 
-Prompts x lanes x draft lengths x runs, interleaved (``specdec.measure.trials``). A lane's figure in a run is its
-decode tokens over its decode seconds (those after the first token), all prompts together; its speed-up is that over
-plain ``generate``'s in the same run. An interrupted run goes on where it was; under ``accelerate launch`` each process
-takes its share of the prompts.
+It runs prompts x lanes x draft lengths x runs, interleaved (``specdec.measure.trials``). A lane's figure in a run is
+its decode tokens / its decode seconds (after the first token), all prompts together. Its speed-up is that figure / the
+figure of plain ``generate`` in the same run. An interrupted measurement can be continued. Under ``accelerate launch``
+each process takes its share of the prompts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from specdec.models.pair import Pair
 
 
 def measure(pair: Pair, plan: Plan, path: Path | None) -> list[Trial]:
-    """Run a plan, with what ``path`` holds of it taken as done; in each process of a launch its share of the prompts.
+    """Run the trials of a plan that ``path`` does not hold. Each process of a launch runs its share of the prompts.
 
-    Every process returns all trials. ``path`` lies on the main process's machine; the others write beside it. What one
-    process refuses, all of them raise: none may wait for one that has left.
+    Every process returns all trials. ``path`` is on the main process's machine; the other processes write files beside
+    it. An error of one process is raised in all of them, so that none waits for a process that has ended.
     """
     state = PartialState()
     main = state.is_main_process
@@ -37,7 +37,7 @@ def measure(pair: Pair, plan: Plan, path: Path | None) -> list[Trial]:
         known = file.read() if file else []
     known = _all(known)
     if file:
-        # In this order a kill at any time leaves every trial in some file.
+        # In this order every trial stays in some file, whenever the process is killed.
         for turn in (main, not main):
             with _together():
                 if turn:
@@ -67,7 +67,7 @@ def measure(pair: Pair, plan: Plan, path: Path | None) -> list[Trial]:
 
 @contextlib.contextmanager
 def _together() -> Iterator[None]:
-    """Raise in every process what any of them refuses."""
+    """Raise an error of one process in all processes."""
     problem = None
     try:
         yield

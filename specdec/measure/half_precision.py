@@ -1,4 +1,4 @@
-"""Whether a difference between two greedy texts is rounding: the same place once more in float32."""
+"""Computes one place again in float32, to see whether a difference between two greedy texts is rounding."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from specdec.passes.sampling import Sampler
 
 @dataclass(frozen=True, slots=True)
 class Float32Check:
-    """What the target chooses in float32 where two texts part, or why that was not tried.
+    """The target's choice in float32 at the first difference of two texts, or why it was not computed.
 
-    ``token_id`` is its choice, ``agrees`` the lane that chose the same, ``margin`` the gap between its two largest
-    logits. ``needed_bytes`` is the memory that was not there.
+    ``token_id`` is its choice, ``agrees`` the lane that chose the same token, and ``margin`` the gap between its two
+    largest logits. ``needed_bytes`` is the memory that would have been needed.
     """
 
     kind: Literal["chosen", "quantised", "spread", "memory"]
@@ -33,7 +33,7 @@ class Float32Check:
 
 
 def float32_check(pair: Pair, run: Run) -> Float32Check | None:
-    """What the target chooses in float32 where plain and speculative text part; None where that is no question.
+    """The target's choice in float32 where plain and speculative text differ; None if nothing is to be checked.
 
     The target is copied to float32 for one pass over the prompt and the common text, if there is memory for it.
     """
@@ -47,7 +47,7 @@ def float32_check(pair: Pair, run: Run) -> Float32Check | None:
     if getattr(pair.target, "is_quantized", False):
         return Float32Check("quantised", name)
     if any(hasattr(module, "_hf_hook") for module in pair.target.modules()):
-        # A copy would keep accelerate's hooks and its ``to``, which are the target's own and would change it.
+        # A copy would share accelerate's hooks and its ``to`` with the target, and change the target.
         return Float32Check("spread", name)
     needed = 4 * pair.target.num_parameters()
     if needed > free_bytes(pair.device):

@@ -1,4 +1,4 @@
-"""Run the trials of a plan so that they can be kept: first it is known what they are of, then come the trials."""
+"""Runs the trials of a plan so that they can be kept: first what they belong to, then the trials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specdec.models.pair import Pair
 
 
 class Begun(NamedTuple):
-    """What is known on the device before the first call: what writes the results, and the trials that are made."""
+    """What is known before the first call: the writer of the results, and the trials that exist already."""
 
     lines: ResultsText
     found: list[Trial]
@@ -21,7 +21,7 @@ class Begun(NamedTuple):
 def kept_trials(
     pair: Pair, plan: Plan, before: tuple[str, str] | None = None
 ) -> Generator[Begun | Trial | None, None, None]:
-    """Yield a ``Begun``, then the trials of the plan that are not in ``before``: name and text of a file of results."""
+    """Yield a ``Begun``, then the plan's trials that ``before`` (name and text of a results file) does not have."""
     lines = ResultsText(pair, plan)
     name, text = before or ("", "")
     found = lines.read(text, name)

@@ -1,9 +1,9 @@
-"""What each draft length from 0 to 16 makes of one finished greedy lane, in numbers from which a page redraws the lane.
+"""Computes one finished greedy lane at each draft length from 0 to 16, as numbers from which a page redraws the lane.
 
-A round that begins after ``start`` tokens and drafts ``n`` ends after ``min(start + min(n, hits[start]) + 1, end)``,
-where ``end`` is ``len(hits)``, and ``n`` is the draft length or what of it fits, ``max_new_tokens - start - 1``. The
-first round begins after the prefill's token. Other than in ``whatif``, a guess that was never recorded is taken to
-stand or not: one alone as most of the known guesses do, several in the same proportion. So there is one row of rounds.
+A round that begins after ``start`` tokens and drafts ``n`` ends after ``min(start + min(n, hits[start]) + 1, end)``.
+``end`` is ``len(hits)``, and ``n`` is the draft length, or ``max_new_tokens - start - 1`` if that is less. The first
+round begins after the prefill's token. Unlike in ``whatif``, a guess that was never recorded is either kept or not: a
+single one as most of the known guesses, several in the same proportion. So there is one list of rounds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from specdec.measure.whatif import Costs, Text
 
 @dataclass(frozen=True)
 class Length:
-    """The lane at one draft length: ``gain`` is over plain ``generate``, ``share`` over our loop without a draft.
+    """The lane at one draft length. ``gain`` is over plain ``generate``, ``share`` over our loop without a draft.
 
-    ``tokens_per_pass`` is ``Metrics.mean_acceptance_length``. ``exact``: no guess that was never recorded decides where
-    a round ends, so that the rounds are those of a real run, up to floating-point ties. Times are predicted. All is
-    rounded to what a person may want to see.
+    ``tokens_per_pass`` is ``Metrics.mean_acceptance_length``. ``exact`` says that no unrecorded guess decides where a
+    round ends. Then the rounds are those of a real run, up to floating-point ties. Times are predicted. All figures are
+    rounded for display.
     """
 
     gamma: int
@@ -38,13 +38,13 @@ class Length:
 class Lengths:
     """The lane at all draft lengths.
 
-    hits    for each token written, how many guesses in a row from it on will stand, up to 16
-    wrong   for each token written, the guess at its place that does not stand; None where none is known
+    hits    for each token written, how many guesses in a row from there on are kept, up to 16
+    wrong   for each token written, a rejected guess at its place; None where none is known
     lengths the outcome at each draft length
     costs   seconds of a round by its draft length: of drafting, of verifying, of the rest
-    assumed in a sentence, what of the costs was not measured; None where all was
+    assumed a sentence that says which costs were not measured; None where all were
     best    the draft length with the lowest predicted time
-    exact   whether all lengths are
+    exact   whether all lengths are exact
     """
 
     hits: list[int]
@@ -119,6 +119,6 @@ def _at(text: Text, hits: list[int], gamma: int, seconds: list[float], plain: fl
         ms_per_token=round(1000 * total / tokens, 4),
         gain=round(plain * tokens / total, 4),
         share=round(loop * tokens / total, 4),
-        # The last token ends the text, whoever wrote it.
+        # The last token ends the text, whichever model wrote it.
         exact=text.exact and all(place in text.stands for place in tested - {text.end - 1}),
     )

@@ -1,4 +1,4 @@
-"""The least time that a token could take on this machine, and how much of that limit a lane reaches.
+"""Computes the least time that a token could take on this machine, and how near to this limit a lane comes.
 
 Two rates are measured here, and the limit is computed from them. For one pass of a model over r rows:
 
@@ -12,8 +12,8 @@ A token of plain decoding takes a target pass over one row. In speculative decod
 row for each guess and a target pass over the guesses and one more row. Guesses and tokens a round are those measured:
 prompt lookup often makes fewer than gamma guesses, and the end of a text cuts a round short.
 
-Weights that fit a processor's cache are read faster than memory allows. So the bandwidth is measured over a buffer as
-large as the weights of the very model (1 GiB for larger ones): the limit of a small model is that of the cache.
+Weights that fit into a processor's cache are read faster than memory allows. So the bandwidth is measured over a buffer
+that is as large as the model's weights (at most 1 GiB). The limit of a small model is that of the cache.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from specdec.models.pair import Pair
 from specdec.passes.lean import stack_of
 from specdec.passes.stacks import Stack
 
-LARGEST = 1 << 30  # bytes of a buffer to read; larger ones are read no slower
-SIDE = {"cpu": 1024, "cuda": 8192}  # rows and columns of the matrix that rows are multiplied with
+LARGEST = 1 << 30  # bytes of the buffer; larger ones are read at the same rate
+SIDE = {"cpu": 1024, "cuda": 8192}  # rows and columns of the matrix of the products
 SECONDS = 0.2  # of each measurement, at least
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one pass must do."""
+    """The work of one pass: bytes to read and operations to do."""
 
     bytes: float
     operations: float
@@ -52,7 +52,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What the machine can do for one model, measured: bytes read a second, operations of matrix products a second."""
+    """Two rates, measured for one model: bytes read per second, and operations of matrix products per second."""
 
     bandwidth: float
     operations: float
@@ -72,13 +72,13 @@ class Limit:
     draft_rates: Rates | None
 
     def plain(self, cached: float) -> float:
-        """The least seconds a token of plain decoding after ``cached`` tokens."""
+        """The least seconds per token of plain decoding after ``cached`` tokens."""
         return self.target_rates.seconds(work_of(self.target, 1, cached))
 
     def speculative(self, guesses: float, tokens: float, cached: float) -> float:
-        """The least seconds a token where a round makes ``guesses`` and writes ``tokens``, both means over the rounds.
+        """The least seconds per token if a round makes ``guesses`` and writes ``tokens``, both means over the rounds.
 
-        The time of a pass is convex in its rows, so rounds of different lengths take no less than as many of the mean.
+        The time of a pass is convex in its rows. So rounds of different lengths take at least as long as the mean one.
         """
         seconds = self.target_rates.seconds(work_of(self.target, guesses + 1, cached))
         if self.draft and self.draft_rates:
@@ -87,12 +87,12 @@ class Limit:
 
 
 def weight_bytes(stack: Stack) -> int:
-    """Bytes of the matrices that every pass reads whole."""
+    """Bytes of the matrices that every pass reads completely."""
     return sum(weight.nbytes for weight in _matrices(stack))
 
 
 def work_of(stack: Stack, rows: float, cached: float) -> Work:
-    """What a pass over ``rows`` after ``cached`` tokens must do; both may be means over passes."""
+    """The work of a pass over ``rows`` after ``cached`` tokens. Both may be means over passes."""
     itemsize, tables = stack.embedding.itemsize, 1 if stack.positions is None else 2
     read = weight_bytes(stack) + tables * rows * stack.embedding.shape[1] * itemsize
     operations = 2.0 * rows * sum(weight.numel() for weight in _matrices(stack) if weight.dim() > 1)
@@ -105,7 +105,7 @@ def work_of(stack: Stack, rows: float, cached: float) -> Work:
 
 
 def limit_of(pair: Pair) -> Limit | str:
-    """Measure the rates for both models of a pair; a sentence where what its passes must do is not known."""
+    """Measure the rates for both models of a pair. A sentence instead, if the work of its passes is not known."""
     target, draft = stack_of(pair.target), _draft_stack(pair)
     for role, stack in (("target", target), ("draft", draft)):
         if isinstance(stack, str):
@@ -129,22 +129,22 @@ def _draft_stack(pair: Pair) -> Stack | str | None:
 
 
 def rates_for(stack: Stack) -> Rates:
-    """Measure what this machine can do for one model, in its number type and with the threads in use."""
+    """Measure both rates for one model, in its number type and with the present number of threads."""
     device, dtype = stack.embedding.device, stack.embedding.dtype
     size = min(weight_bytes(stack), LARGEST, free_bytes(device) // 2)
     buffer = torch.ones(max(1, size // 4096), 1024, device=device)  # float32; bytes are read alike in any type
     row = torch.ones(1, 1024, device=device)
     with torch.inference_mode():
-        # In memory a sum reads fastest, in a cache often a product.
+        # From memory a sum reads fastest; from a cache a product often does.
         read = min(_fastest(buffer.sum), _fastest(lambda: F.linear(row, buffer)))
     return Rates(buffer.nbytes / read, _product_rate(device, dtype, torch.get_num_threads()))
 
 
 @cache
 def _product_rate(device: torch.device, dtype: torch.dtype, threads: int) -> float:
-    """Operations a second of the fastest product of a few and of many rows with a square matrix.
+    """Operations per second of the faster product with a square matrix, of a few rows or of many.
 
-    Many rows are fastest as a rule. But a CPU without units for bfloat16 has better kernels for few of them.
+    Usually many rows are faster. But a CPU without units for bfloat16 has better kernels for few rows.
     """
     side = SIDE.get(device.type, SIDE["cpu"])
     matrix = torch.ones(side, side, device=device, dtype=dtype)
@@ -157,7 +157,7 @@ def _product_rate(device: torch.device, dtype: torch.dtype, threads: int) -> flo
 
 
 def _fastest(call: Callable[[], Any]) -> float:
-    """Seconds of the fastest call; on a GPU the device is waited for."""
+    """Seconds of the fastest call. On a GPU the host waits for the device."""
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
     return min(timer.blocked_autorange(min_run_time=SECONDS).times)
 
@@ -165,10 +165,11 @@ def _fastest(call: Callable[[], Any]) -> float:
 def limit_record(limit: Limit | str, pair: Pair, plan: Plan, trials: Sequence[Trial]) -> dict[str, Any]:
     """The limit and the share of it that was reached, as plain values for reports.
 
-    ``measured``: for each model the bytes of its weights and the two rates. ``rows``: for plain ``generate``, our loop
-    and each fixed draft length the least seconds a token, those measured (the median over the runs), and least /
-    measured, which is 1 at the limit. ``cached_tokens`` are the prompt and half of the new tokens, as a mean over the
-    prompts. Without a limit ``reason`` says why.
+    - ``measured``: for each model the bytes of its weights and the two rates.
+    - ``rows``: for plain ``generate``, our loop and each fixed draft length the least seconds per token, the measured
+      ones (the median over the runs), and least / measured, which is 1 at the limit.
+    - ``cached_tokens``: the prompt and half of the new tokens, as a mean over the prompts.
+    - ``reason``: why there is no limit.
     """
     if isinstance(limit, str):
         return {"reason": limit}
@@ -177,7 +178,7 @@ def limit_record(limit: Limit | str, pair: Pair, plan: Plan, trials: Sequence[Tr
     rows = []
     for found in summarise(trials):
         seconds = found.middle("seconds_per_token")
-        # All rounds count, as they do in the seconds.
+        # All rounds count, because the seconds include all rounds too.
         guesses, tokens = (middle(found.sides, each) for each in (lambda s: s.guesses, lambda s: s.tokens_of_all))
         if found.entrant in (BASELINE, LOOP):
             least = limit.plain(cached)

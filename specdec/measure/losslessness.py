@@ -1,8 +1,8 @@
-"""Is sampling lossless? A self-test draws many short continuations of one prompt and compares where they fall.
+"""Tests whether sampling is lossless: draws many short continuations of one prompt and compares their distributions.
 
-Three samples: of transformers' plain ``generate``, of the lane that is tested, and of ``speculative`` with an
-acceptance that is not lossless. The first two may differ by chance alone; the third must differ by more, or a fault
-would be missed. The tested lane is ours, or one of transformers' own.
+There are three samples: of transformers' plain ``generate``, of the tested lane, and of ``speculative`` with an
+acceptance that is not lossless. The first two may differ by chance only. The third must differ by more; otherwise the
+test could not find a fault. The tested lane is ours or one of transformers' own.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from specdec.measure.result import collect
 from specdec.models.pair import Pair, Prompt
 from specdec.text import text_of
 
-LEVEL = 0.001  # how often two samples of one distribution are told apart
-LEAST_EXPECTED = 5  # continuations of each sample in a cell, for the chi-square distribution to hold
+LEVEL = 0.001  # how often two samples of the same distribution count as different
+LEAST_EXPECTED = 5  # continuations of each sample in a cell, for the chi-square distribution to be valid
 LEAST = {"draws": 50, "tokens": 3}
 MOST_COMMON = 8  # continuations that a chart shows
 SHUFFLES = 10_000
 SAMPLES = 3
 OURS = "speculative"
-TOKENS = 4  # of a continuation: the prefill's own and a whole round at gamma 2
+TOKENS = 4  # of a continuation: the prefill's token and a whole round at gamma 2
 
 Ids = tuple[int, ...]  # a continuation
 
-# After this prompt the embedded draft and target often disagree, and with three tokens to choose from there are few
-# enough continuations for each to come up often: so a test of two or three minutes tells small faults from chance.
+# After this prompt the embedded draft and target often disagree. With three tokens to choose from there are so few
+# continuations that each occurs often. So a test of two or three minutes can tell a small fault from chance.
 PROMPT = "Grandma said,"
 PARAMS = SamplingParams(temperature=1.0, top_k=3)
 
@@ -55,11 +55,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A sample against that of plain ``generate``, counted over ``cells``: continuations, rare ones pooled.
+    """A sample compared with that of plain ``generate``, counted over ``cells``: continuations, rare ones pooled.
 
-    ``total_variation`` is half the sum of the differences between the cells' shares, from 0 (alike) to 1 (nothing in
-    common). If the continuations of both samples are shuffled and dealt anew, it is ``noise_mean`` on average and above
-    ``noise_bound`` once in 1,000 times. ``p_value``, which decides, is the chance that two samples of one distribution
+    ``total_variation`` is half the sum of the absolute differences of the cells' shares, from 0 (equal) to 1 (nothing
+    in common). If the continuations of both samples are shuffled and divided again, it is ``noise_mean`` on average and
+    exceeds ``noise_bound`` once in 1,000 times. ``p_value`` decides: the chance that two samples of one distribution
     differ as much or more, by a chi-square test of homogeneity.
     """
 
@@ -72,7 +72,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """A continuation that came up often, and how often in each sample."""
+    """A frequent continuation, and its count in each sample."""
 
     text: str
     plain: int
@@ -82,13 +82,15 @@ class Common:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a self-test found. ``draws`` counts the continuations of a sample; ``params`` has seed and length.
-    ``common`` are the continuations that came up most often in the three samples together.
+    """The result of a self-test.
 
-    ``alpha`` and ``lossy_alpha`` are draft tokens accepted / tested in the two speculative samples, None where nothing
-    was drafted or the lane does not report its guesses. ``level`` is the chance that lossless sampling fails. ``lane``
-    is the key of the tested lane; ``drafted`` is False where it shows no guess: none is reported, or none was kept in a
-    lane that reports none.
+    - ``draws``: the continuations of each sample; ``params`` has their seed and length.
+    - ``common``: the most frequent continuations of the three samples together.
+    - ``alpha``, ``lossy_alpha``: draft tokens accepted / tested in the two speculative samples; None where nothing was
+      drafted or the lane does not report its guesses.
+    - ``level``: the chance that lossless sampling fails the test.
+    - ``lane``: the key of the tested lane.
+    - ``drafted``: False if no guess is known: none was reported, or none was kept in a lane that reports none.
     """
 
     lossless: Comparison
@@ -106,8 +108,10 @@ class Findings:
 
     @property
     def verdict(self) -> str:
-        """``lossless``, ``not lossless``, ``undecided`` where the test missed even lossy acceptance, or ``untested``
-        where nothing was drafted."""
+        """``lossless``, ``not lossless``, ``undecided`` or ``untested``.
+
+        It is undecided if the test did not even catch the lossy sample, and untested if nothing was drafted.
+        """
         if not self.drafted:
             return "untested"
         if self.lossless.p_value < self.level:
@@ -131,13 +135,13 @@ def self_test(
     accept_top_k: int = 3,
     seconds: float | None = None,
 ) -> Generator[Progress | Findings, None, None]:
-    """Draw ``draws`` continuations of ``tokens`` tokens from each lane, in turns; yield progress, and findings at last.
+    """Draw ``draws`` continuations of ``tokens`` tokens from each lane, in turns. Yield progress, then the findings.
 
-    ``lane`` is the key of the lane to test, one of ``testable()``.
-    Four tokens hold the prefill's own and a whole round at gamma 2: two drafted and the bonus, or a correction and the
-    round after it. The seed of ``params`` starts those of all draws. After ``seconds`` the draws made by then do, once
-    there are the least that tell (50). Arguments are checked at once; closing the generator ends the lane that runs.
-    There is no finding before the end: looking early finds more by chance, and the clock has seen no draw.
+    ``lane`` is the key of the lane to test, one of ``testable()``. Four tokens contain the prefill's token and a whole
+    round at gamma 2: two guesses and the bonus, or a correction and the round after it. The seeds of all draws follow
+    from the seed of ``params``. After ``seconds`` the test ends with the draws made so far, if they are 50 or more.
+    Arguments are checked at once. Closing the generator ends the running lane. There are no findings before the end,
+    because looking at them early would raise the chance of a false alarm.
     """
     if params.greedy:
         raise InvalidInput(
@@ -161,7 +165,7 @@ def self_test(
     }
     request = make_request(pair, prompt, params)
     for way in lanes.values():
-        start(request, *way)  # checks it; nothing runs before it is asked for its first event
+        start(request, *way)  # checks its arguments and runs nothing yet
 
     def run() -> Generator[Progress | Findings, None, None]:
         samples: dict[str, list[Ids]] = {name: [] for name in lanes}
@@ -173,17 +177,17 @@ def self_test(
             late = seconds is not None and time.monotonic() - began > seconds
             if late and not within and drawn >= LEAST["draws"]:
                 break
-            # A seed for every draw of every sample: had two samples the same ones, they would not be independent.
+            # Every draw of every sample has its own seed: with equal seeds two samples would not be independent.
             events: list[Event] = []
             for batch in driven(start(request.with_params(seed=seeds.getrandbits(53)), *lanes[name])):
                 events += batch
-                if not batch:  # a slow lane: whoever listens can stop it
+                if not batch:  # a slow lane: let the consumer stop it
                     yield Progress(done, total)
             result = collect(events)
             samples[name].append(tuple(result.token_ids))
             statuses[name].update(token.status for r in result.rounds for token in r.draft or ())
             if name == "lossless":
-                # A lane that does not report its guesses shows one where a pass wrote more than a token.
+                # A lane that does not report its guesses has made one if a pass wrote more than one token.
                 guessed = (len(r.committed_ids) > 1 if r.draft is None else r.draft for r in result.rounds[1:])
                 drafted = drafted or any(guessed)
             yield Progress(done + 1, total)
@@ -205,12 +209,12 @@ def self_test(
 
 
 def testable() -> tuple[str, ...]:
-    """The keys of the lanes that guess, and so can be tested."""
+    """The keys of the lanes that make guesses. These can be tested."""
     return tuple(row.key for row in LANES if row.lengths != "none" and row.gamma is None)
 
 
 def most_common(pair: Pair, samples: dict[str, list[Ids]]) -> tuple[Common, ...]:
-    """Chosen over all samples together: what is frequent in one of them alone would look too frequent there."""
+    """The most frequent continuations of all samples together: those of one sample would look too frequent in it."""
     counts = {name: Counter(found) for name, found in samples.items()}
     often = Counter(ids for found in samples.values() for ids in found).most_common(MOST_COMMON)
     return tuple(
@@ -220,7 +224,7 @@ def most_common(pair: Pair, samples: dict[str, list[Ids]]) -> tuple[Common, ...]
 
 
 def compare(plain: Sequence[Ids], other: Sequence[Ids], seed: int = 0, shuffles: int = SHUFFLES) -> Comparison:
-    """Two samples of continuations; ``seed`` is that of the shuffles."""
+    """Compare two samples of continuations. ``seed`` is that of the shuffles."""
     cells = pooled([*plain, *other], LEAST_EXPECTED * (len(plain) + len(other)) / min(len(plain), len(other)))
     both, rng = cells.bincount(), torch.Generator().manual_seed(seed)
     orders = (torch.randperm(len(cells), generator=rng) for _ in range(shuffles))
@@ -232,8 +236,11 @@ def compare(plain: Sequence[Ids], other: Sequence[Ids], seed: int = 0, shuffles:
 
 
 def pooled(continuations: Sequence[Ids], least: float) -> torch.Tensor:
-    """The cell of each continuation, 0 and up; those seen fewer than ``least`` times count by how they begin."""
-    cells = list(continuations)  # thrown together, all those that are rare would say next to nothing
+    """The cell of each continuation, from 0 on.
+
+    Those seen fewer than ``least`` times are grouped by their beginning.
+    """
+    cells = list(continuations)  # a single cell of all rare ones would tell next to nothing
     for length in range(max(map(len, cells)), 0, -1):
         seen = Counter(cells)
         cells = [cell[:-1] if len(cell) == length and seen[cell] < least else cell for cell in cells]
@@ -246,15 +253,15 @@ def pooled(continuations: Sequence[Ids], least: float) -> torch.Tensor:
 
 
 def chi_square(ours: torch.Tensor, both: torch.Tensor) -> float:
-    """p-value of a test of homogeneity from counts (cells,), of one sample and of both."""
+    """The p-value of a test of homogeneity, from counts (cells,) of one sample and of both."""
     share = ours.sum().double() / both.sum()
     statistic = ((ours - both * share) ** 2 / (both * share * (1 - share))).sum()
-    degrees = statistic.new_tensor(max(1, len(both) - 1))  # a single cell tells nothing: the statistic is 0
+    degrees = statistic.new_tensor(max(1, len(both) - 1))  # with a single cell the statistic is 0
     return torch.special.gammaincc(degrees / 2, statistic / 2).item()
 
 
 def _distance(ours: torch.Tensor, both: torch.Tensor) -> torch.Tensor:
-    """Total variation (...,) from counts (..., cells) of one sample and (cells,) of both."""
+    """The total variation (...,), from counts (..., cells) of one sample and (cells,) of both."""
     first, second = ours.double(), (both - ours).double()
     return (first / first.sum(-1, keepdim=True) - second / second.sum(-1, keepdim=True)).abs().sum(-1) / 2
 

@@ -1,6 +1,6 @@
-"""The figures of one lane, made from its events: counts, seconds and rates. No tensors, no clocks.
+"""Computes the figures of one lane from its events: counts, seconds and rates.
 
-A figure that a lane cannot give is None: assisted generation does not say which tokens it drafted.
+A figure is None if the lane does not report what it needs: assisted generation does not say which tokens it drafted.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ SECONDS = (
     "reread_seconds",
 )  # fmt: skip
 
-MOST_UNKNOWN = 0.1  # share of the tokens read again whose cost may be left out of ``reread_seconds``
+MOST_UNKNOWN = 0.1  # of the tokens read again: so many may be left out of ``reread_seconds``
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The figures of one lane. Decode time and decode tokens are those after the first event with tokens.
+    """The figures of one lane. Decode time and decode tokens do not include the first event with tokens.
 
     new_tokens             tokens written, the first included
     target_passes          rounds after the prefill, one target pass each
     accepted, rejected, discarded   draft tokens by status
     alpha                  accepted / (accepted + rejected): guesses kept, of those tested
     draft_acceptance_rate  accepted / all drafted
-    mean_acceptance_length tokens a target pass, bonus or correction counted; rounds cut by EOS or length left out
-    whole_passes           the target passes that are counted for it
-    tested_at, kept_at     drafts in which the guess at a place was tested, and in which it was kept, from the first
-                           place on; empty where drafts are not observed
-    overlap_at             the sum over these drafts of what was to be expected there, the sum of min(p, q); empty where
-                           a greedy lane has no such figure
-    passes_of              target passes that wrote so many tokens, from 0 on
-    prefill_seconds        call to first token
-    decode_seconds         first token to last token
-    tokens_per_second      decode tokens a second
+    mean_acceptance_length tokens per target pass, bonus or correction included; without rounds cut by EOS or length
+    whole_passes           the number of target passes in that mean
+    tested_at, kept_at     for each place in a draft: how many guesses were tested there, and how many were kept; empty
+                           where drafts are not observed
+    overlap_at             for each place the sum, over the tested guesses, of the sum of min(p, q) (``DraftToken``);
+                           empty for a greedy lane
+    passes_of              how many target passes wrote 0, 1, 2, ... tokens
+    prefill_seconds        from the call to the first token
+    decode_seconds         from the first token to the last
+    tokens_per_second      decode tokens / decode seconds
     draft_seconds, verify_seconds   within decode time
     overhead_share         share of decode time spent outside the models' forward passes
     stall_seconds          decode time in stalls: rounds far longer than the others of their call
@@ -85,7 +85,7 @@ class Metrics:
 
     @property
     def overlap(self) -> float | None:
-        """The mean over all tested guesses of the sum of min(p, q): the acceptance to be expected."""
+        """The acceptance to be expected: the mean of the sum of min(p, q) over all tested guesses."""
         return _ratio(sum(self.overlap_at), sum(self.tested_at)) if self.overlap_at else None
 
     @property
@@ -94,7 +94,7 @@ class Metrics:
 
 
 def measure(events: Iterable[Event]) -> Metrics | None:
-    """The figures of one lane so far; None before its first token."""
+    """Compute the figures of one lane so far; None before its first token."""
     events = list(events)
     rounds = [event for event in events if isinstance(event, Round)]
     if not rounds:
@@ -107,7 +107,7 @@ def measure(events: Iterable[Event]) -> Metrics | None:
     observed = all(r.draft is not None for r in later)
     statuses = [token.status for r in later for token in r.draft or ()] if observed else []
     accepted, rejected = statuses.count("accepted"), statuses.count("rejected")
-    # Where drafts are not observed, only the last round can have been cut.
+    # Where drafts are not observed, only the last round can be a cut one.
     whole = _whole(events) if observed else later[:-1]
     return Metrics(
         new_tokens=new_tokens,
@@ -137,7 +137,7 @@ def measure(events: Iterable[Event]) -> Metrics | None:
 
 
 def with_rates(lane: Metrics) -> Metrics:
-    """The same figures, with the rates that its own counts and seconds make."""
+    """The same figures with rates computed from their counts and seconds."""
     alpha = kept = None
     if lane.accepted is not None and lane.rejected is not None and lane.drafted is not None:
         alpha = _ratio(lane.accepted, lane.accepted + lane.rejected)
@@ -147,13 +147,13 @@ def with_rates(lane: Metrics) -> Metrics:
 
 
 def in_microseconds(lane: Metrics) -> Metrics:
-    """The same with its seconds in whole microseconds, so that they are the same wherever they are written."""
+    """The same figures with seconds rounded to microseconds, so that every file and link has the same values."""
     found = {name: value for name in SECONDS if (value := getattr(lane, name)) is not None}
     return with_rates(replace(lane, **{name: round(value, 6) for name, value in found.items()}))
 
 
 def pool(lanes: Iterable[Metrics]) -> Metrics:
-    """One or more calls as if they were one: counts and seconds added, rates made of the sums."""
+    """The figures of several calls as one: counts and seconds are added, and rates computed from the sums."""
     lanes = list(lanes)
     if len(lanes) == 1:
         return lanes[0]
@@ -194,15 +194,15 @@ def pool(lanes: Iterable[Metrics]) -> Metrics:
     )
 
 
-ENOUGH_RUNS = 5  # fewer agree by chance too often: two of them half of the time
+ENOUGH_RUNS = 5  # fewer often agree by chance: two do so half of the time
 
 
 def no_clear_difference(ratios: Sequence[float], middle: float | None = None) -> bool:
-    """Whether two speeds, compared as one ratio a run, may be equal.
+    """Whether two speeds may be equal, by one ratio for each run.
 
-    They may be where the runs disagree on which is faster, or where ``middle`` (the median, if none is given) rounds to
-    1.00. With fewer than ``ENOUGH_RUNS`` runs it must differ from 1 by more than 5 %: the noise of a machine can be as
-    large.
+    They may be equal if the runs disagree on which is faster, or if ``middle`` (by default the median) rounds to 1.00.
+    With fewer than ``ENOUGH_RUNS`` runs, ``middle`` must differ from 1 by more than 5 %, because a machine's noise can
+    be that large.
     """
     if not ratios or min(ratios) <= 1 <= max(ratios):
         return True
@@ -211,39 +211,39 @@ def no_clear_difference(ratios: Sequence[float], middle: float | None = None) ->
 
 
 def speedup(baseline: Metrics, lane: Metrics) -> float | None:
-    """Baseline seconds / lane seconds, a token, over the tokens after the first event."""
+    """Baseline seconds per token / lane seconds per token, after the first event."""
     if not baseline.tokens_per_second or not lane.tokens_per_second:
         return None
     return lane.tokens_per_second / baseline.tokens_per_second
 
 
 def speedup_total(baseline: Metrics, lane: Metrics) -> float | None:
-    """The same with the prefill counted in."""
+    """The same with the prefill included."""
     seconds = lane.prefill_seconds + lane.decode_seconds
     return _ratio((baseline.prefill_seconds + baseline.decode_seconds) / baseline.new_tokens, seconds / lane.new_tokens)
 
 
 def guess_cost(base: Metrics, lane: Metrics) -> float | None:
-    """Seconds of drafting a guess / plain seconds a token."""
+    """Seconds of drafting a guess / seconds per token of plain ``generate``."""
     if not lane.drafted or lane.draft_seconds is None or not base.seconds_per_token:
         return None
     return lane.draft_seconds / lane.drafted / base.seconds_per_token
 
 
 def round_cost(base: Metrics, lane: Metrics) -> float | None:
-    """Seconds of a round / plain seconds a token."""
+    """Seconds of a round / seconds per token of plain ``generate``."""
     if not lane.target_passes or not base.seconds_per_token:
         return None
     return lane.decode_seconds / lane.target_passes / base.seconds_per_token
 
 
 def latency_reduction(factor: float) -> float:
-    """The share of the baseline's seconds that a speed-up saves."""
+    """The share of the baseline's seconds that a speed-up saves: 1 - 1 / speed-up."""
     return 1 - 1 / factor
 
 
 def repeated_ngrams(ids: Iterable[int], n: int = 4) -> float:
-    """The share of n-grams that occurred before in the same ids: text that runs in circles is easy to guess."""
+    """The share of n-grams that occurred before in the same ids. Repetitive text is easy to guess."""
     ids = list(ids)
     grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
@@ -265,12 +265,12 @@ def _whole(events: list[Event]) -> list[Round]:
     return whole
 
 
-STALL_TIMES = 5  # a round is a stall where it took more than so many times the median round of its call
+STALL_TIMES = 5  # a round is a stall if it took more than so many times the median round of its call
 STALL_SHARE = 0.1  # and more than this share of the call's decode time
 
 
 def _stalls(rounds: list[Round], decode_seconds: float) -> float:
-    """Seconds in rounds that something outside decoding delayed: another program, or the machine itself."""
+    """Seconds of rounds that something outside decoding delayed: another program, or the machine itself."""
     if len(rounds) < 2:
         return 0.0
     spent = [after.elapsed_seconds - before.elapsed_seconds for before, after in pairwise(rounds)]
@@ -279,14 +279,14 @@ def _stalls(rounds: list[Round], decode_seconds: float) -> float:
 
 
 def _at_places(rounds: list[Round], statuses: Sequence[str]) -> tuple[int, ...]:
-    """In how many drafts the guess at each place has one of these statuses, as far as any draft was tested."""
+    """For each place of a draft, how many guesses have one of these statuses, up to the last tested place."""
     drafts = [[token.status in statuses for token in r.draft or ()] for r in rounds]
     tested = max((sum(token.status != "discarded" for token in r.draft or ()) for r in rounds), default=0)
     return tuple(sum(draft[place] for draft in drafts if place < len(draft)) for place in range(tested))
 
 
 def _overlaps(rounds: list[Round]) -> tuple[float, ...]:
-    """The overlaps of the tested guesses, added at each place; empty where one is not known."""
+    """For each place, the sum of the overlaps of the tested guesses; empty if one is not known."""
     drafts = [[token.overlap for token in r.draft or () if token.status != "discarded"] for r in rounds]
     known = [[value for value in draft if value is not None] for draft in drafts]
     if not any(drafts) or known != drafts:
@@ -296,18 +296,18 @@ def _overlaps(rounds: list[Round]) -> tuple[float, ...]:
 
 def _pooled_overlaps(lanes: list[Metrics]) -> tuple[float, ...]:
     if any(len(m.overlap_at) != len(m.tested_at) for m in lanes):
-        return ()  # of some of them it is not known
+        return ()  # not known for some of them
     return tuple(round(total, 6) for total in _added(m.overlap_at for m in lanes))
 
 
 def _counted(numbers: Iterable[int]) -> tuple[int, ...]:
-    """How often each number from 0 on occurs."""
+    """How often each number occurs, from 0 on."""
     found = Counter(numbers)
     return tuple(found[number] for number in range(max(found, default=-1) + 1))
 
 
 def _added(rows: Iterable[tuple[_Number, ...]]) -> tuple[_Number, ...]:
-    """Rows added place by place; the shorter ones end in zeros."""
+    """Add rows place by place. Shorter rows count as zero at their end."""
     return tuple(map(sum, zip_longest(*rows, fillvalue=0)))
 
 
@@ -334,7 +334,7 @@ def _overhead(rounds: list[Round], decode_seconds: float) -> float | None:
 
 
 def _sum(values: Iterable[_Number | None]) -> _Number | None:
-    """The sum; None where there is nothing to add, or something in it is not known."""
+    """The sum; None if there is nothing to add or a term is not known."""
     total: _Number | None = None
     for value in values:
         if value is None:
@@ -344,7 +344,7 @@ def _sum(values: Iterable[_Number | None]) -> _Number | None:
 
 
 def _weighed(values: Sequence[tuple[float, float]]) -> float | None:
-    """The mean of values, each with its weight."""
+    """The weighted mean of values."""
     return _ratio(sum(value * weight for value, weight in values), sum(weight for _, weight in values))
 
 

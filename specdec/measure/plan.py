@@ -1,4 +1,4 @@
-"""What a measurement of many calls consists of: its plan, and one trial a call. Needs no torch."""
+"""The plan of a measurement of many calls, and a trial for each call. Needs no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specdec.lanes.table import Entrant
 from specdec.measure.metrics import Metrics
 from specdec.measure.prompts import Choice, PromptItem
 
-LEAST_TOKENS = 32  # below this a rate over the tokens after the first says little
+LEAST_TOKENS = 32  # with fewer, tokens/s after the first token say little
 
 
 Key = tuple[int, str, str, int | str | None]
@@ -20,7 +20,7 @@ Key = tuple[int, str, str, int | str | None]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One call: what it wrote and its figures. ``gamma`` is None where the lane has no draft length."""
+    """One call: its text and its figures. ``gamma`` is None where the lane has no draft length."""
 
     run: int
     prompt: str
@@ -43,7 +43,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured. All entrants of a run share its seed. ``chosen`` says which prompts these are."""
+    """What to measure. All entrants of a run share its seed. ``chosen`` says how the prompts were chosen."""
 
     prompts: tuple[PromptItem, ...]
     entrants: tuple[Entrant, ...]
@@ -60,7 +60,7 @@ class Plan:
             object.__setattr__(self, "params", replace(self.params, seed=secrets.randbits(32)))
 
     def steps(self) -> Iterator[tuple[int, PromptItem, Entrant]]:
-        """Every call, in order; the first of a prompt rotates from run to run and from prompt to prompt."""
+        """Every call in order. The first entrant rotates from run to run and from prompt to prompt."""
         for run in range(self.runs):
             for place, item in enumerate(self.prompts):
                 shift = (run + place) % len(self.entrants)
@@ -72,5 +72,5 @@ class Plan:
 
     @property
     def tokens(self) -> int:
-        """New tokens of all calls, at most."""
+        """The new tokens of all calls, at most."""
         return len(self) * self.params.max_new_tokens

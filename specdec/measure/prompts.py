@@ -1,5 +1,7 @@
-"""Prompt sets, told apart by their fields: our own, HumanEval, and sets of conversations, as Spec-Bench, MT-bench and
-SPEED-Bench are."""
+"""Reads prompt sets: our own, HumanEval, and conversations (Spec-Bench, MT-bench, SPEED-Bench).
+
+The fields of a line tell which kind it is.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ EXAMPLES = Path(__file__).parents[1] / "data" / "prompts.jsonl"
 NAME = "the examples"
 LARGEST = 16_000_000  # bytes of a set, unpacked
 MOST = 10_000  # prompts of a set
-LONGEST_NAME = 200  # characters of a name or a category, which stand in every trial and every row
-LONGEST_FILE_NAME = 255  # characters, as file systems have it
-GZIP = b"\x1f\x8b"  # how a packed file begins
+LONGEST_NAME = 200  # characters of a name or a category; every trial and every row repeats them
+LONGEST_FILE_NAME = 255  # characters, the limit of most file systems
+GZIP = b"\x1f\x8b"  # the first bytes of a packed file
 TAKEN = "name and prompt, task_id and prompt (HumanEval), or turns (Spec-Bench, MT-bench, SPEED-Bench)"
 
 
@@ -30,7 +32,7 @@ TAKEN = "name and prompt, task_id and prompt (HumanEval), or turns (Spec-Bench, 
 class PromptItem:
     """One prompt of a set. ``name`` is unique in the set; figures are summed up by ``category``.
 
-    ``chat``: a question, put as a chat message to a target whose tokenizer has a template for such.
+    ``chat``: the prompt is sent as a chat message if the target's tokenizer has a chat template.
     """
 
     name: str
@@ -39,9 +41,9 @@ class PromptItem:
     chat: bool = False
 
     def message(self, tokenizer: Any) -> Any:
-        """The prompt as the engine takes it; for a pair without a tokenizer the bytes of its text as ids, (n,)."""
+        """The prompt for the engine. For a pair without a tokenizer, the bytes of its text as ids (n,)."""
         if tokenizer is None:
-            import torch  # reports load this module without it
+            import torch  # reports load this module without torch
 
             return torch.tensor(list(self.prompt.encode()))
         templated = self.chat and getattr(tokenizer, "chat_template", None)
@@ -50,11 +52,11 @@ class PromptItem:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which prompts of a set are measured, and how they are put.
+    """Which prompts of a set are measured, and whether as chat messages.
 
-    name    of the set
+    name    the name of the set
     first   how many prompts of each category; None for all
-    chat    every prompt is put as a chat message; else only those of conversations are
+    chat    send every prompt as a chat message; otherwise only those of conversations
     """
 
     name: str = "those given"
@@ -78,19 +80,21 @@ class Choice:
         return tuple(found)
 
     def check(self, tokenizer: Any) -> None:
-        """Raise ``InvalidInput`` where chat is asked for and the tokenizer has no template for it."""
+        """Raise ``InvalidInput`` if ``chat`` is set and the tokenizer has no chat template."""
         if self.chat and not getattr(tokenizer, "chat_template", None):
             raise InvalidInput("The target's tokenizer has no chat template; turn chat off. Nothing ran.")
 
 
 def read_prompts(path: Path) -> list[PromptItem]:
-    """The prompts of a file of JSON lines, packed with gzip or not. Raises ``InvalidInput`` with the line that cannot
-    be used."""
+    """Read the prompts of a file of JSON lines, packed with gzip or not.
+
+    Raises ``InvalidInput``, which names the line that cannot be used.
+    """
     return parse_prompts(_text_of(Path(path)))
 
 
 def _text_of(path: Path) -> str:
-    """What a file holds, up to ``LARGEST`` bytes: a small packed file can hold more than the memory does."""
+    """The content of a file, up to ``LARGEST`` bytes: a small packed file can unpack to more than the memory."""
     try:
         with path.open("rb") as file:
             packed = file.peek(2)[:2] == GZIP
@@ -109,8 +113,8 @@ def _text_of(path: Path) -> str:
 
 
 def parse_prompts(text: str) -> list[PromptItem]:
-    """The prompts of JSON lines; of a conversation its first turn, as only the first has no answer before it."""
-    lines = enumerate(text.split("\n"), start=1)  # splitlines would cut at characters that JSON lets stand
+    """The prompts of JSON lines. Of a conversation only the first turn counts, because the others follow an answer."""
+    lines = enumerate(text.split("\n"), start=1)  # not splitlines(), which also splits at characters that JSON allows
     items = [_item(number, line) for number, line in islice((at for at in lines if at[1].strip()), MOST + 1)]
     if len(items) > MOST:
         raise InvalidInput(f"The file has more than {MOST:,} prompts; give a smaller set.")
@@ -126,7 +130,7 @@ def parse_prompts(text: str) -> list[PromptItem]:
 
 def _item(number: int, line: str) -> PromptItem:
     try:
-        record = from_json(line)  # unlike Python's own, it refuses half a surrogate pair, which no page can show
+        record = from_json(line)  # unlike ``json``, it refuses half of a surrogate pair, which no page can show
     except ValueError as error:
         where = str(error).replace(" at line 1 column", ", at character")
         raise InvalidInput(f"Line {number} is not JSON ({where}).") from error

@@ -1,4 +1,4 @@
-"""Collects the events of a lane into its ids, its text and its figures."""
+"""Collects the events of a lane into ids, text and figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from specdec.text import text_of
 
 @dataclass(frozen=True)
 class Result:
-    """What a lane wrote. ``finish_reason`` is None and ``cancelled`` True where the stream ended early."""
+    """What a lane wrote, and its figures.
+
+    - ``token_ids``: the new tokens, without the prompt.
+    - ``text``: their text; None where ``collect`` got no tokenizer.
+    - ``finish_reason``: that of ``Finished``; None if the lane ended early. Then ``cancelled`` is True.
+    - ``rounds``: all ``Round`` events; the first one is the prefill.
+    - ``metrics``: the figures, a ``Metrics``; None if no token was written.
+    """
 
     token_ids: list[int]
     text: str | None
@@ -57,7 +64,7 @@ def started_of(events: Sequence[Event]) -> Started:
 
 
 def first_difference(plain: Sequence[Event], speculative: Sequence[Event]) -> int | None:
-    """Where two texts part, counted in new tokens from 0; None if they do not."""
+    """The first place where two texts differ, counted in new tokens from 0; None if they are equal."""
     ours, theirs = written_ids(speculative), written_ids(plain)
     return None if ours == theirs else common_prefix(ours, theirs)
 

@@ -1,7 +1,7 @@
-"""A measurement as it is kept: what was measured where, and its trials. Needs no torch.
+"""Reads kept measurements: what was measured where, and its trials. Needs no torch.
 
-A file of results has all of it, and a link the figures alone. Both may come from a stranger, so every value that is
-shown is checked, and none needs the pair that made it.
+A results file has everything; a link has only the figures. Both may come from a stranger, so every value that is shown
+is checked. Reading them does not need the pair that was measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import from_json, to_json
-from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
+from typing_extensions import TypedDict  # pydantic supports the standard one only from Python 3.12 on
 
 from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput
@@ -27,7 +27,7 @@ from specdec.measure.prompts import LONGEST_NAME, Choice, PromptItem
 
 VERSION = 3  # of files and links
 MOST_CALLS, MOST_TOKENS = 100_000, 1_000_000
-LARGEST = 1e12  # of any count or number of seconds
+LARGEST = 1e12  # the largest count or number of seconds
 OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]
@@ -45,7 +45,7 @@ class ModelFacts(TypedDict):
 
 @with_config(OPEN)
 class DraftFacts(TypedDict):
-    """A draft without a model of its own has no name."""
+    """Facts about a draft. One that is not a model has no name."""
 
     kind: Text
     text: Text
@@ -56,7 +56,7 @@ class DraftFacts(TypedDict):
 
 @with_config(OPEN)
 class PairFacts(TypedDict):
-    """What is shown of a pair."""
+    """The facts about a pair that are shown."""
 
     name: Text | None
     device: Text
@@ -76,7 +76,7 @@ class MachineFacts(TypedDict):
 
 @with_config(OPEN)
 class Head(TypedDict):
-    """What a measurement is of; ``at`` is when it began, in seconds since 1970."""
+    """The first line of results: what was measured. ``at`` is the time of its beginning, in seconds since 1970."""
 
     version: Literal[3]
     at: Annotated[float, Field(ge=0, lt=1e11)]
@@ -100,7 +100,7 @@ About = dict[str, Any]
 
 @dataclass(frozen=True)
 class Results:
-    """What was measured where, what was planned, and the trials that are made."""
+    """What was measured and where, the plan, and the trials that exist."""
 
     about: About
     plan: Plan
@@ -108,8 +108,10 @@ class Results:
 
 
 def read_results(text: str, name: str) -> Results:
-    """The results of a file. A line that was cut short or is no trial of the plan is dropped. Raises ``InvalidInput``,
-    with the ``name`` of the file, for anything else."""
+    """Read the results of a file. A line that was cut short or is no trial of the plan is dropped.
+
+    Raises ``InvalidInput``, with the ``name`` of the file, for anything else.
+    """
     head, _, rest = text.partition("\n")
     try:
         about, plan = checked_head(from_json(head)["results"])
@@ -124,12 +126,12 @@ def read_results(text: str, name: str) -> Results:
 
 
 def checked_head(found: Any) -> tuple[About, Plan]:
-    """The first line of a file, and the plan in it. Raises ``InvalidInput``, whose message is a part of a sentence."""
+    """Read the first line of a file and its plan. Raises ``InvalidInput``, whose message is a part of a sentence."""
     version = found.get("version") if isinstance(found, dict) else None
     if isinstance(version, int) and version != VERSION:
         raise InvalidInput(f"its version is {version}, and this program reads version {VERSION}.")
     try:
-        head = _HEAD.validate_json(to_json(found), strict=True)  # as JSON, where a tuple is a list
+        head = _HEAD.validate_json(to_json(found), strict=True)  # validated as JSON, because a tuple is a list there
     except ValidationError as error:
         where = error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"]
         raise InvalidInput(f"its field {where[0]!r} cannot be read." if where else "it cannot be read.") from error
@@ -146,7 +148,7 @@ def checked_head(found: Any) -> tuple[About, Plan]:
 
 
 def shown_head(results: Results) -> dict[str, Any]:
-    """The first line for a reader who is shown figures: without the prompts' texts and what else is not shown."""
+    """The first line without the prompts' texts and other values that are not shown."""
     plan = results.plan
     prompts = [{"name": item.name, "category": item.category, "prompt": ""} for item in plan.prompts]
     params = {"max_new_tokens": plan.params.max_new_tokens, "temperature": float(plan.params.temperature)}
@@ -179,7 +181,7 @@ def trials_of(lines: Iterable[str], plan: Plan) -> list[Trial]:
 
 
 def _trial(line: str) -> Trial | None:
-    """A line of a file; None for one that is not whole."""
+    """Read a line of a file; None if it is incomplete."""
     try:
         return sound(_TRIAL.validate_json(line, strict=True))
     except ValidationError:
@@ -187,10 +189,10 @@ def _trial(line: str) -> Trial | None:
 
 
 def sound(trial: Trial) -> Trial | None:
-    """The trial with the rates that its own counts make; None where a number of it cannot be."""
+    """The trial with rates computed from its counts; None if a number of it is impossible."""
     rated = replace(trial, metrics=with_rates(trial.metrics))
     figures = asdict(rated.metrics)
-    outside = figures.pop("overhead_share")  # a clock may say that the passes took a little longer than the whole
+    outside = figures.pop("overhead_share")  # by the clock, the passes may take a little longer than the whole
     numbers = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in figures.values())
     if not all(value is None or 0 <= value <= LARGEST for value in numbers):
         return None

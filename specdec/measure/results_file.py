@@ -1,6 +1,6 @@
-"""What keeps the trials of a measurement, as a text or in a file, so that an interrupted one goes on where it was.
+"""Keeps the trials of a measurement as a text or in a file, so that an interrupted measurement can be continued.
 
-Any program opens what is kept by ``measure.results``; here it goes on, with the pair that made it.
+Continuing needs the pair that was measured. ``measure.results`` reads the same files without it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from specdec.measure.results import VERSION, About, trials_of
 from specdec.models.pair import Pair
 
 LARGEST = 256_000_000  # bytes of a results file that is read
-UNASKED = ("at", "chosen")  # of the first line: the same prompts may be chosen in another way
+UNASKED = ("at", "chosen")  # of the first line, may differ: the same prompts can be chosen in another way
 
 
 class ResultsText:
@@ -41,15 +41,17 @@ class ResultsText:
         return {name: self._head[name] for name in ("version", "at", "pair", "machine", "versions")}
 
     def write(self, known: Iterable[Trial]) -> str:
-        """Each trial once, in the plan's order."""
+        """Write each trial once, in the plan's order."""
         by_key = {trial.key: trial for trial in known}
         ordered = sorted(by_key.values(), key=lambda trial: self._order[trial.key])
         return _line({"results": self._head}) + "".join(map(_trial_line, ordered))
 
     def read(self, text: str, name: str) -> list[Trial]:
-        """The plan's trials of a text; a line that was cut short is dropped, and its trial runs again. The measurement
-        keeps the time at which that of the text began. Raises ``InvalidInput``, with the ``name`` of the file it is
-        from, if it is of another measurement."""
+        """Read the plan's trials from a text. A line that was cut short is dropped, and its trial runs again.
+
+        The time at which the measurement began stays that of the text. Raises ``InvalidInput``, with the ``name`` of
+        the text's file, if it belongs to another measurement.
+        """
         head, *lines = text.splitlines() or [""]
         if not head:
             return []
@@ -58,9 +60,9 @@ class ResultsText:
 
 
 class ResultsFile:
-    """The same in a file; what is in it is not measured again.
+    """The same in a file. Trials that it contains are not measured again.
 
-    Where several processes measure, each writes a file of its own beside this one until ``merge``.
+    Where several processes measure, each writes its own file beside this one until ``merge``.
     """
 
     def __init__(self, path: Path, pair: Pair, plan: Plan, process: int = 0):
@@ -68,7 +70,7 @@ class ResultsFile:
         self._text = ResultsText(pair, plan)
 
     def read(self) -> list[Trial]:
-        """All trials found, of every process. Raises ``InvalidInput`` if they are of another measurement."""
+        """Read the trials of all processes. Raises ``InvalidInput`` if they belong to another measurement."""
         found: dict[Key, Trial] = {}
         for path in (self.path, *self._others()):
             for trial in self._read(path):
@@ -76,7 +78,7 @@ class ResultsFile:
         return list(found.values())
 
     def begin(self, known: Iterable[Trial]) -> None:
-        """Write the file of this process anew, with the trials that are known, and keep it open for more."""
+        """Write the file of this process again with the known trials, and keep it open for more."""
         own = known if self.process == 0 else ()
         self._write(self._own, own)
 
@@ -90,11 +92,11 @@ class ResultsFile:
             raise _not_written(self._own, error) from error
 
     def merge(self, every: Iterable[Trial]) -> None:
-        """All trials of all processes into the one file, in the plan's order."""
+        """Write all trials of all processes into one file, in the plan's order."""
         self._write(self.path, every)
 
     def clear(self) -> None:
-        """The files of other processes go; their trials are in the one file."""
+        """Delete the files of other processes, whose trials are in the one file now."""
         for path in self._others():
             path.unlink(missing_ok=True)
 
@@ -106,7 +108,7 @@ class ResultsFile:
         return self.path.with_name(f"{self.path.name}.process{self.process}") if self.process else self.path
 
     def _write(self, path: Path, known: Iterable[Trial]) -> None:
-        """In one step: a kill leaves the old file or the new one."""
+        """Write a file in one step: if the process is killed, the old or the new file is there."""
         new = path.with_name(path.name + ".new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +122,7 @@ class ResultsFile:
 
 
 def text_of(path: Path) -> str:
-    """What a results file holds. Raises ``InvalidInput``."""
+    """The text of a results file. Raises ``InvalidInput``."""
     try:
         if path.stat().st_size > LARGEST:
             raise InvalidInput(f"{path.name} is larger than {LARGEST // 10**6} MB. Name another file.")
@@ -135,28 +137,28 @@ def _not_written(path: Path, error: OSError) -> InvalidInput:
 
 
 def measured_on(pair: Pair) -> dict[str, Any]:
-    """What figures are measured on: the pair, the machine and the versions; and when."""
+    """What figures are measured on: the pair, the machine, the versions, and the time."""
     return {"at": time.time(), "pair": pair.describe(), "machine": machine(pair.device), "versions": versions()}
 
 
 def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
-    """All that two measurements must have in common to be one, and what is ``UNASKED``."""
-    kind = {"device": pair.device.type}  # each process of a launch has a number of its own
+    """What two parts of one measurement must have in common, and the fields in ``UNASKED``."""
+    kind = {"device": pair.device.type}  # without the number, which differs between the processes of a launch
     about = measured_on(pair) | {"version": VERSION, "weights": _weights(pair)}
     about |= {"pair": about["pair"] | kind, "machine": about["machine"] | kind}
-    # A drawn seed is no part of what was asked for when sampling is off.
+    # Without sampling, the drawn seed does not matter.
     params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})
     asked = {"prompts": [asdict(item) for item in plan.prompts], "entrants": plan.entrants, "runs": plan.runs}
     return about | asked | {"params": params, "chosen": asdict(plan.chosen)}
 
 
 def _weights(pair: Pair) -> str:
-    """A fingerprint of up to 16 values of every weight: names of folders do not tell two checkpoints apart."""
+    """A fingerprint of up to 16 values of every weight, because two checkpoints may have the same folder name."""
     digest = hashlib.sha256()
     heads = pair.draft.heads if pair.draft else ()
     for model in (*pair.models(drafting=True), *heads):
         for weight in model.parameters():
-            # Offloaded values are not here, and packed ones may be packed anew at a first pass.
+            # Offloaded values are elsewhere, and packed ones may be packed again at the first pass.
             if weight.device.type != "meta" and weight.is_floating_point():
                 values = weight.detach().flatten()
                 digest.update(values[:: max(1, len(values) // 16)][:16].float().cpu().numpy().tobytes())
@@ -164,7 +166,7 @@ def _weights(pair: Pair) -> str:
 
 
 def _same(name: str, line: str, ours: dict[str, Any]) -> float:
-    """When the measurement with this first line began. Raises ``InvalidInput`` where it is not ours."""
+    """When the measurement with this first line began. Raises ``InvalidInput`` if it is another measurement."""
     try:
         theirs = from_json(line)["results"]
         differing = [name for name in ours if name not in UNASKED and theirs.get(name) != ours[name]]

@@ -1,4 +1,4 @@
-"""A pair of shapes made ready to measure: the target's greedy text after each prompt, which its draft then follows."""
+"""Prepares a pair of shapes for measuring: records the target's greedy text after each prompt, for its draft."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from specdec.models.pair import Pair
 def recorded(pair: Pair, items: Sequence[PromptItem], params: SamplingParams) -> Pair:
     """``pair``, whose draft is a ``SyntheticDraft``, with the text that our loop at gamma 0 writes after ``items``.
 
-    The tokens are picked greedily. Raises as the lane does for what it cannot run.
+    The tokens are chosen greedily. Raises what the lane raises.
     """
     draft = pair.draft
     assert isinstance(draft, SyntheticDraft)

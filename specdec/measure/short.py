@@ -1,7 +1,7 @@
-"""Results as a short text, for a link or a small file: what verdict, table and chart need, and no text of any call.
+"""Writes results as a short text for a link or a small file: what verdict, table and chart need, without any text.
 
-Of each call there are counts and microseconds, a column a figure, and the number of its text among those of its prompt:
-equal numbers stand for equal texts. Sampled texts are not compared, so these have no number.
+Each call has counts and microseconds, one column for each figure. It also has the number of its text among the texts of
+its prompt: equal numbers mean equal texts. Sampled texts are not compared, so they have no number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from specdec.measure.metrics import SECONDS, Metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.results import MOST_CALLS, Results, checked_head, shown_head, sound
 
-INFLATED = 2_000_000  # bytes that a link may unpack to
+INFLATED = 2_000_000  # a link may unpack to so many bytes
 DAMAGED = "The link is damaged: a part of it may be missing."
 
 Value = Annotated[int, Field(ge=0, le=10**15)] | None
@@ -61,7 +61,7 @@ def short(results: Results) -> str:
 
 
 def read_short(text: str | bytes) -> Results:
-    """The results of a text that ``short`` made. Raises ``InvalidInput``."""
+    """Read the results of a text that ``short`` made. Raises ``InvalidInput``."""
     try:
         found = from_json(text)
         about, plan = checked_head(found["head"])
@@ -87,14 +87,14 @@ def read_short(text: str | bytes) -> Results:
 
 
 def link_text(results: Results) -> str:
-    """The short form, packed for an address."""
+    """The short text, packed for an address."""
     packer = zlib.compressobj(9, wbits=-15)
     packed = packer.compress(short(results).encode()) + packer.flush()
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
 def read_link(text: str) -> Results:
-    """The results that an address holds. Raises ``InvalidInput``."""
+    """Read the results of an address. Raises ``InvalidInput``."""
     try:
         unpacker = zlib.decompressobj(wbits=-15)
         packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -107,13 +107,13 @@ def read_link(text: str) -> Results:
 
 
 def _keys(plan: Plan) -> list[tuple[int, str, str, Any]]:
-    """The key of each call of a plan: all lanes of a prompt stand together, in one order in every run."""
+    """The keys of a plan's calls: all lanes of a prompt together, in the same order in every run."""
     cells = [(run, item.name) for run in range(plan.runs) for item in plan.prompts]
     return [(*cell, *entrant) for cell in cells for entrant in plan.entrants]
 
 
 def _metrics(values: dict[str, int | None]) -> Metrics:
-    """The figures of a call. Rates follow from them; the time outside the passes is not shown and stays unknown."""
+    """The figures of a call. Rates follow from them. The time outside the passes is not shown and stays unknown."""
     tokens, passes = values.pop("whole_tokens"), values["whole_passes"]
     seconds = {name: None if (value := values.pop(name)) is None else value / 1e6 for name in SECONDS}
     given: dict[str, Any] = values | seconds
@@ -124,5 +124,5 @@ def _metrics(values: dict[str, int | None]) -> Metrics:
     return Metrics(mean_acceptance_length=mean, **given)
 
 
-# What assisted generation does not say.
+# What assisted generation does not report.
 _UNKNOWN = {"accepted", "rejected", "discarded", "draft_seconds", "verify_seconds", "reread_seconds"}

@@ -1,4 +1,4 @@
-"""Trials to figures: a summary an entrant, with its speed-up over plain ``generate`` in the same runs and prompts."""
+"""Summarises trials: for each entrant its speed-up over plain ``generate`` in the same runs and prompts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from specdec.measure.terms import Sides, middle
 class Summary:
     """One entrant over all its trials.
 
-    sides    a run each, all prompts together: plain ``generate``, this entrant, and our loop where it ran as well
+    sides    for each run, all prompts together: plain ``generate``, this entrant, and our loop if it ran
     runs     the number of the run of each of ``sides``
-    rates    tokens a second after the first token, one figure a run
-    same     trials that wrote the baseline's text, of ``compared`` that have a baseline
+    rates    tokens per second after the first token, for each run
+    same     how many trials wrote the baseline's text, of the ``compared`` ones that have a baseline
     """
 
     lane: str
@@ -39,12 +39,12 @@ class Summary:
 
     @property
     def gain_of_run(self) -> dict[int, float]:
-        """The speed-up by the run's number; a run without one is left out."""
+        """The speed-up by the number of the run. A run without one is left out."""
         return {run: gain for run, side in zip(self.runs, self.sides, strict=True) if (gain := side.gain)}
 
     @property
     def gain(self) -> float | None:
-        """Median over the runs."""
+        """The median speed-up over the runs."""
         return median(self.gains) if self.gains else None
 
     @property
@@ -52,12 +52,12 @@ class Summary:
         return Entrant(self.lane, self.gamma)
 
     def middle(self, name: str) -> float | None:
-        """The median over the runs of one of this lane's figures, by its name in ``Metrics``."""
+        """The median over the runs of one of the lane's figures, by its name in ``Metrics``."""
         return middle(self.sides, lambda side: getattr(side.lane, name))
 
 
 def summarise(trials: Iterable[Trial], baseline: Entrant = BASELINE) -> list[Summary]:
-    """A summary an entrant, by lane and draft length, of the trials that are ``comparable``."""
+    """A summary for each entrant, of the ``comparable`` trials."""
     by_entrant: dict[Entrant, list[Trial]] = defaultdict(list)
     for trial in comparable(trials):
         by_entrant[trial.entrant].append(trial)
@@ -66,8 +66,10 @@ def summarise(trials: Iterable[Trial], baseline: Entrant = BASELINE) -> list[Sum
 
 
 def comparable(trials: Iterable[Trial]) -> list[Trial]:
-    """Where some calls are still to come, those runs of a prompt count that all entrants have, so that none is judged
-    by other prompts than the rest; before there is one, all."""
+    """The trials that can be compared while calls are still missing: the runs of a prompt that all entrants have.
+
+    So no entrant is judged by other prompts than the rest. Before there is such a run, all trials count.
+    """
     trials = list(trials)
     cells: dict[Entrant, set[tuple[int, str]]] = defaultdict(set)
     for trial in trials:
@@ -78,7 +80,7 @@ def comparable(trials: Iterable[Trial]) -> list[Trial]:
 
 @dataclass(frozen=True)
 class Share:
-    """How much of a plan is measured: ``whole`` once every entrant has a run of every prompt."""
+    """How much of a plan is measured. ``whole``: every entrant has a run of every prompt."""
 
     calls: int
     planned: int
@@ -96,12 +98,12 @@ def share_of(trials: Iterable[Trial], plan: Plan) -> Share:
 
 
 def fastest(summaries: Sequence[Summary]) -> Summary | None:
-    """The fastest of our own lanes: every draft length, "auto", and 0, which is our loop alone."""
+    """The fastest of our own lanes: every draft length, "auto", and our loop alone."""
     return max((s for s in summaries if s.gain and s.lane == LOOP.lane), key=lambda s: s.gain or 0.0, default=None)
 
 
 def best_lengths(summaries: Sequence[Summary]) -> list[Summary]:
-    """Each lane at its fastest draft length; without plain ``generate``, and without lanes that have no speed-up."""
+    """Each lane at its fastest draft length, without plain ``generate`` and without lanes that have no speed-up."""
     best: dict[str, Summary] = {}
     for summary in summaries:
         key = summary.entrant.key
@@ -115,10 +117,10 @@ def find(summaries: Sequence[Summary], entrant: Entrant) -> Summary | None:
 
 
 def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
-    """Speed at "auto" over that at the best fixed draft length, one figure a prompt; empty without both or two runs.
+    """Speed at "auto" / speed at the best fixed draft length, for each prompt. Empty without both, or with one run.
 
-    The best is picked on every second run and both are scored on the others, so that luck does not choose it. Each
-    speed is one over plain ``generate``'s in the same run. A prompt counts where all of these speeds are known.
+    The best length is chosen on every second run, and both are compared on the other runs, so that luck does not
+    decide. Each speed is relative to plain ``generate`` in the same run. Only prompts with all of these speeds count.
     """
     rates = {(t.entrant, t.prompt, t.run): rate for t in trials if (rate := t.metrics.tokens_per_second)}
     runs = sorted({run for _, _, run in rates})
@@ -148,7 +150,7 @@ def _summary(trials: list[Trial], base: Cells, loop: Cells) -> Summary:
     for run in sorted({trial.run for trial in trials}):
         if rate := _pool(trial for trial in trials if trial.run == run).tokens_per_second:
             rates.append(rate)
-        # A run that was broken off counts over the prompts that both have.
+        # Of an interrupted run, the prompts that both have count.
         if both := [trial for trial in trials if trial.run == run and (run, trial.prompt) in base]:
             cells = [(run, trial.prompt) for trial in both]
             looped = _pool(loop[cell] for cell in cells) if all(cell in loop for cell in cells) else None
@@ -170,7 +172,7 @@ def _place(entrant: Entrant) -> tuple[int, float]:
 
 
 def rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """A row a category and entrant, then a row an entrant over all: plain numbers under the names of the columns."""
+    """A row for each category and entrant, then a row for each entrant over all. Plain numbers by column name."""
     categories = list(dict.fromkeys(trial.category for trial in trials))
     groups = [(c, [t for t in trials if t.category == c]) for c in categories]
     if len(categories) > 1:
@@ -196,6 +198,6 @@ def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
         "acceptance": summary.middle("alpha"),
         "tokens_per_target_pass": summary.middle("mean_acceptance_length"),
         "outside_forward": summary.middle("overhead_share"),
-        "same_text": summary.same if greedy else None,  # when sampling, equal texts are not to be expected
+        "same_text": summary.same if greedy else None,  # sampled texts need not be equal
         "compared": summary.compared,
     }

@@ -1,7 +1,7 @@
-"""The entrants of a sweep, which finds the draft length that is fastest on this machine.
+"""The entrants of a sweep, which finds the fastest draft length on this machine.
 
-Plain ``generate``, our loop at gamma 0 to 16 and "auto", interleaved (``specdec.measure.trials``) on one prompt or
-several.
+They are plain ``generate`` and our loop at gamma 0 to 16 and "auto", interleaved (``specdec.measure.trials``), on one
+prompt or several.
 """
 
 from __future__ import annotations

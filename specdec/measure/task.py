@@ -1,4 +1,4 @@
-"""One piece of work for the device, as a value that can be sent to another process."""
+"""A piece of work for the device, as a value that can be sent to another process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Step = TypeVar("Step")
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[Step]):
-    """``run(pair)`` yields steps: batches of events, trials, progress. Empty steps let a consumer act in between.
+    """``run(pair)`` yields steps: batches of events, trials, progress. Empty steps let the consumer act.
 
-    ``run`` is picklable: a function of a module, or ``functools.partial`` of one. So are its steps. ``tokens`` is how
-    many new tokens it writes at most, over all lanes and runs; a task's time is estimated from it.
+    ``run`` and its steps can be pickled. ``run`` is a function of a module, or ``functools.partial`` of one. ``tokens``
+    is how many new tokens it writes at most, over all lanes and runs; the task's time is estimated from it.
     """
 
     run: Callable[[Pair], Generator[Step, None, None]]

@@ -1,8 +1,8 @@
-"""What one run says about a speculative lane: its gain, and the terms of which the gain is made.
+"""Computes the gain of a speculative lane in one run, and the terms that make the gain (Leviathan et al. 2211.17192).
 
-Leviathan et al. 2211.17192. All seconds are means over the tokens after the first. Our own loop without a draft
-tells the engine's share from speculation's and measures a target pass over one token; where it did not run, costs are
-counted in tokens of plain ``generate``.
+All seconds are means over the tokens after the first. Our own loop without a draft separates the engine's share from
+speculation's, and measures a target pass over one token. Where it did not run, costs are counted in tokens of plain
+``generate``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Steps = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The figures of one run: of plain ``generate``, of a lane, and of our loop without a draft where it ran."""
+    """The figures of one run: of plain ``generate``, of a lane, and of our loop without a draft if it ran."""
 
     plain: Metrics
     lane: Metrics
@@ -26,17 +26,17 @@ class Sides:
 
     @property
     def gain(self) -> float | None:
-        """Plain seconds / the lane's seconds, a token."""
+        """Seconds per token of plain ``generate`` / those of the lane."""
         return speedup(self.plain, self.lane)
 
     @property
     def engine(self) -> float | None:
-        """Plain seconds / our loop's seconds, a token: the part of the gain that is not speculation's."""
+        """Seconds per token of plain ``generate`` / those of our loop: the part of the gain without speculation."""
         return speedup(self.plain, self.loop) if self.loop else None
 
     @property
     def speculation(self) -> float | None:
-        """Our loop's seconds / the lane's seconds, a token."""
+        """Seconds per token of our loop / those of the lane."""
         return speedup(self.loop, self.lane) if self.loop else None
 
     @property
@@ -47,7 +47,7 @@ class Sides:
 
     @property
     def guess_cost(self) -> float | None:
-        """Seconds of drafting a guess: in target passes over one token (c), else in plain tokens."""
+        """Seconds of drafting a guess, in target passes over one token (c); without our loop in plain tokens."""
         if not self.loop:
             return guess_cost(self.plain, self.lane)
         if not self.single_pass or not self.lane.drafted or self.lane.draft_seconds is None:
@@ -56,24 +56,24 @@ class Sides:
 
     @property
     def verify_growth(self) -> float | None:
-        """Seconds of a target pass over a round's tokens / over one token (v)."""
+        """Seconds of a target pass over a round's tokens / seconds of one over a single token (v)."""
         if not self.single_pass or self.lane.verify_seconds is None or not self.lane.target_passes:
             return None
         return self.lane.verify_seconds / self.lane.target_passes / self.single_pass
 
     @property
     def guesses(self) -> float | None:
-        """Guesses made a round."""
+        """Guesses per round."""
         return self.lane.drafted / self.lane.target_passes if self.lane.drafted and self.lane.target_passes else None
 
     @property
     def round_cost(self) -> float | None:
-        """Seconds of a round / plain seconds a token."""
+        """Seconds of a round / seconds per token of plain ``generate``."""
         return round_cost(self.plain, self.lane)
 
     @property
     def tokens_of_all(self) -> float | None:
-        """Tokens a target pass, rounds cut by EOS or length counted too."""
+        """Tokens per target pass, including rounds cut by EOS or length."""
         return self.lane.decode_tokens / self.lane.target_passes if self.lane.target_passes else None
 
     @property
@@ -86,16 +86,15 @@ class Sides:
 
 
 def middle(runs: Iterable[Sides], figure: Callable[[Sides], float | None]) -> float | None:
-    """The median over the runs of a figure, of those that have it."""
+    """The median of a figure over the runs that have it."""
     found = [value for run in runs if (value := figure(run)) is not None]
     return median(found) if found else None
 
 
 def steps(runs: Sequence[Sides], gain: float, engine: float) -> Steps:
-    """Seconds a token, from plain ``generate`` to the lane, each step with its name; they add up exactly. Empty where
-    something was not measured.
+    """Seconds per token from plain ``generate`` to the lane, in named steps that add up exactly.
 
-    Every step is a median over the runs; what these leave is in the last step.
+    Every step is a median over the runs. The last step takes the remainder. Empty if something was not measured.
     """
     plain = middle(runs, lambda run: run.plain.seconds_per_token)
     single = middle(runs, lambda run: run.single_pass)

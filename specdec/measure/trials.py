@@ -1,6 +1,7 @@
-"""Run the trials of a plan: prompts x entrants x runs, one call after another.
+"""Runs the trials of a plan: prompts x entrants x runs, one call after another.
 
-Each run plays every entrant on every prompt, in an order that rotates, so that the machine's drift falls on all alike.
+Each run measures every entrant on every prompt. The order rotates, so that changes of the machine's speed affect all
+entrants alike.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from specdec.measure.plan import Key, Plan, Trial
 from specdec.measure.result import collect
 from specdec.models.pair import Pair
 
-INTERVAL = 0.08  # seconds between two looks at a lane, as on the page: the consumer must not wake at every event
+INTERVAL = 0.08  # seconds between two batches of a lane, as on the page: the consumer must not wake at every event
 
 
 def trials(
     pair: Pair, plan: Plan, done: Collection[Key] = (), prompts: Collection[str] | None = None
 ) -> Generator[Trial | None, None, None]:
-    """Run what is not ``done`` of a plan; yield each call as it ends, and None in between, so that one may stop.
+    """Run the calls of a plan that are not ``done``. Yield each call when it ends, and None in between to allow a stop.
 
-    ``prompts`` are the names of those to run, None for all. Every entrant is warmed up first. What the engine
-    refuses, it refuses before anything runs.
+    ``prompts`` are the names of the prompts to run; None for all. Every entrant is warmed up first. What the engine
+    refuses is raised before anything runs.
     """
     plan.chosen.check(pair.tokenizer)
     steps = [
@@ -34,8 +35,8 @@ def trials(
         for run, item, entrant in plan.steps()
         if (run, item.name, *entrant) not in done and (prompts is None or item.name in prompts)
     ]
-    # Every length is checked on one prompt, and every prompt on one length of each lane. Our loop is a lane of its own
-    # here: it reads no draft, whose context may be shorter than the target's.
+    # Every length is checked on one prompt, and every prompt on one length of each lane. Our loop counts as a lane
+    # here, because without a draft its context may be longer.
     one_each = {entrant.key: entrant for entrant in plan.entrants}.values()
     requests: dict[str, Request] = {}
     for item in plan.prompts:
@@ -63,7 +64,7 @@ def trials(
                 events += batch
                 yield None
             result = collect(events)
-            assert result.metrics is not None  # a lane that ends has written a token
+            assert result.metrics is not None  # a lane that has ended has written a token
             lane, gamma = entrant
             yield Trial(
                 run=run,

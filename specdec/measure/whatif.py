@@ -1,12 +1,19 @@
-"""What-if without running: what other draft lengths would have made of a recorded lane.
+"""Computes, without running, what other draft lengths would have done on a recorded lane.
 
-Lossless decoding writes the same text at every length (sampling: one of the same distribution), and a recording tells
-at nearly every position of it how a guess fares there: the tested draft tokens, and ``Round.missed`` where the target
-came first. Greedy, a guess stands or not, and other lengths, walked through that text, make the very rounds of a run.
-Sampling, a token y of the text was guessed and stood with probability min(p, q)(y) / p(y) = min(1, q(y) / p(y)),
-whatever happened elsewhere: Algorithm 1 (Leviathan et al. 2211.17192) writes y by an accepted guess with min(p, q)(y),
-and with p(y) in all. So the walk gives the expected run on this text. (The guess's own chance, min(1, p/q), would not
-do: after a guess that stood the text goes on otherwise.) Seconds are those rounds at ``Costs``: always a prediction.
+Lossless decoding writes the same text at every length; sampled text has the same distribution. At nearly every position
+of the text, the recording says what becomes of a guess there: by the tested draft tokens, and by ``Round.missed`` where
+the target added a token first.
+
+In greedy decoding a guess is kept or not. Following the text with another length gives exactly the rounds of a real
+run.
+
+In sampling, a token y of the text came from an accepted guess with probability min(p, q)(y) / p(y) = min(1, q(y) /
+p(y)), whatever happened elsewhere. For Algorithm 1 (Leviathan et al. 2211.17192) writes y by an accepted guess with
+probability min(p, q)(y), and with p(y) in total. So following the text gives the expected run on it. The guess's own
+chance, min(1, p/q), would be wrong here, because the text after an accepted guess differs from the text after a
+rejected one.
+
+Seconds are those rounds at ``Costs``: always a prediction.
 """
 
 from __future__ import annotations
@@ -22,17 +29,17 @@ from specdec.errors import InvalidInput
 from specdec.events import LOSSLESS, MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 
 ORACLE = "oracle"
-LEAST = 8  # known guesses; fewer say nothing about a draft
-COLD = 2  # rounds after the prefill, slower than all others
+LEAST = 8  # known guesses; with fewer nothing is said about a draft
+COLD = 2  # the first rounds after the prefill, which are slower than the others
 
-Points = tuple[tuple[int, float], ...]  # draft lengths, rising, with seconds
+Points = tuple[tuple[int, float], ...]  # draft lengths in rising order, each with seconds
 
 
 class Calibration:
     """A policy for the run to record: lengths 0 to 16 in turn, so that all are measured. The text is the same as ever:
     ``speculative(pair, prompt, gamma=Calibration())``."""
 
-    # After length 0 the draft has one token more to read, which weighs least in front of the longest.
+    # After length 0 the draft reads one token more. In front of the longest draft this matters least.
     lengths = (4, 2, 1, 8, 0, 16)
     least_confidence = None
 
@@ -56,7 +63,8 @@ class Calibration:
 class Costs:
     """Seconds of a round by its draft length: ``draft`` and ``verify`` at the measured lengths, and the ``rest`` of it.
 
-    ``assumed`` says in a sentence what is not measured; None where 0 to 16 all are, or lie between such that are.
+    ``assumed`` is a sentence that says what was not measured. None if each length from 0 to 16 was measured or lies
+    between measured ones.
     """
 
     draft: Points
@@ -68,8 +76,8 @@ class Costs:
     def of(cls, *lanes: Iterable[Event]) -> Costs:
         """Medians over the rounds of all ``speculative`` lanes given, of one pair on one machine.
 
-        Without a round at length 0 among them a ``generate`` lane stands in for it. Other lanes are passed over.
-        Raises ``InvalidInput`` where no round has measured passes.
+        Without a round at length 0, a ``generate`` lane is used for it. Other lanes are ignored. Raises
+        ``InvalidInput`` if no round has measured passes.
         """
         rows: defaultdict[int, list[tuple[float, float, float]]] = defaultdict(list)
         plain: list[float] = []
@@ -87,7 +95,7 @@ class Costs:
                         rows[len(event.draft)].append((drafting, checking, whole - (drafting + checking)))
         if not rows:
             raise InvalidInput("No lane has rounds with measured passes; give the events of a lane of specdec.")
-        # Towards its end a lane drafts ever less, each length once: no measurement, if there are better ones.
+        # Towards its end a lane drafts less and less, each length once. Those rounds count only if there are no others.
         often = {n: columns for n, columns in rows.items() if len(columns) > 1} or rows
         middle = {n: [median(column) for column in zip(*often[n], strict=True)] for n in sorted(often)}
         verify, rest = {n: row[1] for n, row in middle.items()}, median(row[2] for n in often for row in often[n])
@@ -102,7 +110,7 @@ class Costs:
         return cls(tuple(draft.items()), tuple(verify.items()), rest, " ".join(assumed) or None)
 
     def seconds(self, n: float) -> float:
-        """Seconds of a round that drafts n tokens: between measured lengths on straight lines, beyond on their mean."""
+        """Seconds of a round that drafts n tokens: interpolated, and beyond the measured lengths by the mean slope."""
         return sum(self.parts(n))
 
     def parts(self, n: float) -> tuple[float, float, float]:
@@ -120,12 +128,14 @@ def _at(points: Points, n: float) -> float:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one policy would have made of the text after its first token; ``gamma`` is None unless it is one length.
+    """One policy on the text after its first token. ``gamma`` is its length; None if it has several.
 
-    ``tokens_per_pass`` is ``Metrics.mean_acceptance_length``: rounds cut by EOS or length are left out; None where all
-    are. ``exact``: target passes are those of a real run, up to floating-point ties; else expected. ``drafted`` is as
-    exact at fixed lengths; so is ``tokens_per_pass``, but where the guess of an EOS was never recorded. ``seconds`` are
-    predicted; ``gain`` is those at gamma 0 / these.
+    - ``tokens_per_pass``: ``Metrics.mean_acceptance_length``, without rounds cut by EOS or length; None if all were
+      cut.
+    - ``exact``: the number of target passes is that of a real run, up to floating-point ties. Otherwise it is an
+      expected value. At fixed lengths the same holds for ``drafted``, and for ``tokens_per_pass`` unless the guess at
+      an EOS was never recorded.
+    - ``seconds``: predicted. ``gain``: the seconds at gamma 0 / these.
     """
 
     name: str
@@ -142,17 +152,19 @@ class Outcome:
 def what_if(
     events: Iterable[Event], costs: Costs, policies: Iterable[int | Fixed | str] | None = None
 ) -> list[Outcome]:
-    """What other policies would have made of a recorded lane: draft lengths, ``ConfidenceStop`` and "oracle".
+    """Compute what other policies would have done on a recorded lane: lengths, ``ConfidenceStop`` and "oracle".
 
-    None is 0 to 16, confidences of 0.2 to 0.8, and the oracle: the fewest seconds that any choice of lengths could have
-    reached, knowing which guesses will stand (sampling: which of this round's, and the chances of those after).
+    By default these are the lengths 0 to 16, confidences of 0.2 to 0.8, and the oracle. The oracle is the least time
+    that any choice of lengths could have reached if it knew which guesses will be kept. (In sampling it knows this
+    round's guesses, and the chances of later ones.)
 
-    Greedy, all is exact but where a walk tests a guess that was never recorded, at the very end or after early exit's
-    bonus tokens; the mean of the known ones stands in. How far a ``ConfidenceStop`` drafts on after a miss is known as
-    far as the recorded draft went, and else expected from the discarded tokens' confidences. Sampling, all is expected.
+    Greedy results are exact unless a guess is needed that was never recorded: at the very end, or after the bonus
+    tokens of early exit. Then the mean of the known guesses is used. How far a ``ConfidenceStop`` drafts after a
+    rejected guess is known as far as the recorded draft went; beyond that it is expected from the confidences of
+    discarded tokens. In sampling all results are expected values.
 
-    Raises ``InvalidInput`` for events that do not tell: drafts that were not observed, too few, of acceptance "top-k",
-    or of a draft that guesses by where it began (prompt lookup, a tokenizer of its own); and for other policies.
+    Raises ``InvalidInput`` for a lane that cannot be used: its drafts were not observed, are too few, have acceptance
+    "top-k", or depend on where a draft began (prompt lookup, another tokenizer). Raises it for other policies too.
     """
     text = Text(list(events))
     if policies is None:
@@ -162,14 +174,14 @@ def what_if(
 
 
 class Text:
-    """A recorded text by position, 0 being the prefill's token, and what is known of guesses there.
+    """A recorded text by position, and what is known of guesses there. Position 0 is the prefill's token.
 
-    stands[i]     the chance that a guess at i stands, where it is known
-    wrong[i]      the guess at i that did not stand, where it is known
-    mean          of all known chances, where one is not known
-    futures[i]    how many guesses in a row from i on will stand, up to 16, each with its chance
-    confidence[i] the draft's confidence in its guess at i; None where unknown
-    behind[i]     and in what it drafted on after one that did not stand
+    stands[i]     the chance that a guess at i is kept, where it is known
+    wrong[i]      the rejected guess at i, where it is known
+    mean          the mean of all known chances, used where one is not known
+    futures[i]    how many guesses in a row from i on are kept, up to 16, each with its chance
+    confidence[i] the draft's confidence in its guess at i; None where it is not known
+    behind[i]     the confidences of the draft tokens after a rejected guess at i
     """
 
     def __init__(self, events: list[Event]) -> None:
@@ -199,7 +211,7 @@ class Text:
             at, draft = len(ids), event.draft or ()
             for place, (choice, confidence) in enumerate(event.missed, start=at - len(event.missed)):
                 confidences[place] = confidence
-                if params.greedy:  # sampling, it is not known how likely the draft found the text's token
+                if params.greedy:  # in sampling, the draft's probability of the text's token is not known
                     self.stands[place] = float(choice == ids[place])
                     if choice != ids[place]:
                         self.wrong[place] = choice
@@ -219,11 +231,11 @@ class Text:
         self.end, self.longest = len(ids), params.max_new_tokens
         self.exact = params.greedy and any(isinstance(e, Finished) and e.finish_reason != "deadline" for e in events)
         self.confidence = [confidences.get(place) for place in range(self.end)]
-        self.mean = min(max(fmean(stands.values()), 0.01), 0.99)  # never certain
+        self.mean = min(max(fmean(stands.values()), 0.01), 0.99)  # never 0 or 1
         self.futures = [list(_futures(stands, self.mean, place, self.end)) for place in range(self.end)]
 
     def room(self, start: int, gamma: int) -> int:
-        """What of a draft of ``gamma`` fits after ``start`` tokens and before the length."""
+        """How many of ``gamma`` guesses fit after ``start`` tokens and before the length limit."""
         return max(0, min(gamma, self.longest - start - 1))
 
     def next(self, start: int, n: float, hits: int) -> int:
@@ -231,13 +243,15 @@ class Text:
         return min(start + min(int(n), hits) + 1, self.end)
 
     def cut(self, start: int, n: float, hits: int, longest: int) -> bool:
-        """Whether EOS or the length cuts the round at ``start``, as ``metrics.measure`` judges it: EOS among the kept
-        guesses leaves no token of the target's, and near the length a draft is shorter than the ``longest``."""
+        """Whether EOS or the length limit cuts the round at ``start``, as in ``metrics.measure``.
+
+        With EOS among the kept guesses the target adds no token. Near the limit a draft is shorter than ``longest``.
+        """
         return start + min(int(n), hits) >= self.end or (start + n + 1 >= self.longest and n < longest)
 
 
 def _chance(token: DraftToken, event: Round, greedy: bool) -> float | None:
-    """min(1, q/p) of the token that the text has here; greedy, p and q are one-hot. None where p is not recorded."""
+    """min(1, q/p) of the text's token here; None where p is not recorded. In greedy decoding p and q are one-hot."""
     if greedy:
         return float(token.status == "accepted")
     if token.status == "accepted":
@@ -245,7 +259,7 @@ def _chance(token: DraftToken, event: Round, greedy: bool) -> float | None:
     elif event.decision is None or event.token_id is None:
         return None
     else:
-        # What is not among the draft's ten most likely was next to impossible as a guess.
+        # A token that is not among the draft's ten most likely ones was next to impossible as a guess.
         p, q = dict(event.decision.p).get(event.token_id), dict(event.decision.q or ()).get(event.token_id, 0.0)
     return min(1.0, q / p) if p and q is not None else None
 
@@ -263,7 +277,7 @@ def _futures(stands: dict[int, float], mean: float, start: int, end: int) -> Ite
 
 
 def _walk(text: Text, costs: Costs, policy: Policy | str) -> Outcome:
-    """All rounds of a policy, each with the chance that a run comes by."""
+    """All rounds of a policy, each with the chance that it occurs."""
     length: Callable[[int, int], float]
     if policy == ORACLE:
         length = _oracle(text, costs)
@@ -295,7 +309,7 @@ def _walk(text: Text, costs: Costs, policy: Policy | str) -> Outcome:
 
 
 def _confident(text: Text, policy: ConfidenceStop) -> Callable[[int, int], float]:
-    """Draft while the confidence suffices: that recorded on the text, then after a miss, then of discarded tokens."""
+    """Draft while the confidence suffices. It is that on the text, then after a miss, then of discarded tokens."""
     discarded = [confidence for row in text.behind.values() for confidence in row if confidence is not None]
     seen = discarded or [confidence for confidence in text.confidence if confidence is not None]
     below = fmean(confidence < policy.least_confidence for confidence in seen)
@@ -313,9 +327,9 @@ def _confident(text: Text, policy: ConfidenceStop) -> Callable[[int, int], float
 
 
 def _oracle(text: Text, costs: Costs) -> Callable[[int, int], float]:
-    """The cheapest length of each round, found from the end of the text to its beginning."""
+    """The cheapest length of each round, computed from the end of the text to its beginning."""
     seconds = [costs.seconds(n) for n in range(MAX_GAMMA + 1)]
-    ahead, best = [0.0] * (text.end + 1), {}  # seconds from a position to the end, lengths by position and hits
+    ahead, best = [0.0] * (text.end + 1), {}  # seconds from a position to the end; lengths by position and kept guesses
     for start in reversed(range(1, text.end)):
         for hits, chance in text.futures[start]:
             lengths = range(text.room(start, MAX_GAMMA) + 1)
