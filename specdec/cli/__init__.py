@@ -18,9 +18,9 @@ _HELP = "usage: specdec [COMMAND] ...\n\n" + "".join(f"  {name:11} {text}\n" for
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the subcommand that ``argv`` begins with; without one of ``COMMANDS`` it is ``run``.
+    """Run the subcommand at the beginning of ``argv``; if that is none of ``COMMANDS``, ``run``.
 
-    Only that module is imported: the others would load torch and gradio for nothing.
+    Only its module is imported, because others would load torch and gradio for nothing.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):

@@ -1,4 +1,4 @@
-"""What the commands share: the arguments that name a pair, the pair they name, and the console."""
+"""Shared by the commands: the arguments that name a pair, loading that pair, and the console."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from specdec.models.pair import ENGINES, Pair
 
 
 def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
-    """The pair, where it runs and in which numbers."""
+    """Add the arguments for the pair, its device and its number types."""
     parser.add_argument("--target", help="hub id or folder; default: the embedded pair")
     parser.add_argument("--draft", help=forms())
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
@@ -35,7 +35,7 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def draft_length(text: str) -> int | str:
-    """A draft length on a command line. The parser would name the function that refused it, and not what to write."""
+    """Read a draft length. Without this, the parser's message would name a function and not say what to write."""
     try:
         return gamma_of(text)
     except InvalidInput as error:
@@ -45,23 +45,23 @@ def draft_length(text: str) -> int | str:
 
 
 def leave_a_core() -> None:
-    """One thread less for the passes: a core is left to what shows the events, the server and a browser above all.
+    """Use one thread less for the passes, and leave a core to the server and the browser.
 
-    Without, a Stop on the page is answered when all is over. Every program does it, so that their figures compare.
+    Otherwise a Stop on the page would be answered only at the end. Every command does this, so their figures compare.
     """
     torch.set_num_threads(max(1, torch.get_num_threads() - 1))
 
 
 def console_of(piped: int | None = None, **options: Any) -> Console:
-    """A console that shows text as it is: names of prompts and tokens may hold anything, and "[a]" is not markup.
+    """A console that prints text unchanged: names of prompts and tokens may contain "[a]", which is no markup here.
 
-    ``piped`` is its width in columns where the output is no terminal.
+    ``piped`` is its width in columns if the output is no terminal.
     """
     return Console(width=None if Console().is_terminal else piped, markup=False, emoji=False, **options)
 
 
 def plan_of(arguments: argparse.Namespace) -> PairPlan:
-    """The pair that was named, before its weights are here; an empty name counts as none."""
+    """The plan of the named pair, before its weights are loaded. An empty name counts as none."""
     return plan_pair(
         arguments.target or None,
         method_of(arguments.draft or ""),
@@ -74,5 +74,5 @@ def plan_of(arguments: argparse.Namespace) -> PairPlan:
 
 
 def pair_of(arguments: argparse.Namespace) -> Pair:
-    """The pair that was named. Raises as ``load_pair`` does."""
+    """Load the named pair. Raises what ``load_pair`` raises."""
     return load(plan_of(arguments))

@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> None:
         return
     silence_libraries()
     leave_a_core()
-    # Before the models: it gives each process of a launch its GPU. The slowest one may take days longer than the rest.
+    # Before the models, because it gives each process of a launch its GPU. The slowest process may take days longer.
     PartialState(cpu=arguments.device == "cpu", timeout=timedelta(days=7))
     if unknown := [path for path in arguments.export if path.suffix not in {*EXPORTS, ".json"}]:
         parser.error(f"{unknown[0]} must end in .csv, .json or .md")
@@ -96,7 +96,7 @@ def main(argv: Sequence[str]) -> None:
     console = console_of(piped=132)
     pair = plan = limit = None
     try:
-        # What is refused of the settings is refused before models are read or made.
+        # Refuse wrong settings before models are read or made.
         for gamma in arguments.gammas:
             policy_of(gamma)
         params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
@@ -142,7 +142,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _refusal(lane: Lane, request: Request, gammas: Sequence[int | str]) -> str | None:
-    """Why a lane that nobody asked for is left out: transformers' own refuse some draft lengths and settings."""
+    """Why a lane that was not asked for is left out; transformers' lanes refuse some draft lengths and settings."""
     if reason := lane.refusal(request.pair):
         return reason
     try:
@@ -166,7 +166,7 @@ def _compare(paths: Sequence[Path]) -> None:
 
 
 def _pair_of(arguments: argparse.Namespace) -> Pair:
-    """The pair that was named, or that of a shape."""
+    """The named pair, or the pair of a shape."""
     if not arguments.shape:
         if arguments.agreement is not None:
             raise InvalidInput("--agreement needs --shape, which is not given; add --shape, or leave --agreement out.")
@@ -182,7 +182,7 @@ def _pair_of(arguments: argparse.Namespace) -> Pair:
 
 
 def _kept(results: Path | None, pair: Pair | None, plan: Plan | None) -> str:
-    """What a measurement that was interrupted leaves behind."""
+    """What is kept of an interrupted measurement, in a sentence."""
     if pair is None or plan is None:
         return "Stopped before anything was measured."
     if results is None:

@@ -30,7 +30,7 @@ OPEN_TO_ALL = (
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="specdec page", description=__doc__)
     add_pair_arguments(parser)
-    # On a Space there is no command line: the environment names the pair.
+    # On a Space there is no command line, so the environment names the pair.
     parser.set_defaults(target=os.environ.get("SPECDEC_TARGET"), draft=os.environ.get("SPECDEC_DRAFT"))
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in")
     parser.add_argument("--port", type=int, help="port to listen on; default: the first free port from 7860")
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> None:
     JOBS.addHandler(logging.StreamHandler())  # its lines are JSON, without a prefix
     JOBS.propagate = False
     space = bool(os.environ.get("SPACE_ID"))
-    # Gradio reads both from its own variables where they are not given.
+    # If they are not given, Gradio reads both from its own variables.
     host = args.host or os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if space else "127.0.0.1")
     share = not space and (args.share or os.environ.get("GRADIO_SHARE", "").lower() == "true")
     if share and not _is_loopback(host):
@@ -76,14 +76,14 @@ def main(argv: Sequence[str]) -> None:
     if os.environ.get("SPACES_ZERO_GPU"):
         from specdec.ui.zero import zero_run
 
-        page = build(slot, PUBLIC, zero_run(slot.pair), journal, **options)  # ZeroGPU's processes know no other pair
+        page = build(slot, PUBLIC, zero_run(slot.pair), journal, **options)  # ZeroGPU's processes know only this pair
     else:
         page = build(slot, _limits(public, args.allow_pairs), None, journal, **options)
     serve_until_stopped(page, server_name=host, server_port=args.port, share=share, auth=auth)
 
 
 def _limits(public: bool, allow_pairs: bool) -> Limits:
-    """A page that other machines can reach is public, whatever it was meant to be."""
+    """The limits of the page. One that other machines can reach is always public."""
     if not public:
         return LOCAL
     return replace(PUBLIC, pairs="listed") if allow_pairs else PUBLIC

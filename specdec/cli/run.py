@@ -20,7 +20,7 @@ from specdec.report.recording import Recorder
 from specdec.report.verdict import SPECULATIVE, verdict
 from specdec.text import TextStream
 
-# The page's kinds of token: shape first, then colour.
+# The kinds of token, as on the page.
 STYLES = {
     "accepted": "black on #d3e5fb",
     "correction": "underline #b8740a",
@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _show(console: Console, events: Iterator[Event], tokenizer: Any, keys: Sequence[str]) -> None:
-    """The speculative lane's text as it comes, then the verdict on the race."""
+    """Print the speculative lane's text as it comes, then the verdict on the race."""
     lanes: dict[str, list[Event]] = {}
     stream = TextStream(tokenizer)
     for event in events:
@@ -93,7 +93,7 @@ def _show(console: Console, events: Iterator[Event], tokenizer: Any, keys: Seque
 
 
 def kinds(event: Round) -> list[str]:
-    """How each committed token of a round came about."""
+    """The kind of each committed token of a round."""
     accepted = ["accepted"] * (len(event.committed_ids) - (event.token_id is not None))
     return accepted + ([event.token_kind] if event.token_kind is not None else [])
 

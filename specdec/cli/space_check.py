@@ -22,7 +22,7 @@ from specdec.drafters.base import Finding
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What a kind of Space installs and runs."""
+    """A kind of Space: what it installs and runs."""
 
     requirements: str
     pythons: tuple[str, ...]  # "3.12" allows every 3.12.x
@@ -44,7 +44,7 @@ FIELDS = {
 LISTS = ("models", "datasets", "preload_from_hub", "tags")
 DESCRIPTION = 60  # characters
 LARGEST = 10_000_000  # bytes
-# Ends where the page would be served; the models are loaded and the page is built by then.
+# Starts the app and ends where the page would be served. By then models are loaded and the page is built.
 BUILD = """
 import runpy, sys
 import gradio
@@ -74,7 +74,10 @@ def main(argv: Sequence[str]) -> None:
 def findings(
     folder: Path, home: Home, resolve: Callable[[Path, Home, dict[str, Any]], Finding] | None = None
 ) -> Iterator[Finding]:
-    """One finding a check; ``resolve`` is the check that asks a registry of packages, ``installable`` unless given."""
+    """One finding for each check.
+
+    ``resolve`` is the check that asks a registry of packages; default ``installable``.
+    """
     try:
         front = metadata_load(folder / "README.md") or {}
     except (OSError, ValueError, YAMLError) as error:
@@ -94,7 +97,7 @@ def findings(
 
 
 def _front_matter(folder: Path, front: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Fields whose value Spaces refuse or leave out."""
+    """Findings on fields that Spaces refuse or ignore."""
     for name in sorted(front.keys() - FIELDS):
         yield name, "Spaces have no such field; correct its name or remove it."
     for name in ("title", "emoji", "license"):
@@ -117,7 +120,7 @@ def _front_matter(folder: Path, front: dict[str, Any]) -> Iterator[tuple[str, st
 
 
 def _versions(folder: Path, home: Home, front: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Versions that do not agree with each other or with the home."""
+    """Findings on versions that contradict each other or the kind of Space."""
     python = front.get("python_version")
     if not isinstance(python, str):
         yield "python_version", f'{python!r} is not text; write it in quotes: "{home.pythons[-1]}".'
@@ -149,7 +152,7 @@ def pins_of(path: Path) -> dict[str, str]:
 
 
 def _sizes(folder: Path) -> Finding:
-    """No file of the folder may be too large for a plain git repository."""
+    """Findings on files that are too large for a plain git repository."""
     files = {path.relative_to(folder): path.stat().st_size for path in _files(folder)}
     megabytes = {path: f"{path.as_posix()} ({size / 1e6:.1f} MB)" for path, size in files.items()}
     if large := [megabytes[path] for path, size in files.items() if size > LARGEST]:
@@ -163,7 +166,7 @@ def _sizes(folder: Path) -> Finding:
 
 
 def _files(folder: Path) -> list[Path]:
-    """What an upload takes: in a git checkout all that .gitignore does not name, elsewhere every file."""
+    """The files of an upload: in a git checkout all that .gitignore does not name, elsewhere all."""
     command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     if (folder / ".git").exists():
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
@@ -174,7 +177,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def installable(folder: Path, home: Home, front: dict[str, Any]) -> Finding:
-    """Whether the pins resolve for the home's Python, together with what Spaces install beside them."""
+    """Whether the pins resolve for the Space's Python, together with what Spaces add."""
     python, gradio = str(front.get("python_version")), f"gradio[oauth,mcp]=={front.get('sdk_version')}"
     with tempfile.TemporaryDirectory() as target:
         command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--retries", "1"]
@@ -192,7 +195,7 @@ def installable(folder: Path, home: Home, front: dict[str, Any]) -> Finding:
 
 
 def _builds(folder: Path, app: str) -> Finding:
-    """Whether the app comes as far as serving its page, with the embedded pair, as a Space starts it."""
+    """Whether the app, started as on a Space with the embedded pair, comes to the point of serving its page."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPECDEC_")}
     environment |= {"SPACE_ID": "user/specdec", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", BUILD, app]

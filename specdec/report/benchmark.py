@@ -38,7 +38,7 @@ def table(about: About, trials: Sequence[Trial]) -> Table:
 
 
 def markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
-    """The same as a Markdown table; above it stands what it comes from, and whether it is synthetic."""
+    """The same as a Markdown table, after lines that say what was measured and whether it is synthetic."""
     lines = [COLUMNS, ["---"] * 2 + ["---:"] * (len(COLUMNS) - 2), *map(cells, rows(trials))]
     label = words.synthetic(about["pair"])
     head = f"{label.capitalize()}\n\n" if label else ""
@@ -47,7 +47,7 @@ def markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
 
 
 def as_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
-    """The rows as plain numbers (seconds, factors and shares, not percent), each with what it comes from."""
+    """The rows as plain numbers (seconds, factors and shares, not percent), each with what was measured."""
     source = columns(about, plan)
     found, out = [row | source for row in labelled_rows(about, trials)], io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(found[0]), lineterminator="\n")
@@ -57,8 +57,10 @@ def as_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
 
 
 def as_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None = None) -> str:
-    """Everything: what it comes from, the rows, the closed form beside the measurement, every trial, and the limit of
-    this machine (``measure.limit``) where it was computed."""
+    """Everything as JSON: what was measured, the rows, the closed form, every trial, and the limit of this machine.
+
+    The limit (``measure.limit``) is there if it was computed.
+    """
     asked = asdict(plan) | {"synthetic": words.synthetic(about["pair"]) or None}
     found = {"rows": labelled_rows(about, trials), "closed_form": closed_form(trials), "limit": limit}
     return plain_json(about | asked | found | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
@@ -68,13 +70,15 @@ EXPORTS = {".csv": as_csv, ".md": markdown}
 
 
 def labelled_rows(about: About, trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """The rows, each with its label where it is synthetic, else None."""
+    """The rows, each with the label of a synthetic measurement, else None."""
     return [row | {"synthetic": words.synthetic(about["pair"]) or None} for row in rows(trials)]
 
 
 def closed_form(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """For each draft length the gain over our loop without a draft: by the closed form of the measured alpha, c and v,
-    and as it was measured. Empty where the loop did not run."""
+    """The gain over our loop without a draft for each draft length: predicted by the closed form, and measured.
+
+    The prediction uses the measured alpha, c and v. Empty if the loop did not run.
+    """
     found = [row.judgement for row in sweep_rows(summarise(trials))]
     return [
         {"gamma": j.gamma, "alpha": j.alpha, "c": j.c, "v": j.v, "predicted": j.predicted, "measured": j.speculation}
@@ -84,7 +88,7 @@ def closed_form(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 
 
 def closed_form_table(about: About, trials: Sequence[Trial]) -> Table | None:
-    """The same as a person reads it; None where there is nothing to compare."""
+    """The same for a person to read; None if there is nothing to compare."""
     found = closed_form(trials)
     title = "Gain over our loop without a draft, predicted by theory and measured"
     out = Table(title=words.titled(title, words.synthetic(about["pair"])))
@@ -99,7 +103,7 @@ def closed_form_table(about: About, trials: Sequence[Trial]) -> Table | None:
 
 
 def repetition(trials: Iterable[Trial]) -> str:
-    """Share of repeated 4-grams in plain ``generate``'s text: text that runs in circles flatters every acceptance."""
+    """The share of repeated 4-grams in plain ``generate``'s text: repetitive text raises every acceptance."""
     shares = {t.prompt: repeated_ngrams(t.token_ids) for t in trials if t.entrant == BASELINE}
     if len(shares) > 8:
         return f"Repeated 4-grams in the median text: {words.percent(median(shares.values()))}."
@@ -120,14 +124,14 @@ def against_assisted(trials: Sequence[Trial]) -> str:
 def report(
     console: Console, about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any], left_out: Sequence[str]
 ) -> None:
-    """Everything there is to say in a terminal. ``left_out``: a sentence for each lane that the pair cannot run."""
+    """Print a benchmark's report. ``left_out``: a sentence for each lane that the pair cannot run."""
     label = words.synthetic(about["pair"])
     for name, value in made(about, plan).items():
         console.print(f"{name}: {value}")
     for sentence in left_out:
         console.print(sentence)
     console.print(table(about, trials))
-    if not label:  # random weights write no text
+    if not label:  # the text of random weights means nothing
         console.print(repetition(trials))
     summaries = summarise(trials)
     if shares := auto_share(trials):

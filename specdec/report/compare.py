@@ -1,4 +1,4 @@
-"""Several results in one table: other pairs, machines or settings, each lane at its best draft length."""
+"""Puts several results into one table: other pairs, machines or settings, each lane at its best draft length."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ TITLE = (
     "Each lane at its best \u03b3 over all prompts; medians over the runs (lowest\u2013highest), after the first "
     "token; speed-up over plain generate of the same file"
 )
-DECISIVE = ("prompts", "new tokens", "temperature")  # settings by which the work itself differs
+DECISIVE = ("prompts", "new tokens", "temperature")  # settings that change the work itself
 
 
 @dataclass(frozen=True)
 class Row:
-    """A lane of a file; files are numbered from 1. What holds for all rows of a file stands in its first one alone;
-    ``differs`` says what other files were asked for otherwise."""
+    """A lane of a file. Files are numbered from 1. Pair, machine and ``differs`` are in the first row of a file only.
+
+    ``differs`` has the settings that are not the same in all files.
+    """
 
     file: int
     pair: str
@@ -38,10 +40,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``sentence`` says whether the rows compare one to one.
+    """``sentence`` says whether the rows can be compared directly.
 
-    ``by_temperature`` has the temperature and the summary of every lane that drafts, from the coldest file to the
-    hottest. It is empty unless the files differ in temperature and in nothing else that decides the work.
+    ``by_temperature`` has the temperature and the summary of every lane that drafts, in rising order of temperature.
+    It is empty unless the files differ in temperature and in nothing else that decides the work.
     """
 
     rows: list[Row]
@@ -50,7 +52,7 @@ class Comparison:
 
     @property
     def points(self) -> list[Point]:
-        """The rows that draft, on the map of acceptance against cost, by the number of their file."""
+        """The lanes that draft, for the map of acceptance against cost, labelled with the number of their file."""
         return [found for row in self.rows if _drafts(row) and (found := point(str(row.file), row.summary))]
 
 
@@ -97,7 +99,7 @@ def _sentence(files: int, differing: Sequence[str]) -> str:
 
 
 def _asked(results: Results) -> dict[str, tuple[str, object]]:
-    """What was asked for, by name: the words for it, and what tells it from another."""
+    """The settings by name: the words for each, and the value to compare."""
     plan = results.plan
     prompts = words.prompts(plan.chosen, len(plan.prompts)).removesuffix(".")
     return {
@@ -110,7 +112,7 @@ def _asked(results: Results) -> dict[str, tuple[str, object]]:
 
 
 def cells(row: Row) -> list[str]:
-    """A row as a person reads it, under ``COLUMNS``."""
+    """A row for a person to read, under ``COLUMNS``."""
     found, plain = row.summary, row.summary.entrant == BASELINE
     alpha, tokens = found.middle("alpha"), found.middle("mean_acceptance_length")
     return [

@@ -29,7 +29,7 @@ class Point:
 
 
 def point(label: str, summary: Summary) -> Point | None:
-    """The place of a lane on the map; None where its costs were not measured in target passes."""
+    """The place of a lane on the map; None if its costs were not measured in target passes."""
     found = judge(summary.sides, summary.gamma)
     if found.c is None or found.alpha is None or found.speculation is None:
         return None
@@ -37,7 +37,7 @@ def point(label: str, summary: Summary) -> Point | None:
 
 
 def points(trials: Sequence[Trial]) -> list[Point]:
-    """A point a category and lane, each lane at its best draft length over all prompts."""
+    """A point for each category and lane, each lane at its best draft length over all prompts."""
     lanes = [s.entrant for s in best_lengths(summarise(trials)) if s.entrant != LOOP]
     found = []
     for category in dict.fromkeys(trial.category for trial in trials):
@@ -48,7 +48,7 @@ def points(trials: Sequence[Trial]) -> list[Point]:
 
 
 def measured_growth(trials: Sequence[Trial]) -> float | None:
-    """The v of our fastest draft length, over all prompts; None where it was not measured."""
+    """The v of our fastest draft length, over all prompts; None if it was not measured."""
     best = fastest([s for s in summarise(trials) if s.entrant != LOOP])
     return judge(best.sides, best.gamma).v if best else None
 

@@ -1,4 +1,4 @@
-"""Every figure that is shown: its name, its unit, what it means, and what it is not.
+"""Defines every figure that is shown: its name, its unit, what it means, and what it is not.
 
 The page shows the meaning as a hint beside a figure. docs/metrics.md is made from this table.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Definition:
-    """``name`` is the label beside the figure. ``is_not`` says what the figure is mistaken for."""
+    """``name`` is the label of the figure. ``is_not`` names what it could be mistaken for."""
 
     name: str
     unit: str

@@ -1,11 +1,11 @@
-"""The one judge: does speculation pay, by how much, and if not, why not.
+"""Judges whether speculation pays, by how much, and if not, why.
 
-A race, a sweep, a benchmark, the command line and the API all ask ``judge``. It returns kinds and plain numbers; the
-sentences for each kind stand in ``specdec.report.words``.
+A race, a sweep, a benchmark, the command line and the API all ask ``judge``. It returns kinds and plain numbers. The
+sentences for each kind are in ``specdec.report.words``.
 
-Two questions are kept apart. ``gain`` is plain ``generate`` against the lane. ``speculation`` is our own loop without a
-draft against the lane; what our loop gains over plain ``generate`` (``engine``) has nothing to do with speculation.
-Where the loop did not run, the two are not told apart and the kind says so.
+Two gains are kept apart. ``gain`` compares the lane with plain ``generate``. ``speculation`` compares it with our own
+loop without a draft. What our loop gains over plain ``generate`` (``engine``) has nothing to do with speculation. If
+the loop did not run, the two gains cannot be separated, and the kind says so.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from specdec.measure.metrics import ENOUGH_RUNS, STALL_SHARE, no_clear_differenc
 from specdec.measure.summary import Share, Summary, fastest
 from specdec.measure.terms import Sides, Steps, middle, steps
 
-FULL = 0.7  # guesses made / gamma a round: below it drafts are too short for the closed form
-WIDE = 0.25  # (highest - lowest) / median gain: above it the runs differ widely
+FULL = 0.7  # guesses per round / gamma; below this, drafts are too short for the closed form
+WIDE = 0.25  # (highest - lowest) / median gain; above this, the runs differ widely
 
 
 class Kind(StrEnum):
-    """What a comparison comes to. "Unsplit": our loop did not run, so its share is not known."""
+    """The kinds of outcome. "Unsplit": our loop did not run, so its share is not known."""
 
     FASTER = "faster, and speculation pays"
     FASTER_UNSPLIT = "faster, shares unknown"
@@ -82,23 +82,23 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """The outcome of a comparison. Figures are medians over the runs; None is what was not measured.
+    """The outcome of a comparison. Figures are medians over the runs; None if not measured.
 
     gain          plain ``generate`` / this lane, seconds a token; ``spread`` holds the lowest and highest run
     engine        plain ``generate`` / our loop without a draft
     speculation   our loop without a draft / this lane: gain / engine
-    c, v          seconds of a draft pass, and of a target pass over a round / over one token; without the loop, ``c``
-                  is the cost of a guess in plain tokens and ``v`` is None
+    c, v          seconds of a draft pass, and of a target pass over a round / seconds of one over a single token.
+                  Without the loop, ``c`` is the cost of a guess in plain tokens, and ``v`` is None
     alpha         guesses kept / guesses tested
-    needed_alpha  the alpha at which the closed form yields as many tokens a round as the round costs
-    cost          what a round costs: gamma c + v target passes; without the loop, in plain tokens
-    tokens        tokens a target pass, rounds cut by EOS or length left out
-    guesses       guesses made a round
-    round_cost    seconds of a round / plain seconds a token
+    needed_alpha  the alpha at which a round yields as many tokens as it costs, by the closed form
+    cost          the cost of a round: gamma c + v target passes; without the loop, in plain tokens
+    tokens        tokens per target pass, without rounds cut by EOS or length
+    guesses       guesses per round
+    round_cost    seconds of a round / seconds per token of plain ``generate``
     predicted     ``speculation`` by the closed form of alpha, c and v
     overhead      share of the lane's time that is neither drafting nor checking
-    stalled       runs with a stall
-    steps         seconds a token from plain ``generate`` to this lane; they add up
+    stalled       how many runs had a stall
+    steps         seconds per token from plain ``generate`` to this lane, in steps that add up
     """
 
     kind: Kind
@@ -126,18 +126,18 @@ class Judgement:
 
     @property
     def split(self) -> bool:
-        """Whether the engine's share and speculation's are told apart."""
+        """Whether the engine's share and speculation's are known separately."""
         return self.engine is not None
 
     @property
     def can_break_even(self) -> bool | None:
-        """Whether a round could yield what it costs; None where the closed form does not apply."""
+        """Whether a round could yield as many tokens as it costs; None where the closed form does not apply."""
         known = self.cost is not None and self.alpha is not None and _full(self) is not None
         return self.needed_alpha is not None if known else None
 
     @property
     def refutes_theory(self) -> bool:
-        """Whether speculation pays where the closed form says that it cannot, or loses where it says that it pays."""
+        """Whether the measured gain contradicts the closed form: a gain where it says loss, or the reverse."""
         if self.speculation is None or self.alpha is None or self.can_break_even is None:
             return False
         enough = self.needed_alpha is not None and self.alpha >= self.needed_alpha
@@ -146,7 +146,7 @@ class Judgement:
 
 LOSING = {Kind.FASTER_BY_ENGINE, Kind.UNCLEAR_LOSES, Kind.SLOWER, Kind.SLOWER_UNSPLIT}
 
-# By the sign of the gain and that of speculation's share: 1 clearly above 1, -1 clearly below, 0 unclear, None unknown.
+# By the sign of the gain and of speculation's share: 1 clearly above 1, -1 clearly below, 0 unclear, None unknown.
 _KINDS = {
     (1, 1): Kind.FASTER,
     (1, None): Kind.FASTER_UNSPLIT,
@@ -164,9 +164,9 @@ _KINDS = {
 
 
 def judge(runs: Sequence[Sides], gamma: int | str | None, *, shorter_lost: bool = False) -> Judgement:
-    """Judge one lane by its runs. ``shorter_lost``: shorter drafts were measured too and are no better.
+    """Judge one lane by its runs. ``shorter_lost``: shorter drafts were measured and are no better.
 
-    Our loop counts only where it ran in all of ``runs``. Runs too short for a rate are left out.
+    Our loop counts only if it ran in all of ``runs``. Runs that are too short for tokens/s are left out.
     """
     runs = [run for run in runs if run.gain]
     if not runs:
@@ -181,7 +181,7 @@ def judge(runs: Sequence[Sides], gamma: int | str | None, *, shorter_lost: bool 
 
 
 def judge_lengths(summaries: Sequence[Summary], share: Share) -> Judgement:
-    """Judge a sweep or a benchmark by its fastest draft length; our loop at gamma 0 only where nothing else drafts."""
+    """Judge a sweep or a benchmark by its fastest draft length; by our loop only if no lane drafts."""
     if not share.whole:
         return Judgement(Kind.TOO_EARLY)
     drafting = [s for s in summaries if s.lane == LOOP.lane and s.entrant != LOOP]
@@ -194,7 +194,7 @@ def judge_lengths(summaries: Sequence[Summary], share: Share) -> Judgement:
 
 
 def _figures(runs: Sequence[Sides], gamma: int | str | None) -> Judgement:
-    """The kind and all figures; ``runs`` is not empty and each of them has a gain."""
+    """The kind and all figures. ``runs`` is not empty, and each run has a gain."""
     gains = [run.gain or 0.0 for run in runs]
     gain, engine = median(gains), middle(runs, lambda run: run.engine)
     found = Judgement(
@@ -228,18 +228,17 @@ def _figures(runs: Sequence[Sides], gamma: int | str | None) -> Judgement:
 
 
 def _full(found: Judgement) -> int | None:
-    """Gamma where drafts are about as long, which the closed form takes for granted; else None. Prompt lookup's often
-    are shorter."""
+    """Gamma if drafts are about that long, as the closed form assumes; else None. Prompt lookup often drafts less."""
     gamma, guesses = found.gamma, found.guesses
     return gamma if isinstance(gamma, int) and guesses is not None and guesses >= FULL * gamma else None
 
 
 def _reason(found: Judgement, all_tokens: float | None) -> Reason:
-    """Why a lane loses, by what its round costs and yields; ``all_tokens`` counts rounds that were cut short too.
+    """Why a lane loses, by the cost and the yield of its rounds. ``all_tokens`` includes rounds that were cut short.
 
-    Where the closed form says that the guesses pay for the round, something else takes the gain: guesses that are
-    kept unevenly, rounds cut by the end of the text, or work around the passes. Else it is the largest of three losses
-    against a round that keeps every guess for the price of one pass: guesses missed, drafting, checking.
+    If the closed form says that the guesses pay, the cause is something else: guesses that are kept unevenly, rounds
+    that the end of the text cuts, or work around the passes. Otherwise it is the largest of three losses against an
+    ideal round, which keeps every guess and costs one pass: rejected guesses, drafting, checking.
     """
     alpha, c, guesses, cost, tokens = found.alpha, found.c, found.guesses, found.cost, found.tokens
     if alpha is None or c is None or guesses is None or cost is None or tokens is None or all_tokens is None:
@@ -258,7 +257,7 @@ def _reason(found: Judgement, all_tokens: float | None) -> Reason:
 
 
 def _advice(found: Judgement, reason: Reason, shorter_lost: bool) -> Advice | None:
-    """A guess that is kept more often than it costs may pay in a shorter draft; else none can (corollary 3.9)."""
+    """A shorter draft may pay if the acceptance is above c; otherwise no draft length can (corollary 3.9)."""
     if reason in _ADVICE:
         return _ADVICE[reason]
     if found.alpha is None or found.c is None:
@@ -270,12 +269,12 @@ def _advice(found: Judgement, reason: Reason, shorter_lost: bool) -> Advice | No
     return Advice.CLOSER if reason in (Reason.FEW_KEPT, Reason.UNEVEN) else None
 
 
-# Work around the passes is the program's own: no setting makes it less.
+# Work around the passes belongs to the program. No setting reduces it.
 _ADVICE: dict[Reason, Advice | None] = {Reason.CUT: Advice.LONGER, Reason.OVERHEAD: None}
 
 
 def _sign(ratios: Sequence[float | None], central: float) -> int:
-    """1 where the ratios are clearly above 1, -1 where clearly below, else 0."""
+    """1 if the ratios are clearly above 1, -1 if clearly below, else 0."""
     if no_clear_difference([ratio for ratio in ratios if ratio is not None], central):
         return 0
     return 1 if central > 1 else -1

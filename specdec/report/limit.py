@@ -1,4 +1,4 @@
-"""The limit of a machine as a person reads it; ``specdec.measure.limit`` makes the record."""
+"""Prints the limit of a machine, which ``specdec.measure.limit`` computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the self-test of sampling and the check in float32 say, by kind."""
+"""The sentences of the test of losslessness and of the check in float32, by kind."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def sample_name(found: Findings) -> str:
 
 
 def rows(found: Findings) -> list[list[str]]:
-    """A row a sample, under ``COLUMNS``."""
+    """A row for each sample, under ``COLUMNS``."""
     lossy = f"speculative, top-{found.accept_top_k} acceptance (lossy)"
     return [
         _row(sample_name(found), found.lossless, found.alpha, found.level),
@@ -103,7 +103,7 @@ def _row(name: str, found: Comparison, alpha: float | None, level: float) -> lis
 
 
 def float32_note(found: Float32Check, text_of: Callable[[int], str] = str) -> str:
-    """What float32 says about the place where two greedy texts differ first."""
+    """What the check in float32 says about the first difference of two greedy texts."""
     return FLOAT32[found.kind].format(
         text="" if found.token_id is None else text_of(found.token_id),
         agrees=f"as the {found.agrees} lane did" if found.agrees else "as neither lane did",

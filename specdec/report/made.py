@@ -1,4 +1,4 @@
-"""What made figures: pair, machine, versions, day and settings, so that a file of them is understood by itself."""
+"""Says what figures come from: pair, machine, versions, day and settings, so that a file explains itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specdec.report.origin import date, day
 
 
 def made(about: About, plan: Plan) -> dict[str, str]:
-    """The same as a person reads it, by its name."""
+    """The same for a person to read, by name."""
     return {
         "Pair": words.pair_line(about["pair"]),
         "Machine": words.hardware(about["machine"]),
@@ -25,7 +25,7 @@ def made(about: About, plan: Plan) -> dict[str, str]:
 
 
 def settings(plan: Plan) -> str:
-    """Everything that was asked for but the prompts."""
+    """All settings except the prompts."""
     params = plan.params
     sampling = " (greedy)" if params.greedy else f", seed {params.seed}" if params.seed is not None else ""
     found = [f"{params.max_new_tokens} new tokens per prompt", words.runs(plan.runs)]
@@ -36,7 +36,7 @@ def settings(plan: Plan) -> str:
 
 
 def columns(about: About, plan: Plan) -> dict[str, Any]:
-    """The same as plain values, one a column, for a table whose rows stand alone."""
+    """The same as plain values, one for each column, for tables whose rows must explain themselves."""
     machine = about["machine"]
     return {
         "pair": words.pair_line(about["pair"]),

@@ -1,4 +1,4 @@
-"""Where figures are from: measured here, recorded elsewhere, or brought by a visitor."""
+"""Says where figures come from: measured here, recorded elsewhere, or brought by a visitor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Origin:
 
     @property
     def here(self) -> bool:
-        """Whether this program measured the figures, on this machine and with the pair that it has."""
+        """Whether this program measured the figures, on this machine and with its present pair."""
         return self.kind == "here"
 
     @property
@@ -41,7 +41,7 @@ def _processor(about: dict[str, Any]) -> str:
 
 
 def day(about: dict[str, Any]) -> str:
-    """As every date on the page: 24 November 2026."""
+    """A date as on the whole page: 24 November 2026."""
     return f"{date(about).day} {date(about):%B %Y}"
 
 

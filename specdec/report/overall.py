@@ -1,6 +1,6 @@
-"""What a sweep or a benchmark comes to: the judgement on its fastest draft length, a headline, and what stands below.
+"""Sums up a sweep or a benchmark: the judgement on its fastest draft length, a headline, and notes.
 
-The tabs and the command line show the same: there is one place that says it.
+The tabs and the command line show the same text, because both take it from here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from specdec.report.why import paragraph
 
 @dataclass(frozen=True)
 class Overall:
-    """``factor`` is the headline's large figure, None where it has none; ``notes`` are whole sentences."""
+    """``factor`` is the headline's large figure; None if it has none. ``notes`` are whole sentences."""
 
     judgement: Judgement
     headline: str
@@ -31,7 +31,7 @@ class Overall:
 
 
 def overall(trials: Sequence[Trial], plan: Plan, here: bool = True) -> Overall:
-    """Judge the trials of a plan, however many are made by now. ``here``: they were measured on this machine."""
+    """Judge the trials of a plan that exist so far. ``here``: they were measured on this machine."""
     found = _overall(trials, plan)
     if here:
         return found
@@ -59,7 +59,7 @@ def _overall(trials: Sequence[Trial], plan: Plan) -> Overall:
 
 
 def _percent(share: Share) -> str:
-    """The share of the calls that is measured; all of them only where none is left."""
+    """The share of the calls that are measured. 100 % only if none is missing."""
     return words.percent(int(100 * share.calls / share.planned) / 100)
 
 
@@ -69,7 +69,7 @@ def _drafting(summaries: Sequence[Summary]) -> list[Summary]:
 
 
 def _loop_faster(summaries: Sequence[Summary]) -> str:
-    """That our loop alone is faster than the draft length of the headline; else nothing."""
+    """A sentence that our loop alone is faster than the headline's draft length, if it is."""
     leader = fastest(summaries)
     if leader is None or leader.entrant != LOOP or fastest(_drafting(summaries)) is None:
         return ""
@@ -77,7 +77,7 @@ def _loop_faster(summaries: Sequence[Summary]) -> str:
 
 
 def _alike(summaries: Sequence[Summary]) -> str:
-    """The draft lengths, our loop as 0 among them, that the runs cannot tell from the fastest; else nothing."""
+    """A sentence with the draft lengths (0 is our loop) without a clear difference to the fastest, if there are any."""
     best = fastest(summaries)
     if best is None:
         return ""
@@ -90,7 +90,7 @@ def _alike(summaries: Sequence[Summary]) -> str:
 
 
 def _rivals(summaries: Sequence[Summary], found: Judgement) -> list[str]:
-    """Another way to draft that is faster than the headline's length, or may be."""
+    """Sentences about other ways to draft that are faster than the headline's length, or may be."""
     others = [s for s in summaries if s.lane not in (BASELINE.lane, LOOP.lane) and s.gains]
     rival = max(others, key=lambda s: s.gain or 0.0, default=None)
     if rival is None:
@@ -104,7 +104,7 @@ def _rivals(summaries: Sequence[Summary], found: Judgement) -> list[str]:
     elif no_clear_difference(_against(rival, leader), (rival.gain or 0.0) / (leader.gain or 1.0)):
         kind = "alike"
     else:
-        first = found.kind in LOSING and leader.entrant != LOOP  # else something faster than plain is named before it
+        first = found.kind in LOSING and leader.entrant != LOOP  # otherwise something faster than plain is named before
         kind = "faster" if first else "faster still"
     return [words.RIVALS[kind].format(**fields)]
 

@@ -1,4 +1,4 @@
-"""Which guesses of a draft are kept, place by place, and how many tokens a target pass writes."""
+"""Tables of the guesses that are kept at each place of a draft, and of the tokens of a target pass."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from specdec.report.schema import Table
 from specdec.report.tables import table
 
 PLACES = ("Place in the draft", "tested", "kept, of tested", "kept, of all drafts")
-EXPECTED = "expected, of tested"  # where the lane was sampled
+EXPECTED = "expected, of tested"  # only of a sampled lane
 PASSES = ("Tokens in a pass", "passes", "share of passes")
 
 
 def places_table(lane: Metrics) -> Table | None:
-    """A row for each place of a draft; None where nothing was tested or the drafts are not observed."""
+    """A row for each place of a draft; None if nothing was tested or the drafts are not observed."""
     if not lane.tested_at or not lane.tested_at[0]:
         return None
     drafts = lane.tested_at[0]
@@ -34,7 +34,7 @@ def places_table(lane: Metrics) -> Table | None:
 
 
 def passes_table(lane: Metrics) -> Table | None:
-    """A row for each number of tokens that a target pass wrote; None where there was no pass."""
+    """A row for each number of tokens that a target pass wrote; None if there was no pass."""
     total = sum(lane.passes_of)
     if not total:
         return None

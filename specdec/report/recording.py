@@ -1,11 +1,11 @@
-"""Events to JSON lines and back: the one wire format, for the live page, for ``--json`` and for files.
+"""Writes events as JSON lines and reads them. The live page, ``--json`` and files all use this format.
 
-A line is one event: ``{"event": "started" | "round" | "finished", ...fields}``. Beside the event's own fields a
-line carries ``tokens``, the bytes of every token id it is the first to mention, as a string of one character a byte
-(code points 0-255). The ids and these bytes are all a reader needs to show the run without a model.
+A line is one event: ``{"event": "started" | "round" | "finished", ...fields}``. Besides the event's own fields a line
+has ``tokens``: the bytes of every token id that it is the first to mention, as a string with one character for each
+byte (code points 0-255). The ids and these bytes are enough to show the run without a model.
 
 The recording of a race holds its lanes one after another and, between them, lines about the whole: ``begin`` (settings,
-pair, when), ``lane_end``, ``verdict`` and ``error``. ``read`` passes over those, and ``lanes`` parts the lanes.
+pair, time), ``lane_end``, ``verdict`` and ``error``. ``read`` skips those, and ``lanes`` separates the lanes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ _NAMES = {Started: "started", Round: "round", Finished: "finished"}
 
 
 class Recorder:
-    """Turns events into JSON lines; one recorder a run, as it remembers which tokens it has described."""
+    """Turns events into JSON lines.
+
+    Each run needs its own recorder, because it remembers the tokens it has described.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
         self._bytes_of = TokenBytes(tokenizer)
         self._described: set[int] = set()
 
     def line(self, event: Event) -> str:
-        """One event as one line."""
+        """An event as a line."""
         record = {"event": _NAMES[type(event)], **asdict(event)}
         if isinstance(event, Started):
             record["version"] = VERSION
@@ -44,25 +47,25 @@ class Recorder:
         return line(record)
 
     def text_of(self, token_id: int) -> str:
-        """A token on its own, as far as it is text."""
+        """The text of a single token, as far as it is text."""
         return self._bytes_of(token_id).decode(errors="replace")
 
 
 def line(record: Mapping[str, Any]) -> str:
-    """A record as one line of JSON, newline included; ``<`` is escaped so that the line may stand in a page."""
+    """A record as a line of JSON, newline included. ``<`` is escaped, so that the line can be put into a page."""
     return plain_json(record, separators=(",", ":")).replace("<", "\\u003c") + "\n"
 
 
 def plain_json(record: Any, **style: Any) -> str:
-    """``record`` as JSON that every reader takes: a browser refuses all of it for one NaN or half of a surrogate pair.
+    """``record`` as JSON that every reader accepts. A browser refuses JSON with a NaN or half of a surrogate pair.
 
-    NaN and infinity become null, and such a half a question mark. ``style`` is that of ``json.dumps``.
+    NaN and infinity become null, and half of a pair a question mark. ``style`` is passed to ``json.dumps``.
     """
     try:
         text = json.dumps(record, allow_nan=False, **style)
     except ValueError:
         text = None
-    if text is None or "\\ud" in text:  # a whole pair looks so too
+    if text is None or "\\ud" in text:  # a whole pair is written like this too
         text = json.dumps(_plain(record), allow_nan=False, **style)
     return text
 
@@ -78,7 +81,7 @@ def _plain(value: Any) -> Any:
 
 
 def shown_alone(text: str) -> str:
-    """The recording of a race with the run that is shown alone; the verdict stays that of all runs, as in a link."""
+    """The recording of a race with only the run that is shown. The verdict stays that of all runs, as in a link."""
     begin, *records, verdict = map(json.loads, text.splitlines())
     count, shown = len(begin["lanes"]), verdict["shown"]
     starts = [at for at, record in enumerate(records) if record["event"] == "started"][::count]
@@ -88,9 +91,9 @@ def shown_alone(text: str) -> str:
 
 
 def read(lines: Iterable[str]) -> Iterator[Event]:
-    """The events of a recording, equal to those that were recorded.
+    """Read the events of a recording. They are equal to the recorded ones.
 
-    Raises ``InvalidInput`` where a line is no JSON, of an unknown kind or of another version.
+    Raises ``InvalidInput`` for a line that is no JSON, of an unknown kind, or of another version.
     """
     for number, text in _written(lines):
         if (found := _version(text)) != VERSION:
@@ -100,12 +103,12 @@ def read(lines: Iterable[str]) -> Iterator[Event]:
 
 
 def _written(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The lines that hold something, numbered as an editor numbers them."""
+    """The lines that are not empty, with their numbers in the file."""
     return ((number, text) for number, text in enumerate(lines, start=1) if text.strip())
 
 
 def _version(text: str) -> Any:
-    """The version that a line names; that of this program where it names none, or is no JSON."""
+    """The version that a line names; this program's version if it names none or is no JSON."""
     with contextlib.suppress(ValueError, RecursionError):
         record = json.loads(text)
         return record.get("version", VERSION) if isinstance(record, dict) else VERSION
@@ -113,7 +116,7 @@ def _version(text: str) -> Any:
 
 
 def lanes(lines: Iterable[str]) -> list[list[Event]]:
-    """The events of a recording, each lane's by themselves, as ``collect`` wants them."""
+    """The events of a recording, as a list for each lane, for ``collect``."""
     found: list[list[Event]] = []
     for event in read(lines):
         if isinstance(event, Started):
@@ -125,19 +128,19 @@ def lanes(lines: Iterable[str]) -> list[list[Event]]:
 
 
 def token_bytes(lines: Iterable[str]) -> dict[int, bytes]:
-    """The bytes of every token a recording mentions. Raises ``InvalidInput`` where a line is none of a recording."""
+    """The bytes of every token that a recording mentions. Raises ``InvalidInput`` for a line of something else."""
     found = {}
     for number, text in _written(lines):
         for token_id, characters in (getattr(parse(text, number), "tokens", None) or {}).items():
             try:
                 found[int(token_id)] = characters.encode("latin-1")
-            except ValueError as error:  # a UnicodeEncodeError is one
+            except ValueError as error:  # includes UnicodeEncodeError
                 raise InvalidInput(f"Line {number} is not a line of a recording (its tokens).") from error
     return found
 
 
 def _ids(event: Event) -> set[int]:
-    """Every token id an event mentions."""
+    """Every token id that an event mentions."""
     if isinstance(event, Started):
         return set(event.prompt_ids)
     if not isinstance(event, Round):

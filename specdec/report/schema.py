@@ -1,8 +1,8 @@
-"""What each line of a recording holds: one schema, which reads lines in Python and checks them in the browser.
+"""The schema of a recording's lines, which Python reads them with and the browser checks them with.
 
-The lines of a lane are the fields of its events; the lines about the whole are written out below. The scripts get the
-schema as ``ui/assets/recording_schema.js`` and the types as ``ui/assets/recording.d.ts``; after a change write both
-anew by ``python -m specdec.report.schema``.
+A lane's lines have the fields of its events. The lines about a whole race are defined below. The scripts get the schema
+as ``ui/assets/recording_schema.js`` and the types as ``ui/assets/recording.d.ts``. After a change, write both with
+``python -m specdec.report.schema``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from pydantic.json_schema import GenerateJsonSchema
-from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
+from typing_extensions import TypedDict  # pydantic supports the standard one only from Python 3.12 on
 
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
@@ -24,11 +24,11 @@ ASSETS = Path(__file__).parents[1] / "ui" / "assets"
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
-# A browser draws what it reads: more than this in one place is no recording of a race.
+# A browser draws what it reads. More than this in one place is no recording of a race.
 LONGEST_TEXT, MOST_ITEMS, LARGEST_NUMBER = 100_000, 1_000_000, 1e15
-LARGEST_WHOLE = 2**53 - 1  # that a browser holds exactly
+LARGEST_WHOLE = 2**53 - 1  # the largest whole number that a browser keeps exactly
 
-Tokens: TypeAlias = dict[str, str]  # the bytes of a token id, a character each
+Tokens: TypeAlias = dict[str, str]  # the bytes of each token id, one character for each byte
 Plain: TypeAlias = str | int | float | bool | None
 Gamma: TypeAlias = Annotated[int, Field(ge=0, le=MAX_GAMMA)]
 
@@ -57,7 +57,7 @@ class FinishedLine(Finished):
 
 @with_config(OPEN)
 class Figure(TypedDict):
-    """A figure as it stands on the page."""
+    """A figure as the page shows it."""
 
     value: str
     label: str
@@ -123,7 +123,7 @@ class LaneEnd(TypedDict):
 
 @with_config(OPEN)
 class Begin(TypedDict):
-    """The first line of a race. One that was refused has its number alone, and is never saved."""
+    """The first line of a race. That of a refused race has only its number, and is never saved."""
 
     event: Literal["begin"]
     version: int
@@ -167,13 +167,13 @@ class Verdict(TypedDict):
 
 @with_config(OPEN)
 class ErrorLine(TypedDict):
-    """Instead of a verdict: why the race did not end."""
+    """The line in place of a verdict if a race failed: the reason."""
 
     event: Literal["error"]
     message: str
 
 
-# Above a part of a long race on its way to the page: the number of its first line. Never saved.
+# Before a part of a long race that is sent to the page: the number of its first line. Never saved.
 Part = TypedDict("Part", {"event": Literal["part"], "number": int, "from": int})
 
 Line = Annotated[
@@ -184,7 +184,7 @@ _EVENTS: dict[type, type] = {StartedLine: Started, RoundLine: Round, FinishedLin
 
 
 def parse(text: str | bytes, number: int) -> Any:
-    """A line of a recording: one of the types above. ``number`` is named where it is none."""
+    """Read a line of a recording: one of the types above. The error names ``number``."""
     try:
         return _LINES.validate_json(text, strict=True)
     except ValidationError as error:
@@ -192,22 +192,22 @@ def parse(text: str | bytes, number: int) -> Any:
 
 
 def place(error: ValidationError) -> str:
-    """The field that is wrong, or "kind" where it is none of a recording's lines."""
+    """The field that is wrong, or "kind" for a line of an unknown kind."""
     where = error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"]
     return str(where[1]) if len(where) > 1 else "kind"
 
 
 def event_of(parsed: Any) -> Event | None:
-    """The event that a line of a lane is; None for a line about the whole."""
+    """The event of a line; None for a line about the whole race."""
     kind = _EVENTS.get(type(parsed))
     return None if kind is None else kind(**{f.name: getattr(parsed, f.name) for f in fields(kind)})
 
 
-# For the scripts.
+# The code below writes the files for the scripts.
 
 
 class _Bounded(GenerateJsonSchema):
-    """The schema with a bound on every text, list and number that has none of its own, and without titles."""
+    """The schema without titles, and with a bound on every text, list and number that has none."""
 
     def str_schema(self, schema: Any) -> dict[str, Any]:
         return {"maxLength": LONGEST_TEXT} | super().str_schema(schema)
@@ -235,7 +235,7 @@ _DROPPED = {"title", "description", "default", "propertyNames"}
 
 def schema() -> dict[str, Any]:
     """The schema of a line, by the kind that its field ``event`` names: ``{"lines": {kind: ...}, "types": {...}}``."""
-    # As they are written: the recorder leaves out no field but the tokens of a line that mentions no new one.
+    # In the form in which they are written: only ``tokens`` can be missing, in a line that mentions no new token.
     whole = _LINES.json_schema(ref_template="{model}", schema_generator=_Bounded, mode="serialization")
     types = {name: _bare(part) for name, part in whole["$defs"].items()}
     for part in types.values():
@@ -244,7 +244,7 @@ def schema() -> dict[str, Any]:
 
 
 def _bare(part: Any) -> Any:
-    """Without what checks nothing, the type first: what stands after it need not look again."""
+    """A schema without parts that check nothing. The type comes first, so that later checks can rely on it."""
     if isinstance(part, list):
         return [_bare(each) for each in part]
     if not isinstance(part, dict):
@@ -257,7 +257,7 @@ def _bare(part: Any) -> Any:
 
 
 def typescript(found: dict[str, Any]) -> str:
-    """The same as types for the scripts' checker."""
+    """The schema as types for the scripts' type checker."""
     parts = []
     for name, part in found["types"].items():
         required = part.get("required", [])

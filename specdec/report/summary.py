@@ -1,4 +1,4 @@
-"""One row of a benchmark as a person reads it."""
+"""A row of a benchmark for a person to read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = (
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    """A row as a person reads it, under ``COLUMNS``: medians over the runs, with the lowest and highest."""
+    """A row under ``COLUMNS``: medians over the runs, with the lowest and the highest."""
     plain = row["lane"] == BASELINE.lane
     return [
         row["category"],

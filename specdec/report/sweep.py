@@ -1,4 +1,4 @@
-"""The table of a sweep: a row a draft length, measured and by the closed form."""
+"""The table of a sweep: for each draft length what was measured and what the closed form predicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdec.report import words
 from specdec.report.judge import Judgement, judge
 
 COLUMNS = ("\u03b3", "speed-up", "acceptance", "tokens per pass", "gain over \u03b3 0", "predicted", "c", "v")
-CHECKED = range(1, 9)  # the draft lengths over which the closed form is judged
+CHECKED = range(1, 9)  # the draft lengths for the error of the closed form
 
 
 @dataclass(frozen=True)
@@ -31,32 +31,32 @@ class Row:
 
     @property
     def predicted(self) -> float | None:
-        """Speed-up over plain ``generate`` by the closed form: its gain over our loop times the loop's own."""
+        """The predicted speed-up over plain ``generate``: the closed form's gain, times our loop's own gain."""
         found = self.judgement
         return found.predicted * found.engine if found.predicted and found.engine else None
 
 
 def sweep_rows(summaries: Sequence[Summary]) -> list[Row]:
-    """A row a draft length that has been measured, 0 to 16 and then "auto"."""
+    """A row for each measured draft length, 0 to 16 and then "auto"."""
     return [Row(s, judge(s.sides, s.gamma)) for s in summaries if s.gains and s.lane == LOOP.lane]
 
 
 def prediction_error(rows: Sequence[Row]) -> float | None:
-    """Median over gamma 1 to 8 of |predicted / measured - 1|, both gains over our loop at gamma 0."""
+    """The median over gamma 1 to 8 of |predicted / measured - 1|. Both are gains over our loop at gamma 0."""
     found = [row.judgement for row in rows if row.gamma in CHECKED]
     errors = [abs(j.predicted / j.speculation - 1) for j in found if j.predicted and j.speculation]
     return median(errors) if errors else None
 
 
 def marked(rows: Sequence[Row], trials: Sequence[Trial], plan: Plan) -> int | None:
-    """The row of the fastest of our lanes, once every draft length has run on every prompt."""
+    """The row of our fastest lane, when every draft length has run on every prompt."""
     best = fastest([row.summary for row in rows])
     whole = best is not None and share_of(trials, plan).whole
     return next((at for at, row in enumerate(rows) if row.summary is best), None) if whole else None
 
 
 def cells(row: Row, mark: bool) -> list[str]:
-    """A row as a person reads it, under ``COLUMNS``."""
+    """A row for a person to read, under ``COLUMNS``."""
     found = row.judgement
     figures = (found.speculation, found.predicted) if found.split else (None, None)
     return [
@@ -81,6 +81,6 @@ def table(trials: Sequence[Trial], plan: Plan) -> Table:
 
 
 def theory_note(trials: Sequence[Trial]) -> str:
-    """How far the closed form is off; empty where it cannot be compared."""
+    """A sentence on the error of the closed form; empty if it cannot be compared."""
     error = prediction_error(sweep_rows(summarise(trials)))
     return "" if error is None else words.FORM_OFF.format(error=words.percent(error))

@@ -1,4 +1,4 @@
-"""A race in figures: up to four to show first, one row per lane, and the rest. Values are as a person reads them."""
+"""The figures of a race as a person reads them: up to four to show first, a row for each lane, and the rest."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def _figure(value: str, label: str, definition: str) -> Figure:
 def headline_figures(
     found: Judgement, runs: Sequence[Sides], plain: Sequence[Event], speculative: Sequence[Event]
 ) -> list[Figure]:
-    """Up to four figures beside the headline: both shares and the acceptance, medians over the runs and left out where
-    they are not known, and what the run that is shown says about the two texts."""
+    """Up to four figures beside the headline: both shares, the acceptance, and how the two texts compare.
+
+    The first three are medians over the runs, left out if they are not known. The texts are those of the shown run.
+    """
     shares = [("engine", found.engine, "from our loop"), ("measured", found.speculation, "from speculation")]
     figures = [_figure(words.times_or_none(share), label, name) for name, share, label in shares if share is not None]
     if (alpha := middle(runs, lambda run: run.lane.alpha)) is not None:
@@ -41,14 +43,14 @@ def headline_figures(
 
 
 def lane_rates(measured: Sequence[Mapping[str, Metrics | None]]) -> dict[str, str]:
-    """The speed of each lane by its key, a median over the runs; a lane without one is left out."""
+    """The speed of each lane by its key: the median over the runs. A lane without one is left out."""
     found = {row.key: [lanes.get(row.key) for lanes in measured] for row in LANES}
     known = {key: _known(m.tokens_per_second for m in lanes if m) for key, lanes in found.items()}
     return {key: f"{words.rate(median(rates))}\u00a0tokens/s" for key, rates in known.items() if rates}
 
 
 def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]]) -> Table:
-    """One row per lane: medians over the runs, with lowest and highest; ``measured`` holds each run's figures."""
+    """A row for each lane: medians over the runs, with lowest and highest. ``measured`` holds each run's figures."""
     rows = []
     for row in LANES:
         key = row.key
@@ -78,7 +80,7 @@ def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | Non
 
 
 def table(columns: Sequence[str], rows: list[list[str]]) -> Table:
-    """Rows under columns, with the definition of each column that has one."""
+    """A table with the definitions of its columns."""
     return {"columns": [{"name": name, "definition": _meaning(name)} for name in columns], "rows": rows}
 
 
@@ -91,7 +93,7 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 
 def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event]) -> list[Figure]:
-    """What else was measured, and with what."""
+    """The other figures, and what was measured with which settings."""
     started = started_of(speculative)
     before = middle(runs, lambda run: run.plain.tokens_per_second)
     after = middle(runs, lambda run: run.lane.tokens_per_second)
@@ -125,7 +127,7 @@ def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event
 
 
 def time_words(lane: Metrics, runs: int) -> str | None:
-    """What the lane's time after its first token went into, in the run that is shown."""
+    """How the lane's time after its first token was spent, in the shown run."""
     if lane.draft_seconds is None or lane.verify_seconds is None or not lane.decode_seconds:
         return None
     draft, verify = (part / lane.decode_seconds for part in (lane.draft_seconds, lane.verify_seconds))

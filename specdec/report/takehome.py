@@ -1,8 +1,8 @@
-"""Code to take home: the lines that decode as a run did, in specdec, transformers, vLLM, SGLang and llama.cpp.
+"""Writes code that decodes as a run did, for specdec, transformers, vLLM, SGLang and llama.cpp.
 
-A recording may come from a stranger. So what is read of it is checked by a schema, every value is written as a literal
-of Python or JSON or quoted for the shell, and no expression of the recording is taken over. The first line of each
-block names the version whose documentation and sources it follows.
+A recording may come from a stranger. So a schema checks what is read of it, every value is written as a literal of
+Python or JSON or quoted for the shell, and no expression of the recording is copied. The first line of each block names
+the version whose documentation and sources it follows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from specdec.events import SamplingParams
 from specdec.report.schema import place
 
 OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
-FIXED = 5  # where a tool has no way to choose the draft length
+FIXED = 5  # the draft length for tools that cannot choose it themselves
 NEUTRAL = {"top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1, "ignore_eos": False}
 
 
@@ -57,7 +57,7 @@ class _Pair(TypedDict):
 
 @with_config(OPEN)
 class _Started(TypedDict):
-    """What the code needs of a ``Started``."""
+    """The fields of a ``Started`` that the code needs."""
 
     params: SamplingParams
     pair: _Pair
@@ -83,13 +83,13 @@ _RUN: TypeAdapter[_Run] = TypeAdapter(_Run)
 
 @dataclass(frozen=True)
 class Run:
-    """One run as the tools need it: names and prompt are not yet quoted, ``expression`` is Python."""
+    """A run as the tools need it. Names and prompt are not quoted yet; ``expression`` is Python."""
 
     params: SamplingParams
     gamma: int | str
     acceptance: str
     accept_top_k: int | None
-    kind: str  # of draft; "none" where nothing drafts
+    kind: str  # the kind of draft; "none" without one
     expression: str
     draft: _Draft
     embedded: bool
@@ -112,7 +112,7 @@ class Run:
 
     @property
     def apart(self) -> bool:
-        """Whether others take target and draft for models of two tokenizers."""
+        """Whether other tools treat target and draft as models with different tokenizers."""
         return self.draft.get("own_tokenizer", False) or self.rows_apart > 0
 
     @property
@@ -124,16 +124,16 @@ class Run:
         return [{"role": "user", "content": self.prompt}] if self.chat else self.prompt
 
     def value(self, name: str) -> Any:
-        """A sampling parameter, whole numbers without a point."""
+        """A sampling parameter. Whole numbers have no point."""
         found = getattr(self.params, name)
         return int(found) if isinstance(found, float) and found.is_integer() else found
 
 
 def take_home(record: str, expression: Callable[[str, str], str]) -> dict[str, str]:
-    """The code of a run by tool. ``record`` is JSON: ``{"settings": ..., "started": ...}`` as a recording has them.
+    """The code of a run for each tool. ``record`` is JSON: ``{"settings": ..., "started": ...}``, as in a recording.
 
-    ``expression(kind, text)`` gives the Python that builds a way to draft, of those that this program knows. Raises
-    ``InvalidInput`` where the record does not describe a run.
+    ``expression(kind, text)`` gives the Python expression for a way to draft that this program knows. Raises
+    ``InvalidInput`` if the record does not describe a run.
     """
     try:
         run = _read(_RUN.validate_json(record, strict=True), expression)
@@ -147,7 +147,7 @@ def take_home(record: str, expression: Callable[[str, str], str]) -> dict[str, s
 def _read(given: _Run, expression: Callable[[str, str], str]) -> Run:
     started, settings = given["started"], given["settings"]
     pair, gamma = started["pair"], started["gamma"]
-    policy_of(gamma)  # refuses one that only its own program knows
+    policy_of(gamma)  # refuses a policy of another program
     embedded = pair["name"] == "embedded"
     draft = pair["draft"] if gamma != 0 else None
     kind = draft["kind"] if draft else "none"
@@ -173,7 +173,7 @@ def _read(given: _Run, expression: Callable[[str, str], str]) -> Run:
 
 
 def _name(embedded: bool, role: str, facts: Any) -> str:
-    """A model as a tool takes it; refused where it would be read as an option or would end a line."""
+    """The name of a model for a tool. Refused if it would be read as an option or would end the line."""
     if embedded:
         return f"specdec/embedded/{role}"
     name = facts.get("name")
@@ -182,13 +182,13 @@ def _name(embedded: bool, role: str, facts: Any) -> str:
     return f"path/to/{name}" if facts.get("local") else name
 
 
-# Literals and quoting.
+# Literals and quotes.
 
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def _escaped(mark: str) -> str:
-    """A character that is not seen, or that a terminal acts on, as both Python and JSON write it."""
+    """The escape, in Python and JSON, of a character that is invisible or that a terminal acts on."""
     hidden = ord(mark) < 0x10000 and unicodedata.category(mark) in ("Cc", "Cf", "Cs", "Zl", "Zp")
     return f"\\u{ord(mark):04x}" if hidden else mark
 
@@ -199,7 +199,7 @@ def literal(value: Any) -> str:
 
 
 def python(value: Any) -> str:
-    """A value as Python; texts are written as JSON writes them, which Python reads alike."""
+    """A value as Python. Texts are written as JSON, which means the same in Python."""
     if isinstance(value, list):
         return f"[{', '.join(map(python, value))}]"
     if isinstance(value, dict):
@@ -223,7 +223,7 @@ def _none(tool: str, run: Run) -> str:
     return f"# {tool} has no method of the kind {run.kind}.\n"
 
 
-# One function a tool.
+# One function for each tool.
 
 
 def specdec(run: Run) -> str:
@@ -250,7 +250,7 @@ print(result.text)
 
 
 def _drafting(run: Run) -> dict[str, str] | None:
-    """How transformers is told to draft; None where it has no such method."""
+    """The arguments that tell transformers how to draft; None if it has no such method."""
     tokenizers = {"tokenizer": "tokenizer", "assistant_tokenizer": "draft_tokenizer"} if run.apart else {}
     return {
         "none": {},
@@ -268,7 +268,7 @@ def transformers(run: Run) -> str:
     drafting = _drafting(run)
     if drafting is None:
         return _none("transformers 5.23", run)
-    # Neutral values too: a field that is left out is filled from the model's own generation config.
+    # Neutral values too, because a missing field is filled in from the model's own generation config.
     sampling: dict[str, Any] = {"do_sample": run.sampled}
     if run.sampled:
         sampling |= {name: run.value(name) for name in ("temperature", "top_k", "top_p")}
@@ -318,13 +318,13 @@ print(tokenizer.decode(ids[0, inputs["input_ids"].shape[1]:]))
 
 
 def _remarks(tool: str, run: Run, more: Iterable[str | bool]) -> list[str]:
-    """What stands otherwise in a server."""
+    """Remarks on what a server does differently."""
     fixed = isinstance(run.gamma, str) and f"# {tool}'s draft length is fixed; {FIXED} stands for {run.gamma}"
     return [remark for remark in (fixed, *_acceptance(tool, run), *more) if isinstance(remark, str)]
 
 
 def _acceptance(tool: str, run: Run) -> list[str]:
-    """A remark where the tool accepts otherwise than the run did."""
+    """A remark if the tool's acceptance differs from the run's."""
     if run.acceptance == "top-k":
         return [f"# {tool} has no such top-k acceptance: this is lossless"]
     if run.acceptance == "block" and run.sampled:
@@ -375,7 +375,7 @@ print(outputs[0].outputs[0].text)
 
 
 def _request(port: int, run: Run, fields: dict[str, Any]) -> str:
-    """Both servers speak OpenAI's protocol and take further fields in it."""
+    """A request to either server. Both use OpenAI's protocol with further fields."""
     body = {"messages" if run.chat else "prompt": run.message} | fields
     ask = _command(
         f"curl http://localhost:{port}/v1/{'chat/' if run.chat else ''}completions",
@@ -388,7 +388,7 @@ def _request(port: int, run: Run, fields: dict[str, Any]) -> str:
 def sglang(run: Run) -> str:
     if run.kind == "model" and run.apart:
         return "# SGLang 0.5.23 drafts only with a model of the\n# target's tokenizer and number of vocabulary rows.\n"
-    verified = f"--speculative-num-draft-tokens {run.length + 1}"  # the token before the draft is counted
+    verified = f"--speculative-num-draft-tokens {run.length + 1}"  # counts the token before the draft
     options: dict[str, list[str]] = {
         "none": [],
         "prompt-lookup": ["--speculative-algorithm NGRAM", verified, "--speculative-ngram-max-bfs-breadth 1"],
@@ -406,7 +406,7 @@ def sglang(run: Run) -> str:
     drafts = run.kind != "none"
     refused = drafts and run.sampled and run.params.min_p > 0
     fields: dict[str, Any] = {"max_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")}
-    if run.sampled:  # neutral values too: a field that is left out is filled from the model's own generation config
+    if run.sampled:  # neutral values too, because a missing field is filled in from the model's own config
         fields |= {"top_k": run.params.top_k or -1, "top_p": run.value("top_p")}
         fields |= {} if refused else {"min_p": run.value("min_p")}
         fields["seed"] = run.params.seed
@@ -427,7 +427,7 @@ def sglang(run: Run) -> str:
 
 
 def llamacpp(run: Run) -> str:
-    match = min(3, run.length)  # a match that is longer than the draft would draft nothing
+    match = min(3, run.length)  # with a match longer than the draft, nothing is drafted
     sizes = f"--spec-ngram-simple-size-n {match} --spec-ngram-simple-size-m {run.length}"
     options = {
         "none": [],
@@ -446,7 +446,7 @@ def llamacpp(run: Run) -> str:
         rule = "# llama.cpp b11434 drafts only with a model of the\n"
         return f"{rule}# target's tokenizer, its rows at most 128 more or fewer.\n"
     fields: dict[str, Any] = {"max_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")}
-    if run.sampled:  # its own defaults are not neutral, and it cuts before the temperature where others cut after it
+    if run.sampled:  # its defaults are not neutral, and it filters before the temperature; others filter after it
         fields |= {name: run.value(name) for name in ("top_k", "top_p", "min_p")}
         fields["seed"] = (run.params.seed or 0) % 2**31
         fields["samplers"] = ["penalties", "temperature", "top_k", "top_p", "min_p"]

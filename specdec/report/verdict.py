@@ -24,12 +24,12 @@ from specdec.report.schema import LaneEnd
 from specdec.report.tables import details, headline_figures, lane_rates, lane_rows, time_words
 from specdec.report.why import of_race
 
-SPECULATIVE = "speculative"  # the lane that a race judges
+SPECULATIVE = "speculative"  # the lane that is judged
 REPETITIVE = 0.5
 
 
 def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
-    """The label at the end of a lane's line, once it has a token."""
+    """The label at the end of a lane's line, when it has a token."""
     figures = metrics.measure(events)
     if figures is None:
         return None
@@ -44,16 +44,16 @@ def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
     }
 
 
-LEAST = 8  # tokens that a race cut short must have written: the times of fewer are noise
+LEAST = 8  # tokens that a stopped race must have written; the times of fewer are noise
 
 
 def verdict(
     runs: Sequence[Run], stopped: str | None = None, text_of: Callable[[int], str] | None = None
 ) -> dict[str, Any]:
-    """Everything that is said about a race, as one record.
+    """Everything that is shown about a race, as one record.
 
-    Figures are medians over the runs. ``shown`` is the run nearest to the median speed-up: texts, chart and times are
-    of that run. ``stopped`` begins the sentence of a race cut short, and ``text_of`` names a token.
+    Figures are medians over the runs. ``shown`` is the run nearest to the median speed-up; texts, chart and times are
+    those of that run. ``stopped`` is the beginning of the sentence on a stopped race. ``text_of`` gives a token's text.
     """
     notes = []
     if stopped and (complete := _complete(runs)):
@@ -68,7 +68,7 @@ def verdict(
         runs = [{**runs[0], BASELINE.key: _up_to(runs[0][BASELINE.key], written)}]
     measured = [{key: metrics.measure(events) for key, events in run.items() if _counts(key, events)} for run in runs]
     sides = {at: both for at, lanes in enumerate(measured) if (both := _sides(lanes))}
-    # Runs without a speed-up count nowhere, so that all figures are of the same runs; where no run has one, all count.
+    # Runs without a speed-up do not count, so that all figures are of the same runs. If no run has one, all count.
     sides = {at: both for at, both in sides.items() if both.gain} or sides
     compared = list(sides.values())
     if not compared:
@@ -93,7 +93,7 @@ def verdict(
     record |= _other_lengths(speculative, runs, sides[shown])
     if (acceptance := started_of(speculative).acceptance) not in LOSSLESS:
         record["warning"] = f"Not lossless: {acceptance} acceptance changes the output."
-    if stopped:  # it has no end of its own
+    if stopped:  # a stopped lane has no ``Finished``
         record["end"] = lane_end(SPECULATIVE, speculative)
     elif base.new_tokens == lane.new_tokens and found.gain:
         record["saved"] = words.saved(base.decode_seconds, lane.decode_seconds)
@@ -105,8 +105,10 @@ def verdict(
 
 
 def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run], shown: Sides) -> dict[str, Any]:
-    """What other draft lengths would have made of the lane that is shown, at the costs of all runs; where that is not
-    known, why. The gains are over the lanes of the run that is shown, which are drawn beside it."""
+    """The shown lane at other draft lengths, at the costs of all runs; or why that is not known.
+
+    The gains are over the other lanes of the shown run, which are drawn beside it.
+    """
     try:
         costs = Costs.of(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))
         plain, loop = shown.plain.seconds_per_token, shown.loop.seconds_per_token if shown.loop else None
@@ -118,9 +120,9 @@ def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run], shown: Sid
 
 
 def _record(found: Judgement, notes: Sequence[str], early: bool, **fields: str) -> dict[str, Any]:
-    """What every verdict has: the kind, the sentence, its figure and shares, and every doubt about them.
+    """The fields of every verdict: the kind, the sentence, its figure and shares, and every doubt about them.
 
-    ``early`` says that the race was stopped; ``fields`` are what the sentence of this kind names.
+    ``early``: the race was stopped. ``fields`` are the values in the sentence of this kind.
     """
     faster = found.kind.name.startswith("FASTER")
     return {
@@ -139,7 +141,7 @@ def _record(found: Judgement, notes: Sequence[str], early: bool, **fields: str) 
 
 
 def _incomplete(run: Run, stopped: str) -> dict[str, Any]:
-    """A race stopped before there was anything to compare."""
+    """The verdict on a race that was stopped before there was anything to compare."""
     key = SPECULATIVE if run.get(SPECULATIVE) else BASELINE.key
     events = run.get(key, ())
     started = next(event for lane in run.values() for event in lane if isinstance(event, Started))
@@ -149,7 +151,7 @@ def _incomplete(run: Run, stopped: str) -> dict[str, Any]:
 
 
 def _complete(runs: Sequence[Run]) -> list[Run]:
-    """The runs that count of a race cut short: those in which all its lanes ended, else those with both compared."""
+    """The runs of a stopped race that count: those in which all lanes ended, else those with both compared lanes."""
     lanes = set(chain.from_iterable(runs))
     for needed in (lanes, {BASELINE.key, SPECULATIVE}):
         if whole := [run for run in runs if all(_ended(run.get(lane, ())) for lane in needed)]:
@@ -158,18 +160,21 @@ def _complete(runs: Sequence[Run]) -> list[Run]:
 
 
 def _counts(key: str, events: Sequence[Event]) -> bool:
-    """Whether a lane's figures count: plain and speculative even if stopped, as both are compared up to one length."""
+    """Whether a lane's figures count.
+
+    Plain and speculative count even if stopped: they are compared up to one length.
+    """
     return key in (BASELINE.key, SPECULATIVE) or _ended(events)
 
 
 def _sides(lanes: Mapping[str, Metrics | None]) -> Sides | None:
-    """The figures that are judged of a run; None where plain or speculative has no token."""
+    """The figures of a run that are judged; None if plain or speculative has no token."""
     plain, lane = lanes.get(BASELINE.key), lanes.get(SPECULATIVE)
     return Sides(plain, lane, lanes.get(LOOP.key)) if plain and lane else None
 
 
 def _shown(runs: Mapping[int, Sides], found: Judgement) -> int:
-    """The run whose speed-up is nearest to the median; the first that can be shown where none has one."""
+    """The run whose speed-up is nearest to the median; without any, the first run that can be shown."""
     gains = {at: gain for at, run in runs.items() if (gain := run.gain)}
     middle = found.gain
     if middle is None or not gains:
@@ -207,7 +212,7 @@ def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[str]:
 
 
 def _lengths(speculative: Sequence[Event]) -> list[str]:
-    """What a policy chose, as nobody else did."""
+    """A sentence on the lengths that a policy chose."""
     gamma = started_of(speculative).gamma
     rounds = [event for event in speculative if isinstance(event, Round) and event.index]
     drafted = [len(event.draft) for event in rounds if event.draft is not None]
@@ -222,7 +227,7 @@ def _ended(events: Sequence[Event]) -> bool:
 
 
 def _up_to(events: Sequence[Event], tokens: int) -> list[Event]:
-    """The plain lane's events up to ``tokens`` tokens; it writes one a round."""
+    """The plain lane's events up to ``tokens`` tokens. It writes one token per round."""
     kept: list[Event] = []
     written = 0
     for event in events:
@@ -234,7 +239,7 @@ def _up_to(events: Sequence[Event], tokens: int) -> list[Event]:
 
 
 def _margin_at(events: Sequence[Event], place: int) -> float | None:
-    """The raw-logit gap where the token at ``place`` was decided, if the target itself added it."""
+    """The gap of the raw logits where the token at ``place`` was chosen, if the target added it."""
     seen = 0
     for event in events:
         if isinstance(event, Round):

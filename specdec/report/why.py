@@ -1,4 +1,4 @@
-"""Why a lane came out as it did: a paragraph, the figures behind it, and the steps from plain ``generate`` to it."""
+"""Explains the outcome of a lane: a paragraph, its figures, and the steps from plain ``generate`` to it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from specdec.report.definitions import DEFINITIONS
 from specdec.report.judge import FULL, Judgement
 from specdec.report.schema import Figure, Why
 
-NOTICEABLE = 0.03  # a share of time below which a term is not worth a sentence
-SHORT = 0.95  # guesses made / gamma a round below which drafts were cut short noticeably
+NOTICEABLE = 0.03  # share of time; smaller terms are not mentioned
+SHORT = 0.95  # guesses per round / gamma; below this, drafts were noticeably short
 
 
 def of_race(found: Judgement) -> Why | None:
-    """Why a race came out as it did: a title, a paragraph, and with our loop in it the figures and steps."""
+    """The explanation of a race: a title, a paragraph and, if our loop ran, the figures and steps."""
     if not found.guesses or found.c is None or found.tokens is None:
         return None
     return {
@@ -25,7 +25,7 @@ def of_race(found: Judgement) -> Why | None:
 
 
 def paragraph(found: Judgement) -> str:
-    """The terms of the gain in words, and what may help where speculation loses; empty where nothing was drafted."""
+    """The terms of the gain in words, and what may help if speculation loses; empty if nothing was drafted."""
     if not found.guesses or found.c is None or found.tokens is None:
         return ""
     said = _terms(found) if found.split else [words.fill(words.WHY_UNSPLIT, found)]
@@ -47,7 +47,7 @@ def _terms(found: Judgement) -> list[str]:
 
 
 def _causes(found: Judgement) -> str:
-    """What the closed form does not know of."""
+    """Causes that the closed form does not consider."""
     gamma, alpha, tokens = found.gamma, found.alpha, found.tokens
     causes = []
     if isinstance(gamma, int) and found.guesses is not None and FULL * gamma <= found.guesses < SHORT * gamma:
@@ -60,7 +60,7 @@ def _causes(found: Judgement) -> str:
 
 
 def figures(found: Judgement) -> list[Figure]:
-    """The terms as values with labels and definitions, for a fold."""
+    """The terms as values with labels and definitions."""
     alpha, needed = words.kept_and_needed(found)
     if found.can_break_even is False:
         needed = words.NONE_IS_ENOUGH

@@ -1,7 +1,7 @@
-"""Every sentence about a measurement, by kind, and numbers as a person reads them.
+"""All sentences about a measurement, by kind, and the formats of numbers.
 
-``specdec.report.judge`` decides the kind; the tables here hold one row a kind. The figures in braces are those of
-``_fields``. tests/report/golden_sentences.txt holds all sentences with their figures filled in.
+``specdec.report.judge`` decides the kind. The tables here have one row for each kind. The names in braces are figures
+of ``_fields``. tests/report/golden_sentences.txt has all sentences with their figures filled in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from specdec.engine.policy import CONFIDENCE
 from specdec.measure.prompts import Choice
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
 
-# What is seen first. ``subject`` is "speculative decoding", "\u03b3 5" or another lane, with a capital where it begins.
+# The headline. ``subject`` is "speculative decoding", "\u03b3 5" or another lane; ``Subject`` begins with a capital.
 HEADLINES = {
     Kind.FASTER: "{Subject} is {times} times as fast as plain generate here{runs}.",
     Kind.FASTER_UNSPLIT: "{Subject} is {times} times as fast as plain generate here{runs}.",
@@ -45,7 +45,7 @@ HEADLINES = {
     Kind.NOT_MEASURED: "Nothing to compare yet: no draft length has been measured together with plain generate.",
 }
 
-# What stands below the headline. A kind without a row needs none.
+# The line below the headline. A kind without a row has none.
 SHARES = {
     Kind.FASTER: "{engine}x comes from our loop, {speculation}x from speculation.",
     Kind.UNCLEAR: "Our loop alone gives {engine}x, speculation gives {speculation}x.",
@@ -57,7 +57,7 @@ SHARES = {
     Kind.TOO_EARLY: "A verdict needs at least one call of every draft length on every prompt.",
 }
 
-# Why speculation loses: where a round could break even, where it cannot, and where the closed form does not apply.
+# Why speculation loses: if a round could break even, if it cannot, and if the closed form does not apply.
 _YIELDS = "each round yields {tokens} tokens for the time of {cost} {units}"
 _AT_MOST = "a round takes as long as {cost} {units} but can yield at most {most} tokens"
 _NEEDS = "so \u03b3 {gamma} needs {needed} of guesses kept to break even; {alpha} are kept"
@@ -107,7 +107,7 @@ DOUBTS = {
     Doubt.FEW_RUNS: "The difference is small: more runs are needed to confirm it.",
 }
 
-# A sweep or a benchmark, beside the judge's headline.
+# Notes of a sweep or a benchmark, below the judge's headline.
 NONE_PAYS = "No draft length pays here."
 FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
@@ -123,7 +123,7 @@ RIVALS = {
     "alike": "{Rival} may be as fast: {times}.",
 }
 
-# Where the figures of a tab are from.
+# Where the figures of a tab come from.
 ORIGINS = {
     "here": "Measured on this machine",
     "recording": "A recording, not measured here",
@@ -136,7 +136,7 @@ UNLIKE = "These rows cannot be compared directly: they differ in {settings}."
 NOTHING_COMPARED = "There is nothing to compare: no prompt has a call of plain generate and a call of another lane."
 ALIKE_ASKED = "All files have the same prompts, new tokens and temperature."
 
-# What a pair of shapes is labelled with wherever it is shown.
+# The label of a pair of shapes, wherever it is shown.
 SYNTHETIC = "synthetic: random weights, agreement set to {agreement:g}"
 LEFT_OUT = "Not measured: {lane}. {reason}"
 
@@ -147,7 +147,7 @@ RATES = (
 )
 NO_LIMIT = "No limit is computed. {reason}"
 
-# Why, in a race and after a sweep.
+# The explanation of a race and of a sweep.
 WHY_TITLE = "Why: each round yields {tokens} tokens for the time of {round_cost} plain tokens"
 WHY_UNSPLIT = (
     "Per round, drafting takes as long as {drafting} plain tokens, checking and the rest {rest}. To learn both shares, "
@@ -158,7 +158,7 @@ WHY_TERMS = (
     "over one token, and checking a round takes {v} times as long. {alpha} of tested guesses are kept{needs}."
 )
 WHY_NEEDS = {True: " and {needed} are needed to break even", False: "; even 100\u00a0% would not break even", None: ""}
-# Where the measured gain refutes the closed form.
+# If the measured gain contradicts the closed form.
 _IF_THEORY = "; if guesses were kept independently of each other and all time went into passes, "
 WHY_REFUTED = {
     True: _IF_THEORY + "{needed} would be needed to break even",
@@ -178,15 +178,17 @@ WHY_OFF = {
 
 
 def headline(found: Judgement, subject: str = "speculative decoding", **more: str) -> str:
-    """The sentence that is seen first; where the lane is slower, why."""
+    """The headline; if the lane is slower, with the reason."""
     text = HEADLINES[found.kind].format(**_fields(found, subject) | more)
     slower = found.kind in (Kind.SLOWER, Kind.SLOWER_UNSPLIT)
     return f"{text} {reason(found)}" if slower and found.reason else text
 
 
 def notes(found: Judgement, **more: str) -> list[str]:
-    """What stands below the headline: every doubt, why speculation loses if not yet said, and both shares. The page
-    shows the first of them and folds the rest."""
+    """The notes below the headline: every doubt, why speculation loses if the headline does not say it, both shares.
+
+    The page shows the first of them and folds the rest.
+    """
     fields = _fields(found) | more
     said = [DOUBTS[doubt].format(**fields) for doubt in found.doubts]
     if found.reason and found.kind not in (Kind.SLOWER, Kind.SLOWER_UNSPLIT):
@@ -195,7 +197,7 @@ def notes(found: Judgement, **more: str) -> list[str]:
 
 
 def reason(found: Judgement) -> str:
-    """Why speculation loses; empty where it does not."""
+    """Why speculation loses; empty if it does not."""
     if found.reason is None:
         return ""
     place = {True: 0, False: 1, None: 2}[found.can_break_even]
@@ -203,18 +205,17 @@ def reason(found: Judgement) -> str:
 
 
 def advice(found: Judgement) -> str:
-    """What may help where speculation loses; empty where nothing is known to help."""
+    """What may help if speculation loses; empty if nothing is known to help."""
     return ADVICE[found.advice] if found.advice else ""
 
 
 def elsewhere(text: str) -> str:
-    """A sentence about a measurement, for one that was not made here."""
+    """The same sentence for a measurement that was not made here."""
     return re.sub(r" (here|on this machine)\b", "", text)
 
 
 def big(found: Judgement) -> str | None:
-    """The large figure beside the headline; None where it has none, and where a large one would claim a difference
-    that is not clear."""
+    """The large figure beside the headline; None if there is none, or if the difference is not clear."""
     if found.gain is None or found.kind.name.startswith("UNCLEAR"):
         return None
     return f"{factor(found.gain)}x"
@@ -225,17 +226,17 @@ def why_title(found: Judgement) -> str:
 
 
 def fill(row: str, found: Judgement, **more: str) -> str:
-    """A row of the tables above with its figures."""
+    """A row of the tables above, with its figures filled in."""
     return row.format(**_fields(found) | more)
 
 
 def times_or_none(value: float | None) -> str:
-    """A factor as tables write it."""
+    """A factor in a table; a dash for None."""
     return "\u2013" if value is None else f"{value:.2f}x"
 
 
 def kept_and_needed(found: Judgement) -> tuple[str, str]:
-    """The acceptance rate and the one that breaks even, with as many digits as tell them apart."""
+    """The acceptance rate and the one that breaks even, with enough digits to tell them apart."""
     if found.alpha is None or found.needed_alpha is None:
         return percent(found.alpha), percent(found.needed_alpha)
     for digits in (0, 1, 2):
@@ -246,7 +247,7 @@ def kept_and_needed(found: Judgement) -> tuple[str, str]:
 
 
 def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str, str]:
-    """Every figure of a judgement as its sentences write it."""
+    """All figures of a judgement in the format of the sentences."""
     low, high = _ends(found)
     alpha, needed = kept_and_needed(found)
     drafting = None if found.c is None or found.guesses is None else found.c * found.guesses
@@ -267,12 +268,12 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
 
 
 def capital(text: str) -> str:
-    """With a capital, unless it begins with a Greek letter: a capital gamma is another sign."""
+    """With a capital, unless it begins with a Greek letter, because a capital gamma means something else."""
     return text[0].upper() + text[1:] if text[0].isascii() else text
 
 
 def _runs(found: Judgement) -> str:
-    """How many runs are behind a figure, and their lowest and highest; a single run says here if it stalled."""
+    """The number of runs of a figure, and their lowest and highest; for a single run whether it had a stall."""
     if found.runs < 2 or found.spread is None:
         return " (1 run, with a stall)" if found.stalled else " (1 run)"
     low, high = _ends(found)
@@ -280,7 +281,7 @@ def _runs(found: Judgement) -> str:
 
 
 def _ends(found: Judgement) -> tuple[str, str]:
-    """The lowest and the highest run, with as many digits as the median: with more, it could stand beyond them."""
+    """The lowest and the highest run, with as many digits as the median, so that it lies between them as shown."""
     if found.spread is None or found.gain is None:
         return number(None), number(None)
     low, high = found.spread
@@ -292,7 +293,7 @@ def runs(count: int) -> str:
 
 
 def factor(value: float) -> str:
-    """A speed-up as a bare number, with more digits where it is small: ``1.03``, ``2.1``, ``12``."""
+    """A speed-up as a number, with more digits if it is small: ``1.03``, ``2.1``, ``12``."""
     return number(value, _digits(value))
 
 
@@ -301,7 +302,7 @@ def _digits(factor: float) -> int:
 
 
 def percent(share: float | None, digits: int = 0) -> str:
-    """A share with its % sign; a browser keeps the two on one line."""
+    """A share with a % sign; a browser keeps both on one line."""
     # Adding zero turns a rounded -0.0 into 0.0.
     return "\u2013" if share is None else f"{round(share * 100, digits) + 0.0:.{digits}f}\u00a0%"
 
@@ -311,12 +312,12 @@ def number(value: float | None, digits: int = 1) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Tokens a second: whole numbers, one digit more where they are small."""
+    """Tokens per second: whole numbers, with one decimal below 20."""
     return number(value, 0 if value is None or value >= 20 else 1)
 
 
 def spread(values: Sequence[float], show: Callable[[float], str]) -> str:
-    """A median with the lowest and highest value, or one value if all are shown alike."""
+    """A median with the lowest and highest value, or one value if all look the same."""
     if not values:
         return "\u2013"
     if len({show(value) for value in values}) == 1:
@@ -331,7 +332,7 @@ def times(factors: Sequence[float]) -> str:
 
 
 def lengths(gammas: Sequence[int | str]) -> str:
-    """One or more draft lengths in rising order, neighbours as a range: ``2, 4–8 and auto``."""
+    """One or more draft lengths in rising order, with ranges: ``2, 4–8 and auto``."""
     numbers = sorted(gamma for gamma in gammas if isinstance(gamma, int))
     parts = []
     for _, row in groupby(enumerate(numbers), lambda at: at[1] - at[0]):
@@ -363,7 +364,7 @@ def _places(value: float) -> int:
 
 
 def saved(plain: float, lane: float) -> str:
-    """Seconds saved or lost; the difference of both times as they are shown."""
+    """Seconds saved or lost: the difference of both times as they are shown."""
     plain, lane = (round(value, _places(value)) for value in (plain, lane))
     return f"{seconds(abs(plain - lane))} {'saved' if plain >= lane else 'lost'}"
 
@@ -377,18 +378,18 @@ def duration(value: float) -> str:
 
 
 def ahead(jobs: int, left: float | None) -> str:
-    """How long a job waits: the number of jobs before it, and the seconds that they take if that is known."""
+    """How long a job waits: the number of jobs before it, and their seconds if known."""
     return f"{jobs} ahead." if left is None else f"{jobs} ahead, about {duration(left)}."
 
 
 def work_ahead(name: str, count: int, tokens: int, seconds: float | None) -> str:
-    """What a measurement will take, with its time where the speed of this machine is known."""
+    """The work of a measurement, with its time if the speed of this machine is known."""
     work = f"{count:,} {name}{'s' * (count != 1)} of {tokens:,} tokens"
     return f"{work}." if seconds is None else f"About {duration(seconds)}: {work}."
 
 
 def calls_left(done: int, planned: int, seconds: float | None) -> str:
-    """How far a measurement is; ``seconds`` is what a call takes, if that is known."""
+    """How far a measurement is. ``seconds`` is the time of a call, if known."""
     left = "" if seconds is None else f", about {duration(seconds * (planned - done))} left"
     return f"{done:,} of {planned:,} calls{left}."
 
@@ -405,14 +406,14 @@ def pair_line(facts: dict[str, Any]) -> str:
 
 
 def prompts(chosen: Choice, count: int) -> str:
-    """Which prompts were measured, in a sentence, and how they were put."""
+    """Which prompts were measured, and whether as chat messages, in a sentence."""
     first = f", the first {chosen.first} of each category" if chosen.first else ""
     chat = ", as chat messages" if chosen.chat else ""
     return f"{count} prompt{'s' * (count != 1)} of {chosen.name}{first}{chat}."
 
 
 def synthetic(facts: dict[str, Any]) -> str:
-    """The label of a pair whose draft agrees as often as it was set to; empty for all others."""
+    """The label of a pair with a synthetic draft; empty for all others."""
     agreement = (facts["draft"] or {}).get("agreement")
     return "" if agreement is None else SYNTHETIC.format(agreement=agreement)
 
@@ -423,7 +424,7 @@ def titled(title: str, label: str) -> str:
 
 
 def passes(facts: dict[str, Any]) -> str:
-    """Which forward the passes of each model use and, where it is not the lean one, why."""
+    """Which forward each model uses and, if it is not the lean one, why."""
     models = {"target": facts["target"], "draft": facts["draft"] or {}}
     known = {role: model["own_forward"] for role, model in models.items() if "own_forward" in model}
     if not any(known.values()):
@@ -434,7 +435,7 @@ def passes(facts: dict[str, Any]) -> str:
 
 
 def engine(facts: dict[str, Any]) -> str:
-    """What ran the passes and, where the graph engine was asked for and did not run, why."""
+    """The engine and, if the graph engine was asked for and did not run, the reason."""
     known = facts.get("engine")
     if known is None:
         return "not recorded"
@@ -445,7 +446,7 @@ def engine(facts: dict[str, Any]) -> str:
 
 
 def hardware(machine: dict[str, Any]) -> str:
-    """What a measurement ran on: the device, and how much of the processor it had."""
+    """The device of a measurement, and how many threads it used."""
     device = machine.get("device")
     used = [machine.get("gpu"), machine.get("cpu"), device if device != "cpu" else None]
     threads = machine.get("threads")
@@ -465,7 +466,7 @@ def _drafting(draft: dict[str, Any], named: bool) -> str:
 
 
 def _model(facts: dict[str, Any], named: bool, role: str) -> str:
-    # The folders of a pair with a name of its own are called target and draft: its layers say more than their names.
+    # The models of a named pair are in folders called target and draft. Their layers say more than these names.
     name, layers = facts["name"], facts.get("layers")
     if layers is None:
         return name
