@@ -1,4 +1,4 @@
-"""Which requests the page takes: their paths, their size, and what their JSON may hold."""
+"""Says which requests the page accepts: their paths, their size, and the content of their JSON."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import Receive
 
-BODY_SECONDS = 10.0  # for a client to send all of a request
-STRINGS, BARE = 5000, 100_000  # strings of a request, and bytes outside of them
-DEPTH = 50  # levels of nested JSON: Gradio uses a handful, and the code that reads JSON here recurses
+BODY_SECONDS = 10.0  # for a client to send a whole request
+STRINGS, BARE = 5000, 100_000  # the most strings of a request, and bytes outside of strings
+DEPTH = 50  # levels of nested JSON; Gradio uses few, and reading them here is recursive
 
-# What Gradio's frontend, gradio_client and launch ask for. None of it reads or writes files or fetches addresses.
+# The paths that Gradio's frontend, gradio_client and launch use. None of them reads or writes files or fetches
+# addresses.
 _API = "/gradio_api"
 STREAM = f"{_API}/queue/data"
 _ROOTFILES = {"/", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt"}
 _GET = {"/config", f"{_API}/info", f"{_API}/app_id", f"{_API}/startup-events", STREAM} | _ROOTFILES
 _POST = {"/login", f"{_API}/queue/join", f"{_API}/run/predict", f"{_API}/cancel", f"{_API}/reset"}
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # one that has no end goes on to the end of all
+_STRING = re.compile(
+    rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL
+)  # a string without an end goes on to the end of the body
 HEARTBEAT = re.compile(rf"{_API}/heartbeat/{_SESSION.pattern}")
 FILES = re.compile(r"/(static|assets|specdec-assets)(/[\w@+-][\w.@+-]*)+", re.ASCII)  # no name begins with a dot
 
 
 class Refusal(Exception):
-    """A request that is not let in: an HTTP status and one sentence, which repeats nothing of the request."""
+    """A refused request: an HTTP status and a sentence, which repeats nothing of the request."""
 
     def __init__(self, status: int, sentence: str, **headers: str):
         super().__init__(sentence)
@@ -47,7 +50,7 @@ def known(method: str, path: str) -> bool:
 
 
 async def read_body(connection: HTTPConnection, receive: Receive, most: int) -> bytes | None:
-    """The whole body, None where the client left before its end. Raises ``Refusal`` above ``most`` bytes or if late."""
+    """The whole body; None if the client left early. Raises ``Refusal`` above ``most`` bytes, or if it is late."""
     too_large = f"The request is larger than {most:,} bytes."
     try:
         length = int(connection.headers.get("content-length", 0))
@@ -72,14 +75,14 @@ async def read_body(connection: HTTPConnection, receive: Receive, most: int) -> 
 
 
 def check_session(name: Any) -> None:
-    """Raise ``Refusal`` for a session name that no page gives itself."""
+    """Raise ``Refusal`` for a session name that no page uses."""
     if not (isinstance(name, str) and _SESSION.fullmatch(name)):
         raise Refusal(400, "This page did not create a session of this name.")
 
 
 def check_json(content_type: str, body: bytes, most: int) -> None:
-    """Raise ``Refusal`` for what Gradio would fail on, session names that no page gives, and references to files."""
-    if not content_type.startswith("application/json"):  # browsers let other sites send other types unasked
+    """Raise ``Refusal`` for JSON at which Gradio would fail, unknown session names, and references to files."""
+    if not content_type.startswith("application/json"):  # browsers let other sites send other types without asking
         raise Refusal(415, "The request does not say that it is JSON.")
     if not _is_small(body):
         raise Refusal(413, "The request has more values than this page takes.")
@@ -100,7 +103,7 @@ def check_json(content_type: str, body: bytes, most: int) -> None:
         groups = [item for item in level if isinstance(item, (dict, list))]
         if not groups:
             return
-        # Gradio would read such a file, or fetch its address, whatever the field is for.
+        # Gradio would read such a file or fetch its address, whatever the field means.
         if any(isinstance(group, dict) and "path" in group and "meta" in group for group in groups):
             raise Refusal(400, "This page takes no files.")
         groups = [group for group in groups if not _is_file(group)]
@@ -109,7 +112,7 @@ def check_json(content_type: str, body: bytes, most: int) -> None:
 
 
 def _is_small(body: bytes) -> bool:
-    """Whether JSON holds few values, told without reading it: to parse 3 MB of empty lists takes 2 s."""
+    """Whether JSON has few values, without parsing it: parsing 3 MB of empty lists takes 2 s."""
     bare = len(body)
     for number, found in enumerate(_STRING.finditer(body)):
         bare -= len(found[0])
@@ -119,5 +122,5 @@ def _is_small(body: bytes) -> bool:
 
 
 def _is_file(group: Any) -> bool:
-    """Whether this is a file that the browser read: its length has a limit of its own, and is no text to be quoted."""
+    """Whether this is a file that the browser has read. Its size has its own limit."""
     return isinstance(group, dict) and group.keys() == {"name", "text"} and isinstance(group["text"], str)

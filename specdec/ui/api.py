@@ -113,7 +113,7 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
             limits.take(ask.params.max_new_tokens, runs)
             job = Job("race of a program", ask.tokens, partial(stream, ask=ask, limits=limits), ask.settings())
             text = ""
-            # Each step only tells the caller that the race goes on; the last output is the verdict.
+            # Each step only shows the caller that the race goes on. The last output is the verdict.
             async with aclosing(followed(machine, request, job)) as steps:
                 async for step in steps:
                     text = text if isinstance(step, Ahead) else step
@@ -155,14 +155,14 @@ def _named_lanes(lanes: Sequence[Lane]) -> str:
 
 
 def _require(name: str, value: Any, kind: type, wanted: str) -> None:
-    """Refuse a value of another type: Gradio does not check the caller's JSON against the annotations above."""
+    """Refuse a value of another type, because Gradio does not check JSON against the annotations above."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise InvalidInput(f"{name} is {quoted(value)}; give {wanted}.")
 
 
 @contextlib.contextmanager
 def _sentences() -> Iterator[None]:
-    """An error of specdec reaches the caller as its sentence, without a traceback in the log."""
+    """Send an error of specdec to the caller as its sentence, without a traceback in the log."""
     try:
         yield
     except SpecdecError as error:

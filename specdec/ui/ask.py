@@ -1,4 +1,4 @@
-"""What a visitor asks for, in three forms: the fields of the page, a value, and a link."""
+"""A race that a visitor asks for, in three forms: the fields of the page, a value, and a link."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEAST_CONFIDENCE = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A race that somebody asks for; the engine checks the values."""
+    """A race that a visitor asks for. The engine checks the values."""
 
     prompt: str
     gamma: int | str = GAMMA
@@ -42,7 +42,7 @@ class Ask:
 
     @property
     def message(self) -> str | list[dict[str, str]]:
-        """The prompt as the engine takes it."""
+        """The prompt for the engine."""
         return [{"role": "user", "content": self.prompt}] if self.chat and self.prompt else self.prompt
 
     @property
@@ -63,7 +63,7 @@ class Ask:
         return self.params.max_new_tokens * len(self.keys) * self.runs
 
     def settings(self) -> dict[str, Any]:
-        """The settings in a link or recording: prompt and chat always, others where they differ from the default."""
+        """The settings for a link or a recording: prompt and chat always, others if they differ from the default."""
         values = {name: getattr(self.params, field) for name, field in _PARAMS.items()}
         values |= {"gamma": self.gamma, "accept_top_k": self.accept_top_k, "ignore_eos": int(self.params.ignore_eos)}
         values |= {"block": int(self.acceptance == "block")}
@@ -72,7 +72,7 @@ class Ask:
         return {"prompt": self.prompt, "chat": int(self.chat)} | changed
 
 
-# The names in a link, and the fields of ``SamplingParams`` behind them.
+# The names in a link, each with its field of ``SamplingParams``.
 _PARAMS = {
     "tokens": "max_new_tokens", "temperature": "temperature", "seed": "seed", "top_k": "top_k", "top_p": "top_p",
     "min_p": "min_p", "penalty": "repetition_penalty",
@@ -99,7 +99,7 @@ _NUMBERS = {
 
 
 class AskPanel:
-    """The fields. Turns their values into an ``Ask``, and a link into their values."""
+    """The fields of a race. Turns their values into an ``Ask``, and a link into their values."""
 
     def __init__(self, limits: Limits):
         self._limits = limits
@@ -147,7 +147,7 @@ class AskPanel:
 
     @property
     def lengths(self) -> list[Any]:
-        """The fields that name a draft length."""
+        """The fields for the draft length."""
         return [self.gamma, self.choice, self.confidence]
 
     def length_values(self, gamma: int | str) -> list[Any]:
@@ -155,7 +155,7 @@ class AskPanel:
         return list(_lengths(gamma).values())
 
     def wire(self) -> None:
-        """A field that has no effect cannot be edited."""
+        """Lock fields that have no effect."""
 
         def enable(choice: str) -> tuple[Any, Any]:
             return gr.update(interactive=choice == FIXED), gr.update(interactive=choice == STOP)
@@ -190,7 +190,7 @@ class AskPanel:
         return _ask(given | {"prompt": given["prompt"] or ""})
 
     def ask_of(self, settings: dict[str, Any], runs: int = 1) -> Ask:
-        """The race of a recording's settings. Raises as ``read`` does."""
+        """The race of a recording's settings. Raises what ``read`` raises."""
         values: dict[str, Any] = _DEFAULTS | {"prompt": ""}
         for name, text in settings.items():
             try:
@@ -202,8 +202,10 @@ class AskPanel:
         return _ask(values | {"lanes": values["lanes"].split(",")}, runs)
 
     def restore(self, link: dict[str, Any], chat: bool) -> tuple[list[Any], list[str]]:
-        """The fields' values from a link, and a sentence about each value that could not be used. Fields that the
-        link does not name stay as they are. ``chat`` is whether the pair has a chat template."""
+        """The fields' values from a link, and a sentence about each value that could not be used.
+
+        Fields that the link does not name stay as they are. ``chat``: the pair has a chat template.
+        """
         problems = []
         taken: dict[str, Any] = {}
         for name, text in link.items():
@@ -273,7 +275,7 @@ def _ask(values: dict[str, Any], runs: int = 1) -> Ask:
 
 
 def _lengths(gamma: int | str) -> dict[str, Any]:
-    """The values of the fields that name a draft length; one that has no effect stays as it is."""
+    """The values of the fields for the draft length. A field without effect keeps its value."""
     if isinstance(gamma, int):
         return {"gamma": gamma, "choice": FIXED, "confidence": gr.skip()}
     stop = gamma.startswith(CONFIDENCE)
@@ -282,12 +284,12 @@ def _lengths(gamma: int | str) -> dict[str, Any]:
 
 
 def _further_keys() -> list[str]:
-    """The lanes that run only where somebody asks for them."""
+    """The lanes that run only if the visitor chooses them."""
     return [lane.key for lane in LANES if not lane.race]
 
 
 def _exact(seed: Any) -> Any:
-    """The seed, if a browser keeps it exactly: browsers round whole numbers above 2^53."""
+    """The seed if a browser keeps it exactly: browsers round whole numbers above 2^53."""
     if isinstance(seed, int) and seed > 2**53 - 1:
         raise InvalidInput(
             f"seed {seed} is above {2**53 - 1}, the largest whole number that a browser stores exactly. "
@@ -297,7 +299,7 @@ def _exact(seed: Any) -> Any:
 
 
 def _whole_text(text: Any) -> Any:
-    """The number in a text field, which may be empty; other text is passed on, and the engine refuses it by name."""
+    """The number in a text field, which may be empty. Other text is passed on, and the engine refuses it."""
     text = text.strip() if isinstance(text, str) else text or ""
     if not isinstance(text, str):
         return text

@@ -1,4 +1,4 @@
-"""The tab that measures lanes over a prompt set, and gives the tables as files."""
+"""The tab that measures lanes over a prompt set and offers the tables as files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from specdec.ui.work import INTERNAL
 KNOWN = "The embedded pair writes stories, dialogue and Python and copies; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
 FIRST = "Prompts per category"
-MOST_TEXT = 200  # characters of the field for draft lengths
+MOST_TEXT = 200  # characters in the field for draft lengths
 MEDIANS = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
 KEPT = "Guesses kept, of those tested at each place, over all prompts and runs."
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
@@ -81,7 +81,7 @@ class BenchTab:
                 )
                 self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
                 self._sizes, self._settings = [*sized, first], [*sized, first, temperature, self.chat]
-        # Of the prompts that are to run; a set of one's own need not be sent again to tell what it takes.
+        # The categories of the prompts, so that the estimate need not read the prompt set again.
         self._categories = gr.State([item.category for item in read_prompts(EXAMPLES)])
         self._findings = Findings("bench")
         hint = f"{RESULTS} contains every call. To continue this benchmark, give it as earlier results."
@@ -100,7 +100,7 @@ class BenchTab:
         self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
 
     def _categories_of(self, prompts: Any) -> list[str]:
-        """The category of each prompt of a set; of none where it cannot be read, as Start says."""
+        """The category of each prompt of a set; none if it cannot be read. Start shows the reason."""
         try:
             own = chosen(prompts, self._limits)
             return [item.category for item in (parse_prompts(own.text) if own else read_prompts(EXAMPLES))]
@@ -150,7 +150,7 @@ class BenchTab:
         return self._findings.show(results, origin, _tables(results.trials), figure, notes)
 
     def _finished(self, results: Results, origin: Origin) -> Values:
-        """A benchmark that is not measured now: verdict, chart, table, and why."""
+        """A finished benchmark that is opened: verdict, chart, table and explanation."""
         return self._shown(results, origin, True) | self._findings.explain(results)
 
     def _ending(self, results: Results, text: str) -> Values:
@@ -168,7 +168,7 @@ def _size(
     runs: float | None,
     first: str | None,
 ) -> tuple[str, int, int]:
-    """What a benchmark of these fields does, as ``Buttons.estimate`` takes it."""
+    """The work of a benchmark with these values, for ``Buttons.estimate``."""
     many = whole_or_none(FIRST, first)
     prompts = sum(min(found, many or found) for found in Counter(categories).values())
     calls = prompts * len(_entrants(lanes, gammas)) * integer("Runs", runs)
@@ -176,7 +176,7 @@ def _size(
 
 
 def _tables(trials: Sequence[Trial]) -> str:
-    """A row a lane over all prompts, and a fold with the rows of each category."""
+    """A row for each lane over all prompts, and a fold with the rows of each category."""
     lines, lanes = list(map(cells, rows(trials))), len(summarise(trials))
     every = fragments.table(COLUMNS, lines, MEDIANS, minor=MINOR)
     places = _places(trials)
@@ -187,7 +187,7 @@ def _tables(trials: Sequence[Trial]) -> str:
 
 
 def _places(trials: Sequence[Trial]) -> str:
-    """A fold with what is kept at each place of a draft; empty where that is not known, as in results from a link."""
+    """A fold with the guesses kept at each place of a draft; empty if not known, as in results from a link."""
     pooled = [(s.entrant, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides]
     found = by_place(pooled)
     return fragments.folded("By place in the draft", fragments.table(*found, KEPT)) if found else ""

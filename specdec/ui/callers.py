@@ -1,4 +1,4 @@
-"""Who sends requests: their address, how often each address may ask, and which sessions listen to the page."""
+"""Keeps track of callers: their addresses, how often each may send requests, and which sessions listen."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from typing import Any, NamedTuple
 
 from specdec.ui.admitted import Refusal
 
-ADDRESSES = 10_000  # that have a bucket; those not heard of for longest are dropped
+ADDRESSES = 10_000  # with a bucket; the ones unused for longest are dropped
 
 log = logging.getLogger(__name__)
 
 
 def address_of(request: Any, trusted_proxy: bool) -> str:
-    """The address a request came from: an IPv4 address, or an IPv6 /64 network, as one visitor has all of it.
+    """The address of a request: an IPv4 address, or an IPv6 /64 network, because a visitor has a whole one.
 
-    ``request`` is a Starlette request or Gradio's. With ``trusted_proxy`` and a peer whose address is not public, it is
-    the last public address in X-Forwarded-For: proxies append to it, so a client may have invented what stands before.
+    ``request`` is a Starlette request or Gradio's. With ``trusted_proxy``, and if the peer's address is not public, it
+    is the last public address in X-Forwarded-For. Proxies append to that list, so a client may have invented the
+    others.
     """
     address = _parsed(request.client.host) if request.client else None
     if trusted_proxy and address is not None and not address.is_global:
         for hop in reversed(",".join(request.headers.getlist("x-forwarded-for")).split(",")):
             forwarded = _parsed(hop.strip())
             if forwarded is None:
-                break  # not skipped: a client may have invented what stands before it
+                break  # stop here: a client may have invented the addresses before it
             if forwarded.is_global:
                 address = forwarded
                 break
@@ -46,7 +47,7 @@ def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Rate(NamedTuple):
-    """How often an address may ask: ``burst`` times at once, and ``per_second`` times a second in the long run."""
+    """How often an address may send requests: ``burst`` times at once, and ``per_second`` in the long run."""
 
     burst: float
     per_second: float
@@ -57,7 +58,9 @@ class Buckets:
 
     def __init__(self, rate: Rate):
         self._rate = rate
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when they were counted
+        self._buckets: OrderedDict[str, tuple[float, float]] = (
+            OrderedDict()
+        )  # tokens, and the time when they were counted
 
     def take(self, address: str) -> float:
         """Take a token. Returns 0, or the seconds until there is one."""
@@ -72,11 +75,11 @@ class Buckets:
 
 
 class Listeners:
-    """The open streams: how many an address holds, and which sessions listen for their answers.
+    """The open streams: how many each address has, and which sessions listen for answers.
 
-    ``on_left(session)`` is called as the last stream of a session closes, on the event loop's thread: it must not
-    wait for anything. ``of_address`` and ``in_all`` cap the streams; an open page holds one, and while it waits for
-    answers a second one.
+    ``on_left(session)`` is called when the last stream of a session closes, on the event loop's thread, so it must not
+    wait. ``of_address`` and ``in_all`` limit the streams. An open page has one, and a second one while it waits for an
+    answer.
     """
 
     def __init__(self, on_left: Callable[[str], None] = lambda session: None, of_address: int = 60, in_all: int = 1000):
@@ -110,7 +113,7 @@ class Listeners:
             try:
                 self.on_left(session)
             except Exception:
-                log.exception("The callback for a session that left failed.")  # the stream still has to end
+                log.exception("The callback for a session that left failed.")  # the stream must end all the same
 
 
 def _count_out(counter: Counter[str], key: str) -> bool:

@@ -1,4 +1,4 @@
-"""The code to take home, as the page asks for it."""
+"""Makes the code to take home for the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def expression_of(kind: str, text: str) -> str:
 
 
 def code_answer(record: str) -> str:
-    """The blocks of code by tool, or why there are none, for the scripts."""
+    """The blocks of code for each tool, or why there are none, for the scripts."""
     try:
         return json.dumps({"codes": take_home(record, expression_of)})
     except SpecdecError as error:

@@ -47,7 +47,7 @@ class ComparePanel:
         self._files.upload(self._compare, self._files, shown, **INTERNAL)
 
     def _compare(self, value: Any) -> dict[Any, Any]:
-        """What the chosen files hold; of several that cannot be read, the first is named."""
+        """Show the chosen files. If some cannot be read, name the first of them."""
         try:
             files = [read_results(file.text, file.name) for file in chosen_files(value, self._limits)]
         except InvalidInput as error:

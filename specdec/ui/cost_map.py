@@ -1,4 +1,4 @@
-"""Where the map of acceptance against cost stands on the page, with its title and its explanation."""
+"""The place of the map of acceptance against cost on the page, with its title and explanation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEGEND = (
 
 
 class CostMap:
-    """Hidden while there is no point to show; ``cleared`` has the values for that."""
+    """Hidden without points; ``cleared`` has the values for that."""
 
     def __init__(self, name: str):
         self._title = gr.HTML("", elem_classes="sd-fragment", apply_default_css=False)

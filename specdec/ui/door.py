@@ -1,4 +1,4 @@
-"""The door: every request passes it before Gradio sees it. What the page does not need is refused here."""
+"""The door: checks every request before Gradio sees it, and refuses what the page does not need."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _POLICY = (
     "form-action 'self'; frame-ancestors 'self' https://huggingface.co https://*.hf.space"
 )
 
-# With these headers Gradio lets any web site read its answers, even with a visitor's login. The page needs neither.
+# With these headers Gradio would let any web site read its answers, even with a visitor's login. The page needs none.
 _CROSS_SITE = ("access-control-allow-origin", "access-control-allow-credentials")
 
-TEXT = 200_000  # characters of a stranger's request beside those of files; a public page takes prompts of fewer
+TEXT = 200_000  # characters of a stranger's request without files; a public page's longest prompt has fewer
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +38,13 @@ log = logging.getLogger(__name__)
 class Door:
     """ASGI middleware around Gradio's app; ``in_front`` puts it there.
 
-    ``listeners`` counts the open streams. ``health`` gives what /healthz answers: 200 where its "ok" is true, else
-    503; it runs on the event loop. ``trusted_proxy``: a proxy in front names the visitors' addresses.
-    ``requests`` limits all requests of an address, ``posts`` its POST requests; ``max_body`` is in bytes.
-    ``hosts``: other hosts that the page loads its scripts from, as a page with a share link does. ``names``: those of
-    this machine, where the page is its owner's alone: a request by another name, or through a proxy, is refused.
+    - ``listeners`` counts the open streams.
+    - ``health`` gives the answer of /healthz, with status 200 if its "ok" is true, else 503. It runs on the event loop.
+    - ``trusted_proxy``: a proxy in front of the page names the visitors' addresses.
+    - ``requests`` limits all requests of an address, ``posts`` its POST requests; ``max_body`` is in bytes.
+    - ``hosts``: other hosts from which the page loads scripts, for a page with a share link.
+    - ``names``: the names of this machine, if only its owner may use the page. Then a request with another host name,
+      or through a proxy, is refused.
     """
 
     def __init__(
@@ -62,8 +64,8 @@ class Door:
         self._trusted_proxy, self._max_body = trusted_proxy, max_body
         self._requests, self._posts = Buckets(requests), Buckets(posts)
         self._names = names
-        self._most_text = TEXT if names is None else max_body  # an owner's prompt is as long as the model takes
-        self._files = None if names else PackedFiles()  # an owner may change them while the page runs
+        self._most_text = TEXT if names is None else max_body  # an owner's prompt may be as long as the model allows
+        self._files = None if names else PackedFiles()  # not for an owner, who may change files while the page runs
         self._headers = {
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",
@@ -86,7 +88,7 @@ class Door:
             if message["type"] == "http.response.start":
                 held_back = _unfit(message)
                 started = not held_back
-                if message["status"] == 500:  # Gradio's own, in JSON: a listener failed on its inputs
+                if message["status"] == 500:  # Gradio's own answer in JSON: a listener failed at its inputs
                     message = {**message, "status": 400}
             if started:
                 await send(message)
@@ -100,7 +102,7 @@ class Door:
             response = refusal.response
         except Exception:
             if started:
-                raise  # to the server, which logs it and hangs up
+                raise  # the server logs it and closes the connection
             log.exception("A request failed.")
             response = Refusal(500, "The page failed on this request.").response
         await response(scope, receive, send)
@@ -136,7 +138,7 @@ class Door:
             async def replay() -> Message:
                 message = waiting.pop() if waiting else await receive()
                 if message["type"] == "http.disconnect":
-                    streams.close()  # at once, not after the app has cleaned up
+                    streams.close()  # at once, and not when the app has cleaned up
                 return message
 
             if self._files is not None and method == "GET" and FILES.fullmatch(path):
@@ -170,9 +172,9 @@ class Door:
 
 
 def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    """For ``launch(app_kwargs={"lifespan": ...})``: puts a Door with these options in front of all of Gradio's app.
+    """Put a Door with these options in front of Gradio's whole app: for ``launch(app_kwargs={"lifespan": ...})``.
 
-    As one of its ``middleware`` it would stand behind Gradio's own, which answers some requests and fails on others.
+    As one of its ``middleware`` it would come after Gradio's own, which answers some requests and fails at others.
     """
 
     @asynccontextmanager
@@ -184,7 +186,7 @@ def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None
 
 
 def _check_owner(headers: Headers, names: frozenset[str]) -> None:
-    """Refuse who is not at this machine: another web site, whose name was made to lead here, and guests of a proxy."""
+    """Refuse requests that are not from this machine: of a web site whose name leads here, or through a proxy."""
     try:
         host = urlsplit(f"//{headers.get('host', '')}").hostname
     except ValueError:
@@ -197,7 +199,7 @@ def _check_owner(headers: Headers, names: frozenset[str]) -> None:
 
 
 def _unfit(start: Message) -> int:
-    """The status of an answer that must not be sent, else 0: FastAPI's 422 repeats the request, its 500 is no JSON."""
+    """The status of an answer that must not be sent, else 0. FastAPI's 422 repeats the request; its 500 is no JSON."""
     status: int = start["status"]
     plain = Headers(raw=start["headers"]).get("content-type", "").startswith("text/plain")
     return status if status == 422 or (status == 500 and plain) else 0

@@ -1,4 +1,4 @@
-"""A finished chart: its place on the page, and what is sent there."""
+"""The place of a finished chart on the page, and the data that is sent there."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from gradio.components.plot import PlotData
 
 
 def figure_place(elem_id: str) -> gr.Plot:
-    """Hidden until there is a chart."""
+    """A place for a chart, hidden until there is one."""
     return gr.Plot(None, show_label=False, visible=False, elem_id=elem_id, elem_classes="sd-figure")
 
 
 def drawn(figure: go.Figure) -> PlotData:
-    """A chart as ``gr.Plot`` sends it, without Plotly's toolbar. Made by who asks, so that the server's loop need not
-    make it while the next call is measured."""
+    """A chart in the form that ``gr.Plot`` sends, without Plotly's toolbar.
+
+    The caller makes it, so that the server's loop does not do so while the next call is measured.
+    """
     whole = json.loads(figure.to_json()) | {"config": {"displayModeBar": False}}
     return PlotData(type="plotly", plot=json.dumps(whole))

@@ -1,7 +1,7 @@
-"""Number fields that keep what was typed, the checks that turn it into a value or an error, and what scripts send.
+"""Number fields that keep what was typed, and checks that turn their content, or a script's data, into values.
 
-The fields are not sliders: Gradio's sliders silently move a number that is out of range to the nearest end, and an
-empty field to the lowest number.
+The fields are not sliders, because Gradio's sliders silently change a number that is out of range to the nearest end,
+and an empty field to the lowest number.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _Number = TypeVar("_Number", int, float)
 
 
 def number_field(value: float, label: str, **settings: Any) -> gr.Number:
-    """A field without bounds of its own: the engine and the page's limits say what they refuse."""
+    """A field without bounds. The engine and the page's limits refuse values, and say why."""
     return gr.Number(value, label=label, min_width=90, **settings)
 
 
 def number(name: str, value: float | None) -> float:
-    """The value of a field, an ``int`` for a whole number: browsers may send 5.0. Raises ``InvalidInput`` if empty."""
+    """The value of a field; an ``int`` for a whole number, also for 5.0. Raises ``InvalidInput`` if empty."""
     if value is None:
         raise InvalidInput(f"{name} is empty; write a number. Nothing ran.")
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -37,7 +37,7 @@ def integer(name: str, value: float | None) -> int:
 
 
 def whole_or_none(name: str, text: str | None) -> int | None:
-    """The number in a text field; None where it is empty, which a number field would send as 0."""
+    """The number in a text field; None if it is empty, which a number field would send as 0."""
     try:
         return parsed(text.strip(), int) if text and text.strip() else None
     except InvalidInput as error:
@@ -53,9 +53,12 @@ def parsed(text: str, kind: type[_Number]) -> _Number:
 
 
 def sent(text: Any) -> dict[str, Any]:
-    """A JSON object from the page's scripts. Raises ``InvalidInput``, as a forged request may hold anything."""
+    """Read a JSON object from the page's scripts.
+
+    Raises ``InvalidInput``, because a forged request may contain anything.
+    """
     try:
-        found = from_json(text)  # nests 200 levels at most
+        found = from_json(text)  # allows 200 levels at most
     except (TypeError, ValueError):
         found = None
     if not isinstance(found, dict):
@@ -64,7 +67,7 @@ def sent(text: Any) -> dict[str, Any]:
 
 
 def given(event: gr.EventData, name: str) -> Any:
-    """A value that the page's scripts sent with an event; None where a forged request holds none."""
+    """A value that the page's scripts sent with an event; None if a forged request has none."""
     try:
         return getattr(event, name)
     except (AttributeError, TypeError):

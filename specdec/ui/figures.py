@@ -1,4 +1,4 @@
-"""Finished charts, as Plotly figures. Text and grid take their colours from ``colours.css``: both themes fit."""
+"""Makes finished charts as Plotly figures. Text and grid take their colours from ``colours.css``, for both themes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from specdec.ui.labels import apart, shown
 
 # Colours of marks, with a contrast of at least 3:1 on the white page and on the dark one.
 BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#5aa9a3"
-TEXT, LINE = 14, 20  # pixels: size of text, and of a line of it
+TEXT, LINE = 14, 20  # pixels: the size of text, and the height of a line
 MOST = MAX_GAMMA + 0.5  # where the charts over draft lengths end
 MOST_ROWS = 120  # of a chart
 FAINT = "rgba(128, 128, 128, 0.25)"
 NEAR = "\u00a0\u00a0\u00a0"  # between a mark and the number right of it
-COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # as the table of lanes names them
+COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # by the names in the table of lanes
 
 
 def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
@@ -80,7 +80,7 @@ def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
 
 
 def _label_ends(figure: go.Figure, ends: Sequence[tuple[str, float, float]], low: float, top: float) -> None:
-    """A name at the right end of each line of the uppermost chart, whose values go from ``low`` to ``top``."""
+    """Put a name at the right end of each line of the top chart, whose values go from ``low`` to ``top``."""
     places = apart([y for _, _, y in ends], LINE * (top - low) / 210, low, top)
     for (name, x, _), place in zip(ends, places, strict=True):
         note = {"xanchor": "left", "yanchor": "middle", "showarrow": False, "xshift": 8}
@@ -88,7 +88,7 @@ def _label_ends(figure: go.Figure, ends: Sequence[tuple[str, float, float]], low
 
 
 def _mark_best(figure: go.Figure, gamma: int, gain: float, top: float) -> None:
-    """A ring around the point, and its name at ``top``, which no line reaches."""
+    """Put a ring around the point, and its name at ``top``, above all lines."""
     ring = {"size": 15, "symbol": "circle-open", "line": {"width": 2.5, "color": BLUE}, "color": BLUE}
     figure.add_scatter(x=[gamma], y=[gain], mode="markers", marker=ring, row=1, col=1)
     anchor = "left" if gamma < 3 else "right" if gamma > 13 else "center"
@@ -101,7 +101,7 @@ def _mark_best(figure: go.Figure, gamma: int, gain: float, top: float) -> None:
 def waterfall_figure(found: Judgement) -> go.Figure:
     """From plain ``generate`` to speculative, in milliseconds per token; the steps add up exactly.
 
-    Drawn from the top down, so that the steps' names are horizontal on a phone too.
+    Drawn from top to bottom, so that the steps' names are horizontal on a phone too.
     """
     names = [shown(name) + NEAR for name in [*(name for name, _ in found.steps), "Speculative"]]
     values = [1e3 * seconds for _, seconds in found.steps]
@@ -116,7 +116,7 @@ def waterfall_figure(found: Judgement) -> go.Figure:
             totals={"marker": {"color": GREY}},
         )
     )  # fmt: skip
-    # Right of every bar: left of one, a number would reach into the steps' names.
+    # Right of every bar, because left of one a number would overlap the steps' names.
     figure.add_scatter(
         y=names, x=[max(end, end - value) for end, value in zip(ends, values, strict=True)] + [total], mode="text",
         text=[NEAR + (_signed(v) if 0 < i < len(values) else f"{v:.2f}") for i, v in enumerate([*values, total])],
@@ -130,7 +130,7 @@ def waterfall_figure(found: Judgement) -> go.Figure:
 def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     """Speed-up by category of every lane at every draft length; bars from lowest to highest run.
 
-    Drawn from the top down, so that the categories' names are horizontal on a phone too.
+    Drawn from top to bottom, so that the categories' names are horizontal on a phone too.
     """
     lanes = [s.entrant for s in summarise(trials) if s.gains and s.entrant != BASELINE]
     categories, most = list(dict.fromkeys(trial.category for trial in trials)), max(1, MOST_ROWS // max(1, len(lanes)))
@@ -160,7 +160,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     more = f"<br>{left_out} more categories are in the table" if left_out > 0 else ""
     title = f"Speed-up over plain generate (times)<br>points: median run, bars: lowest to highest{more}"
     widest = max((gain for _, group in groups for s in group for gain in s.gains), default=1.0)
-    figure.update_xaxes(title_text=title, range=[0, 1.15 * widest])  # a label stands after the widest bar
+    figure.update_xaxes(title_text=title, range=[0, 1.15 * widest])  # leaves room for a label right of the widest bar
     names = [name for name, _ in groups]
     for at in range(1, len(names)):
         figure.add_hline(y=at - 0.5, line={"color": FAINT, "width": 1})
@@ -170,9 +170,9 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
 
 
 def samples_figure(found: Findings) -> go.Figure:
-    """How often the most frequent continuations came up in the three samples of the test of losslessness.
+    """The counts of the most frequent continuations in the three samples of the test of losslessness.
 
-    The bars of a sample are hollow, filled or hatched: they differ without their colours too.
+    The bars of a sample are hollow, filled or hatched, so that they differ without colours too.
     """
     names = [shown(common.text) for common in found.common]
     clear = "rgba(0, 0, 0, 0)"
@@ -196,8 +196,11 @@ def samples_figure(found: Findings) -> go.Figure:
 
 
 def _from_above(figure: go.Figure, rows: int, legend: int, lines: int, right: int) -> go.Figure:
-    """``styled``, with the legend and the axis above the rows, where both are seen first. ``rows``: their height in
-    pixels. ``legend``: its entries. ``lines``: those of the axis, its numbers included."""
+    """``styled``, with the legend and the axis above the rows, where a reader sees them first.
+
+    ``rows``: the height of the rows in pixels. ``legend``: the number of its entries. ``lines``: the lines of text of
+    the axis, its numbers included.
+    """
     axis = LINE * lines + 10
     styled(figure, 40 + axis + rows, legend=legend, across=True, right=right)
     figure.update_layout(legend={"yref": "container", "y": 1, "yanchor": "top"}, margin_t=LINE * legend + 14 + axis)
@@ -209,7 +212,7 @@ def _signed(value: float) -> str:
 
 
 def bars(gains: Sequence[Sequence[float]], middles: Sequence[float]) -> dict[str, list[float]]:
-    """From the median up to the highest run and down to the lowest."""
+    """Error bars from the median to the highest and the lowest run."""
     pairs = list(zip(gains, middles, strict=True))
     return {"array": [max(g) - m for g, m in pairs], "arrayminus": [m - min(g) for g, m in pairs]}
 
@@ -217,8 +220,11 @@ def bars(gains: Sequence[Sequence[float]], middles: Sequence[float]) -> dict[str
 def styled(
     figure: go.Figure, height: int, legend: int = 0, across: bool = False, right: int = 14, hover: str = "x"
 ) -> go.Figure:
-    """``legend``: its entries, one a line above the chart, beyond ``height``, so that it fits any width. ``across``:
-    values run from left to right. ``right``: pixels beside the chart, for labels."""
+    """Give a figure the page's style.
+
+    ``legend``: the number of entries, one on each line above the chart, in addition to ``height``. ``across``: values
+    increase from left to right. ``right``: pixels right of the chart, for labels.
+    """
     axis: dict[str, Any] = {"fixedrange": True, "zeroline": False, "gridcolor": "#808080", "automargin": True}
     above = LINE * legend + 14
     figure.update_layout(

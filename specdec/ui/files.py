@@ -1,4 +1,4 @@
-"""Files that a visitor's browser reads and saves itself: the server receives and sends text, and stores none."""
+"""Files that the visitor's browser reads and saves itself. The server receives and sends text, and stores nothing."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ class TextFile(NamedTuple):
 
 
 def file_field(script: str, label: str, hint: str, elem_id: str, limits: Limits) -> gr.HTML:
-    """A field for one file; ``chosen`` reads its value. ``script`` is the address of ``files.js``."""
+    """A field for one file. ``chosen`` reads its value. ``script`` is the address of ``files.js``."""
     settings = {"id": elem_id, "label": label, "hint": hint, "most": limits.file_bytes}
     return gr.HTML(js_on_load=_CHOOSE % (script, json.dumps(settings)), elem_id=elem_id, **_LOOK)
 
 
 def files_field(script: str, label: str, hint: str, elem_id: str, limits: Limits) -> gr.HTML:
-    """A field for several files; ``chosen_files`` reads its value. Its event ``upload`` comes when all of them are
-    read."""
+    """A field for several files. ``chosen_files`` reads its value. Its event ``upload`` comes when all are read."""
     settings = {"id": elem_id, "label": label, "hint": hint, "most": limits.file_bytes}
     return gr.HTML(js_on_load=_CHOOSE_SEVERAL % (script, json.dumps(settings)), elem_id=elem_id, **_LOOK)
 
 
 def file_buttons(script: str, label: str, hint: str, elem_id: str) -> gr.HTML:
-    """A button for each file of its value, made by ``offered``; the browser saves it. No buttons while it is None."""
+    """A button for each file of its value, which ``offered`` makes.
+
+    The browser saves the file. No buttons if it is None.
+    """
     settings = {"label": label, "hint": hint}
     return gr.HTML(js_on_load=_OFFER % (script, json.dumps(settings)), elem_id=elem_id, **_LOOK)
 
@@ -51,12 +53,12 @@ def offered(files: Mapping[str, str]) -> str:
 
 
 def chosen(value: Any, limits: Limits) -> TextFile | None:
-    """The file of a field, or None. Raises ``InvalidInput``: browsers check the file, but requests may be forged."""
+    """The file of a field, or None. Raises ``InvalidInput``, because a request may be forged."""
     match value:
         case None | "":  # Gradio's frontend may send either for no file
             return None
         case {"name": str(name), "text": str(text)} if len(name) <= LONGEST_FILE_NAME:
-            # A forged request may hold a lone surrogate, which no page can show.
+            # A forged request may contain half of a surrogate pair, which no page can show.
             name, content = name.encode(errors="replace").decode(), text.encode(errors="replace")
             if len(content) > limits.file_bytes:
                 most = f"{limits.file_bytes / 1e6:g} MB"
@@ -69,7 +71,7 @@ def chosen(value: Any, limits: Limits) -> TextFile | None:
 
 
 def chosen_files(value: Any, limits: Limits) -> list[TextFile]:
-    """The files of a field for several. Together they may be as large as one."""
+    """The files of a field for several files. Together they may be as large as one file."""
     given = [] if value in (None, "") else value
     if not isinstance(given, list) or len(given) > MOST_FILES:
         raise InvalidInput(f"The chosen files cannot be read. Choose up to {MOST_FILES} results files.")

@@ -1,4 +1,4 @@
-"""Findings as HTML in the page's own style. Jinja escapes every value that the templates take."""
+"""Writes findings as HTML in the page's style. Jinja escapes every value in the templates."""
 
 from __future__ import annotations
 
@@ -91,17 +91,17 @@ _HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string
 
 
 def verdict(sentence: str, factor: str | None = None, notes: Iterable[str] = ()) -> str:
-    """The sentence that is seen first, its figure beside it, and the notes below it: one line, which opens."""
+    """The headline with its figure, and the notes below it on one line, which can be opened."""
     return _HTML.verdict(sentence, factor, [note for note in notes if note]).strip()
 
 
 def origin(sentence: str, place: str) -> str:
-    """Where the findings below are from."""
+    """Where the findings come from."""
     return _HTML.origin(sentence, place).strip()
 
 
 def status(text: str, done: float | None = None) -> str:
-    """What is going on, with a progress bar where ``done``, from 0 to 1, is known."""
+    """A status, with a progress bar if ``done``, from 0 to 1, is known."""
     return _HTML.status(text, done).strip()
 
 
@@ -129,7 +129,7 @@ def table(
     marked: int | None = None,
     minor: Collection[str] = (),
 ) -> str:
-    """A table with its caption below; ``marked`` is the row that stands out, ``minor`` columns a phone leaves out."""
+    """A table with its caption below. ``marked`` is the highlighted row; a phone leaves out the ``minor`` columns."""
     return _HTML.table(columns, list(rows), caption, marked, minor).strip()
 
 
@@ -144,12 +144,12 @@ def facts(found: Iterable[Figure]) -> str:
 
 
 def header(pair: str, change: str) -> str:
-    """The top of the page, with the pair in words; ``change`` names the button that opens what can be done about it."""
+    """The top of the page, with the pair in words. ``change`` is the text of the button to change it."""
     return _HTML.header(pair, change).strip()
 
 
 def findings(found: Iterable[Any]) -> str:
-    """What the check of a pair says."""
+    """The findings of the check of a pair."""
     return _HTML.findings(list(found)).strip()
 
 

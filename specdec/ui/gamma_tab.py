@@ -1,4 +1,4 @@
-"""The tab that finds the best draft length, and what follows from it: why, what if, and code."""
+"""The tab that finds the best draft length, explains it, computes what-if, and offers code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from specdec.ui.stream import check
 RESULTS = "sweep.results.jsonl"
 _TAKE_HOME = "import(%s).then((home) => home.mount(element, props, watch));"
 OWN = "The prompt of the race"
-RECORDED = 128  # tokens at least, for what-if
+RECORDED = 128  # the fewest tokens for what-if
 MEDIANS = "Medians over the runs (lowest\u2013highest). Speed-up is over plain generate."
 TERMS = (
     "The gain, measured and predicted by theory, is over our loop at \u03b3 0. c is the time of a draft pass and v the "
@@ -95,7 +95,7 @@ class GammaTab:
             )
             self._record = Buttons("Record one run", "whatif")
             self._outcomes = gr.HTML("", elem_id="sd-whatif-table", elem_classes="sd-fragment", apply_default_css=False)
-            self.best = gr.State("")  # the best of the outcomes, as a draft length is written
+            self.best = gr.State("")  # the best draft length of what-if, as text
             self.race_it = gr.Button("Race it", visible=False, elem_id="sd-whatif-race")
 
     def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
@@ -136,7 +136,7 @@ class GammaTab:
             yield ending
 
     def _shown(self, results: Results, origin: Origin, draw: bool) -> Values:
-        """Verdict, chart and table; the chart only where it is to be drawn anew."""
+        """Verdict and table, and the chart if it must be drawn again."""
         plan, found = results.plan, results.trials
         rows = sweep_rows(summarise(found))
         best = marked(rows, found, plan)
@@ -144,16 +144,16 @@ class GammaTab:
         return self._findings.show(results, origin, _tables(rows, best), figure, [theory_note(found)])
 
     def _finished(self, results: Results, origin: Origin) -> Values:
-        """A sweep that is not measured now: verdict, chart, table, and why."""
+        """A finished sweep that is opened: verdict, chart, table and explanation."""
         return self._shown(results, origin, True) | self._findings.explain(results)
 
     def _ending(self, turn: Turn, results: Results) -> Values:
-        """What a whole sweep ends with: why the fastest draft length is fastest, and the code that uses it."""
+        """The end of a whole sweep: why the fastest draft length is fastest, and the code that uses it."""
         plan, best = results.plan, fastest(summarise(results.trials))
         if best is None or not share_of(results.trials, plan).whole:
             return {}
         item = plan.prompts[0]
-        # The code to take home lets a text end by itself.
+        # The code to take home lets the text end at its EOS.
         params, gamma = replace(plan.params, ignore_eos=False), best.gamma or 0
         settings = {"prompt": item.prompt, "chat": int(item.message(turn.pair.tokenizer) != item.prompt)}
         started: dict[str, Any] = {
@@ -167,7 +167,7 @@ class GammaTab:
 
     def _what_if_job(self, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float) -> Job:
         params, item = _params(tokens, temperature), self._items(prompt, chat, chosen)[0]
-        # Fewer tokens would not measure all draft lengths.
+        # With fewer tokens not all draft lengths are measured.
         params = replace(params, max_new_tokens=min(max(RECORDED, params.max_new_tokens), self._limits.new_tokens))
         work = partial(self._what_if, item=item, params=params)
         return Job(self._record.name, params.max_new_tokens, work, asdict(params))
@@ -195,7 +195,7 @@ class GammaTab:
 
 
 def _tables(rows: Sequence[Row], best: int | None) -> str:
-    """The fastest row, \u03b3 0 and auto, and a fold with all of them; ``best`` is the row that is marked."""
+    """The fastest row, \u03b3 0 and auto, and a fold with all rows. ``best`` is the marked row."""
     first = fastest([row.summary for row in rows])
     telling = [at for at, row in enumerate(rows) if row.gamma in (0, "auto") or row.summary is first]
     lines = [cells(row, at == best) for at, row in enumerate(rows)]
@@ -208,7 +208,7 @@ def _tables(rows: Sequence[Row], best: int | None) -> str:
 
 
 def _recorded(pair: Pair, prompt: Prompt, params: SamplingParams, seconds: float | None) -> Batches:
-    """The batches of events that what-if is worked out from."""
+    """The batches of events that what-if is computed from."""
     return driven(speculative(pair, prompt, gamma=Calibration(), params=params), INTERVAL, seconds)
 
 
@@ -217,12 +217,12 @@ def _params(tokens: float | None, temperature: float | None) -> SamplingParams:
 
 
 def _size(chosen: Sequence[str], tokens: float, runs: float) -> tuple[str, int, int]:
-    """What a sweep of these fields does, as ``Buttons.estimate`` takes it."""
+    """The work of a sweep with these values, for ``Buttons.estimate``."""
     return "call", len(ENTRANTS) * len(chosen) * integer("Runs", runs), integer("New tokens", tokens)
 
 
 def fastest_outcome(outcomes: Sequence[Outcome]) -> Outcome:
-    """The fastest but the oracle, which no real run can have."""
+    """The fastest outcome, except for the oracle, which no real run can reach."""
     real = [outcome for outcome in outcomes if outcome.name != ORACLE]
     return min(real, key=lambda outcome: outcome.seconds_per_token)
 

@@ -27,7 +27,10 @@ class Journal:
     def wrote(
         self, place: Place, outcome: str, why: Any = None, seconds: float | None = None, counts: Any = None
     ) -> None:
-        """One line about a job: ``outcome`` is done, stopped, left, cancelled, refused, failed or an error's name."""
+        """Write a line about a job.
+
+        ``outcome`` is done, stopped, left, cancelled, refused, failed or an error's name.
+        """
         waited = (place.began or time.monotonic()) - place.joined
         record: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "job": place.job.kind}
         if place.visitor is not None:
@@ -40,7 +43,7 @@ class Journal:
             settings["prompt_characters"] = len(str(settings.pop("prompt")))
         record |= {"settings": settings, "counts": counts or {}}
         if why is not None and self._prompts:
-            record["why"] = str(why)  # a sentence may quote what a visitor wrote
+            record["why"] = str(why)  # not by default: a sentence may quote a visitor's text
         LOG.info(json.dumps(record, default=str))
 
     def _code(self, address: str) -> str:

@@ -1,4 +1,4 @@
-"""Labels in charts: places that do not overlap, and texts that Plotly shows as they are."""
+"""Labels in charts: places without overlap, and texts that Plotly shows unchanged."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from html import escape
 from textwrap import wrap
 
-WIDTH, LINES = 14, 2  # characters of a line of a name in a chart, and its lines at most
+WIDTH, LINES = 14, 2  # the most characters of a line of a name in a chart, and its most lines
 
 
 def shown(name: str) -> str:
-    """A name that somebody chose, narrow enough for a chart on a phone.
+    """A name, made narrow enough for a chart on a phone.
 
-    Plotly interprets markup in names, but would show the entity of a quote as it is.
+    Plotly interprets markup in names, but shows the entity of a quote as text.
     """
     lines = wrap(name, WIDTH, max_lines=LINES, placeholder="\u2026")
     return "<br>".join(escape(line, quote=False) for line in lines)
 
 
 def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places from ``low`` to ``high`` that lie at least ``gap`` apart, each as near to its own as that allows.
+    """Move places between ``low`` and ``high`` at least ``gap`` apart, each as little as possible.
 
-    Where there is no room for all of them they lie closer.
+    Without room for all of them, they are closer.
     """
     gap = min(gap, (high - low) / max(1, len(places) - 1))
     groups: list[tuple[list[int], float]] = []  # neighbours that touch, and the place of their middle
@@ -38,7 +38,7 @@ def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[
                 break
             groups.pop()
             members = before + members
-            # Each member wants the group's middle where it would itself stand at its own place.
+            # Each member gives the middle of the group at which it would be at its own place.
             wishes = [places[m] - gap * (n - (len(members) - 1) / 2) for n, m in enumerate(members)]
             centre = middle(members, sum(wishes) / len(wishes))
         groups.append((members, centre))

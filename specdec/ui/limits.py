@@ -1,4 +1,4 @@
-"""What a page lets its visitors ask for: wide limits on one's own machine, tight ones where strangers can reach it."""
+"""Limits on what visitors may ask for: wide on one's own machine, tight where strangers can reach the page."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from specdec.errors import InvalidInput, quoted
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps of one page; None means no cap beyond what the models themselves take.
+    """The limits of a page. None means no limit except that of the models.
 
-    ``pairs`` is which pairs visitors may load: any, listed ones, or none; then they use the loaded one.
+    ``pairs``: which pairs visitors may load: any, listed ones, or none.
     """
 
     new_tokens: int = 2048
@@ -20,7 +20,7 @@ class Limits:
     seconds: float | None = None  # of a job
     waiting: int | None = 200  # jobs in the queue
     places: int | None = None  # jobs of one session, waiting and running
-    places_of_address: int = 0  # and of one network address, where ``places`` is given
+    places_of_address: int = 0  # and of one network address, if ``places`` is given
     runs: int = 25  # of one race
     prompts: int = 1000  # of a benchmark
     file_bytes: int = 10_000_000  # of a file that a visitor chose, unpacked
@@ -33,7 +33,7 @@ class Limits:
         return self.pairs != "any"
 
     def take(self, new_tokens: int, runs: int = 1, prompts: int = 1) -> None:
-        """Raise ``InvalidInput`` for more than this page offers. To be called before a job joins the queue."""
+        """Raise ``InvalidInput`` for more than this page allows. Call it before a job joins the queue."""
         for name, found, most in (
             ("New tokens", new_tokens, self.new_tokens),
             ("Runs", runs, self.runs),

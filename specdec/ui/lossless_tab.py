@@ -1,4 +1,4 @@
-"""The tab that tests, by sampling, whether speculation leaves the target's distribution alone."""
+"""The tab that tests by sampling whether a lane keeps the target's distribution."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class LosslessTab:
                     yield {status: _progress(step)}
 
     def _shown(self, origin: str, found: Findings) -> Values:
-        """``origin`` says where the findings are from."""
+        """Show findings. ``origin`` says where they come from."""
         told = fragments.verdict(headline(found), None, [sentence(found)])
         table = fragments.table(COLUMNS, rows(found), caption(found), minor=("cells", "acceptance"))
         return {
@@ -127,6 +127,6 @@ def _progress(step: Progress) -> str:
 
 
 def recorded_test(text: str) -> tuple[str, Findings]:
-    """The findings that ship with the program, and where they are from."""
+    """The findings that ship with the program, and their origin."""
     record = _RECORD.validate_json(text)
     return fragments.origin(RECORDING.sentence, place(record["about"])), record["findings"]

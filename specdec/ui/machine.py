@@ -1,7 +1,7 @@
-"""The one machine, its queue, and the thread that runs its jobs one after another.
+"""The machine, its queue, and the thread that runs its jobs one after another.
 
-Everything that needs the machine is a job: races, measurements, calls of programs, the loading of a pair. Jobs run on a
-thread of their own, never on the web server's: when a visitor leaves, a flag is set and nothing waits for the job.
+Everything that needs the machine is a job: races, measurements, calls by programs, loading a pair. Jobs run on their
+own thread, never on the web server's. When a visitor leaves, a flag is set, and nothing waits for the job.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from specdec.ui.limits import Limits
 
 LOG = logging.getLogger(__name__)
 
-LOOK = 0.02  # seconds between two checks whether the session of the next job listens
-GRACE = 5.0  # seconds that a visitor's browser has to start listening, after it asked for a job
+LOOK = 0.02  # seconds between two checks if the session of the next job listens
+GRACE = 5.0  # seconds for a visitor's browser to start listening after it asked for a job
 
 Tell = Callable[[str, Any], None]
 """Called with what a job yields: ("value", v) for each value, ("error", e) if it fails, at last ("end", None)."""
 
 
 class Refused(SpecdecError):
-    """A job that the machine did not take or did not run, or that failed."""
+    """The machine did not accept or did not run a job, or the job failed."""
 
 
 class Cancelled(Refused):
-    """A job that left the queue before it ran."""
+    """A job left the queue before it ran."""
 
 
 class Visitor(NamedTuple):
@@ -71,11 +71,11 @@ class Turn:
 
     @property
     def seconds(self) -> float:
-        """How long the job has had the device. The wait for one that is lent does not count."""
+        """Seconds for which the job has had the device. Waiting for a lent device does not count."""
         return 0.0 if self.began is None else time.monotonic() - self.began
 
     def run(self, task: Task[Any]) -> Generator[Any, None, None]:
-        """The steps of a task on the device."""
+        """Run a task on the device and yield its steps."""
         with closing(self.device(task)) as steps:
             for step in steps:
                 self.began = self.began or time.monotonic()
@@ -94,7 +94,7 @@ class Job:
 
 
 class Ahead(NamedTuple):
-    """What a job waits for: how many jobs, and for about how many seconds, None if not known."""
+    """What a job waits for: the number of jobs, and about how many seconds; None if not known."""
 
     jobs: int
     seconds: float | None
@@ -102,9 +102,9 @@ class Ahead(NamedTuple):
 
 @dataclass(eq=False)
 class Place:
-    """A job's place in the queue, or at the machine once it ``began``."""
+    """A job's place in the queue, or on the machine after it ``began``."""
 
-    visitor: Visitor | None  # None: the page's own
+    visitor: Visitor | None  # None for the page's own jobs
     job: Job
     tell: Tell
     stop: threading.Event = field(default_factory=threading.Event)
@@ -141,12 +141,12 @@ class Machine:
         self._closed: str | None = None
         self._lost = False
         self._seconds_per_token: dict[str, float] = {}  # of the latest job of each kind
-        self._token_seconds: float | None = None  # of the lanes of the latest race, without what a job does besides
+        self._token_seconds: float | None = None  # of the lanes of the latest race, without other work
         self._thread = threading.Thread(target=self._serve, name="specdec-machine", daemon=True)
         self._thread.start()
 
     def join(self, visitor: Visitor, job: Job, tell: Tell) -> Place:
-        """Take a place at the end of the queue. Raises ``Refused`` with the reason where there is none."""
+        """Take a place at the end of the queue. Raises ``Refused`` with the reason if there is none."""
         place = Place(visitor, job, tell)
         with self._changed:
             if (why := self._closed or self._no_place(visitor)) is not None:
@@ -154,37 +154,37 @@ class Machine:
                 raise Refused(why)
             self._line.append(place)
             if self._running is not None and self._running.visitor is None:
-                self._running.stop.set()  # the page's own race gives way
+                self._running.stop.set()  # the page's own race stops for it
             self._changed.notify_all()
         return place
 
     def when_idle(self, job: Job, tell: Tell) -> None:
-        """Run a job of the page's own as soon as nobody waits; it is told to stop when somebody comes."""
+        """Run a job of the page itself when nobody waits. It is stopped when a visitor's job comes."""
         with self._changed:
             self._idle = Place(None, job, tell)
             self._changed.notify_all()
 
     def stop(self, session: str, kind: str) -> None:
-        """A visitor's Stop: a waiting job leaves the queue at once, a running one ends with what it has found."""
+        """Stop a visitor's job: a waiting one leaves the queue at once, a running one ends with its findings so far."""
         with self._changed:
             mine = [p for p in self._places() if p.visitor and p.visitor.session == session and p.job.kind == kind]
         for place in mine:
             self._withdraw(place, Cancelled("Cancelled. Nothing ran."))
 
     def leave(self, place: Place) -> None:
-        """Nobody waits for this job any more."""
+        """End a job for which nobody waits any more."""
         place.left = True
         self._withdraw(place, Cancelled("The browser did not wait for the answer, so nothing ran. Try again."))
 
     def left(self, session: str) -> None:
-        """A visitor's browser no longer listens."""
+        """End the jobs of a session whose browser no longer listens."""
         with self._changed:
             mine = [p for p in self._places() if p.visitor and p.visitor.session == session]
         for place in mine:
             self.leave(place)
 
     def ahead(self, place: Place) -> Ahead | None:
-        """What ``place`` waits for; None once it has left the queue."""
+        """What ``place`` waits for; None when it has left the queue."""
         with self._changed:
             if place not in self._line:
                 return None
@@ -193,21 +193,25 @@ class Machine:
         return Ahead(len(before), None if None in left else sum(s for s in left if s is not None))
 
     def expected(self, kind: str, tokens: int, by_race: bool) -> float | None:
-        """About how many seconds a job takes, by the latest of its kind or, if ``by_race``, by the lanes of the latest
-        race; None where neither has run."""
+        """About how many seconds a job takes; None if not known.
+
+        The estimate is from the latest job of its kind or, with ``by_race``, from the lanes of the latest race.
+        """
         with self._changed:
             rate = self._seconds_per_token.get(kind, self._token_seconds if by_race else None)
         return None if rate is None else rate * tokens
 
     def forget_speeds(self) -> None:
-        """They are those of a pair that is being replaced."""
+        """Forget the speeds of a pair that is being replaced."""
         with self._changed:
             self._seconds_per_token.clear()
             self._token_seconds = None
 
     def close(self, why: str, seconds: float = 0.0) -> bool:
-        """Take no more jobs: tell those that wait why, stop the one that runs, and give it ``seconds`` to end.
-        Returns whether it has ended."""
+        """Accept no more jobs, tell waiting jobs why, stop the running one, and give it ``seconds`` to end.
+
+        Returns whether it has ended.
+        """
         with self._changed:
             self._closed, self._idle, waiting = why, None, list(self._line)
             if self._running is not None:
@@ -246,7 +250,7 @@ class Machine:
         place.stop.set()
         with self._changed:
             if place not in self._line:
-                return  # it runs and will see the flag, or it has ended
+                return  # it runs and will notice the flag, or it has ended
             self._line.remove(place)
         self.journal.wrote(place, "left" if place.left else "cancelled")
         place.tell("error", error)
@@ -267,7 +271,7 @@ class Machine:
                 self.on_lost()
 
     def _next(self) -> Place | None:
-        """The next job, once there is one; None as the machine closes."""
+        """Wait for the next job; None when the machine closes."""
         with self._changed:
             while self._closed is None:
                 place = next((p for p in self._line if p.visitor and self.listening(p.visitor.session)), None)
@@ -316,12 +320,12 @@ class Machine:
         outcome = type(turn.problem).__name__ if turn.problem else "left" if place.left else "stopped"
         if whole and job.tokens:
             with self._changed:
-                self._seconds_per_token.pop(job.kind, None)  # so that the latest kind stands last
+                self._seconds_per_token.pop(job.kind, None)  # so that the latest kind comes last
                 self._seconds_per_token[job.kind] = took / job.tokens
         self.journal.wrote(place, "done" if whole else outcome, turn.problem, took, turn.counts)
 
     def _watched(self, task: Task[Any]) -> Generator[Any, None, None]:
-        """Run a task; note it if the device is lost, whatever the job does with the error."""
+        """Run a task, and notice a lost device, whatever the job does with the error."""
         try:
             with closing(self._run(task)) as steps:
                 yield from steps

@@ -11,18 +11,21 @@ from specdec.report.cost_map import Point, break_even
 from specdec.ui.figures import BLUE, COLOURS, GREY, LINE, styled
 from specdec.ui.labels import apart, shown
 
-HEIGHT, PLOT = 440, 330  # pixels of the chart, and about those of its axes' rectangle
+HEIGHT, PLOT = 440, 330  # pixels: the height of the chart, and about that of its axes' rectangle
 MOST_LABELS = 14
-NEAR, GAP = 0.05, 0.03  # of the width: points whose names stand in one column, and its distance from them
-NAMES = 0.2, 0.08  # of the width: what a name takes on a phone, and on a wide screen
+NEAR, GAP = 0.05, 0.03  # of the width: points with names in one column, and the column's distance
+NAMES = 0.2, 0.08  # of the width: a name on a phone, and on a wide screen
 PAPERS = "break-even, v = 1"
-Line = Sequence[tuple[float, float]]  # costs and acceptance rates, close to each other
+Line = Sequence[tuple[float, float]]  # costs with acceptance rates, in small steps
 PAYS = "rgba(58, 127, 208, 0.13)"  # a tint of BLUE on either theme
 
 
 def map_figure(points: Sequence[Point], v: float | None) -> go.Figure:
-    """The points, and the line where the best draft length breaks even: with v = 1, and with the measured ``v`` where
-    it is larger. A hollow point is one where speculation measured slower than our loop without a draft."""
+    """Draw the points, and the line where the best draft length breaks even.
+
+    There is a line for v = 1, and one for the measured ``v`` if that is larger. At a hollow point speculation was
+    measured as slower than our loop without a draft.
+    """
     most = max(0.5, *(1.3 * point.c for point in points)) if points else 0.5
     figure = go.Figure()
     grown = v is not None and round(v, 2) > 1
@@ -33,7 +36,7 @@ def map_figure(points: Sequence[Point], v: float | None) -> go.Figure:
     if grown:
         _add_line(figure, papers, {"color": GREY, "width": 2, "dash": "6px,4px"}, PAPERS)
     place = {"x": most, "xanchor": "right", "showarrow": False, "borderpad": 4}
-    if line[-1][1] < 0.88:  # else there is no room for it
+    if line[-1][1] < 0.88:  # otherwise there is no room for it
         figure.add_annotation(text="<i>speculation pays</i>", y=100, yanchor="top", **place)
     figure.add_annotation(text="<i>speculation does not pay</i>", y=0, yanchor="bottom", **place)
     _add_points(figure, points, most)
@@ -45,7 +48,7 @@ def map_figure(points: Sequence[Point], v: float | None) -> go.Figure:
 
 
 def _add_line(figure: go.Figure, line: Line, look: dict[str, Any], name: str = "", **more: Any) -> None:
-    """``name`` stands in the legend; a line without one does not."""
+    """Add a line. Without a ``name`` it is not in the legend."""
     x, y = [c for c, _ in line], [100 * alpha for _, alpha in line]
     more = {"name": name, "showlegend": bool(name), "hoverinfo": "skip"} | more
     figure.add_scatter(x=x, y=y, mode="lines", line=look, **more)
@@ -75,8 +78,10 @@ def _add_points(figure: go.Figure, points: Sequence[Point], most: float) -> None
 
 
 def _name_points(figure: go.Figure, points: Sequence[Point], most: float, lines: Sequence[Line]) -> None:
-    """A name beside each point, to the left where on the right a line would cross it. All of them stand at heights of
-    their own: on a phone even those far apart in cost would overlap."""
+    """Put a name beside each point: on the right, or on the left if a line would cross it.
+
+    All names are at different heights, because on a phone even points of very different costs would overlap.
+    """
     places = apart([100 * point.alpha for point in points], 100 * LINE / PLOT, 3, 92)
     for point, place in zip(points, places, strict=True):
         near = [other.c for other in points if abs(other.c - point.c) < NEAR * most]
@@ -90,13 +95,13 @@ def _name_points(figure: go.Figure, points: Sequence[Point], most: float, lines:
 
 
 def _crosses(line: Line, start: float, end: float, height: float) -> bool:
-    """Whether a line comes within half a line of text of ``height`` (per cent) somewhere from ``start`` to ``end``."""
+    """Whether a line comes within half a line of text of ``height`` (percent) between ``start`` and ``end``."""
     half = 50 * LINE / PLOT
     return any(start <= c <= end and abs(100 * alpha - height) < half for c, alpha in line)
 
 
 def _on_left(lines: Sequence[Line], before: float, after: float, most: float, height: float) -> bool:
-    """Whether a name ends at the cost ``before`` and does not begin at ``after``, as a line crosses it there."""
+    """Whether a name must be left of its point: a line would cross it on the right, and not on the left."""
     for wide in (most * share for share in NAMES):
         for left, start in ((False, after), (True, before - wide)):
             if start >= 0 and not any(_crosses(line, start, start + wide, height) for line in lines):

@@ -1,4 +1,4 @@
-"""What the tabs that measure have in common: sizes, buttons, their way through the queue, progress and findings."""
+"""Shared by the tabs that measure: size fields, buttons, the way through the queue, progress and findings."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from specdec.ui.stream import check
 from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
 Values = dict[Any, Any]  # by component
-CHART_EVERY = 2.0  # seconds at least between two charts of a measurement that runs
+CHART_EVERY = 2.0  # the least seconds between two charts of a running measurement
 
-# While a measurement runs its fragments are written anew with every call; what a person opened in them stays open.
+# During a measurement its fragments are replaced after every call. What a person has opened in them stays open.
 _KEEP_FOLDS = """
 const open = new Set(), folds = () => [...element.querySelectorAll("details")];
 const note = ({ target }) => open[target.open ? "add" : "delete"](folds().indexOf(target));
@@ -49,7 +49,7 @@ element.addEventListener("toggle", note, true);
 new MutationObserver(reopen).observe(element, { childList: true, subtree: true });
 """
 
-# Where Gradio itself ends a job (a shared GPU's quota is used up, the server is lost), its notice gives the reason.
+# If Gradio itself ends a job (the quota of a shared GPU is used up, the server is lost), its notice gives the reason.
 REFUSED = "It did not finish. The notice at the top gives the reason, if it is known."
 
 
@@ -58,7 +58,7 @@ class Buttons:
     findings read out."""
 
     def __init__(self, label: str, name: str, beside: Callable[[], None] = lambda: None):
-        """``beside`` builds what else stands in the row of Start."""
+        """``beside`` builds further components in the row of Start."""
         self.name = name
         with gr.Row(elem_classes="sd-startRow"):
             self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
@@ -76,18 +76,18 @@ class Buttons:
         by_race: bool = True,
         after: Any = None,
     ) -> None:
-        """Say beside Start what it will take: as ``tab`` is opened, and when a field changes.
+        """Show beside Start how long it will take, when ``tab`` is opened and when a field changes.
 
-        ``size_of`` makes of the fields' values what there is to do: a name for one of it, how many, and the tokens of
-        each. ``by_race``: before one of this kind has run, a race tells how long a token takes.
-        ``after`` is a listener that changes one of the fields without an event.
+        ``size_of`` turns the fields' values into the work: a name for a unit of it, the number of units, and the tokens
+        of each. ``by_race``: until a job of this kind has run, a race gives the time of a token. ``after`` is a
+        listener that changes one of the fields without an event.
         """
 
         def say(*values: Any) -> str:
             try:
                 name, count, tokens = size_of(*values)
             except SpecdecError:
-                return ""  # Start says what is wrong
+                return ""  # Start shows what is wrong
             if not (0 < count <= MOST_CALLS and 0 < tokens <= machine.limits.new_tokens):
                 return ""
             return words.work_ahead(name, count, tokens, machine.expected(self.name, count * tokens, by_race))
@@ -98,17 +98,17 @@ class Buttons:
             after.then(**said)
 
     def wire(self, machine: Machine, job_of: Callable[..., Job], inputs: list[Any], cleared: Values) -> None:
-        """``job_of(*inputs)`` is the job. It yields values by component, for the status and the keys of ``cleared``.
+        """Run ``job_of(*inputs)`` on Start. The job yields values for the status and for the keys of ``cleared``.
 
-        ``cleared`` has each component's value before there is a result. An earlier result stays until the job yields
-        more than a status, so a refusal does not erase it.
+        ``cleared`` has each component's value without a result. An earlier result stays until the job yields more than
+        a status, so a refusal does not erase it.
         """
 
         async def run(request: gr.Request, *values: Any) -> AsyncIterator[Values]:
             fresh = False
             try:
                 yield {self.status: ""}
-                job = await asyncio.to_thread(job_of, *values)  # a file of prompts takes a while to read
+                job = await asyncio.to_thread(job_of, *values)  # reading a file of prompts takes a while
                 async with aclosing(followed(machine, request, job)) as steps:
                     async for shown in steps:
                         if isinstance(shown, Ahead):
@@ -153,7 +153,7 @@ class Findings:
     def show(
         self, results: Results, origin: Origin, table: str, figure: go.Figure | None, notes: Iterable[str] = ()
     ) -> Values:
-        """The values that show these; ``notes`` stand below the verdict. Without a figure the last chart stays."""
+        """The values that show these results. ``notes`` go below the verdict. Without a figure the last chart stays."""
         found = overall(results.trials, results.plan, origin.here)
         shown = fragments.origin(origin.sentence, place(results.about))
         shown += fragments.verdict(found.headline, found.factor, [*found.notes, *notes])
@@ -161,7 +161,7 @@ class Findings:
         return {self._verdict: shown, self._table: table} | chart
 
     def explain(self, results: Results) -> Values:
-        """The values of the map and of the fold; none of the fold where the steps are not known."""
+        """The values of the map and of the fold. The fold is empty if the steps are not known."""
         found = overall(results.trials, results.plan).judgement
         shown = self._map.show(points(results.trials), measured_growth(results.trials))
         if not found.steps:
@@ -171,12 +171,12 @@ class Findings:
 
 
 def settings_fold(name: str) -> gr.Accordion:
-    """The fold for what can be changed about a measurement: what it found comes first."""
+    """The fold for a measurement's settings. The findings come before it."""
     return gr.Accordion("Settings", open=False, elem_id=f"sd-{name}-settings", elem_classes="sd-after sd-settings")
 
 
 def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number, gr.Number]:
-    """The fields for how much to measure; ``tokens`` and ``runs`` are their first values."""
+    """The fields for the size of a measurement. ``tokens`` and ``runs`` are their first values."""
     return (
         number_field(tokens, "New tokens", info=f"{LEAST_TOKENS} to {limits.new_tokens}", elem_id=f"sd-{name}-tokens"),
         number_field(runs, "Runs", info=f"up to {limits.runs}", elem_id=f"sd-{name}-runs"),
@@ -184,7 +184,7 @@ def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number,
 
 
 def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
-    """The plan. Raises ``InvalidInput`` where it is above the page's limits."""
+    """The plan. Raises ``InvalidInput`` if it is above the page's limits."""
     limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
     for item in plan.prompts:
         check(pair, item.message(pair.tokenizer), plan.params, limits)
@@ -192,10 +192,10 @@ def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
 
 
 class Measurement:
-    """The calls of a plan, one after the other, and what they have found so far."""
+    """Runs the calls of a plan one after another, and keeps their results."""
 
     def __init__(self, turn: Turn, plan: Plan, limits: Limits, before: TextFile | None = None):
-        """``before`` is a file of results; what is in it is not measured again."""
+        """``before`` is a file of results. Calls that it contains are not measured again."""
         self._turn, self._limits, self._plan = turn, limits, allowed(turn.pair, plan, limits)
         self._task = Task(partial(kept_trials, plan=plan, before=before), plan.tokens)
         self._found: list[Trial] = []
@@ -210,15 +210,15 @@ class Measurement:
 
     @property
     def text(self) -> str:
-        """The results as a file has them."""
-        assert self._lines is not None  # there are results
+        """The results in the format of a file."""
+        assert self._lines is not None  # there are results by now
         return self._lines.write(self._found)
 
     def steps(self) -> Iterator[tuple[str, bool]]:
-        """Measure; yield a status after each call, and whether it is time to draw the chart anew.
+        """Measure. Yield a status after each call, and whether it is time to draw the chart again.
 
-        It yields between two calls only, so that showing costs no call any time. It ends when the job is stopped or
-        the page's limit is reached; the last status says so.
+        It yields only between two calls, so that showing results costs no call any time. It ends when the job is
+        stopped or the page's limit is reached; the last status says so.
         """
         found, planned, done = self._found, len(self._plan), 0
         first, drawn_at = 0.0, float("-inf")
@@ -241,17 +241,17 @@ class Measurement:
                     return
                 if isinstance(step, Trial):
                     now = time.monotonic()
-                    first = first or now  # warming up is behind it
+                    first = first or now  # from here on without the warm-up
                     each = (now - first) / (done - 1) if done > 1 else None
                     text = words.calls_left(len(found), planned, each)
-                    # A call is compared with another one.
+                    # A single call could not be compared.
                     if due := len(found) > 1 and now - drawn_at > CHART_EVERY:
                         drawn_at = now
                     yield fragments.status(text, len(found) / planned), due
         yield "", True
 
     def _ended(self) -> str:
-        """Why no further call is made; empty while there is no reason."""
+        """Why there is no further call; empty if there is no reason."""
         most = self._limits.seconds
         if most is not None and self._turn.seconds > most:
             return f"Stopped after {most:.0f}\u00a0s, this page's limit"

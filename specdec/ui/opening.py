@@ -1,4 +1,4 @@
-"""How a finished measurement comes into a tab without being measured: the recorded one, a file, and a link."""
+"""Shows finished measurements in a tab: the recorded one, one from a file, and one from a link."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from specdec.ui.limits import Limits
 from specdec.ui.measuring import Values
 from specdec.ui.work import INTERNAL
 
-LONGEST = 4096  # characters of a link; the browser counts those before "#" too
+LONGEST = 4096  # characters of a link; the browser adds those before "#"
 RECORDED = Path(__file__).parents[1] / "data"
 _LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
 _OPEN = "import(%s).then((results) => results.open(element, props, trigger, %s));"
@@ -28,7 +28,7 @@ _LINK = "import(%s).then((results) => results.link(element, props, watch, %s));"
 
 
 class Greeting:
-    """Built inside a ``gr.Tab``: shows a recorded result as the tab is opened, until there is another one.
+    """Shows a recorded result when the tab is opened, until there is another one. Built inside a ``gr.Tab``.
 
     ``key`` names the record in ``specdec/data``.
     """
@@ -38,19 +38,19 @@ class Greeting:
         self.filled = gr.State(False)  # whether the tab shows a result
 
     def wire(self, tab: gr.Tab, outputs: list[Any], show: Callable[[str], Values]) -> None:
-        """``show`` gives the values, by component of ``outputs``, that show the text of the record."""
+        """``show`` gives the values of ``outputs`` that show the text of the record."""
         self._show = show
         tab.select(self._greet, self.filled, [self.filled, *outputs], queue=False, **INTERNAL)
 
     @cached_property
     def _values(self) -> Values:
-        """The same for all visitors."""
+        """The values, which are the same for all visitors."""
         return self._show((RECORDED / f"recorded_{self._key}.json").read_text(encoding="utf-8"))
 
     def _greet(self, filled: bool) -> Values:
         if filled:
             return {self.filled: gr.skip()}
-        # Copies: Gradio takes the parts out of an update that it sends.
+        # Copies, because Gradio removes parts of an update when it sends it.
         return {self.filled: True} | {k: dict(v) if isinstance(v, dict) else v for k, v in self._values.items()}
 
 
@@ -69,7 +69,7 @@ class Opening:
         self._file = gr.HTML(js_on_load=script, elem_id=f"sd-{self._key}-open", **_LOOK)
 
     def link_field(self) -> gr.HTML:
-        """The field whose value ``packed`` makes; empty while that is None."""
+        """The field for a link, whose value ``packed`` makes; empty if that is None."""
         settings = json.dumps({"key": self._key})
         self.link = gr.HTML(js_on_load=_LINK % (self._script, settings), elem_id=f"sd-{self._key}-link", **_LOOK)
         return self.link
@@ -83,8 +83,10 @@ class Opening:
         cleared: Values,
         show: Callable[[Results, Origin], Values],
     ) -> None:
-        """``show`` gives the values that show results; ``cleared`` has all of its keys, with those for none.
-        ``address`` tells of results in the page's address, under ``key``."""
+        """Wire the fields. ``show`` gives the values that show results, and ``cleared`` the values for none.
+
+        ``address`` gives results in the page's address, under ``key``.
+        """
         self._show, self._cleared, self._status = show, cleared, status
         self._selected = {tabs: gr.update(selected=tab.id)}
         outputs = [status, self._greeting.filled, *cleared]
@@ -116,6 +118,6 @@ class Opening:
 
 
 def packed(results: Results) -> str:
-    """The value of the field for a link: the results, or nothing where they are too long for one."""
+    """The value of the field for a link: the results, or nothing if they are too long for a link."""
     text = link_text(results)
     return json.dumps({"packed": text if len(text) <= LONGEST else ""})

@@ -1,6 +1,7 @@
-"""The page's own files as they go out to strangers, packed once.
+"""Keeps the page's own files compressed for strangers.
 
-Gradio packs a file anew for each request, on the event loop: 0.2 s for Plotly, also for a client that hangs up at once.
+Gradio compresses a file again for each request, on the event loop. For Plotly this takes 0.2 s, even if the client
+leaves at once.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ class _File(NamedTuple):
 
 
 class PackedFiles:
-    """Answers for files from memory, once they were asked for. For files that do not change while the page runs."""
+    """Answers requests for files from memory after the first one. For files that do not change while the page runs."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], _File] = {}
 
     async def answer(self, app: ASGIApp, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a GET request for the file at ``path``; ``app`` is asked the first time."""
+        """Answer a GET request for the file at ``path``. The first time, ``app`` gives the file."""
         headers = Headers(scope=scope)
         packing = next((name for name in ("br", "gzip") if name in headers.get("accept-encoding", "")), None)
-        if packing is None:  # costs little, and hardly anybody asks for it
+        if packing is None:  # cheap, and hardly anybody asks for it
             await app(scope, receive, send)
             return
         file = self._kept.get((path, packing))
@@ -49,12 +50,12 @@ class PackedFiles:
 
 
 async def _fetched(app: ASGIApp, scope: Scope, packing: str, send: Send) -> _File | None:
-    """The whole file as ``app`` packs it. Any other answer than a file is sent on, and None returned."""
+    """The whole file as ``app`` compresses it. Another answer is passed on, and None returned."""
     asked = iter([{"type": "http.request", "body": b"", "more_body": False}])
     whole = False
 
     async def receive() -> Message:
-        """A client who never leaves: for one who does, ``app`` would stop in the midst of the file."""
+        """A client that never leaves. If it left, ``app`` would stop in the middle of the file."""
         if (message := next(asked, None)) is None:
             await asyncio.Event().wait()
         return message or {}

@@ -1,4 +1,4 @@
-"""The page: layout and wiring. What a race shows is drawn by ``assets/live.js`` from ``stream``'s lines."""
+"""The layout and the wiring of the page. ``assets/live.js`` draws a race from ``stream``'s lines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from specdec.ui.startup import StartupRace
 from specdec.ui.stream import check, refusal, stream
 from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
-# Everything the scripts need arrives as arguments; no text of a model or a person is ever part of them.
+# Everything that the scripts need arrives as arguments. No text of a model or a person is part of them.
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
 _MOUNT = """
 import(%s).then((live) =>
@@ -57,7 +57,7 @@ import({_SCRIPTS["results"]}).then((results) => results.followAddress(props, tri
 // Gradio lets listeners hear the events that it finds named here: "sweep", "bench".
 """
 _LOADED = f"(pair) => import({_ASSET % 'live.js'}).then(() => {{ window.specdec.loaded(pair); }})"
-_READY = f"await (await import({_ASSET % 'live.js'})).ready;"  # the scripts have their tables
+_READY = f"await (await import({_ASSET % 'live.js'})).ready;"  # waits until the scripts have their tables
 _BEGIN = f"async (...values) => {{ {_READY} window.specdec.begin(); return values; }}"
 _AGAIN = f"async () => {{ {_READY} window.specdec.begin(); return JSON.stringify(window.specdec.shown()); }}"
 _ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50); }}"  # the fields have new values
@@ -96,9 +96,12 @@ def build(
     journal: Journal | None = None,
     trusted_proxy: bool = False,
 ) -> Page:
-    """The page around a loaded pair. ``run``, if given, runs tasks in another process that has the device; the page
-    then shows a recorded race first, as there is no device until a job asks for one. ``trusted_proxy``: visitors come
-    through a proxy, which names their addresses."""
+    """Build the page around a loaded pair.
+
+    ``run``, if given, runs tasks in another process that has the device. Then the page shows a recorded race first,
+    because it has no device until a job asks for one. ``trusted_proxy``: visitors come through a proxy, which names
+    their addresses.
+    """
     examples = read_prompts(EXAMPLES)
     machine = Machine(
         slot,
@@ -136,7 +139,7 @@ def build(
         return run
 
     def shown_again(shown: str) -> Ask:
-        """The race that the page shows, whatever its fields hold by now."""
+        """The race that the page shows, whatever its fields contain now."""
         match sent(shown):
             case {"settings": dict(settings), "repeat": repeat}:
                 return ask.ask_of(settings, runs=REPEATS if repeat else 1)
@@ -146,7 +149,7 @@ def build(
         machine.stop(request.session_hash or "", "race")
 
     def answer(event: gr.EventData, *values: Any) -> str:
-        """What the Share menu shows: the settings of the form, and the code of the run on show if there is one."""
+        """The content of the Share menu: the settings of the form, and the code of the shown run if there is one."""
         number, shown = given(event, "number"), given(event, "run")
         found = {"number": number, "code": code_answer(shown) if isinstance(shown, str) else None}
         try:
@@ -171,7 +174,7 @@ def build(
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
         with gr.Row(elem_id="sd-top"):
             header = gr.HTML(facing(slot, limits)[0], elem_id="sd-header")
-            # A Space is shown in a frame: links must name the page around it.
+            # A Space is shown in a frame, so links must name the page around it.
             space = os.environ.get("SPACE_ID")
             around = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
             menu = gr.HTML("", html_template="", js_on_load=_MENU % around, elem_id="sd-share", apply_default_css=False)
@@ -182,11 +185,11 @@ def build(
         with gr.Tabs(elem_id="sd-tabs", overflow_behavior="wrap") as tabs:
             with _tab("Race"):
                 with gr.Row(elem_id="sd-line"):
-                    # The form in one line; filled by the live view.
+                    # The form in one line, which the live view fills.
                     gr.HTML('<div class="sd-linePlace"></div>', elem_id="sd-summary", apply_default_css=False)
                     start = gr.Button("Run race", variant="primary", elem_id="sd-run")
                     halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
-                # What is said of the form stands above it; the live view fills the first.
+                # Messages about the form, above it. The live view fills the first.
                 gr.HTML('<div class="sd-saidPlace"></div>', elem_id="sd-said", apply_default_css=False)
                 problems = gr.HTML("", elem_id="sd-problems", apply_default_css=False)
                 waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
@@ -230,7 +233,7 @@ def build(
         link, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
 
         faces = [header, prompt, ask.chat, bench_tab.chat]
-        # Another visitor may have loaded another pair since the header was written.
+        # Another visitor may have loaded another pair after the header was written.
         renew: dict[str, Any] = {"outputs": [header, loaded], "queue": False} | INTERNAL
         renew["fn"] = lambda: (facing(slot, limits)[0], words.pair_line(slot.facts))
         announce = {"fn": None, "inputs": loaded, "js": _LOADED} | INTERNAL
@@ -278,11 +281,11 @@ def _tab(name: str) -> gr.Tab:
 
 
 def _hints() -> str:
-    """What each figure means, by the names that the scripts use."""
+    """The meaning of each figure, by the names that the scripts use."""
     return json.dumps({name: figure.meaning for name, figure in DEFINITIONS.items()})
 
 
 def _lane_rows() -> str:
-    """The table of lanes as the scripts need it."""
+    """The table of lanes for the scripts."""
     names = ("key", "name", "gamma", "label", "dash", "sign")
     return json.dumps([{name: getattr(lane, name) for name in names} for lane in LANES])

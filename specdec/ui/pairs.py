@@ -1,4 +1,4 @@
-"""Choosing another pair: what can be chosen, what the check says about it, and the exchange."""
+"""Choosing another pair: the choices, the check of a choice, and the exchange."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
 OWN = "Another pair"
 SETS = "Send every prompt as a chat message. If off, only prompts of conversation sets are sent so."
-STEP = 0.25  # seconds between two looks at a load
+STEP = 0.25  # seconds between two messages about a load
 _PRESETS = {preset.name: preset for preset in PRESETS}
 
-# What libraries say of a file names its path, which strangers must not see. Addresses on the web stay.
+# Messages of libraries name a file's path, which strangers must not see. Web addresses stay.
 _PATH = re.compile(r"(?<![\w:/])/[^\s'\"]+")
 
 
@@ -106,7 +106,7 @@ class PairPanel:
         yield fragments.findings(check(self._plan(*choice))), None
 
     def change(self, turn: Turn, choice: Sequence[Any]) -> Iterator[str | tuple[str, tuple[Any, ...]]]:
-        """Load a choice; yield progress as HTML, at the end together with what the page says of the new pair."""
+        """Load a choice. Yield progress as HTML, and at the end the page's texts about the new pair too."""
         said = ["Loading."]
 
         def progress(name: str, done: int, total: int) -> None:
@@ -120,7 +120,7 @@ class PairPanel:
                 work = pool.submit(lambda: self._slot.change(self._plan(*choice), progress))
                 while not wait([work], STEP).done:
                     yield fragments.note(said[0])
-            work.result()  # raises what the load raised
+            work.result()  # raises an error of the load
             yield fragments.note(f"Loaded: {words.pair_line(self._slot.facts)}."), facing(self._slot, self._limits)
         except SpecdecError as error:
             still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
@@ -132,7 +132,7 @@ class PairPanel:
     def _plan(self, preset: str, target: str | None, draft: str | None, method: str) -> PairPlan:
         model: str | None
         row, written = _row(method), _is_written(preset, method)
-        target, draft = (target or "").strip(), (draft or "").strip()  # a field that is not shown holds None
+        target, draft = (target or "").strip(), (draft or "").strip()  # a hidden field is None
         listed = None
         if preset == OWN and self._limits.pairs == "any":
             if not target:
@@ -148,12 +148,12 @@ class PairPanel:
             raise InvalidInput(f"{quoted(text)} is not a valid draft; write {row.form}.")
         if self._limits.public and written and drafting is not None and drafting.parts():
             raise InvalidInput("This public page loads only the pairs of its list; choose one of them.")
-        # The owner's token opens private models, which visitors must not reach.
+        # Visitors must not reach private models, which the owner's token opens.
         return plan_pair(model, drafting, token=not self._limits.public)
 
 
 async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
-    """What a job of the panel yields: HTML, and at its end a pair of HTML and further values, or None."""
+    """The values of a job's step: HTML, or at its end HTML and further values."""
     try:
         async with aclosing(followed(machine, request, job)) as steps:
             async for shown in steps:
@@ -164,8 +164,7 @@ async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerat
 
 
 def facing(slot: Slot, limits: Limits) -> tuple[str, Any, Any, Any]:
-    """What the page says of the pair that is loaded: its header, the prompt's hint, the chat switches of the race and
-    of the benchmark."""
+    """The page's texts about the loaded pair: header, prompt hint, and the chat switches of race and benchmark."""
     facts, able = slot.facts, slot.chat
     hint = "Continues stories and Python; cannot answer questions." if facts["name"] == "embedded" else ""
     info = "Send the prompt as a chat message." if able else "The target is a base model: it has no chat template."
@@ -184,7 +183,7 @@ def _row(method: str) -> type[DraftMethod]:
 
 
 def _is_written(preset: str, method: str) -> bool:
-    """Whether a person writes down what drafts: a pair of the list names its draft model itself."""
+    """Whether the visitor types the way to draft; a listed pair names its draft model itself."""
     return preset == OWN or _row(method) is not DraftModel
 
 
@@ -200,5 +199,5 @@ def _preset_line(preset: Preset | None) -> str:
 
 
 def your_own(space: str | None) -> str:
-    """How to measure a pair that this page does not offer; ``space`` is the name of the Space that it runs on."""
+    """How to measure a pair that this page does not offer. ``space`` is the name of the Space on which it runs."""
     return fragments.your_own("pip install -r requirements.txt && python app.py --target TARGET --draft DRAFT", space)

@@ -1,7 +1,6 @@
-"""The race that ships with the package: it greets visitors where the page has no device of its own to race on, and
-until the race at start-up is over.
+"""The race that ships with the package. ``python -m scripts.record_race`` records it again.
 
-``python -m scripts.record_race`` records it anew.
+It is shown until the race at start-up is over, and where the page has no device of its own for a race.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ RECORDED = Path(__file__).parent / "assets" / "recorded.jsonl"
 
 
 def recorded_race() -> str:
-    """Its JSON lines, as the live view reads them. Their ``begin`` has the origin "recording", and a number that no
-    race of a page has."""
+    """Its JSON lines for the live view.
+
+    Their ``begin`` has the origin "recording", and a number that no race of a page has.
+    """
     return RECORDED.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How the page is served: theme, own files, launch settings, and its end. Everything comes from this host."""
+"""Serves the page: theme, own files, launch settings, and its end. Everything comes from this host."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from specdec.ui.sessions import bound_sessions
 if TYPE_CHECKING:
     from specdec.ui.page import Page
 
-MANY = 100_000  # streams, and requests a second, of one's own page: in effect no cap
+MANY = 100_000  # streams and requests per second on one's own page: in effect no limit
 SHARE_HOSTS = ("https://gradio.s3-us-west-2.amazonaws.com",)  # Gradio's scripts on a page behind a share link
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-MESSAGES = 2000  # that wait for a browser to read them; a job of a public page sends fewer than 1,000
-SESSIONS = 100  # whose state Gradio keeps; the page itself keeps none
-THREADS = 250  # more than the line has places, so that waiting jobs cannot take all threads
-BESIDE_FILES = 1_000_000  # bytes of a request besides its files, and of what JSON adds by escaping them
-PATIENCE = 5.0  # seconds that the running job has to end, once the page is stopped
+MESSAGES = 2000  # that wait for a browser; a job of a public page sends fewer than 1,000
+SESSIONS = 100  # with a state in Gradio; the page itself keeps none
+THREADS = 250  # more than the queue has places, so that waiting jobs cannot take all threads
+BESIDE_FILES = 1_000_000  # bytes of a request besides its files, including JSON's escapes
+PATIENCE = 5.0  # seconds for the running job to end when the page is stopped
 LAST_WORDS = 0.5  # seconds for the last messages to reach the visitors
 
 ASSETS = Path(__file__).parent / "assets"
 ROUTE = "specdec-assets"
-# The last one undoes what needs a wide screen.
+# The last one replaces what needs a wide screen.
 STYLES = ("colours", "page", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow")
 
 _SANS = ("-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Noto Sans", "Liberation Sans", "Arial", "sans-serif")
@@ -104,14 +104,16 @@ def theme() -> gr.themes.Base:
 
 
 def serve(page: Page, **options: Any) -> str:
-    """Serve a page in the background, with its theme, its own files and its door. Returns its local address.
-    ``options`` are those of ``launch``."""
+    """Serve a page in the background with its theme, files and door. Returns its local address.
+
+    ``options`` are those of ``launch``.
+    """
     machine, limits = page.machine, page.machine.limits
     listeners = Listeners(machine.left) if limits.public else Listeners(machine.left, MANY, MANY)
     bound_sessions(page.demo._queue, listeners.listening, MESSAGES if limits.public else MANY)
     machine.listening = listeners.listening
     door = {"listeners": listeners, "health": page.health, "trusted_proxy": machine.trusted_proxy}
-    door["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark takes two files
+    door["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark has two files
     if not limits.public:
         door |= {"requests": Rate(MANY, MANY), "posts": Rate(MANY, MANY)}
         door["names"] = LOOPBACK | {options.get("server_name") or "127.0.0.1"}
@@ -119,7 +121,7 @@ def serve(page: Page, **options: Any) -> str:
         door["hosts"] = SHARE_HOSTS
     _, address, _ = page.demo.launch(
         theme=theme(),
-        # Linked, not passed as css: Gradio would prefix each rule and so keep it from elements outside its own.
+        # Linked and not passed as ``css``, because Gradio would limit each rule to its own elements.
         head="".join(f'<link rel="stylesheet" href="{ROUTE}/{name}.css">' for name in STYLES),
         app_kwargs={"routes": _routes(), "lifespan": in_front(**door)},
         ssr_mode=False,
@@ -137,7 +139,7 @@ def serve(page: Page, **options: Any) -> str:
 def serve_until_stopped(page: Page, **options: Any) -> None:
     """Serve a page until the process is told to end (SIGINT, SIGTERM) or its device is lost; then end it.
 
-    Visitors who wait are told, and the running job ends with what it has found.
+    Waiting visitors are told, and the running job ends with its findings so far.
     """
     stopped: list[str] = []
     page.machine.on_lost = lambda: stopped.append("lost")
@@ -154,12 +156,12 @@ def serve_until_stopped(page: Page, **options: Any) -> None:
     sys.stdout.flush()
     status = 1 if "lost" in stopped else 0
     if status or not ended:
-        os._exit(status)  # a pass that hangs would keep the interpreter from exiting
+        os._exit(status)  # a hanging pass would keep the interpreter from exiting
     sys.exit(status)
 
 
 class _Fresh(StaticFiles):
-    """Own files: the browser asks each time whether they changed, as their names stay the same."""
+    """Own files. Their names stay the same, so the browser asks each time whether they changed."""
 
     def file_response(self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200) -> Any:
         response = super().file_response(full_path, stat_result, scope, status_code)
@@ -168,7 +170,7 @@ class _Fresh(StaticFiles):
 
 
 def plotly_address() -> str:
-    """Where the page finds Plotly, from its root; the version keeps a cached copy from outliving an update."""
+    """The address of Plotly from the page's root. The version in it replaces a cached copy after an update."""
     return f"{ROUTE}/plotly.min.js?{plotly.__version__}"
 
 

@@ -1,8 +1,8 @@
-"""Bounds on what Gradio's queue keeps about its sessions.
+"""Limits what Gradio's queue keeps about its sessions.
 
-Gradio 6.31 keeps the messages of the 2,000 sessions that came last, however many they are and whether or not anybody
-reads them. When it drops a session that still waits, its queue ends with a KeyError and no job runs any more. It keeps
-the numbers of ended jobs for ever, and computes statistics of 10,000 jobs at the end of each.
+Gradio 6.31 keeps all messages of the latest 2,000 sessions, whether or not anybody reads them. When it drops a session
+that still waits, its queue ends with a KeyError, and no job runs any more. It keeps the numbers of ended jobs for ever,
+and computes statistics of 10,000 jobs at the end of each job.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from gradio.queueing import EventMessage, Queue
 from gradio.utils import LRUCache
 
 SESSIONS = 2000
-UNHEARD = 60.0  # seconds that a session is kept to which nobody listens
+UNHEARD = 60.0  # seconds for which a session without a listener is kept
 FIRST = 500  # messages that wait for the first listener of a session
 
 
 class _Mail(AsyncQueue[EventMessage]):
-    """The messages that wait for a session. What is above the bound is discarded: its browser does not read them.
+    """The messages that wait for a session. Further messages are discarded, because its browser does not read them.
 
-    ``since`` is when the latest message came. A job's first one comes as the job is taken, before its browser listens.
+    ``since`` is the time of the latest message. A job's first one comes before its browser listens.
     """
 
     def __init__(self, most: Callable[[], int]):
@@ -45,7 +45,7 @@ class _Messages(LRUCache):
         self._jobs, self._listening, self._most = queue.pending_event_ids_session, listening, most
 
     def __setitem__(self, session: str, messages: Any) -> None:
-        """Gradio gives an empty queue; a bounded one takes its place."""
+        """Put a bounded queue in place of Gradio's empty one."""
         if session not in self:
             before = time.monotonic() - UNHEARD
             for one in [one for one, mail in self.items() if mail.since < before and not self._listening(one)]:
@@ -55,7 +55,7 @@ class _Messages(LRUCache):
         super().__setitem__(session, _Mail(lambda: self._most if self._listening(session) else FIRST))
 
     def __delitem__(self, session: str) -> None:
-        """Also where Gradio drops the session of a visitor who left while a job of theirs runs."""
+        """Drop a session, also one that Gradio drops while a job of it runs."""
         super().__delitem__(session)
         self._jobs.pop(session, None)
 
@@ -68,4 +68,4 @@ def bound_sessions(queue: Queue, listening: Callable[[str], bool], most: int) ->
     starts."""
     queue.pending_messages_per_session = _Messages(queue, listening, most)
     queue.ANALYTICS_MAX_EVENTS = 1
-    queue.ANAYLTICS_CACHE_FREQUENCY = 10**9  # never compute the statistics: nothing shows them
+    queue.ANAYLTICS_CACHE_FREQUENCY = 10**9  # never compute the statistics, which nothing shows

@@ -1,4 +1,4 @@
-"""The race that runs once a pair is loaded, so that the page is never empty and the first visitor finds warm models."""
+"""Runs a race when a pair is loaded, so that the page is never empty and the models are warm for the first visitor."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from specdec.ui.stream import stream
 
 TOKENS, RUNS = 64, 3
 SECONDS = 60.0
-LOOK = 0.2  # seconds between two checks whether the race is over
+LOOK = 0.2  # seconds between two checks if the race is over
 
 
 class StartupRace:
-    """A short race that runs while nobody else wants the machine, until it has run to its end once."""
+    """A short race that runs when nobody else needs the machine, until it has ended once."""
 
     def __init__(self, machine: Machine, prompt: str):
         self._machine, self._prompt = machine, prompt
@@ -34,7 +34,7 @@ class StartupRace:
         self.begin()
 
     def begin(self) -> None:
-        """Race with the pair that is loaded, and forget what an earlier race found."""
+        """Race with the loaded pair, and forget an earlier race."""
         ask = Ask(self._prompt, params=SamplingParams(max_new_tokens=TOKENS), runs=RUNS)
         limits = Limits(seconds=SECONDS)
         self._text, self._over = None, threading.Event()
@@ -42,14 +42,16 @@ class StartupRace:
         self._machine.when_idle(job, partial(self._take, job))
 
     def forget(self) -> None:
-        """Drop what the race found: its pair is being replaced."""
+        """Drop the race, because its pair is being replaced."""
         self._text, self._job = None, None
         self._machine.forget_speeds()
         self._over.set()
 
     async def lines(self) -> AsyncIterator[str]:
-        """What greets a visitor: the JSON lines of the race. Until it is over, the recorded race stands in for it;
-        where that takes longer than a minute, or the race fails, nothing follows."""
+        """The JSON lines that a new visitor sees: the recorded race, then this race when it is over.
+
+        If that takes longer than a minute, or the race fails, nothing follows the recorded race.
+        """
         if self._text is None:
             yield recorded_race()
         for _ in range(int(SECONDS / LOOK)):
@@ -65,13 +67,13 @@ class StartupRace:
 
     def _take(self, job: Job, kind: str, value: Any) -> None:
         if job is not self._job:
-            return  # a race of a pair that was replaced
+            return  # the race of a replaced pair
         if kind == "value":
             self._last = value
         elif kind == "end" and self._gave_way:
             self._machine.when_idle(job, partial(self._take, job))
         elif kind == "end":
-            # A race that failed is not shown.
+            # A failed race is not shown.
             whole = "figures" in json.loads((self._last.splitlines() or ["{}"])[-1])
             self._text = shown_alone(self._last) if whole else None
             self._over.set()

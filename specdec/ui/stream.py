@@ -1,4 +1,4 @@
-"""One race as the growing string of JSON lines that the live view reads; the same lines are its recording."""
+"""Writes a race as a growing string of JSON lines for the live view. The same lines are its recording."""
 
 from __future__ import annotations
 
@@ -33,19 +33,18 @@ LOG = logging.getLogger(__name__)
 _numbers = itertools.count(1)
 
 
-# Gradio's page handles the whole of a value each time some of it is new, so a long race is sent in parts.
-PART = 256_000  # characters: after a part that is longer, a new one begins
-OVERLAP = 128_000  # characters that the new part repeats, as a busy page may miss a few values
+# Gradio's page processes a whole value each time it grows, so a long race is sent in parts.
+PART = 256_000  # characters; when a part is longer, a new one begins
+OVERLAP = 128_000  # characters that the new part repeats, because a busy page may miss some values
 
 
 def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iterator[str]:
-    """Run a race; yield its lines so far, each time there are new ones. ``turn.stop`` ends it early.
+    """Run a race. Yield its lines so far each time there are new ones. ``turn.stop`` ends it early.
 
-    Of a long race only the latest lines are yielded, below a ``part`` line with the number of the first of them; the
-    last value holds all lines again. The last line is a ``verdict``, or an ``error`` whose message is a sentence to
-    show.
+    Of a long race only the latest lines are yielded, after a ``part`` line with the number of the first of them. The
+    last value has all lines again. The last line is a ``verdict``, or an ``error`` with a sentence to show.
     """
-    check(turn.pair, ask.message, ask.params, limits)  # before an overlong prompt is sent back
+    check(turn.pair, ask.message, ask.params, limits)  # before the prompt, which may be too long, is sent back
     written = _Written(_begin(origin, turn.slot.facts, ask))
     yield written.latest()
     runs: list[dict[str, list[Event]]] = []
@@ -76,7 +75,7 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
     except SpecdecError as error:
         turn.problem = error
         written.lines.append(_error(str(error)))
-    except gr.Error:  # Gradio shows it itself: the quota of a shared GPU is used up
+    except gr.Error:  # Gradio shows it itself, when the quota of a shared GPU is used up
         raise
     except Exception as error:
         LOG.exception("The race failed.")
@@ -86,7 +85,7 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
 
 
 class _Written:
-    """The lines of a race so far, and the part of them that is on its way to the page."""
+    """The lines of a race so far, and the part of them that is sent to the page."""
 
     def __init__(self, begin: str):
         self.lines = [begin]
@@ -110,7 +109,7 @@ def _tokens(events: list[Event]) -> int:
 
 
 def _token_seconds(runs: list[dict[str, list[Event]]]) -> float | None:
-    """What the lanes that ended took for a token, the prompt's included."""
+    """The time per token of the lanes that ended, the prompt's included."""
     lanes = [(events, events[-1]) for run in runs for events in run.values()]
     ended = [(_tokens(events), last.elapsed_seconds) for events, last in lanes if isinstance(last, Finished)]
     tokens = sum(count for count, _ in ended)
@@ -118,8 +117,8 @@ def _token_seconds(runs: list[dict[str, list[Event]]]) -> float | None:
 
 
 def _float32(turn: Turn, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
-    """The note on a difference between the texts. A failure here must not lose the finished race."""
-    if turn.lent:  # it would cost the visitor time on the device that nobody asked for
+    """The note on a difference between the texts. A failure here must not lose the race."""
+    if turn.lent:  # it would use up the visitor's time on the device
         return None
     try:
         found = next(iter(turn.run(Task(partial(_checked, run=run), 0))))
@@ -134,17 +133,17 @@ def _checked(pair: Pair, run: dict[str, list[Event]]) -> Generator[Any, None, No
 
 
 def refusal(error: SpecdecError | ValueError) -> str:
-    """The lines of a race that never began."""
+    """The lines of a refused race."""
     return line({"event": "begin", "number": next(_numbers)}) + _error(str(error))
 
 
 def check(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
-    """Raise ``InvalidInput`` for what is above this page's limits. The engine checks the rest itself."""
+    """Raise ``InvalidInput`` for what is above this page's limits. The engine checks the rest."""
     limits.take(params.max_new_tokens)
     if limits.prompt_tokens is not None:
         takes = f"this public page takes {limits.prompt_tokens} tokens. Nothing ran."
         written = prompt if isinstance(prompt, str) else prompt[0]["content"]
-        if len(written) > 32 * limits.prompt_tokens:  # not worth counting
+        if len(written) > 32 * limits.prompt_tokens:  # too long to count its tokens
             raise InvalidInput(f"The prompt has {len(written)} characters; {takes}")
         if (found := pair.encode(prompt).shape[1]) > limits.prompt_tokens:
             raise InvalidInput(f"The prompt has {found} tokens; {takes}")
@@ -167,7 +166,7 @@ def _lines(
 
 
 def _begin(origin: str, facts: dict[str, Any], ask: Ask) -> str:
-    """The first line. It differs from run to run, so that the reader sees that a new string begins."""
+    """The first line. It differs from run to run, so that the page notices a new string."""
     record: dict[str, Any] = {"event": "begin", "version": VERSION, "number": next(_numbers), "origin": origin}
     record |= {"at": time.time(), "pair": words.pair_line(facts)}
     return line(record | {"settings": ask.settings(), "lanes": ask.keys, "runs": ask.runs})

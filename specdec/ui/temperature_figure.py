@@ -13,7 +13,7 @@ from specdec.ui.figures import COLOURS, GREY, LINE, bars, styled
 
 
 def temperature_figure(found: Sequence[tuple[float, Summary]]) -> go.Figure:
-    """Above the speed-up over plain ``generate``, below the share of tested guesses that were kept.
+    """Draw the speed-up over plain ``generate``, and below it the share of tested guesses that were kept.
 
     ``found``: temperatures and lanes, from the lowest temperature to the highest. A dashed line is the acceptance to be
     expected, the mean of the sum of min(p, q) over the tested guesses; only sampled runs record it.

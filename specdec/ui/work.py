@@ -1,4 +1,4 @@
-"""Between Gradio's listeners and the machine: a job is asked for, waited for and followed on the web server's loop."""
+"""Connects Gradio's listeners with the machine: asks for a job and follows it on the web server's loop."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ import gradio as gr
 from specdec.ui.callers import address_of
 from specdec.ui.machine import Job, Machine, Visitor
 
-INTERNAL: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}  # a listener for the page only
-UNLIMITED: dict[str, Any] = {"concurrency_limit": None}  # Gradio's queue lets all through to the machine's queue
+INTERNAL: dict[str, Any] = {
+    "show_progress": "hidden",
+    "api_visibility": "private",
+}  # options of a listener for the page only
+UNLIMITED: dict[str, Any] = {"concurrency_limit": None}  # Gradio's queue passes all jobs on to the machine's queue
 
-TICK = 1.0  # seconds between two checks of what is ahead
+TICK = 1.0  # seconds between two checks of the jobs ahead
 
 
 async def followed(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
-    """Ask for a job; yield what is ahead of it (``Ahead``), each time that changes, and then the values of its work.
+    """Ask for a job. Yield what is ahead of it (``Ahead``) when that changes, then the values of its work.
 
-    Raises what the job raises, and ``Refused`` where it does not run. A caller that leaves before the end must close
-    the generator, which tells the job to end and does not wait for it.
+    Raises what the job raises, and ``Refused`` if it does not run. A caller that leaves before the end must close the
+    generator, which tells the job to end and does not wait for that.
     """
     loop, news = asyncio.get_running_loop(), asyncio.Queue[tuple[str, Any]]()
 
     def tell(kind: str, value: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the server is closed, and its loop with it
+        with contextlib.suppress(RuntimeError):  # the server and its loop are closed
             loop.call_soon_threadsafe(news.put_nowait, (kind, value))
 
     visitor = Visitor(request.session_hash or "", address_of(request, machine.trusted_proxy))

@@ -1,8 +1,8 @@
 """Runs tasks on ZeroGPU, which lends a GPU to one task at a time.
 
 There the page's own process has no GPU. The package ``spaces`` forks a process for each GPU and keeps it for further
-tasks. A task goes there pickled and its steps come back pickled. Nothing else that changes in the page's
-process reaches it, so the pair is the one from the launch of the page.
+tasks. A task is pickled to be sent there, and so are its steps on the way back. Other changes in the page's process do
+not reach it, so its pair is the one from the launch of the page.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from specdec.models.pair import Pair
 
 LOG = logging.getLogger(__name__)
 
-# Seconds to ask for. A visitor has few of them a day; a task that takes longer than it asked for may be ended.
+# Seconds to ask for. A visitor has few of them a day. A task that takes longer than it asked for may be ended.
 LEAST, MOST = 10, 60
-START = 5.0  # until a new process has the weights on its GPU
-RATE = 40.0  # tokens a second, assumed until a task of the kind has run to its end
+START = 5.0  # seconds until a new process has the weights on its GPU
+RATE = 40.0  # tokens per second, assumed until a task of the kind has ended
 
 _pair: Pair
-# Rates of the latest tasks, by kind of work: kinds differ, as a test of short texts spends most time on prompts.
+# Rates of the latest tasks by kind of work. Kinds differ: a test of short texts spends most of its time on prompts.
 _rates: dict[str, deque[float]] = defaultdict(lambda: deque([RATE], maxlen=8))
 
 
 class DeviceFailed(SpecdecError):
-    """Work on the GPU that did not run to its end."""
+    """Work on the GPU did not run to its end."""
 
 
 def zero_run(pair: Pair) -> Run:
@@ -47,17 +47,17 @@ def zero_run(pair: Pair) -> Run:
 
 
 def run(task: Task[Any]) -> Generator[Any, None, None]:
-    """The steps of ``task``, which another process runs. Errors are those of the task, or ``DeviceFailed``.
+    """Run ``task`` in another process and yield its steps. Raises errors of the task, or ``DeviceFailed``.
 
-    A ``gr.Error`` says why there is no GPU, for example that the visitor's time is used up. To know the visitor,
-    ``spaces`` reads the context of whoever asks for the first step. Closing the generator waits until the task has
-    ended, which it does at its next step.
+    A ``gr.Error`` says why there is no GPU, for example because the visitor's time is used up. ``spaces`` finds the
+    visitor in the context of the code that asks for the first step. Closing the generator waits until the task has
+    ended, at its next step.
     """
     began, written = None, 0
     try:
         with closing(_steps(task)) as steps:
             for step in steps:
-                began = began or time.monotonic()  # the time before is the wait for a GPU
+                began = began or time.monotonic()  # the time before was the wait for a GPU
                 if isinstance(step, SpecdecError):
                     raise step
                 written += _tokens(step)
@@ -66,14 +66,16 @@ def run(task: Task[Any]) -> Generator[Any, None, None]:
         if error.title != "ZeroGPU worker error":
             raise
         asked = seconds_for(task)
-        _rates[_kind(task)].append(task.tokens / MOST)  # the next task of this kind asks for as long as it can
+        _rates[_kind(task)].append(task.tokens / MOST)  # the next task of this kind asks for the longest time
         raise DeviceFailed(
             f"The process on the GPU ended before the work was done ({error.message}). The work may have taken longer "
             f"than the "
             f"{asked}\u00a0s that the page asked for. Ask for less work, or try again."
         ) from error
-    if began is not None and (written or task.tokens) > task.tokens / 4:  # the start takes most of a short one's time
-        # A text may end early. Where steps hold no tokens, the task has written all it was to write.
+    if (
+        began is not None and (written or task.tokens) > task.tokens / 4
+    ):  # a short task spends most of its time starting
+        # A text may end early. If steps have no tokens, the task has written all its tokens.
         _rates[_kind(task)].append((written or task.tokens) / max(1e-3, time.monotonic() - began))
 
 
@@ -84,8 +86,10 @@ def seconds_for(task: Task[Any]) -> int:
 
 @spaces.GPU(duration=seconds_for)  # type: ignore[untyped-decorator]
 def _steps(task: Task[Any]) -> Generator[Any, None, None]:
-    """The steps of ``task``, in the process with the GPU. An error is yielded as the last step: if raised, only the
-    name of its class would reach the page's process."""
+    """The steps of ``task``, in the process with the GPU.
+
+    An error is yielded as the last step. If it were raised, only the name of its class would reach the page's process.
+    """
     try:
         yield from task.run(_pair)
     except SpecdecError as error:
@@ -96,7 +100,7 @@ def _steps(task: Task[Any]) -> Generator[Any, None, None]:
 
 
 def _tokens(step: Any) -> int:
-    """The new tokens that a step tells of."""
+    """The number of new tokens in a step."""
     if isinstance(step, Trial):
         return len(step.token_ids)
     return sum(len(event.committed_ids) for event in step if isinstance(event, Round)) if isinstance(step, list) else 0
