@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browse
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 390)])
-def test_nothing_serious(browser, address, theme: str, width: int, monkeypatch):
+def test_no_serious_accessibility_fault(browser, address, theme: str, width: int, monkeypatch):
     """With every fold and the Share menu open, after a sampled race with further lanes."""
     axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")
     monkeypatch.setattr(gamma_tab, "ENTRANTS", entrants_of(("generate", "speculative"), (0, 3, "auto")))

@@ -147,7 +147,7 @@ def test_bad_choices_are_a_sentence_and_nothing_runs(page):
     page.wait_for_selector("#sd-bench-status .sd-error:has-text('numbers from 0 to 16, auto')")
 
 
-def test_one_recorded_run_tells_the_other_lengths(page):
+def test_what_if_computes_the_other_lengths_from_one_run(page):
     """What if: every length, the confidence stops and the oracle from one run, said to be worked out, not measured."""
     go_to(page, "Best gamma")
     page.click("#sd-gamma-whatif button.label-wrap")
@@ -302,7 +302,7 @@ def test_a_file_can_be_dropped(page):
     assert page.evaluate("window.bitten") is None
 
 
-def test_another_lane_is_put_to_the_test(page, monkeypatch):
+def test_another_lane_is_tested(page, monkeypatch):
     quick_self_test(monkeypatch)
     go_to(page, "Lossless?")
     page.click("#sd-lossless-settings button")

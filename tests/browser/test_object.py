@@ -205,7 +205,7 @@ def test_dragging_back_shows_what_was_measured(page):
     assert [text(page, place) for place in (".sd-headline", ".sd-factor", ".sd-figures", ".sd-stripWords")] == before
 
 
-def test_nothing_computed_passes_for_measured(page):
+def test_computed_figures_are_labelled(page):
     """The chart's bracket and its words, the replay's words and the origin; a screen reader hears the new figure."""
     page.wait_for_selector(".sd-chart .annotation-text:has-text('saved')")
     measured = page.locator(".sd-chart .sd-plot").get_attribute("aria-label")

@@ -85,7 +85,7 @@ def test_a_recording_greets_where_the_device_is_lent(browser, slot):
         demo.close()
 
 
-def test_caps_are_said_in_words(page):
+def test_limits_are_shown_in_sentences(page):
     """Too long a prompt and too many tokens are refused by name; the page goes on."""
     ask(page, tokens=257)
     run(page)
@@ -123,7 +123,7 @@ def test_a_file_above_the_cap_is_not_read(page, tmp_path):
         page.wait_for_selector(f"#sd-bench-set .sd-error:has-text('set.jsonl {words}')")
 
 
-def test_a_full_queue_is_said_and_run_comes_back(browser, slot, short_start):
+def test_a_full_queue_is_reported_and_run_is_back(browser, slot, short_start):
     """Where no further job may wait, the page and its tabs say so and are as before; nobody is told of a phantom."""
     demo, address = launch(slot, replace(PUBLIC, waiting=0))
     try:

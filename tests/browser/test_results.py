@@ -59,7 +59,7 @@ def test_each_tab_opens_with_a_recorded_result_marked_as_one(page, outside):
     assert outside == []
 
 
-def test_a_tab_that_is_not_there_is_told(page):
+def test_an_unknown_tab_is_named(page):
     """The sentence names those that are; it goes as one of them is chosen."""
     page.evaluate("location.hash = 'tab=nonsense'")
     page.wait_for_selector(".sd-linkError:has-text('There is no tab “nonsense”. The tabs are: Race, Best gamma,')")

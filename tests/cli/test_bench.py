@@ -174,7 +174,7 @@ def test_a_measured_pair_is_not_labelled(tmp_path, capsys, monkeypatch) -> None:
         (["--lanes", "generate", "assisted"], "cannot use a synthetic draft"),
     ],
 )
-def test_what_does_not_go_with_a_shape(shape, more: list[str], said: str) -> None:
+def test_options_that_contradict_a_shape_are_refused(shape, more: list[str], said: str) -> None:
     with pytest.raises(SystemExit, match=said):
         bench.main([*shape, *more])
 

@@ -46,7 +46,7 @@ def replace(path: Path, old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("home", HOMES)
-def test_this_folder_fits_every_home(home: str) -> None:
+def test_this_folder_fits_every_kind_of_space(home: str) -> None:
     assert bad(ROOT, home) == []
 
 

@@ -186,7 +186,7 @@ def test_a_method_is_a_value_with_a_text(text: str, method: DraftMethod) -> None
         assert eval(method.describe()["python"], {"specdec": specdec}) == method
 
 
-def test_an_example_is_what_it_is_an_example_of() -> None:
+def test_the_example_of_a_method_names_that_method() -> None:
     for row in methods.METHODS:
         assert not row.example or type(methods.method_of(row.example)) is row
     assert methods.method_of("") is None
@@ -258,7 +258,7 @@ def test_a_draft_model_is_compared_with_its_target(shelf) -> None:
     assert deep["Cost"][0] == "bad"
 
 
-def test_what_needs_no_second_model_is_judged_by_itself(shelf) -> None:
+def test_methods_without_a_second_model_have_findings_of_their_own(shelf) -> None:
     assert findings(shelf, specdec.PromptLookup())["Cost"][0] == "good"
     early = findings(shelf, specdec.EarlyExit(2))["Cost"]
     assert early[0] == "note" and "2 of 4 layers" in early[1]

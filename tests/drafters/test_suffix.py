@@ -25,7 +25,7 @@ from specdec.drafters.suffix import LONGEST, MOST_PLACES, SuffixIndex
         ([7, 7, 7], [7]),  # a copy ends with the text
     ],
 )
-def test_what_is_copied(text: list[int], copied: list[int]) -> None:
+def test_the_copied_tokens_are_those_after_the_longest_match(text: list[int], copied: list[int]) -> None:
     assert SuffixIndex().continuation(text, 16) == copied
 
 
@@ -35,7 +35,7 @@ def test_a_copy_is_no_longer_than_asked_and_than_the_longest_match() -> None:
     assert SuffixIndex().continuation(text, 100) == list(range(40, 40 + LONGEST))
 
 
-def test_it_reads_on_as_the_text_grows() -> None:
+def test_the_index_grows_with_the_text() -> None:
     text, index = prompt_of(60, seed=2).tolist() * 3, SuffixIndex()
     for end in range(1, len(text)):
         assert index.continuation(text[:end], 8) == SuffixIndex().continuation(text[:end], 8)

@@ -89,7 +89,7 @@ def test_models_of_different_vocabulary_rows(rows: int, draft_rows: int) -> None
     assert specdec.collect(ran(pair, 3)).metrics.alpha == 1
 
 
-def test_what_it_cannot_draft_is_refused() -> None:
+def test_a_synthetic_draft_refuses_sampling_and_unknown_prompts() -> None:
     pair = pair_of(0.8)
     with pytest.raises(specdec.InvalidInput, match="temperature 0"):
         ran(pair, 3, specdec.SamplingParams(60, temperature=1.0, seed=1))
@@ -100,7 +100,7 @@ def test_what_it_cannot_draft_is_refused() -> None:
             SyntheticDraft("name", agreement=agreement)
 
 
-def test_assisted_generation_says_why_it_is_left_out() -> None:
+def test_assisted_generation_gives_the_reason_why_it_is_left_out() -> None:
     target = shared_tiny("llama", 4, layers=3)
     assert "cannot use a synthetic draft" in (cannot_assist(pair_of(0.8)) or "")
     assert cannot_assist(specdec.Pair(target=target, draft=noisy_copy(target))) is None

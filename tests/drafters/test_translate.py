@@ -38,7 +38,7 @@ def test_special_tokens_are_paired_by_role() -> None:
 
 
 @pytest.mark.parametrize("way", ["split", "encode"])
-def test_text_survives_the_way_through_tokens(way: str) -> None:
+def test_text_is_the_same_after_splitting_and_joining(way: str) -> None:
     for tokenizer in (byte_tokenizer(), shuffled_tokenizer(byte_tokenizer(), 280)[0]):
         vocabulary = Vocabulary(tokenizer)
         assert vocabulary.join(getattr(vocabulary, way)(TEXT.encode())) == TEXT.encode()
@@ -50,13 +50,13 @@ def test_encode_writes_as_the_tokenizer_does() -> None:
     assert Vocabulary(tokenizer).encode(TEXT.encode()) == tokenizer(TEXT, add_special_tokens=False).input_ids
 
 
-def test_half_a_character_waits() -> None:
+def test_half_a_character_at_the_end_is_left_out() -> None:
     """A draft that ends inside a character proposes what is complete."""
     vocabulary = Vocabulary(byte_tokenizer())
     assert vocabulary.join(vocabulary.encode("a 日本".encode()[:-1])) == "a 日".encode()
 
 
-def test_confidence_is_shared_out_over_the_targets_tokens() -> None:
+def test_confidence_is_divided_over_the_targets_tokens() -> None:
     """The sums of -log over the target's tokens are those over the draft's, each counted where it begins."""
     translation = Translation(letter_tokenizer(["a", "b", "c", "bc"]), letter_tokenizer(["c", "ab", "a", "b"]))
     assert translation.proposal([1, 0], [0.5, 0.25]) == ([0, 3], [0.5, 0.25])  # ab c -> a bc

@@ -89,7 +89,7 @@ def test_every_round_runs_the_same_operators(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_late_round_makes_as_many_tensors_as_an_early_one(temperature: float) -> None:
+def test_a_late_round_creates_as_many_tensors_as_an_early_one(temperature: float) -> None:
     """Rounds of one kind: as many guesses, and as many tokens that the draft had not read."""
     target = shared_tiny("llama", 1, layers=3)
     pair = specdec.Pair(target, noisy_copy(target, 1), byte_tokenizer())

@@ -139,7 +139,7 @@ def test_started_tells_how_to_run_it_again() -> None:
 # --- acceptance ------------------------------------------------------------------------------------------------------
 
 
-def test_target_that_always_agrees() -> None:
+def test_a_draft_that_is_always_right() -> None:
     """Draft = target: everything accepted and a bonus each round. (Off by one between drafts and rows: 1/gamma.)"""
     for settings in ({}, {"temperature": 1.0, "seed": 2}):
         events = run(draft=TARGET, gamma=4, max_new_tokens=16, **settings)
@@ -149,7 +149,7 @@ def test_target_that_always_agrees() -> None:
         assert (metrics.alpha, metrics.draft_acceptance_rate, metrics.mean_acceptance_length) == (1, 1, 5)
 
 
-def test_target_that_never_agrees() -> None:
+def test_a_draft_that_is_never_right() -> None:
     """Each round yields its correction and nothing else, as plain decoding would, and alpha is 0."""
     events = run(COUNT_UP, SKIP, gamma=4, prompt=torch.tensor([0]), max_new_tokens=12)
     assert ids_of(events) == (*range(1, 12), 0)
@@ -161,7 +161,7 @@ def test_target_that_never_agrees() -> None:
         assert r.draft[0].target_token_id == r.token_id
 
 
-def test_target_that_sometimes_agrees() -> None:
+def test_a_draft_that_is_sometimes_right() -> None:
     """Accepted, rejected and discarded all occur, and every bonus and correction is the target's own choice."""
     events = run(gamma=4)
     statuses = {t.status for r in rounds_of(events) for t in r.draft}
@@ -297,7 +297,7 @@ def test_decision_shows_where_the_target_added_its_token(settings: str) -> None:
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_missed_is_what_the_draft_would_have_said(settings: str) -> None:
+def test_missed_holds_the_drafts_own_choices(settings: str) -> None:
     """Where the target added a token before the draft could, the draft's own choice there comes with its next pass."""
     events = run(max_new_tokens=100, gamma=2, **SETTINGS[settings])
     params = events[0].params
@@ -316,7 +316,7 @@ def test_missed_is_what_the_draft_would_have_said(settings: str) -> None:
     assert missed > 5
 
 
-def test_lossy_acceptance_says_so_and_accepts_more() -> None:
+def test_lossy_acceptance_is_labelled_and_accepts_more() -> None:
     """top-k acceptance is another text at a higher rate: Started names it, and each token keeps to its rule."""
     lossless = run(gamma=4, max_new_tokens=80)
     lossy = run(gamma=4, max_new_tokens=80, lossy=3)
@@ -418,7 +418,7 @@ def test_calls_may_be_interleaved() -> None:
     assert [without_seconds(events) for events in seen] == [without_seconds(events) for events in alone]
 
 
-def test_no_torch_mode_leaks_while_an_event_is_held() -> None:
+def test_inference_mode_is_off_while_the_consumer_holds_an_event() -> None:
     """A consumer may train a model between two events: inference mode belongs inside the passes."""
     for event in specdec.speculative(
         table_pair(TARGET, DRAFT), PROMPT, params=specdec.SamplingParams(max_new_tokens=9)

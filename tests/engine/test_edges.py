@@ -106,7 +106,7 @@ def broken(model, value: float):
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("gamma", [0, 3])
-def test_a_target_that_says_no_numbers_is_refused(gamma: int, temperature: float, value: float) -> None:
+def test_a_target_with_nan_logits_is_refused(gamma: int, temperature: float, value: float) -> None:
     pair = specdec.Pair(broken(tiny("llama", 6), value), tiny("llama", 6))
     params = specdec.SamplingParams(max_new_tokens=8, temperature=temperature, seed=1)
     with pytest.raises(specdec.SpecdecError, match="target's logits hold NaN or infinity"):
@@ -114,7 +114,7 @@ def test_a_target_that_says_no_numbers_is_refused(gamma: int, temperature: float
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_draft_that_says_no_numbers_is_refused(temperature: float) -> None:
+def test_a_draft_with_nan_logits_is_refused(temperature: float) -> None:
     pair = specdec.Pair(tiny("llama", 6), broken(tiny("llama", 6), math.nan))
     with pytest.raises(specdec.SpecdecError, match="draft's logits hold NaN or infinity"):
         written(pair, temperature=temperature, seed=1)
@@ -142,7 +142,7 @@ class Operators(TorchDispatchMode):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("accept", [{}, {"acceptance": "top-k", "accept_top_k": 2}])
-def test_broken_numbers_reach_no_operator_that_asserts(draft: str, settings: dict, accept: dict) -> None:
+def test_nan_reaches_no_operator_that_asserts(draft: str, settings: dict, accept: dict) -> None:
     """A failed assertion on a GPU ends all work of the process. Here NaN comes in the middle of a text, to a draft too.
 
     Indices made of it are within their bounds, or this would be an IndexError; and nothing draws by ``multinomial``.
@@ -161,7 +161,7 @@ def test_broken_numbers_reach_no_operator_that_asserts(draft: str, settings: dic
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("lane", ["generate", "assisted"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_transformers_lanes_refuse_them_before_a_token_is_written(lane: str, value: float, temperature: float) -> None:
+def test_transformers_lanes_refuse_nan_before_a_token_is_written(lane: str, value: float, temperature: float) -> None:
     """Greedy decoding would write tokens without a word, and sampling fails with an error of its own."""
     pair = specdec.Pair(broken(tiny("llama", 6), value), tiny("llama", 6))
     params = specdec.SamplingParams(max_new_tokens=8, temperature=temperature, seed=1)
@@ -173,7 +173,7 @@ def test_transformers_lanes_refuse_them_before_a_token_is_written(lane: str, val
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_assisted_generation_names_a_draft_that_says_no_numbers(temperature: float) -> None:
+def test_assisted_generation_names_a_draft_with_nan_logits(temperature: float) -> None:
     pair = specdec.Pair(tiny("llama", 6), broken(tiny("llama", 6), math.nan))
     with pytest.raises(specdec.SpecdecError, match="draft's logits hold NaN or infinity"):
         written(pair, "assisted", temperature=temperature, seed=1)
@@ -181,9 +181,7 @@ def test_assisted_generation_names_a_draft_that_says_no_numbers(temperature: flo
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("lane", ["generate", "assisted"])
-def test_where_the_host_would_wait_broken_numbers_are_found_at_the_end(
-    lane: str, temperature: float, monkeypatch
-) -> None:
+def test_where_the_host_would_wait_nan_is_found_at_the_end(lane: str, temperature: float, monkeypatch) -> None:
     """As on a GPU, where a draw from NaN would end all work of the process. A NaN in the middle of the text."""
     table = chain([1, 2, 3, 4, 5, 0])
     table[4] = math.nan
@@ -204,7 +202,7 @@ def test_where_the_host_would_wait_broken_numbers_are_found_at_the_end(
     )
 
 
-def test_looking_for_broken_numbers_is_off_the_clock(monkeypatch) -> None:
+def test_the_check_for_nan_is_not_timed(monkeypatch) -> None:
     usual = transformers_lanes.Numbers._see
     monkeypatch.setattr(transformers_lanes.Numbers, "_see", lambda *args: (time.sleep(0.05), usual(*args)))
     pair = table_pair(chain([1, 2, 0]), None)
@@ -213,7 +211,7 @@ def test_looking_for_broken_numbers_is_off_the_clock(monkeypatch) -> None:
     assert finished.elapsed_seconds < 1.0  # 1.5 s of looking alone
 
 
-def test_tokens_that_are_ruled_out_are_no_broken_numbers() -> None:
+def test_minus_infinity_is_a_valid_logit() -> None:
     """Minus infinity says "never"; where only one token is left, there is no margin to speak of."""
     table = random_table(6, 1, 0)
     table[:, 1:] = -math.inf
@@ -289,7 +287,7 @@ def test_half_of_a_surrogate_pair_is_refused_in_one_sentence(lane: str, pair) ->
 
 
 @pytest.mark.parametrize("gamma", [range(3), slice(3)])
-def test_what_has_a_start_is_no_policy(gamma, pair) -> None:
+def test_a_range_is_no_policy(gamma, pair) -> None:
     with pytest.raises(specdec.InvalidInput, match="gamma is"):
         specdec.speculative(pair, prompt_of(3), gamma=gamma)
 

@@ -156,7 +156,7 @@ def test_a_model_that_keeps_no_cache_is_refused() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_pairs_above_test_something(family: str) -> None:
+def test_the_pairs_accept_and_reject_guesses(family: str) -> None:
     """Guards the test above: texts vary, a near draft is accepted in part, an equal one always, another one hardly."""
     assert len(set(reference_of(family, 0, 20, 1.0))) > 8
     rates = {}

@@ -140,7 +140,7 @@ def test_chat_goes_through_the_template_with_one_bos(lane: str, pair) -> None:
 
 
 @pytest.mark.parametrize("messages", [[{"content": "no role"}], ["a", "b"], [{}], [1]], ids=repr)
-def test_messages_that_are_none(messages, pair) -> None:
+def test_malformed_chat_messages_are_refused(messages, pair) -> None:
     """A list of something else is no chat."""
     refused(pair, messages)
 
@@ -199,7 +199,7 @@ def test_extreme_settings_still_decode(pair) -> None:
             assert len(ids_of(list(getattr(specdec, lane)(pair, prompt_of(4), params=params)))) == 12, (lane, settings)
 
 
-def test_lossy_needs_its_width_and_lossless_has_none(pair) -> None:
+def test_only_lossy_acceptance_takes_a_top_k(pair) -> None:
     """Lossy acceptance is never got by accident."""
     assert "accept_top_k" in refused(pair, prompt_of(3), acceptance="top-k")
     assert "0" in refused(pair, prompt_of(3), acceptance="top-k", accept_top_k=0)
@@ -209,7 +209,7 @@ def test_lossy_needs_its_width_and_lossless_has_none(pair) -> None:
     assert "typical" in refused(pair, prompt_of(3), acceptance="typical")
 
 
-def test_no_draft_but_a_draft_length() -> None:
+def test_a_draft_length_needs_a_draft() -> None:
     """A pair without a draft decodes at draft length 0 only."""
     alone = specdec.Pair(target=shared_tiny("llama", 6), draft=None, tokenizer=byte_tokenizer())
     assert "5" in refused(alone, prompt_of(3))

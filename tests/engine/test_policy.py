@@ -78,7 +78,7 @@ def test_auto_knows_what_recurrent_state_costs(alpha: float, draft_pass: float, 
     assert Machine(**machine).play(AutoGamma())[0] > 0.9 * best
 
 
-def test_auto_rests_where_nothing_pays_and_asks_now_and_then() -> None:
+def test_auto_drafts_rarely_where_nothing_pays() -> None:
     speed, lengths = Machine(alpha=0.02, draft_pass=0.5).play(AutoGamma())
     assert speed > 0.97 * Machine(alpha=0.02, draft_pass=0.5).play(Fixed(0))[0]
     assert lengths.count(0) > 0.9 * ROUNDS
@@ -119,7 +119,7 @@ class Wild(Fixed):
 
 
 @pytest.mark.parametrize("gamma", ["Auto", AutoGamma, True, 2.5, Wild(3)])
-def test_a_length_that_is_none_is_refused(gamma) -> None:
+def test_a_value_that_is_no_length_is_refused(gamma) -> None:
     pair = specdec.Pair(target=shared_tiny("llama", 0), draft=shared_tiny("llama", 1, layers=1))
     with pytest.raises(specdec.InvalidInput, match="gamma"):
         list(specdec.speculative(pair, prompt_of(9), gamma=gamma, params=specdec.SamplingParams(max_new_tokens=8)))

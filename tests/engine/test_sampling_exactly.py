@@ -266,18 +266,18 @@ def test_draft_lengths(drafting: str, gamma: int) -> None:
 
 
 @pytest.mark.parametrize("drafting", METHODS + SIZES)
-def test_rounds_follow_each_other(drafting: str) -> None:
+def test_several_rounds(drafting: str) -> None:
     """Up to four rounds, each after whatever the one before it left in the caches, until the length cuts the last."""
     assert difference(pair_of(drafting), NARROW, gamma=2, tokens=5) < CLOSE
 
 
 @pytest.mark.parametrize("drafting", METHODS)
-def test_rounds_follow_each_other_over_the_full_vocabulary(drafting: str) -> None:
+def test_several_rounds_over_the_full_vocabulary(drafting: str) -> None:
     assert difference(pair_of(drafting), {"temperature": 1.0}, gamma=1, tokens=3) < CLOSE
 
 
 @pytest.mark.parametrize("drafting", METHODS)
-def test_a_text_ends_at_eos_in_the_midst_of_a_draft(drafting: str) -> None:
+def test_eos_inside_a_draft_ends_the_text(drafting: str) -> None:
     """What stands after it in the draft is dropped; either of two tokens ends the text."""
     eos = [2, 0]
     assert difference(pair_of(drafting, eos), NARROW, gamma=3, tokens=5, eos=eos) < CLOSE
@@ -291,7 +291,7 @@ def test_a_draft_is_no_longer_than_the_text_may_be(drafting: str, tokens: int) -
 
 @pytest.mark.parametrize("drafting", ["model", "early exit", "other tokenizer"])
 @pytest.mark.parametrize("least_confidence", [0.3, 0.6])
-def test_a_draft_that_stops_where_it_is_unsure(drafting: str, least_confidence: float) -> None:
+def test_a_confidence_stop(drafting: str, least_confidence: float) -> None:
     """The token it stops at is kept, or the length of a draft would tell which token was drawn."""
     policy = specdec.ConfidenceStop(3, least_confidence)
     assert difference(pair_of(drafting), NARROW, policy, tokens=5) < CLOSE
@@ -314,7 +314,7 @@ def test_block_verification_where_the_text_ends(drafting: str) -> None:
 
 
 @pytest.mark.parametrize("drafting", ["model", "early exit", "other tokenizer"])
-def test_block_verification_of_a_draft_that_stops_where_it_is_unsure(drafting: str) -> None:
+def test_block_verification_with_a_confidence_stop(drafting: str) -> None:
     policy = specdec.ConfidenceStop(3, 0.6)
     assert difference(pair_of(drafting), NARROW, policy, tokens=4, acceptance="block") < CLOSE
 
@@ -400,7 +400,7 @@ def test_stale_cache_row_is_caught(monkeypatch) -> None:
     assert difference(pair_of("model"), NARROW, gamma=2, tokens=5) > CAUGHT
 
 
-def test_a_penalty_that_knows_too_much_is_caught(monkeypatch) -> None:
+def test_a_penalty_that_sees_later_draft_tokens_is_caught(monkeypatch) -> None:
     """Each row may be penalised for what stands before it, not for the draft tokens after it."""
 
     def penalised(self, logits, context, end):
@@ -432,7 +432,7 @@ def test_a_confidence_stop_that_drops_its_last_token_is_caught(monkeypatch) -> N
     assert difference(pair_of("model"), NARROW, policy, tokens=5) > CAUGHT
 
 
-def test_lossy_acceptance_is_told_apart() -> None:
+def test_lossy_acceptance_changes_the_distribution() -> None:
     """What is not promised to be lossless is not: the comparison sees it."""
     params = specdec.SamplingParams(temperature=1.0, max_new_tokens=3, seed=0)
     pair, prompt = pair_of("model"), torch.tensor(PROMPT)

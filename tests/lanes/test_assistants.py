@@ -56,7 +56,7 @@ def test_a_sampled_call_leaves_our_own_lane_as_it_was(made, name: str) -> None:
     assert [ids_of(specdec.speculative(pair, prompt_ids, gamma=2, params=p)) for p in (PARAMS, SAMPLED)] == ours
 
 
-def test_a_draft_that_is_right_is_kept(made) -> None:
+def test_right_guesses_are_kept(made) -> None:
     """Early exit after a layer that changes nothing behind it, and a prompt that repeats: more tokens than passes."""
     target = tiny("llama", layers=3)
     with torch.no_grad():

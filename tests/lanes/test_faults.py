@@ -94,7 +94,7 @@ def test_a_lost_device_is_said_in_a_sentence(lane: str, fault: str) -> None:
         ids(lane, pair)
 
 
-def test_other_errors_stay_what_they_are() -> None:
+def test_other_errors_are_not_changed() -> None:
     pair = table_pair(chain([1, 2, 3, 0]), None)
     for error in (RuntimeError("out of cheese"), specdec.LoadFailed("CUDA error: no"), KeyError("a")):
         pair.target.forward, _ = failing(type(pair.target).forward.__get__(pair.target), lambda error=error: error, 2)
@@ -104,6 +104,6 @@ def test_other_errors_stay_what_they_are() -> None:
 
 
 @pytest.mark.parametrize("error", [NotNumbers("draft"), OutOfMemory(), DeviceLost("CUDA error: no")])
-def test_they_cross_from_one_process_to_another(error: specdec.SpecdecError) -> None:
+def test_device_errors_can_be_pickled(error: specdec.SpecdecError) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error) and str(again) == str(error) and len(str(error)) > 80

@@ -131,7 +131,7 @@ def test_a_pair_without_a_draft_model_has_no_draft_alone(pair) -> None:
         race(lookup, PROMPT, params=PARAMS, lanes=("draft-alone",))
 
 
-def test_lengths_go_where_they_mean_something() -> None:
+def test_lanes_run_only_at_lengths_that_they_take() -> None:
     """A benchmark's entrants: gamma 0 is the loop whichever lane asks for it, and fixed lanes take no auto."""
     assert entrants_of(["generate", "speculative", "assisted"], [0, 4, "auto"]) == (
         ("generate", None), ("speculative", 4), ("speculative", "auto"), ("assisted", 4), LOOP,

@@ -48,7 +48,7 @@ def test_every_number_of_rows_is_met(gamma: int, scale: float) -> None:
 @pytest.mark.parametrize(
     "changes", [{"temperature": 1.0, "top_k": 20, "seed": 3}, {"repetition_penalty": 1.2}, {"stop": ("e", "a", " ")}]
 )
-def test_no_setting_and_no_end_of_text_cuts_it_short(changes: dict) -> None:
+def test_neither_settings_nor_eos_shorten_a_warm_up(changes: dict) -> None:
     pair = new_pair(eos=list(range(2, 300, 2)))
     target, _ = rows_of(pair, Entrant("speculative", 3), specdec.SamplingParams(max_new_tokens=64, **changes))
     assert target == [PROMPT, 1, 4, 3, 2]
@@ -99,7 +99,7 @@ def test_the_graph_engine_captures_every_step_of_a_fixed_length_in_it(monkeypatc
         seen.clear()
 
 
-def test_it_is_no_longer_than_the_call_that_it_is_for() -> None:
+def test_a_warm_up_is_no_longer_than_its_call() -> None:
     target, _ = rows_of(new_pair(0.0), Entrant("speculative", 8), specdec.SamplingParams(max_new_tokens=6))
     assert target == [PROMPT, 1, 4]
 
@@ -111,7 +111,7 @@ def first_passes(pair: specdec.Pair, run) -> list[int]:
     return fed
 
 
-def test_a_race_and_a_benchmark_make_it_before_they_measure() -> None:
+def test_races_and_benchmarks_warm_up_before_they_measure() -> None:
     pair, params = new_pair(), specdec.SamplingParams(max_new_tokens=32)
     length = len(pair.encode("Once upon a time")[0])
     expected = [length, 1, 4, 3, 2, length]

@@ -144,7 +144,7 @@ def test_wrong_guesses_are_those_that_the_draft_makes() -> None:
         assert {place for place, hits in enumerate(found.hits[1:-1], start=1) if not hits} == set(missed) - {0, 59}
 
 
-def test_lanes_that_do_not_tell_are_refused() -> None:
+def test_lanes_without_recorded_drafts_are_refused() -> None:
     events = run(small_tables(1), 5, 60)
     for broken, said in (
         (run(small_tables(1), 5, 60, temperature=1.0, seed=1), "was sampled"),

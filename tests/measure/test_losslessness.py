@@ -94,7 +94,7 @@ def test_missing_residual_is_caught(monkeypatch) -> None:
     assert sentence(findings).startswith("Lossless fails")
 
 
-def test_where_nothing_can_be_caught_nothing_is_decided() -> None:
+def test_a_test_that_misses_lossy_acceptance_is_undecided() -> None:
     """A draft that is the target, and every guess kept: even lossy acceptance is lossless, so a pass proves nothing."""
     findings = found(table_pair(TARGET, TARGET), draws=50, accept_top_k=3)[1]
     assert findings.alpha == findings.lossy_alpha == 1
@@ -102,7 +102,7 @@ def test_where_nothing_can_be_caught_nothing_is_decided() -> None:
     assert "is missed" in sentence(findings)
 
 
-def test_where_nothing_was_drafted_nothing_passes() -> None:
+def test_a_test_without_guesses_is_untested() -> None:
     """Prompt lookup may find nothing to copy: equal samples then say nothing about speculation."""
     pair = specdec.Pair(table_pair(TARGET, DRAFT).target, specdec.PromptLookup(max_ngram=10, min_ngram=10))
     idle = found(pair, draws=50)[1]
@@ -134,7 +134,7 @@ def test_no_two_draws_share_a_seed(monkeypatch) -> None:
     assert len(seeds) == len(set(seeds)) == 150
 
 
-def test_after_its_time_the_draws_made_by_then_do() -> None:
+def test_after_the_time_limit_the_draws_so_far_count() -> None:
     """A limit of time ends the test with whole rounds of draws, and never below the least that tell."""
     short = found(table_pair(TARGET, DRAFT), draws=500, seconds=0.0)[1]
     assert short.draws == 50 and short.verdict in ("lossless", "undecided")

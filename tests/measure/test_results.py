@@ -105,7 +105,7 @@ def test_sampled_texts_are_not_told_apart() -> None:
     assert [t.token_ids for t in opened.trials] == [(), ()] and not opened.trials[0].greedy
 
 
-def test_where_figures_are_from_is_said_and_nothing_claims_to_be_from_here() -> None:
+def test_imported_figures_name_their_origin() -> None:
     found = results()
     kinds = [origin.sentence for origin in (HERE, RECORDING, LINK, Origin("file", "<b>.jsonl"))]
     assert kinds == [
@@ -151,7 +151,7 @@ def _set(path: str, value: Any):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_head_that_cannot_be_is_named(change, complaint: str) -> None:
+def test_an_impossible_first_line_is_named(change, complaint: str) -> None:
     """In a file and in a link alike."""
     found = results()
     head, _, rest = text_of(found).partition("\n")
@@ -180,7 +180,7 @@ def test_a_file_of_something_else_is_refused(text: str) -> None:
         read_results(text, "mine.jsonl")
 
 
-def test_lines_that_are_no_calls_are_dropped_and_none_left_is_said() -> None:
+def test_lines_that_are_no_calls_are_dropped() -> None:
     """Numbers that no call has, other categories and calls that were not planned; rates are not taken from the file."""
     found = results()
     head, first, *rest = text_of(found).splitlines()

@@ -67,13 +67,13 @@ def test_every_call_of_a_plan_once_and_the_order_rotates(pair) -> None:
     assert len(set(firsts)) > 1
 
 
-def test_entrants_have_the_lengths_that_mean_something() -> None:
+def test_entrants_have_only_lengths_that_they_take() -> None:
     assert entrants_of(("generate", "speculative", "assisted"), (0, 3, "auto")) == (
         ("generate", None), ("speculative", 3), ("speculative", "auto"), ("assisted", 3), ("speculative", 0),
     )  # fmt: skip
 
 
-def test_sampling_draws_anew_each_run_and_alike_in_each_lane_set(pair) -> None:
+def test_each_run_has_its_own_seed_and_all_lanes_share_it(pair) -> None:
     """With one seed all runs would write the same text; the plan's seed makes the whole measurement repeatable."""
     params = specdec.SamplingParams(max_new_tokens=32, temperature=1.0, seed=3, ignore_eos=True)
     first, again = ([t.token_ids for t in trials(pair, plan(params=params)) if t] for _ in range(2))
@@ -158,7 +158,7 @@ def test_results_are_read_from_a_text_and_nothing_else_is_taken_from_it(pair) ->
             text.read(other, "mine.jsonl")
 
 
-def test_files_of_other_processes_count_and_go_in_the_end(pair, tmp_path, monkeypatch) -> None:
+def test_files_of_other_processes_are_read_and_deleted_at_the_end(pair, tmp_path, monkeypatch) -> None:
     """Each process of a launch has a device and a file of its own; what lies in them is not measured again."""
     path = tmp_path / "run[1].jsonl"
     found = list(filter(None, trials(pair, plan(runs=1))))
@@ -316,7 +316,7 @@ def test_a_set_from_another_editor_reads_alike(tmp_path) -> None:
     assert [item.prompt for item in read_prompts(path)] == ["one\u2028two"]
 
 
-def test_a_question_is_a_chat_message_where_there_is_a_template() -> None:
+def test_a_conversation_is_a_chat_message_if_there_is_a_template() -> None:
     (item,) = parse_prompts(json.dumps(SETS["Spec-Bench"][0]))
     tokenizer = byte_tokenizer()
     assert item.message(tokenizer) == "Write."
@@ -392,7 +392,7 @@ def test_prompt_sets_are_told_apart(name: str) -> None:
         ('{"' + "a" * 500_000 + '": 1}', r"Line 1 holds no prompt \(found: a{40}\)"),
     ],
 )
-def test_what_is_no_prompt_set_is_said_by_its_line(text: str, complaint: str) -> None:
+def test_a_bad_prompt_set_is_refused_with_its_line(text: str, complaint: str) -> None:
     with pytest.raises(specdec.InvalidInput, match=complaint) as refused:
         parse_prompts(text)
     assert len(str(refused.value)) < 400

@@ -137,7 +137,7 @@ def test_sampling_is_expected_as_it_comes_out_on_average() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_the_oracle_is_beaten_by_nobody(temperature: float) -> None:
+def test_no_policy_is_faster_than_the_oracle(temperature: float) -> None:
     for seed in range(4):
         events = run(small_tables(seed), 5, 60, torch.tensor([1, 2]), temperature=temperature, seed=seed)
         for slope in (0.02, 0.3, 2.0):
@@ -290,13 +290,13 @@ def test_a_recording_that_was_broken_off_is_not_called_exact() -> None:
         ),
     ],
 )
-def test_events_that_do_not_tell_are_refused(events: list, said: str) -> None:
+def test_lanes_that_what_if_cannot_use_are_refused(events: list, said: str) -> None:
     with pytest.raises(specdec.InvalidInput, match=said):
         what_if(events, EVEN)
 
 
 @pytest.mark.parametrize("policy", [AutoGamma(), "auto", Calibration(), 17, "5"])
-def test_policies_that_cannot_be_told_are_refused(policy) -> None:
+def test_policies_that_what_if_cannot_compute_are_refused(policy) -> None:
     with pytest.raises(specdec.InvalidInput, match="gamma"):
         what_if(made(HITS), EVEN, [policy])
 

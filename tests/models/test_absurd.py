@@ -143,7 +143,7 @@ def test_an_absurd_checkpoint_is_refused_soon(name: str, sound, started, tmp_pat
         assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 700
 
 
-def test_a_tokenizer_that_takes_for_ever_is_ended(sound, started, tmp_path, monkeypatch) -> None:
+def test_an_endless_tokenizer_is_ended(sound, started, tmp_path, monkeypatch) -> None:
     """Its regular expression tries every way to part a row of letters."""
     absurd = copied(sound, tmp_path)
     state = json.loads((absurd / "tokenizer.json").read_text())
@@ -162,7 +162,7 @@ def test_a_template_that_refuses_a_greeting_is_no_reason_to_refuse_the_model(sou
         pair.encode([{"role": "user", "content": "Hello"}])
 
 
-def test_a_chat_that_takes_for_ever_is_ended_and_the_next_is_written(started, monkeypatch) -> None:
+def test_an_endless_chat_template_is_ended_and_the_next_one_works(started, monkeypatch) -> None:
     """A template may hang at what planning did not try. The same text comes out as from transformers itself."""
     tokenizer = templated("{% if messages|length > 1 %}" + ENDLESS + "{% endif %}<s>{{ messages[0].content }}</s>")
     pair = specdec.Pair(shared_tiny("llama", 0), tokenizer=tokenizer)

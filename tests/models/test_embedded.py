@@ -87,7 +87,7 @@ def test_prompts_come_out_as_generate_writes_them(gamma: int) -> None:
     comparison.require_few_ties()
 
 
-def test_shards_can_be_pushed_anywhere() -> None:
+def test_shards_are_small_and_safetensors_only() -> None:
     """No file over 10 MB, both models together under 30 MB, safetensors only."""
     files = [f for role in ("target", "draft") for f in (EMBEDDED / role).iterdir()]
     assert max(f.stat().st_size for f in files) < 10e6
@@ -151,7 +151,7 @@ def test_a_deepened_model_goes_on_where_the_shallow_one_was() -> None:
 
 
 @pytest.mark.parametrize("row", read_prompts(EXAMPLES), ids=lambda row: row.name)
-def test_example_prompts_do_not_run_in_circles(row: dict) -> None:
+def test_texts_of_example_prompts_do_not_repeat_themselves(row: dict) -> None:
     """At most a fifth of the 4-grams in 128 greedy tokens repeat: easy text would flatter the acceptance."""
     params = specdec.SamplingParams(max_new_tokens=128, ignore_eos=True)
     result = specdec.collect(specdec.speculative(pair(), row.prompt, gamma=5, params=params))

@@ -94,7 +94,7 @@ def test_a_long_context_is_planned_up_to_a_cap() -> None:
     assert 2 * short == long == longer
 
 
-def test_weights_alone_are_not_enough(folders, gpus) -> None:
+def test_memory_for_a_call_is_needed_besides_the_weights(folders, gpus) -> None:
     """What fits a GPU by its weights only is spread, and refused where no memory is left for a call at all."""
     plan = loading.plan_pair(*folders)
     gpus.free = [int(plan.bytes)]

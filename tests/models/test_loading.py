@@ -136,7 +136,7 @@ def test_a_strange_name_is_no_model(name: str) -> None:
         specdec.load_pair(name, name)
 
 
-def test_an_early_exit_that_cannot_be_is_refused_before_weights_are_read(shelf, monkeypatch) -> None:
+def test_an_impossible_early_exit_is_refused_before_weights_are_read(shelf, monkeypatch) -> None:
     monkeypatch.setattr(loading, "_read", lambda *args: pytest.fail("weights were read"))
     with pytest.raises(specdec.IncompatiblePair, match="Early exit after 99 layers"):
         specdec.load_pair(shelf / "me/good", specdec.EarlyExit(99))
@@ -405,7 +405,7 @@ def test_a_pair_that_fits_nowhere_is_not_even_fetched(shelf, monkeypatch) -> Non
     assert slot.pair is before
 
 
-def test_an_old_pair_that_is_gone_is_said(shelf, tmp_path, monkeypatch) -> None:
+def test_a_lost_old_pair_is_reported(shelf, tmp_path, monkeypatch) -> None:
     """Freed first, the new one fails, and the old one's files were deleted: one sentence, and the page still stands."""
     old = write(tmp_path / "old", tiny("llama", 0))
     slot = Slot(loading.plan_pair(old, old))

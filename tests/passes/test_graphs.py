@@ -185,7 +185,7 @@ def test_each_family_and_a_text_that_outgrows_its_bound(family: str, captured, m
     assert engine._capture.replays > 20 and not engine._capture.unknown
 
 
-def test_a_rest_and_a_change_of_length_between_replays(captured) -> None:
+def test_a_round_without_a_draft_and_another_length_between_replays(captured) -> None:
     graph = pair_of()
     eager = dataclasses.replace(graph, engine="eager")
     ours, theirs = (rounds_of(pair, prompt_of(6), {"gamma": Changing()}, 80) for pair in (graph, eager))
@@ -224,7 +224,7 @@ def test_too_many_graphs_are_dropped_with_their_pool(captured, monkeypatch) -> N
     assert after is engine and after._capture is not pool and len(after._graphs) == engine_graphs
 
 
-def test_the_stand_in_catches_a_step_that_reads_what_moves(captured, monkeypatch) -> None:
+def test_the_stand_in_catches_a_step_that_reads_a_changing_address(captured, monkeypatch) -> None:
     """A slice at a place that only Python knows is not where a replay should read."""
     monkeypatch.setattr("specdec.passes.static.StaticContext.ids", lambda self, start, end: self._ids[start:end])
     graph = pair_of()
@@ -356,7 +356,7 @@ def test_the_host_reads_once_a_round(engine: str, mode: str, reads) -> None:
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("sampling", 1), ("greedy", 2), ("confidence stop", 2)])
-def test_another_tokenizer_needs_the_host_where_its_text_is_encoded_anew(mode: str, expected: int, reads) -> None:
+def test_greedy_drafts_of_another_tokenizer_read_on_the_host(mode: str, expected: int, reads) -> None:
     """In greedy its ids are read before the target's pass, because a tokenizer runs on the host."""
     target, draft = (on_meta(shared_tiny("llama", 1, layers=layers)) for layers in (3, 2))
     other, _ = shuffled_tokenizer(byte_tokenizer(), 20)
@@ -365,7 +365,7 @@ def test_another_tokenizer_needs_the_host_where_its_text_is_encoded_anew(mode: s
     assert max(reads_by_round(reads, pair, MODES[mode])) == expected
 
 
-def test_the_engine_is_chosen_and_told(capsys) -> None:
+def test_the_engine_is_chosen_and_reported(capsys) -> None:
     """``auto`` is eager on a CPU; ``graph`` is that where it is possible, else eager with the reason."""
     pairs = {name: specdec.load_pair(engine=name) for name in ("auto", "eager", "graph")}
     names = {name: pair.describe()["engine"]["name"] for name, pair in pairs.items()}

@@ -136,7 +136,7 @@ def test_logits_are_those_of_forward_to_the_last_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_so_they_are_behind_a_window_but_for_rounding(name: str) -> None:
+def test_logits_beyond_a_sliding_window_differ_by_rounding_only(name: str) -> None:
     """transformers hands its kernel fewer keys there, so sums are rounded elsewhere."""
     assert max(differences_at(WINDOWS[name](), CONTEXTS, COUNTS)) <= CLOSE
     assert max(differences(WINDOWS[name](), (3, 1, 2, 5, *range(1, 18), 60, 1, 6, 300, 1, 17))) <= CLOSE
@@ -333,9 +333,7 @@ def on_no_device(model, monkeypatch) -> None:
         (on_no_device, "not loaded"),
     ],
 )
-def test_a_model_that_is_not_as_it_came_uses_its_own_forward(
-    change, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_model_uses_its_own_forward(change, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason names what was found, and the old stack with its weights is gone."""
     model = tiny("llama")
     before = weakref.ref(lean.stack_of(model))
@@ -346,7 +344,7 @@ def test_a_model_that_is_not_as_it_came_uses_its_own_forward(
     assert before() is None
 
 
-def test_a_reason_goes_when_its_cause_does() -> None:
+def test_a_reason_is_gone_when_its_cause_is() -> None:
     model = tiny("llama")
     model.lm_head.bfloat16()
     assert "bfloat16" in str(lean.stack_of(model))
@@ -414,14 +412,14 @@ def packed() -> PreTrainedModel:
     ],
 )
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-def test_no_model_that_forward_takes_is_met_with_an_exception(make, lean_one: bool) -> None:
+def test_a_model_without_a_lean_forward_raises_nothing(make, lean_one: bool) -> None:
     model, ids = make(), prompt_of(6)
     assert isinstance(lean.stack_of(model), Stack) == lean_one
     with torch.inference_mode():
         torch.testing.assert_close(Runner(model).forward(ids), model(input_ids=ids[None]).logits[0])
 
 
-def test_threads_that_come_first_at_once_share_one_stack() -> None:
+def test_threads_that_start_together_share_one_stack() -> None:
     """Otherwise one of them would keep a copy of weights that the model no longer has."""
     for _ in range(5):
         model = tiny("llama", layers=4)
@@ -431,7 +429,7 @@ def test_threads_that_come_first_at_once_share_one_stack() -> None:
 
 
 @pytest.mark.parametrize("listen", [register_module_forward_hook, register_module_forward_pre_hook])
-def test_a_hook_on_all_modules_hears_all_passes(listen) -> None:
+def test_a_global_hook_sees_all_passes(listen) -> None:
     """Profilers and tracers hang such hooks, and see nothing of a pass over a stack."""
     model, heard = tiny("llama"), []
     handle = listen(lambda module, *args: heard.append(module))

@@ -135,7 +135,7 @@ def test_lanes_that_guessed_nothing() -> None:
         (0.8, 0.6, 0.6, True), (0.8, 0.5, 0.6, False), (0.8, 0.5, None, False), (None, 0.7, 0.6, False),
     ],
 )  # fmt: skip
-def test_theory_is_refuted_where_it_and_the_clock_disagree(
+def test_theory_is_contradicted_where_the_measured_gain_differs(
     speculation: float | None, alpha: float, needed: float | None, refutes: bool
 ) -> None:
     found = Judgement(Kind.FASTER, 4, speculation=speculation, alpha=alpha, needed_alpha=needed, guesses=4.0, cost=2.0)
@@ -157,7 +157,7 @@ def test_too_few_tokens() -> None:
     assert judge([], 4).runs == 0
 
 
-def test_a_lane_that_does_not_tell_its_guesses() -> None:
+def test_a_lane_that_does_not_report_its_guesses() -> None:
     """As transformers' assisted generation: slower, and why is not known."""
     (run,) = runs(1.5, None)
     hidden = replace(run.lane, accepted=None, rejected=None, discarded=None, alpha=None, draft_seconds=None)

@@ -169,7 +169,7 @@ def test_auto_that_wins_is_the_headline_and_its_figure() -> None:
     assert found.headline.startswith("\u03b3 auto, the fastest of \u03b3 4 and auto, is 2.8 times as fast")
 
 
-def test_one_screen_has_one_fastest() -> None:
+def test_one_page_names_one_fastest_length() -> None:
     """Our loop is faster than all that drafts: the headline says so, and the table marks the loop."""
     slower = {gamma: lane(100, 40, 0.1, 0.7, seconds, (60, 30, 70)) for gamma, seconds in ((2, 0.85), (4, 0.95))}
     ran = [trial(0, "a", *BASELINE, lane(100, 100, 0.0, 0.0, 1.0)), trial(0, "a", *LOOP, lane(100, 100, 0.0, 0.6, 0.7))]
@@ -199,7 +199,7 @@ def test_speeds_are_compared_within_a_run() -> None:
     assert _against(second, first) == pytest.approx([0.9, 0.9, 0.9])
 
 
-def test_what_the_runs_cannot_tell_apart_is_said() -> None:
+def test_lengths_without_a_clear_difference_are_named() -> None:
     """A length that was as fast as the best in some run is no clear loser; one that always lost is not named."""
 
     def runs_of(lane: str, gamma: int | str | None, *rates: float) -> list[Trial]:
@@ -229,7 +229,7 @@ def test_a_share_that_rounds_to_none_has_no_sign() -> None:
     assert [percent(share) for share in (-0.003, 0.004, -0.02, None)] == ["0\u00a0%", "0\u00a0%", "-2\u00a0%", "\u2013"]
 
 
-def test_ratios_that_tell_nothing() -> None:
+def test_ratios_without_a_clear_difference() -> None:
     """Runs that disagree, or a median that rounds to 1.00; fewer than five need more than 5 %."""
     for ratios in ([], [0.97], [1.05], [0.9, 1.2], [1.02, 1.03], [0.95, 0.9, 0.99], [1.001] * 4 + [1.004]):
         assert no_clear_difference(ratios), ratios
@@ -237,7 +237,7 @@ def test_ratios_that_tell_nothing() -> None:
         assert not no_clear_difference(ratios), ratios
 
 
-def test_the_headline_is_true_of_what_was_measured() -> None:
+def test_the_headline_matches_the_measurement() -> None:
     """Auto may be fastest, plain may be, another method may be, and nothing may have been measured."""
     plain, loop, drafted = trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), DRAFTED
     slow = lane(100, 40, 0.9, 0.7, 1.8, (60, 30, 70))

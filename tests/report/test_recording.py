@@ -69,7 +69,7 @@ def test_a_recording_holds_the_bytes_of_all_its_tokens(lane: str, pair) -> None:
     assert set(ids_of(events)) <= set(table)
 
 
-def test_numbers_that_are_none_are_written_so_that_a_browser_reads_them() -> None:
+def test_nan_is_written_as_null() -> None:
     """NaN and Infinity are words of Python's JSON only."""
     text = recording.line({"event": "begin", "a": [math.nan, 1.5, {"b": math.inf}], "c": (-math.inf, "NaN")})
     assert json.loads(text, parse_constant=lambda name: pytest.fail(name)) == {
@@ -90,7 +90,7 @@ def test_half_of_a_surrogate_pair_is_written_so_that_every_reader_takes_it() -> 
     "line",
     ["[" * 99999, "5", '{"event": "error", "message": "", "tokens": 5', '{"event": "round", "tokens": {"a": 5}}'],
 )
-def test_the_tokens_of_what_is_no_recording_are_refused(line: str) -> None:
+def test_tokens_of_other_json_are_refused(line: str) -> None:
     with pytest.raises(specdec.InvalidInput, match="Line 1 is not a line of a recording"):
         recording.token_bytes([line])
 
@@ -177,7 +177,7 @@ def test_every_field_survives() -> None:
     assert not any(isinstance(value, torch.Tensor) for event in again for value in dataclasses.astuple(event))
 
 
-def test_lanes_are_told_apart_and_never_taken_for_one(pair) -> None:
+def test_lanes_of_a_recording_are_separated(pair) -> None:
     """A file of two lanes gives each by itself. Collecting both as one is refused, also where each is a batch."""
     events, parts = zip(*(record(pair, lane, {}) for lane in ("generate", "speculative")), strict=True)
     lines = [*parts[0], *parts[1]]
@@ -243,7 +243,7 @@ def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
         ('{"event": "begin", "version": 99}', "has version 99"),
     ],
 )
-def test_what_is_no_recording_is_named(line: str, said: str) -> None:
+def test_lines_of_other_json_are_refused_with_their_number(line: str, said: str) -> None:
     with pytest.raises(specdec.InvalidInput, match=said):
         list(recording.read([line]))
 

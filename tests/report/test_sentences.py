@@ -49,14 +49,14 @@ def sentences() -> Iterator[str]:
     yield words.headline(replace(ONE, stalled=1))
 
 
-def test_every_sentence_is_as_it_was() -> None:
+def test_every_sentence_is_that_of_the_golden_file() -> None:
     assert "\n".join(sentences()) + "\n" == GOLDEN.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("speculation", "alpha", "flat"), [
     (0.83, 0.5, True), (1.07, 0.5, False), (1.07, 0.75, True), (0.83, 0.75, False),
 ])  # fmt: skip
-def test_what_is_needed_is_no_fact_where_the_measured_gain_refutes_it(speculation, alpha, flat) -> None:
+def test_the_needed_acceptance_is_hedged_where_the_gain_contradicts_it(speculation, alpha, flat) -> None:
     text = paragraph(replace(ONE, speculation=speculation, alpha=alpha))
     assert ("are needed" in text, "if guesses were kept independently" in text) == (flat, not flat)
 

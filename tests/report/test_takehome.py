@@ -204,7 +204,7 @@ def test_hostile_values_stay_arguments_of_the_shell(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["--trust-remote-code", "a/b\n>bitten", "a/b\x1b[201~", {"a": "b"}])
-def test_a_name_that_no_model_has_gives_no_code(name):
+def test_an_impossible_model_name_gives_no_code(name):
     """An option in a name's place, a line of its own in a comment, or no text at all."""
     for role in ("target", "draft"):
         with pytest.raises(specdec.InvalidInput, match="names a model that cannot exist|its pair cannot be read"):
@@ -236,6 +236,6 @@ def test_a_record_that_is_no_run_is_refused_in_a_sentence(change: dict) -> None:
         codes_of(change.pop("pair", None), change, change.pop("params", None))
 
 
-def test_the_page_may_be_asked_for_anything() -> None:
+def test_the_page_answers_any_request_for_code() -> None:
     for record in ("", "null", "[" * 99999, "{}", '{"settings": {"prompt": 5}}'):
         assert "There is no code" in json.loads(code_answer(record))["problem"]

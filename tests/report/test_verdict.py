@@ -241,7 +241,7 @@ def test_the_row_of_a_lane_is_of_all_runs() -> None:
     assert row[4:6] == ["62\u00a0% (50\u00a0%\u201375\u00a0%)", "3.0 (2.0\u20134.0)"]
 
 
-def test_a_run_without_a_speed_up_counts_nowhere() -> None:
+def test_a_run_without_a_speed_up_is_left_out_everywhere() -> None:
     """Plain ends at its first token in one of three runs, and half its guesses are kept there: no figure holds them."""
     runs = [{"generate": plain(), "speculative": speculative(kept=kept)} for kept in (3, 1, 3)]
     runs[1]["generate"] = plain(text=TEXT[:1])

@@ -126,7 +126,7 @@ def test_only_text_is_a_prompt(client: Client, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["/decode", "/race"])
-def test_who_leaves_ends_the_work(client: Client, name: str) -> None:
+def test_a_client_that_leaves_ends_its_work(client: Client, name: str) -> None:
     """After a cancel the machine is free for the next call, long before the cancelled one would have ended."""
     settings = {"ignore_eos": True} if name == "/decode" else {"runs": 20}
     job = client.submit(PROMPT, max_new_tokens=2000, api_name=name, **settings)

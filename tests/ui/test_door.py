@@ -143,7 +143,7 @@ def test_what_the_page_needs_is_let_in(path):
 
 
 @pytest.mark.parametrize("path", [*CLOSED, *ODD])
-def test_all_else_is_not_there(path):
+def test_other_paths_are_not_found(path):
     app = Bare()
     for method in ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE"):
         reply = ask(door(app), path, method, b"{}")
@@ -152,20 +152,20 @@ def test_all_else_is_not_there(path):
 
 
 @pytest.mark.parametrize("path", [JOIN, RUN, "/gradio_api/cancel", "/gradio_api/reset", "/login"])
-def test_a_way_in_takes_its_own_method_only(path):
+def test_a_path_takes_only_its_own_method(path):
     app = Bare()
     assert [ask(door(app), path, method, b"{}").status for method in ("GET", "HEAD", "PUT", "OPTIONS")] == [404] * 4
     assert ask(door(app), path, "POST", b"{}").status == 200
 
 
-def test_a_path_in_disguise_is_not_there():
+def test_an_encoded_path_is_not_found():
     """The server decodes a path; one that was encoded is odd, whatever it means."""
     for raw in ("/%63onfig", "/static/%2e%2e/config", "/static%2fx.js", "/config%00"):
         assert ask(door(), "/config", raw=raw).status == 404
     assert ask(door(), "/config", raw="/config?a=%20").status == 200
 
 
-def test_under_a_prefix_the_same_holds():
+def test_paths_under_a_prefix_are_checked_alike():
     """A proxy may or may not take the prefix off."""
     for path in ("/demo/config", "/config", "/demo", "/demo/"):
         assert ask(door(), path, root="/demo").status == 200
@@ -284,7 +284,7 @@ def test_an_owner_s_prompt_is_as_long_as_the_model_takes():
         b"\\" * 2_900_000, b'"' * 2_900_001, b'{"a":"' + b"\\" * 2_900_001, b" " * 2_900_000,
     ],
 )  # fmt: skip
-def test_no_body_is_long_to_refuse(body):
+def test_refusing_a_body_is_fast(body):
     """To parse the first one takes 2 s of the event loop."""
     front, began = door(), time.process_time()
     assert post(front, body=body).status in (400, 413)
@@ -346,7 +346,7 @@ def test_a_file_is_packed_once():
     assert len(app.asked) == 6
 
 
-def test_who_leaves_amid_a_file_leaves_it_whole_for_the_next(tmp_path):
+def test_a_client_that_leaves_during_a_file_does_not_damage_it(tmp_path):
     """Starlette stops sending a file to a client who is gone."""
     (tmp_path / "a.js").write_bytes(b"x" * 1_000_000)
     front = door(Mount("/assets", StaticFiles(directory=tmp_path)))
@@ -517,7 +517,7 @@ def stream(door, query="session_hash=s1", path=DATA, peer=PEER, leave=20) -> asy
     return asyncio.create_task(ask_soon(door, path, "GET", [b"", leave], (), peer, query, "", None))
 
 
-def test_who_listens_and_who_left():
+def test_sessions_that_listen_and_that_left():
     """A session listens while one of its streams is open; it left as the last one ended or its client went."""
 
     async def main():
@@ -641,7 +641,7 @@ def failing(status=0, kind=b"text/plain", error: Exception | None = None):
     return app
 
 
-def test_failures_say_nothing_of_themselves(caplog):
+def test_failures_reveal_nothing(caplog):
     """Whether the app raises or answers first, as Starlette does; the log has the traceback."""
     for app in (failing(error=KeyError("secret")), failing(500, error=KeyError("secret"))):
         caplog.clear()

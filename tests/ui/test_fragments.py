@@ -40,7 +40,7 @@ def test_a_table_marks_its_row_and_hides_what_a_phone_leaves_out() -> None:
     assert "more columns" in made and "more columns" not in fragments.table(["a"], [["1"]], "c")
 
 
-def test_nothing_to_say_is_nothing() -> None:
+def test_empty_fragments_are_empty() -> None:
     assert (
         fragments.status("") == ""
         and "<progress" not in fragments.status("a")

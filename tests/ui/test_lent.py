@@ -27,13 +27,13 @@ def page() -> Iterator[Page]:
     page.close()
 
 
-def test_it_greets_with_a_recording_and_asks_for_no_device(page: Page) -> None:
+def test_a_lent_page_shows_a_recording_first_and_needs_no_device(page: Page) -> None:
     listeners = [fn.fn for fn in page.demo.fns.values()]
     assert recorded_race in listeners
     assert page.machine.health()["running"] is None and page.machine.lent
 
 
-def test_its_pair_is_fixed(page: Page) -> None:
+def test_the_pair_of_a_lent_page_is_fixed(page: Page) -> None:
     """The processes that have the device know no other pair."""
     assert not [
         block for block in page.demo.blocks.values() if getattr(block, "elem_id", "") in ("sd-load", "sd-check")

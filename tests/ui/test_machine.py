@@ -140,7 +140,7 @@ def test_stop_lets_what_runs_end_with_what_it_found(made) -> None:
 
 
 @pytest.mark.parametrize("how", ["the handler is closed", "the stream is closed"])
-def test_who_leaves_frees_the_machine(made, how: str) -> None:
+def test_a_visitor_who_leaves_frees_the_machine(made, how: str) -> None:
     machine, gate = made(), Gate()
     place, _ = asked(machine, "a", gate.job)
     waiting, _ = asked(machine, "a", Gate(kind="sweep").job)
@@ -166,7 +166,7 @@ def test_nothing_begins_that_nobody_listens_to(made, monkeypatch) -> None:
     assert nobody.ended() and not forged.begun.is_set() and machine.health()["waiting"] == 0
 
 
-def test_places_are_few(made) -> None:
+def test_a_visitor_has_few_places_in_the_queue(made) -> None:
     """By session, by address, and in all; a refused job takes no place."""
     machine, first = made(replace(PUBLIC, waiting=5, places=2, places_of_address=3)), Gate()
     asked(machine, "a", first.job, "home")

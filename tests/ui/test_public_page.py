@@ -99,7 +99,7 @@ def test_visitors_at_once_each_get_their_own(address, alone) -> None:
 
 
 @pytest.mark.parametrize("kind", ["race", "decode", "whatif", "lossless"])
-def test_who_leaves_frees_the_machine(address, page, alone, slow, kind: str) -> None:
+def test_a_visitor_who_leaves_frees_the_machine(address, page, alone, slow, kind: str) -> None:
     async def leave() -> tuple[float, str]:
         async with Web(address) as web:
             f = web.functions
@@ -143,7 +143,7 @@ def test_a_job_that_nobody_listens_to_never_runs(address, page, monkeypatch) -> 
 
 
 @pytest.mark.parametrize(("by", "places"), [("session", PUBLIC.places), ("address", PUBLIC.places_of_address)])
-def test_places_are_few(address, page, monkeypatch, by: str, places: int) -> None:
+def test_a_visitor_has_few_places_in_the_queue(address, page, monkeypatch, by: str, places: int) -> None:
     """Counted for a program's calls and the page's own alike."""
     monkeypatch.setattr("specdec.ui.machine.GRACE", WAIT)  # the first ones wait for a listener all the while
     session, home = new_session(), an_address()

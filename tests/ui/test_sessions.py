@@ -46,7 +46,7 @@ def test_messages_that_nobody_reads_are_bounded(queue, heard) -> None:
     assert mail.qsize() == MOST and mail.get_nowait() == 0
 
 
-def test_a_session_that_nobody_listens_to_is_forgotten(queue, heard, monkeypatch) -> None:
+def test_a_session_without_a_listener_is_dropped(queue, heard, monkeypatch) -> None:
     heard.add("heard")
     for session in ("heard", "unheard"):
         join(queue, session)
@@ -70,7 +70,7 @@ def test_a_job_after_a_pause_is_heard(queue, heard, monkeypatch) -> None:
     assert set(queue.pending_messages_per_session) == {"c"}
 
 
-def test_sessions_that_wait_are_dropped_last_and_their_messages_go_nowhere(queue, monkeypatch) -> None:
+def test_waiting_sessions_are_dropped_last(queue, monkeypatch) -> None:
     for number in range(sessions.SESSIONS):
         join(queue, f"{number}")
     queue.pending_event_ids_session["7"].clear()
@@ -81,7 +81,7 @@ def test_sessions_that_wait_are_dropped_last_and_their_messages_go_nowhere(queue
     queue.pending_messages_per_session["0"].put_nowait("lost")
 
 
-def test_who_leaves_leaves_nothing(queue) -> None:
+def test_a_visitor_who_leaves_leaves_nothing_behind(queue) -> None:
     """Gradio drops the messages of a cut stream; of the job that runs it would keep the number for ever."""
     join(queue, "a")
     del queue.pending_messages_per_session["a"]

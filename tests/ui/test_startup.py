@@ -62,7 +62,7 @@ def failing(turn: Turn) -> Iterator[None]:
     raise RuntimeError("on purpose")
 
 
-def test_it_greets(machine: Machine) -> None:
+def test_a_new_visitor_sees_the_start_up_race(machine: Machine) -> None:
     """Who comes before its end sees the recorded race first; who comes later sees this one at once."""
     race = StartupRace(machine, "Once upon a time")
     recorded, own = told(race)
@@ -70,7 +70,7 @@ def test_it_greets(machine: Machine) -> None:
     assert told(race) == [own]
 
 
-def test_it_is_the_run_shown_of_three(machine: Machine) -> None:
+def test_the_start_up_race_shows_one_run_of_three(machine: Machine) -> None:
     race = StartupRace(machine, "Once upon a time")
     lines = told(race)[-1].splitlines()
     begin, verdict = json.loads(lines[0]), json.loads(lines[-1])
@@ -88,7 +88,7 @@ def test_a_race_that_fails_leaves_the_recorded_one(machine: Machine, monkeypatch
 
 
 @pytest.mark.parametrize("work", [nothing, failing], ids=["a job that ends", "a job that fails"])
-def test_it_gives_way_and_runs_again(machine: Machine, work) -> None:
+def test_the_start_up_race_stops_for_a_visitor_and_runs_again(machine: Machine, work) -> None:
     race = StartupRace(machine, "Once upon a time")
     while machine.health()["running"] is None:
         pass
@@ -111,7 +111,7 @@ def test_while_a_job_runs_the_recorded_race_is_shown(machine: Machine, monkeypat
     assert over.wait(20)
 
 
-def test_a_race_of_a_pair_that_is_gone_is_forgotten(machine: Machine) -> None:
+def test_a_race_of_a_replaced_pair_is_forgotten(machine: Machine) -> None:
     race = StartupRace(machine, "Once upon a time")
     assert greets(race)
     race.forget()

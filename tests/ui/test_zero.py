@@ -44,7 +44,7 @@ def page() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["race", "trials", "what if", "self-test"])
-def test_every_kind_of_work_finds_the_same_there(page: dict[str, Any], kind: str) -> None:
+def test_every_kind_of_work_gives_the_same_result_on_zerogpu(page: dict[str, Any], kind: str) -> None:
     """Greedy texts token for token, and the draws of a seed."""
     assert page[kind] == page["here"][kind]
 
