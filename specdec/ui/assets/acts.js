@@ -20,7 +20,7 @@ const UNTIMED = 2; // seconds of a step whose time is not known
 const TURN = 0.5; // seconds in which a guess gets its verdict
 const GROWS = 1.2; // seconds in which the last bars grow
 
-// All that the steps need of a race; null where its lane guessed nothing.
+// What the steps need of a race; null if its lane made no guess.
 export function storyOf(race) {
   const lane = race.lanes.get("speculative");
   const round = lane && tellingRound(race, lane);
@@ -43,7 +43,7 @@ export function storyOf(race) {
 
 export const actsOf = (story) => [running(story), checking(story), settling(story)];
 
-// 1: guesses appear, one after the other, in the time that they took.
+// 1: the guesses appear one after another, in their measured times.
 function running(story) {
   const { words, times, guesses, pace } = story;
   const { node, marks } = lineOf(words);
@@ -66,7 +66,7 @@ function running(story) {
   };
 }
 
-// 2: one pass over all positions, beside a pass over one, on the same clock.
+// 2: one pass over all positions, beside a pass over one position, on the same clock.
 function checking(story) {
   const { round, words, times, guesses, positions, pace } = story;
   const { node, last, marks } = lineOf(words);
@@ -78,7 +78,7 @@ function checking(story) {
     rows.push(new Row(story, `${positions} in one pass`, [["verify", times.check]], round.draft.length + 1));
   const longest = Math.max(times.one ?? 0, times.check ?? 0);
   const both = times.one !== null && times.check !== null;
-  // Reading more takes no less work: such a figure does not tell of the method.
+  // Reading more cannot be less work, so a ratio below 1 says nothing about the method.
   const cause = times.oneIsLoop
     ? " Other work on the machine slowed the shorter pass down. Repeat the race."
     : " Plain generate takes longer around each pass than our loop does, which did not run in this race.";
@@ -102,12 +102,12 @@ function checking(story) {
   };
 }
 
-// 3: what was kept, what was replaced and what was never checked; then what the round took, and what it saved.
+// 3: which guesses were kept, replaced or never checked; then the time of the round, and what it saved.
 function settling(story) {
   const { round, times } = story;
   const kept = keptOf(round);
   const { node, turns } = outcomeOf(story, kept);
-  const { node: ghost } = outcomeOf(story, kept, true); // keeps the place of the finished text
+  const { node: ghost } = outcomeOf(story, kept, true); // keeps room for the finished text
   ghost.classList.add("ghost");
   const last = Math.max(...turns.map(({ turn }) => turn));
   const count = round.committed_ids.length;
@@ -143,8 +143,8 @@ function settling(story) {
   };
 }
 
-// The text with the round's outcome, and the turn in which each of its tokens gets it: the correction stands where
-// the first miss was, before what was never checked.
+// The text with the round's outcome, and the turn in which each token gets it. The correction comes at the first
+// rejected guess, before the guesses that were never checked.
 function outcomeOf({ round, words }, kept, finished = false) {
   const { node, marks } = lineOf(words);
   const turns = round.draft.map(({ status }, at) => ({
@@ -210,7 +210,7 @@ export function chip(piece, kind = "") {
   return mark;
 }
 
-// The space that a token begins with stands before it, where a line may break.
+// A token's leading space is drawn before it, where a line may break.
 export const spaced = (mark) => [mark.dataset.space, mark];
 
 export function dress(mark, kind) {

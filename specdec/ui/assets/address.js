@@ -1,11 +1,11 @@
-// What the address holds behind "#", which no server sees: settings as they are, one packed result, and a tab.
+// The part of the address after "#", which no server sees: settings, one packed result, and a tab.
 import { deflate, inflate } from "./inflate.js";
 
-const LONGEST = 4096; // characters of a link to a result; a longer one gives way to a file
+const LONGEST = 4096; // characters of a link to a result; longer results are offered as a file
 const UNPACKED = 2e6; // bytes of text that a link may unpack to
 const NO_SETTINGS = ["run", "sweep", "bench", "tab"];
 
-// What a part of the address holds, or null: "run", "tab", or "sweep" and "bench", whose tabs read them.
+// A part of the address, or null: "run", "tab", or "sweep" and "bench", which their tabs read.
 export const inAddress = (name) => fragment().get(name);
 
 export function settingsInFragment() {
@@ -19,23 +19,23 @@ export function withoutRun() {
 // Tabs: an address without one means the first.
 export const tabInAddress = () => inAddress("tab") ?? "race";
 
-// Gradio also tells of the first tab as the page loads, which nobody chose.
+// Gradio also reports the first tab when the page loads, although nobody chose it.
 let loaded = false;
 export function tabChosen(name) {
   if (loaded) write((parts) => (name === "race" ? parts.delete("tab") : parts.set("tab", name)));
   loaded = true;
 }
 
-// A link to this page that holds the parts.
+// A link to this page with these parts.
 export const linkWith = (parts) => `${pageAddress()}#${new URLSearchParams(parts)}`;
 
-// The same for a packed result, or null where it would be too long.
+// The same for a packed result; null if it would be too long.
 export function resultLink(parts) {
   const link = linkWith(parts);
   return link.length > LONGEST ? null : link;
 }
 
-// On a Space the page stands in a frame; the address that people see is the Space's.
+// On a Space the page is in a frame. People see the Space's address.
 let around = "";
 export function definePage(address) {
   around = address;
@@ -46,7 +46,7 @@ export async function packText(text) {
   return toBase64(await deflate(new TextEncoder().encode(text)));
 }
 
-// Throws where the text is damaged or too long.
+// Throws an Error if the text is damaged or too long.
 export async function unpackText(packed) {
   return new TextDecoder("utf-8", { fatal: true }).decode(await inflate(fromBase64(packed), "deflate-raw", UNPACKED));
 }
@@ -61,7 +61,7 @@ export const fromBase64 = (text) =>
 
 const fragment = () => new URLSearchParams(location.hash.slice(1));
 
-// Changes the address in place: no entry in the history, nothing loads.
+// Changes the address without an entry in the history and without loading anything.
 function write(change) {
   const parts = fragment();
   change(parts);

@@ -1,8 +1,8 @@
 // Whole numbers in few bits. A column of them takes about as many bits as its values differ (Rice's code).
-const MOST = 1e5; // values of a column: a forged link must not fill the memory
-const PLAIN = 16; // ones in a row, after which a value stands as it is
-const CODES = Array.from({ length: 20 }, (_, width) => width); // low bits that a value gives as they are
-const EQUAL = 31; // in place of a code: all values are the smallest one
+const MOST = 1e5; // values of a column; a forged link must not fill the memory
+const PLAIN = 16; // ones in a row; then the value is written plainly
+const CODES = Array.from({ length: 20 }, (_, width) => width); // low bits of a value that are written plainly
+const EQUAL = 31; // in place of a code: all values are equal to the smallest one
 
 export class BitWriter {
   #bits = [];
@@ -46,7 +46,7 @@ export class BitWriter {
   }
 }
 
-// Reads what a writer wrote; throws a RangeError where that is not whole.
+// Reads what a writer wrote. Throws a RangeError if it is incomplete.
 export class BitReader {
   #bytes;
   #at = 0;

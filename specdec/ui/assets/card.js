@@ -1,4 +1,4 @@
-// A race as a picture to post: 1200 x 630, light, with nothing that only the page could explain.
+// A race as a picture to post: 1200 x 630, light, and understandable without the page.
 import { dayOf } from "./dom.js";
 import { kindsOf } from "./race.js";
 
@@ -6,7 +6,7 @@ export const [WIDTH, HEIGHT] = [1200, 630];
 const SMALLEST = 15; // pixels of a letter's height
 const LEFT = 56;
 const RIGHT = WIDTH - LEFT;
-const BAR = { left: 250, right: 1040, height: 28, cell: 9 }; // of a lane; its seconds stand to the right
+const BAR = { left: 250, right: 1040, height: 28, cell: 9 }; // of a lane; its seconds are to the right of it
 const INK = "#1f2937";
 const MUTED = "#5b6472";
 const BLUE = "#1d5fb8";
@@ -15,7 +15,7 @@ const PASS = { plain: "#5b6472", draft: "#7fb0ea", verify: BLUE, rest: "#d5dae1"
 const CELL = { accepted: "#a9cdf6", correction: "#f0a030", bonus: "#374151", target: "#c3c9d2", unknown: "#c3c9d2" };
 const LANES = { generate: "Plain generate", "speculative:0": "Our loop, no draft", speculative: "Speculative" };
 
-// What the picture says of a race. `address` is where the page is found.
+// The content of the picture. `address` is that of the page.
 export function cardOf(race, address) {
   const { verdict, begin, lanes } = race;
   const { gpu, cpu } = lanes.get("speculative").started.machine;
@@ -32,7 +32,7 @@ export function cardOf(race, address) {
   return {
     factor: verdict.factor,
     faster: verdict.faster,
-    // Wherever the picture is looked at, "here" is another place.
+    // A reader of the picture is elsewhere, so "here" is left out.
     sentence: verdict.sentence.slice(0, 400).replaceAll(/ (here|on this machine)\b/g, ""),
     figures: figures.filter(([value]) => value),
     lanes: Object.keys(LANES)
@@ -49,7 +49,7 @@ export function cardOf(race, address) {
   };
 }
 
-// A lane after its first token: its passes and the tokens that each round gave.
+// A lane after its first token: its passes, and the tokens of each round.
 function barOf(lane) {
   const rounds = lane.rounds.slice(1).map((round, at) => {
     const whole = lane.seconds[at + 1] - lane.seconds[at];
@@ -61,7 +61,7 @@ function barOf(lane) {
   return { key: lane.name, label: LANES[lane.name], seconds, duration: lane.duration, rounds };
 }
 
-// An address that others can open, else the project's name.
+// An address that others can open; otherwise the project's name.
 export function nameOf(address) {
   const { hostname, host, pathname } = new URL(address);
   const own = hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");
@@ -75,7 +75,7 @@ export function drawCard(canvas, card, family) {
   pen.fillRect(0, 0, WIDTH, HEIGHT);
   pen.fillStyle = BLUE;
   pen.fillRect(0, 0, WIDTH, 10);
-  // Writes a text that fits: smaller where it must be, and cut short where it would be too small.
+  // Writes a text so that it fits: smaller, or cut if it would become too small.
   const write = (text, x, y, size, { weight = 400, colour = INK, width = RIGHT - x, align = "left" } = {}) => {
     const inSize = (pixels) => (pen.font = `${weight} ${pixels}px ${family}`);
     inSize(size);
@@ -123,7 +123,7 @@ function drawFigures({ figures }, write) {
   });
 }
 
-// A bar a lane, all on one scale: a block a pass, as wide as it took, and below it a cell a token.
+// A bar for each lane, all on one scale: a block for each pass, as wide as its time, and a cell below for each token.
 function drawLanes(pen, lanes, write) {
   const longest = Math.max(...lanes.map((lane) => lane.duration)) || 1;
   const at = (seconds) => BAR.left + (seconds / longest) * (BAR.right - BAR.left);

@@ -1,4 +1,4 @@
-// Tokens against seconds, a step line a lane, each on its own clock, with words at the lines' ends.
+// Tokens against seconds: a step line for each lane, from its own start, with labels at the ends.
 import { colourOf, el, escaped, loadPlotly, narrow, onLook, reducedMotion, svg } from "./dom.js";
 import { labelOf, laneOf } from "./lanes.js";
 
@@ -10,7 +10,7 @@ const SHAPES = {
   diamond: "M5,0l5,5l-5,5l-5,-5z",
 };
 
-// The mark of a further lane; a circle where the table names none that can be drawn.
+// The mark of a further lane; a circle if the table has none that can be drawn.
 export const signOf = (name) => {
   const sign = laneOf(name)?.sign;
   return Object.hasOwn(SHAPES, sign) ? sign : "circle";
@@ -30,20 +30,20 @@ export class Chart {
   #range = 0.1;
   #notes = [];
   #moment = null; // of a replay, in seconds; null is the end
-  #cut = Infinity; // tokens up to which the lanes are compared
+  #cut = Infinity; // tokens over which the lanes are compared
   #wanted = false;
   #drawing = false;
-  #keyed = ""; // what the key says
+  #keyed = ""; // the texts of the legend
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(address, focus) {
     this.plot = el("div", "sd-plot");
     this.plot.setAttribute("role", "img");
-    // Dots on the lines, beside Plotly: they follow the pointer without a new drawing.
+    // Dots on the lines, drawn above Plotly, so that they follow the pointer without a new drawing.
     this.lit = el("span", "sd-dot");
     this.current = el("span", "sd-dot current");
     this.lit.hidden = this.current.hidden = true;
-    this.key = el("ul", "sd-chartKey"); // of the further lanes: their lines end too near to each other for labels
+    this.key = el("ul", "sd-chartKey"); // of the further lanes: the ends of their lines are too close for labels
     this.node = el("div", "sd-chart", "", [this.plot, this.lit, this.current, this.key]);
     focus.add(this);
     this.plot.addEventListener("pointermove", (event) => focus.point(this.#roundAt(event)));
@@ -63,7 +63,7 @@ export class Chart {
     this.plot.setAttribute("aria-label", text);
   }
 
-  // An empty chart for so many tokens.
+  // An empty chart for this many tokens.
   start(asked) {
     this.#lanes = new Map();
     this.#asked = this.#top = asked;
@@ -75,26 +75,26 @@ export class Chart {
     this.#draw();
   }
 
-  // What was said of the lane that it takes the place of does not hold for it.
+  // The new lane needs its own label, not that of the lane before it.
   addLane(lane) {
     this.#lanes.set(lane.name, lane);
     this.#notes = this.#notes.filter((note) => note.lane !== lane.name && note.lane !== "bracket");
     this.#draw();
   }
 
-  // Rounds have been added; with reduced motion a lane is drawn once, at its end.
+  // Rounds were added. With reduced motion a lane is drawn once, at its end.
   flush() {
     if (!reducedMotion()) this.#draw();
   }
 
-  // The race was stopped: its lanes are compared over so many tokens, and the axes end there.
+  // The race was stopped: its lanes are compared over this many tokens, and the axes end there.
   cutAt(tokens) {
     this.#cut = this.#asked = tokens;
     this.#freeze();
     this.#draw();
   }
 
-  // The lane's own label; the axes freeze where the slowest and the longest lane ended, and grow only past it.
+  // The lane's own label. The axes end at the slowest and the longest lane, and only grow from there.
   endLane(name, lines) {
     this.#freeze();
     this.#notes = this.#notes.filter((note) => note.lane !== name).concat({ lane: name, lines });
@@ -106,7 +106,7 @@ export class Chart {
     this.#draw();
   }
 
-  // A moment of the replay: every line up to there. null is the end.
+  // A moment of the replay: every line is drawn up to it. null is the end.
   showUntil(seconds) {
     this.#moment = seconds;
     this.#draw();
@@ -121,7 +121,7 @@ export class Chart {
     this.#mark(this.current, at);
   }
 
-  // A dot where a round of a lane ended; of another lane, where it wrote the same token.
+  // A dot where a round of a lane ended; on another lane, where it wrote the same token.
   #mark(dot, at) {
     const lane = at && this.#lanes.get(at.lane);
     const axes = this.plot._fullLayout;
@@ -133,7 +133,7 @@ export class Chart {
     dot.style.top = `${yaxis._offset + yaxis.l2p(lane.counts[at.round])}px`;
   }
 
-  // The round nearest to the pointer: of the lane whose line is nearest there.
+  // The round nearest to the pointer, on the nearest line.
   #roundAt(event) {
     const axes = this.plot._fullLayout;
     if (!axes?.xaxis || !this.#lanes.size) return null;
@@ -150,19 +150,20 @@ export class Chart {
     return near ? { lane: near.lane, round: near.round, place: null, row: null } : null;
   }
 
-  // In the order in which they are drawn, whichever ran first: the speculative line lies on top.
+  // In the order of drawing, whichever ran first: the speculative line is on top.
   get #names() {
     return [...this.#lanes.keys()].sort((one, other) => MAIN.indexOf(one) - MAIN.indexOf(other));
   }
 
-  // One drawing at a time, and at least two thirds of the time none: on a slow machine frames are left out, never queued.
+  // One drawing at a time, and no drawing for at least two thirds of the time: a slow machine skips frames and queues
+  // none.
   async #draw() {
     this.#wanted = true;
     if (this.#drawing || !this.#plotly) return;
     this.#drawing = true;
     for (let took = 0; this.#wanted;) {
       await new Promise((resolve) => setTimeout(resolve, 2 * took));
-      // The texts that came with these points are laid out in one frame, the chart is drawn in the next.
+      // The texts of these points are laid out in one frame, and the chart is drawn in the next.
       for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
       this.#wanted = false;
       const began = performance.now();
@@ -274,7 +275,7 @@ export class Chart {
     return [...lines, signs];
   }
 
-  // Rounds of a lane that are on show: up to the moment of the replay, and to where the comparison ends.
+  // The visible rounds of a lane: up to the moment of the replay, and up to the end of the comparison.
   #count(lane) {
     const there = this.#moment === null ? lane.rounds.length : lane.roundsAt(this.#moment);
     return Math.min(there, this.#compared(lane));
@@ -285,7 +286,7 @@ export class Chart {
     return beyond < 0 ? lane.rounds.length : beyond;
   }
 
-  // Pixels: margins that leave room for the labels, and the plot between them.
+  // Pixels: the margins for the labels, and the plot between them.
   #space(small) {
     const slower = this.#last() === "speculative";
     const space = small
@@ -294,19 +295,19 @@ export class Chart {
     return { ...space, small, width: this.plot.clientWidth - space.l - space.r };
   }
 
-  // The last point of a lane, or the last one on show.
+  // The last visible point of a lane.
   #end(name, count) {
     const lane = this.#lanes.get(name);
     const last = lane ? (count ?? this.#compared(lane)) - 1 : -1;
     return last < 0 ? { x: 0, y: 0 } : { x: lane.seconds[last], y: lane.counts[last] };
   }
 
-  // Whether the replay has come to the lane's end.
+  // Whether the replay has reached the end of the lane.
   #there(name) {
     return this.#moment === null || this.#end(name).x <= this.#moment;
   }
 
-  // Nothing where the gap is too narrow to be seen as one.
+  // Nothing if the gap is too narrow to be seen.
   #bracket(space) {
     const gap = (Math.abs(this.#end("generate").x - this.#end("speculative").x) / this.#range) * space.width;
     return this.#moment === null && gap > 40 ? this.#notes.find((note) => note.lane === "bracket") : null;
@@ -316,7 +317,7 @@ export class Chart {
     return this.#notes.filter(({ lane }) => lane !== "bracket" && this.#there(lane));
   }
 
-  // The lane that takes longest: its label begins where its line ends, and may reach into the right margin.
+  // The slowest lane. Its label begins at the end of its line and may extend into the right margin.
   #last() {
     const names = this.#names.filter((name) => MAIN.includes(name));
     return names.sort((one, other) => this.#end(other).x - this.#end(one).x)[0];
@@ -327,12 +328,12 @@ export class Chart {
     const font = (lane) => ({ size: 14, color: colour(lane === "generate" ? "plain" : "blue") });
     const common = { showarrow: false, yanchor: "bottom", borderpad: 1 };
     const ended = this.#ended();
-    // A line that still grows has its name at its tip.
+    // The name of a growing line is at its tip.
     const growing = MAIN.filter((lane) => this.#lanes.has(lane) && !ended.some((note) => note.lane === lane)).map(
       (lane) => {
         const tip = this.#end(lane, this.#count(this.#lanes.get(lane)));
         const plain = lane === "generate";
-        // The plain line may lie to the right of the speculative tip, so that name stands to its left if it can.
+        // If the plain line is to the right of the speculative tip, that tip's name is on its left, if it fits.
         const right = plain || pixels(tip.x) < 96;
         return {
           ...common,
@@ -370,7 +371,7 @@ export class Chart {
     ];
   }
 
-  // The words of the bracket: over its middle, or where the gap is too narrow for them, above the neighbour's label.
+  // The words of the bracket: above its middle or, if the gap is too narrow, above the neighbour's label.
   #saved(space, pixels, common) {
     const bracket = this.#bracket(space);
     if (!bracket) return [];
@@ -379,7 +380,7 @@ export class Chart {
     return [{ ...common, x: (plain.x + spec.x) / 2, y: spec.y, text: escaped(bracket.lines[0]), yshift }];
   }
 
-  // The bracket stands above the plot, where a shape is only let out on the paper's own scale.
+  // The bracket is above the plot, where Plotly draws shapes only on the paper's own scale.
   #shapes(space, colour) {
     if (!this.#bracket(space)) return [];
     const [plain, spec] = [this.#end("generate"), this.#end("speculative")];

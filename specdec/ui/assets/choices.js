@@ -1,16 +1,16 @@
-// The rules of "Be the draft": which rounds are played, what there is to choose from, what the target says.
+// The rules of "Be the draft": which rounds are played, what can be chosen, and what the target decides.
 import { fullRounds, isWord, keptOf, shown, startOf, textOf, writtenBy } from "./telling.js";
 
 const ROUNDS = 4;
-const LONGEST = 6; // guesses a round: more are no fun
+const LONGEST = 6; // guesses per round; more would be tedious
 const CHOICES = 4;
 
-// Rounds spread over the text. None of them shows what another one asks for, or what the round `told` has shown.
+// Rounds from the whole text. None of them shows the answer of another one, or of the round `told`.
 export function gameRounds(race, lane, told) {
   const written = writtenBy(lane);
   const pieces = written.map((id) => textOf(race, id));
   const apart = [];
-  let free = 0; // the first place that nothing has shown
+  let free = 0; // the first place that was not shown
   for (const round of fullRounds(lane)) {
     const start = startOf(lane, round);
     const length = Math.min(round.draft.length, LONGEST);
@@ -26,7 +26,7 @@ export function gameRounds(race, lane, told) {
   return Array.from({ length: count }, (_, at) => apart[Math.floor(((at + 0.5) * apart.length) / count)]);
 }
 
-// What a player may choose at a place of a round: the target's token, the draft's, and others that might stand there.
+// The choices at a place of a round: the target's token, the draft's, and other likely ones.
 export function choicesOf(race, lane, game, place) {
   const truth = game.truth[place];
   const random = randomFrom(game.round.index * 64 + place);
@@ -34,7 +34,7 @@ export function choicesOf(race, lane, game, place) {
   const words = shuffled([...new Set([...writtenBy(lane), ...likely])], random);
   const pool = [...words, ...lane.started.prompt_ids];
   const like = pool.filter((id) => kindOf(textOf(race, id)) === kindOf(textOf(race, truth)));
-  const chosen = new Map(); // as displayed -> id
+  const chosen = new Map(); // displayed text -> id
   const before = shown(textOf(race, writtenBy(lane)[game.start + place - 1]));
   for (const id of [truth, ...likelyAt(lane, game, place), ...like, ...pool]) {
     const text = textOf(race, id);
@@ -46,7 +46,7 @@ export function choicesOf(race, lane, game, place) {
   return shuffled([...chosen.values()], random);
 }
 
-// What the models themselves thought of at this place of the text, the draft's guess first.
+// The models' own likely tokens at this place, the draft's guess first.
 function likelyAt(lane, game, place) {
   const at = game.start + place;
   const guesses = [game.round.draft[place]?.token_id].filter((id) => id !== undefined);
@@ -65,10 +65,10 @@ function likelyAt(lane, game, place) {
 
 const topsOf = ({ decision }) => [...(decision?.p ?? []), ...(decision?.q ?? [])].map(([id]) => id);
 
-// Words after a space, parts of words, and the rest.
+// Words with a leading space, parts of words, and the rest.
 const kindOf = (text) => (isWord(text) ? (text.startsWith(" ") ? "word" : "part") : "sign");
 
-// What becomes of the guesses, as a target does it that writes `truth`.
+// The verdict on the guesses by a target that writes `truth`.
 export function verdictOf(guesses, truth) {
   const miss = guesses.findIndex((id, place) => id !== truth[place]);
   const kept = miss === -1 ? guesses.length : miss;
@@ -76,7 +76,7 @@ export function verdictOf(guesses, truth) {
   return { kept, kinds, added: truth[kept], addedKind: miss === -1 ? "bonus" : "correction", wrote: kept + 1 };
 }
 
-// The same numbers for the same seed (mulberry32), so that a round asks the same way each time.
+// The same numbers for the same seed (mulberry32), so that a round offers the same choices each time.
 function randomFrom(seed) {
   let state = seed;
   return () => {

@@ -1,9 +1,9 @@
-// A lane's rounds as columns of small numbers, and back. Token ids become numbers in the order they first come.
+// A lane's rounds as columns of small numbers, and back. Ids become numbers in order of first use.
 const TENTH = 1e4; // times are kept in tenths of a millisecond, as the page shows them
 const KINDS = [null, "target", "correction", "bonus"];
 const REASONS = ["eos", "length", "stop", "deadline"];
 
-// Numbers for ids: 0 is an id that was not seen yet, 1 the newest of the others.
+// Numbers for ids: 0 is a new id, 1 the latest of the others.
 export class Numbering {
   ids = [];
 
@@ -26,7 +26,7 @@ export function packLane(lane, earlier, bits, numbering) {
   const of = (status) => rounds.map((round) => draftOf(round).filter((token) => token.status === status));
   const missed = rounds.flatMap((round) => draftOf(round).filter((token) => token.status !== "accepted"));
   const same = earlier.findIndex((other) => String(writtenBy(other)) === String(writtenBy(lane)));
-  bits.number(same + 1); // lanes that decode greedily write one text
+  bits.number(same + 1); // lanes that decode greedily write the same text
   if (same < 0) bits.column(writtenBy(lane).map((id) => numbering.code(id)));
   bits.column(rounds.map((round) => KINDS.indexOf(round.token_kind)));
   bits.column(rounds.map((round) => round.committed_ids.length - (round.token_kind ? 1 : 0)));
@@ -45,7 +45,7 @@ export function packLane(lane, earlier, bits, numbering) {
   if (finished) bits.column([tenths(finished.prefill_seconds), tenths(finished.elapsed_seconds)]);
 }
 
-// Its rounds and, if it had one, its end. `earlier` are the rounds of the lanes before it.
+// Its rounds and, if there was one, its end. `earlier` are the rounds of the lanes before it.
 export function unpackLane(earlier, bits, numbering) {
   const same = bits.number();
   const written = same ? earlier[same - 1].flatMap((round) => round.committed_ids) : ids(bits, numbering);
@@ -100,7 +100,7 @@ const UNKNOWN = {
   draft_confidence: null,
 };
 
-// The target's own choice at a guess's place, where the texts are greedy: it follows from what became of the guess.
+// The target's own choice at a guess's place in greedy decoding. It follows from the guess's status.
 const choiceOf = (round, { status, token_id }) => ({ accepted: token_id, rejected: round.token_id })[status] ?? null;
 
 const draftOf = (round) => round.draft ?? [];
@@ -109,7 +109,7 @@ const ids = (bits, numbering) => bits.column().map((code) => numbering.id(code))
 const tenths = (value) => Math.round(value * TENTH);
 const seconds = (value) => (value === null ? null : value / TENTH);
 
-// The times of the rounds, 0 where there is none.
+// The times of the rounds; 0 if there is none.
 function packTimes(rounds, name, bits) {
   const times = rounds.map((round) => round[name]);
   bits.column(times.map((time) => Number(time === null)));

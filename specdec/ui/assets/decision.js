@@ -1,4 +1,4 @@
-// The distributions that a sampled round was decided by.
+// The distributions that decided a sampled round.
 import { el } from "./dom.js";
 import { visible } from "./lines.js";
 

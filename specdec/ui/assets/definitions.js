@@ -1,4 +1,4 @@
-// What the figures mean, by short names, as the server has it. `mount` hands the table over before anything is drawn.
+// The meanings of figures by short names, from the server. `mount` sets the table before anything is drawn.
 const texts = new Map(); // name -> text
 const names = new Map(); // text -> name
 
@@ -11,7 +11,7 @@ export function defineFigures(table) {
   }
 }
 
-// Figures with names in place of their definitions, for a link, and with the definitions again.
+// Replaces the definitions in figures by names, for a link, and back.
 export const shortened = (figures) => replaced(figures, names);
 export const defined = (figures) => replaced(figures, texts);
 

@@ -1,4 +1,4 @@
-// Elements with text, never with markup: model text and prompts only ever pass through textContent.
+// Creates elements with text, never with markup: text of models and people is set as textContent only.
 export function el(tag, className = "", text = "", children = []) {
   const node = document.createElement(tag);
   if (className) node.className = className;
@@ -15,7 +15,7 @@ export function button(className, text, onClick, label = "") {
   return node;
 }
 
-// A button with a drawn sign: fonts lack half of a player's symbols.
+// A button with a drawn sign, because fonts lack half of a player's symbols.
 const SIGNS = {
   play: "M4 2 L14 8 L4 14 Z",
   pause: "M3 2 H7 V14 H3 Z M9 2 H13 V14 H9 Z",
@@ -46,10 +46,10 @@ export function fold(className, title, children) {
   return el("details", `sd-fold ${className}`, "", [el("summary", "", title), ...children]);
 }
 
-// Seconds since 1970 as every date on the page: 24 November 2026.
+// Seconds since 1970 as a date: 24 November 2026, as on the whole page.
 export const dayOf = (at) => new Date(at * 1000).toLocaleDateString("en-GB", { dateStyle: "long" });
 
-// A probability, or a dash where there is none: a link carries no probabilities.
+// A probability; a dash if there is none, as in a link.
 export const NONE = "\u2013";
 export const chance = (value) => {
   if (value === null || value === undefined) return NONE;
@@ -59,7 +59,7 @@ export const chance = (value) => {
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 export const narrow = () => matchMedia("(max-width: 640px)").matches;
 
-// The browser saves a text, or bytes, as a file.
+// Lets the browser save a text, or bytes, as a file.
 export function save(name, content) {
   const anchor = el("a");
   anchor.href = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
@@ -68,7 +68,7 @@ export function save(name, content) {
   setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
 }
 
-// Plotly, from this host, once; everything that draws waits for it.
+// Plotly, loaded once from this host. Everything that draws waits for it.
 let plotly = null;
 export function loadPlotly(address) {
   plotly ??= new Promise((resolve, reject) => {
@@ -81,7 +81,7 @@ export function loadPlotly(address) {
   return plotly;
 }
 
-// Calls back when the theme changes, or the node's width does.
+// Calls back when the theme or the node's width changes.
 export function onLook(node, redraw) {
   new MutationObserver(redraw).observe(document.body, { attributeFilter: ["class"] });
   let width = node.clientWidth;
@@ -92,7 +92,7 @@ export function onLook(node, redraw) {
   }).observe(node);
 }
 
-// The page's own colours, as the theme has them now: for one drawing. Each is looked up once.
+// The page's colours in the present theme, for one drawing. Each is looked up once.
 export const colourOf = (node) => {
   const style = getComputedStyle(node);
   const known = new Map();
@@ -102,5 +102,5 @@ export const colourOf = (node) => {
   };
 };
 
-// Plotly reads markup in its labels; a recording from elsewhere may hold some.
+// Plotly reads markup in its labels, and a recording from elsewhere may contain some.
 export const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");

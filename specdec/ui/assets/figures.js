@@ -1,7 +1,7 @@
-// Figures with their names: a name tells its definition.
+// Figures with their names. A name shows its definition.
 import { button, el } from "./dom.js";
 
-// A figure's name; where it has a definition, a tap or a click shows it, and so does a pointer that rests on it.
+// A figure's name. If it has a definition, a tap, a click or a resting pointer shows it.
 export function term({ label, definition = "" }) {
   if (!definition) return el("dt", "", label);
   const words = el("span", "sd-definition", definition);
@@ -23,7 +23,7 @@ export const factList = (figures) =>
     figures.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)])),
   );
 
-// The table of all lanes, with what stands below it.
+// The table of all lanes, with notes below it.
 export function laneTable({ columns, rows }) {
   const head = columns.map(({ name, definition }) => {
     const cell = el("th", "", name);

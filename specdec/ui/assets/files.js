@@ -1,11 +1,11 @@
-// Files that the browser reads and saves itself: the server takes and gives texts, and its disk holds none.
+// Files that the browser reads and saves itself. The server gets and sends texts, and stores none.
 import { button, el, save } from "./dom.js";
 import { inflate } from "./inflate.js";
 
 const sizeOf = (bytes) =>
   bytes < 1e6 ? `${Math.ceil(bytes / 1e3)}\u00a0kB` : `${Number((bytes / 1e6).toFixed(1))}\u00a0MB`;
 
-// The text of a file, packed with gzip or not, whatever its name says. Throws an Error that says why there is none.
+// The text of a file, packed with gzip or not, whatever its name. Throws an Error with the reason if there is none.
 export async function textOf(file, most) {
   const refusal = (words) => new Error(`${file.name} ${words}`);
   const limit = `more than ${sizeOf(most)}, the limit of this page.`;
@@ -52,7 +52,7 @@ export function choose(element, props, { id, label, hint, most }) {
     chooser.focus();
   });
   zone.append(remove);
-  let turn = 0; // of the file that was given last
+  let turn = 0; // of the latest file
 
   const set = (value, size = "", refused = "") => {
     turn += 1;
@@ -104,8 +104,7 @@ export function chooseSeveral(element, props, trigger, { id, label, hint, most }
   element.replaceChildren(...nodes, list);
 }
 
-// A title, a button and a place to drop files on, a hint and a line for what is wrong. take(files) is told of every
-// file that is given.
+// A title, a button, a place to drop files on, a hint, and a line for errors. take(files) is called with every file.
 function field({ id, label, hint, open, multiple = false }, take) {
   const chooser = el("input", "sd-file");
   Object.assign(chooser, { type: "file", id: `${id}-file`, multiple });
@@ -129,7 +128,7 @@ function field({ id, label, hint, open, multiple = false }, take) {
   const zone = el("div", "sd-drop", "", [chooser, opener, name]);
   chooser.addEventListener("change", () => {
     take([...chooser.files]);
-    chooser.value = ""; // the same file, changed, can be chosen again
+    chooser.value = ""; // allows choosing the same file again after a change
   });
   zone.addEventListener("dragover", (event) => {
     event.preventDefault();
@@ -144,7 +143,7 @@ function field({ id, label, hint, open, multiple = false }, take) {
   return { chooser, name, zone, say, nodes: [title, zone, words, problem] };
 }
 
-// Buttons that save the files of the value, texts by name; nothing where there are none.
+// Buttons that save the files of the value, which maps names to texts; none without files.
 export function offer(element, props, watch, { label, hint }) {
   const update = () => {
     const files = Object.entries(props.value ? JSON.parse(props.value) : {});

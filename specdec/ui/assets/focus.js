@@ -1,5 +1,4 @@
-// The place in a race that a person points at or has chosen. All views show the same place: what one of them points at,
-// all of them light up.
+// The place of a race that a person points at or has chosen. All views show the same place.
 
 /** @typedef {{ lane: string, round: number, place?: number | null, row?: number | null }} At
  * A round of a lane; `place` is a token's place in the lane's text, `row` a guess's place in the round's draft. */

@@ -1,13 +1,13 @@
-// The form in one line: what a press on Run would race, and the draft length to drag. Edit opens the whole form.
+// The form in one line: the settings of the next race, and the draft length to drag. Edit opens the whole form.
 import { button, el } from "./dom.js";
 
 const OPEN = "sd-editing"; // on the body, while the form is open
-const LONGEST = 160; // characters of the prompt that the line shows, before the style cuts it
+const LONGEST = 160; // characters of the prompt in the line, before the style cuts it
 
 export class FormLine {
   held = false;
 
-  // `onGamma` is told the draft length while it is dragged.
+  // `onGamma` is called with the draft length while it is dragged.
   constructor(onGamma) {
     this.prompt = button("sd-linePrompt", "", () => this.open(true));
     this.prompt.title = "Edit the prompt and the settings";
@@ -29,13 +29,13 @@ export class FormLine {
     });
     const form = document.querySelector("#sd-ask");
     for (const event of ["input", "change", "click"]) {
-      // Gradio writes some values a moment after the event.
+      // Gradio writes some values shortly after the event.
       form?.addEventListener(event, () => setTimeout(() => this.read(), 60));
     }
     this.read();
   }
 
-  // What the fields hold by now.
+  // The present values of the fields.
   read() {
     const prompt = valueOf("#sd-prompt textarea");
     this.prompt.textContent = prompt.slice(0, LONGEST).replaceAll(/\s+/g, " ").trim() || "No prompt yet";
@@ -48,7 +48,7 @@ export class FormLine {
     this.settings.textContent = `${tokens} tokens \u00b7 ${temperature > 0 ? `temperature ${temperature}` : "greedy"}`;
   }
 
-  // While a race runs there is nothing to compute another length from.
+  // While a race runs, there is no run to compute another length from.
   hold(running) {
     this.held = running;
     this.read();
@@ -58,7 +58,7 @@ export class FormLine {
     return document.body.classList.contains(OPEN);
   }
 
-  // `focus`: the prompt is ready to be written.
+  // `focus`: put the keyboard into the prompt.
   open(open, focus = true) {
     document.body.classList.toggle(OPEN, open);
     this.edit.textContent = open ? "Close" : "Edit";
@@ -69,7 +69,7 @@ export class FormLine {
 
 const valueOf = (selector) => document.querySelector(/** @type {any} */ (selector))?.value ?? "";
 
-// The draft length of the form: a number, the name of a policy, or "" where there is none that can be dragged.
+// The draft length of the form: a number, a policy's name, or "" if none can be dragged.
 function gammaChosen() {
   const choice = valueOf("#sd-choice input:checked");
   if (choice === "auto") return choice;

@@ -1,9 +1,8 @@
-// What another draft length would have made of the race on show, computed by the server from that race. Greedy writes
-// the same text at every length, so the rounds of another length are known exactly; their times are from the passes
-// that were measured.
+// The shown race at another draft length, computed by the server from that race. Greedy decoding writes the same text
+// at every length, so the rounds are known exactly. Their times come from the measured passes.
 import { Lane } from "./race.js";
 
-// The speculative lane as it would have been at `gamma`.
+// The speculative lane at `gamma`.
 export function laneAt(race, lane, gamma) {
   const { hits, wrong, costs } = race.verdict.whatif;
   const ids = lane.rounds.flatMap((round) => round.committed_ids);
@@ -38,8 +37,8 @@ export function laneAt(race, lane, gamma) {
   return found;
 }
 
-// The draft of a computed round: what was kept and, where it is known, the guess that was not. What the draft would have
-// guessed after it is not known and left out.
+// The draft of a computed round: the kept guesses and, if known, the rejected one. Later guesses are not known and
+// left out.
 function guessesOf(committed, kept, n, wrong) {
   const blank = { draft_prob: null, target_prob: null, accept_prob: null, draw: null, draft_confidence: null };
   const guesses = committed
@@ -50,5 +49,5 @@ function guessesOf(committed, kept, n, wrong) {
   return guesses;
 }
 
-// The lengths that the race tells of, or null where it tells of none.
+// The lengths that the race was computed at; null if there are none.
 export const whatIfOf = (race) => race?.verdict?.whatif ?? null;

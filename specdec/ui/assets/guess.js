@@ -1,11 +1,11 @@
-// Be the draft: the player guesses the next tokens of a real round, then sees what the target keeps of them.
+// Be the draft: the player guesses the next tokens of a real round, then sees which of them the target keeps.
 import { chip, dress, spaced } from "./acts.js";
 import { choicesOf, gameRounds, verdictOf } from "./choices.js";
 import { button, el } from "./dom.js";
 import { TokenText } from "./lines.js";
 import { counted, endOf, inWords, sentence, shown, sum, writtenBy } from "./telling.js";
 
-const KEPT = "specdec-guess"; // in the browser's storage: how the last game ended
+const KEPT = "specdec-guess"; // in the browser's storage: the result of the last game
 const CONTEXT = 220; // characters of the text before a round
 
 export class Game {
@@ -29,7 +29,7 @@ export class Game {
     this.said.after(this.next);
   }
 
-  // A race is on show, and the steps above tell its `story`.
+  // A race is shown, and the steps above show its round `story`.
   open(race, { lane, round, model }) {
     this.#race = race;
     this.#lane = lane;
@@ -56,7 +56,7 @@ export class Game {
     return this.#rounds[this.#results.length];
   }
 
-  // A round: its text so far, a place for each guess, the choices for the first of them.
+  // A round: its text so far, a place for each guess, and the choices for the first one.
   #ask(focus) {
     const game = this.#game;
     this.#picks = [];
@@ -99,7 +99,7 @@ export class Game {
     const names = ids.map((id) => this.text.peek([...game.truth.slice(0, place), id]).at(-1));
     this.choices.replaceChildren(
       ...ids.map((id, at) => {
-        // The second click of a double click is meant for the token that stood there before.
+        // The second click of a double click is meant for the earlier token.
         const choice = button(
           "sd-gameChoice",
           shown(names[at]),
@@ -120,7 +120,7 @@ export class Game {
     this.#offer(true);
   }
 
-  // The target's verdict, drawn as every round is.
+  // The target's verdict, drawn like every round.
   #check() {
     const game = this.#game;
     const verdict = verdictOf(this.#picks, game.truth);
@@ -169,7 +169,7 @@ export class Game {
     this.#score();
   }
 
-  // A row of squares a round: as the tokens, blue where kept.
+  // A row of squares for each round, blue for kept guesses.
   #score() {
     this.board.hidden = !this.#results.length;
     if (!this.#results.length) return;
@@ -215,7 +215,7 @@ export function endInWords({ you, draft, of, rounds }, rival) {
   );
 }
 
-// Storage may be forbidden: then the game is new each time.
+// Storage may be forbidden. Then the game is new each time.
 function remembered() {
   try {
     const end = JSON.parse(localStorage.getItem(KEPT) ?? "null");
@@ -230,9 +230,9 @@ function remember(end) {
   try {
     localStorage.setItem(KEPT, JSON.stringify(end));
   } catch {
-    // not kept
+    // not stored
   }
 }
 
-// The keyboard's place, without moving the page.
+// Moves the keyboard's place without scrolling the page.
 const rest = (node) => node?.focus({ preventScroll: true });

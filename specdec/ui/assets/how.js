@@ -1,4 +1,4 @@
-// The tab "How it works": a round of the race on show in three steps, why it is lossless, and Be the draft.
+// The tab "How it works": a round of the shown race in three steps, why it is lossless, and Be the draft.
 import { storyOf } from "./acts.js";
 import { el, fold } from "./dom.js";
 import { Game } from "./guess.js";
@@ -31,7 +31,7 @@ export function mount(element) {
     "Sampling",
     "A guess is kept with probability min(1, p/q): p is its probability in the target, q in the draft. After a rejected guess the replacement is drawn from norm(max(0, p \u2212 q)). So every token has the target's distribution p.",
   );
-  const other = el("p", "sd-howNote"); // of a race that was verified otherwise
+  const other = el("p", "sd-howNote"); // of a race with another verification
   const parts = el("div", "sd-howParts", "", [
     steps.node,
     el("section", "sd-howWhy", "", [
@@ -47,7 +47,7 @@ export function mount(element) {
   parts.hidden = true;
   origin.textContent = FIRST;
   onRace((race) => {
-    if (!race) return; // another one runs: what was on show stays until its end
+    if (!race) return; // another race runs: the shown one stays until its end
     const story = storyOf(race);
     parts.hidden = !story;
     origin.textContent = story ? ledeOf(race, story) : NO_GUESSES;

@@ -1,4 +1,4 @@
-// Bytes packed and unpacked by the browser's own deflate.
+// Packs and unpacks bytes with the browser's own deflate.
 
 export async function deflate(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new CompressionStream("deflate-raw"));

@@ -1,19 +1,20 @@
-// What a reload of this tab keeps: the fields of the form, and the last race that this visitor ran or opened. An
-// address wins over it, unless it held the same when this was kept.
+// What a reload of this tab keeps: the fields of the form, and the last race that this visitor ran or opened. The
+// address has priority, unless it was the same when this was kept.
 import { inAddress, settingsInFragment } from "./address.js";
 import { readRecording } from "./race.js";
 
-const LARGEST = 2e6; // characters of a race that is kept
+const LARGEST = 2e6; // characters of a kept race
 const [FIELDS, RACE] = ["specdec-fields", "specdec-race"];
-const KEPT = ["run", "link", "file"]; // origins; the page's own first race comes back by itself
+const KEPT = ["run", "link", "file"]; // origins; the page's own first race is shown again by itself
 
-// The values of the form to bring back, or null.
+// The values of the form to restore, or null.
 let broughtBack = false;
 export function keptFields() {
   return broughtBack ? null : read(FIELDS, settingsPart());
 }
 
-// What Gradio is to set the form's fields to: what a reload found, else nothing. From now on the values are kept.
+// The values that Gradio sets in the form's fields: those found by a reload, else none. From now on the values are
+// kept.
 export function fieldsAsKept(values) {
   const kept = keptFields()?.values;
   broughtBack = true;
@@ -29,7 +30,7 @@ export function keepRace({ origin, name }, text) {
   write(RACE, text.length > LARGEST ? null : { address: inAddress("run") ?? "", origin, name, text });
 }
 
-// The race to bring back, as `open` takes it, or null.
+// The race to restore, in the form that `open` takes, or null.
 export function keptRace() {
   const kept = read(RACE, inAddress("run") ?? "");
   if (!kept) return null;
@@ -42,7 +43,7 @@ export function keptRace() {
   }
 }
 
-// What the address says of the form, or "".
+// The part of the address about the form, or "".
 function settingsPart() {
   const run = inAddress("run");
   return String(new URLSearchParams({ ...settingsInFragment(), ...(run && { run }) }));
@@ -62,6 +63,6 @@ function write(key, value) {
     sessionStorage.removeItem(key);
     if (value) sessionStorage.setItem(key, JSON.stringify(value));
   } catch {
-    // The storage is full or switched off: a reload keeps nothing.
+    // The storage is full or switched off, so a reload keeps nothing.
   }
 }

@@ -1,4 +1,4 @@
-// The lanes as the server's table has them. `mount` hands the rows over before anything is drawn.
+// The server's table of lanes. `mount` sets the rows before anything is drawn.
 const rows = new Map(); // key -> { key, name, gamma, label, dash, sign }
 
 export function defineLanes(table) {
@@ -10,8 +10,8 @@ export const laneKeys = () => [...rows.keys()];
 export const laneOf = (key) => rows.get(key);
 export const labelOf = (key) => rows.get(key)?.label ?? key;
 
-// The key, among those of a race, of the lane that a "started" record belongs to: a lane may have a row of its own for
-// one draft length.
+// The key of the lane that a "started" record belongs to, among those of a race. A lane may have its own row for one
+// draft length.
 export function keyOf(started, keys) {
   const own = [...rows.values()].find((row) => row.name === started.lane && row.gamma === started.gamma);
   return own && keys.includes(own.key) ? own.key : started.lane;

@@ -1,7 +1,7 @@
-// The wire: a growing string of JSON lines, and token bytes to text.
+// Reads the growing string of JSON lines, and turns token bytes into text.
 
-// Parses only what is new. A first line tells whose lines follow: "begin" all of a race, "part" those of it from a line
-// on. Lines that were read before are passed over; where some are missing, the race's last value holds them all.
+// Parses only new lines. The first line says which lines follow: "begin" all lines of a race, "part" those from a
+// line on. Lines that were read before are skipped. If some are missing, the last value of the race has all of them.
 export class LineReader {
   #head = null;
   #offset = 0;
@@ -12,7 +12,7 @@ export class LineReader {
   read(text) {
     const records = [];
     const head = text.slice(0, text.indexOf("\n") + 1);
-    if (!head) return records; // an empty value between two others: the lines that come again are not new
+    if (!head) return records; // an empty value between two others: the repeated lines are not new
     if (head !== this.#head) this.#start(head);
     for (let end; (end = text.indexOf("\n", this.#offset)) !== -1; this.#offset = end + 1) {
       if (this.#at === this.#taken) {
@@ -36,14 +36,14 @@ export class LineReader {
   }
 }
 
-// A token may hold half a character, so text is made from bytes; what is incomplete waits for the next token.
+// A token may hold half a character, so text is made from bytes. Incomplete bytes wait for the next token.
 export class TokenText {
   #bytes;
   #decoder = new TextDecoder();
   #waiting = [];
 
   constructor(bytes) {
-    this.#bytes = bytes; // token id -> array of bytes, filled as lines arrive
+    this.#bytes = bytes; // token id -> array of bytes, filled when lines arrive
   }
 
   push(id) {
@@ -53,7 +53,7 @@ export class TokenText {
     return piece;
   }
 
-  // The pieces these tokens would add, without adding them.
+  // The pieces that these tokens would add, without adding them.
   peek(ids) {
     const decoder = new TextDecoder();
     decoder.decode(Uint8Array.from(this.#waiting), { stream: true });
@@ -65,7 +65,7 @@ export function bytesOf(latin1) {
   return Array.from(latin1, (character) => character.charCodeAt(0));
 }
 
-// The bytes at the end that begin a character and do not finish it.
+// The bytes at the end that begin a character and do not complete it.
 function incompleteTail(bytes) {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back];
@@ -78,7 +78,7 @@ function incompleteTail(bytes) {
   return [];
 }
 
-// A token on its own: the space it begins with and line ends are drawn, half a character is named.
+// A single token: its leading space and line ends are drawn, and half a character is named.
 export function visible(piece) {
   if (piece === "") return "(part of a character)";
   return piece.replaceAll("\n", "\u21b5").replace(/^ /, "\u2423").replace(/ $/, "\u2423").replaceAll("\t", "\u21e5");

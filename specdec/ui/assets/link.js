@@ -1,18 +1,18 @@
-// Links to a run and to settings, made and read.
+// Makes and reads links to a run and to settings.
 import { fromBase64, inAddress, linkWith, resultLink, settingsInFragment, toBase64 } from "./address.js";
 import { keptFields } from "./kept.js";
 import { pack, unpack } from "./packing.js";
 import { checked } from "./race.js";
 
-// The settings the address holds, as texts by name: its own, or those of the run in it. None after a reload: the form
-// comes back as it was.
+// The settings in the address, as texts by name: its own, or those of its run. None after a reload, because the form
+// is restored then.
 export async function settingsInAddress() {
   if (keptFields()) return {};
   if (!inAddress("run")) return settingsInFragment();
   try {
     return (await runInAddress())[0].settings;
   } catch {
-    return {}; // the view says what is wrong
+    return {}; // the view shows what is wrong
   }
 }
 
@@ -31,5 +31,5 @@ export async function runInAddress() {
 
 export const settingsLink = (settings) => linkWith(settings);
 
-// The link to a run, or null where it would be too long.
+// The link to a run; null if it would be too long.
 export const runLink = async (race) => resultLink({ run: toBase64(await pack(race)) });

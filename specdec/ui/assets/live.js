@@ -1,4 +1,4 @@
-// The live view: takes the lines of one race after another, from the server, a link or a file, and has them shown.
+// The live view: takes the lines of races from the server, a link or a file, and lets them be shown.
 import { defineFigures } from "./definitions.js";
 import { FormLine } from "./form.js";
 import { LineReader } from "./lines.js";
@@ -13,9 +13,9 @@ import { Status } from "./status.js";
 import { MEASURED } from "./verdict.js";
 import { follow } from "./visit.js";
 
-const GREETING = ["startup", "recording"]; // origins of a race that a visitor finds here; it makes way for all others
+const GREETING = ["startup", "recording"]; // origins of a race that the page shows by itself; any other race replaces it
 
-// Resolves once the view is mounted: a button that is pressed before waits for it.
+// Resolves when the view is mounted. A button that is pressed before waits for it.
 let mounted = () => {};
 export const ready = new Promise((resolve) => {
   mounted = () => resolve(undefined);
@@ -25,7 +25,7 @@ export async function mount(element, props, watch, plotlyAddress, lanes, definit
   defineLanes(lanes);
   defineFigures(definitions);
   const view = new View(element, plotlyAddress, again);
-  mounted(); // the buttons have what they need; a link that cannot be read must not hold them back
+  mounted(); // the buttons have what they need; an unreadable link must not block them
   const reader = new LineReader();
   await view.openLink();
   const update = () => view.take(reader.read(props.value ?? ""), props.value ?? "");
@@ -35,17 +35,17 @@ export async function mount(element, props, watch, plotlyAddress, lanes, definit
 }
 
 class View {
-  #race = null; // on show
-  #next = null; // the one whose lines come; on show from its first lane on, so that a refusal loses nothing
-  #wanted = null; // what `again` is to run
-  #ignored = false; // a greeting that came when another race was on show already
-  #waiting = null; // a greeting that comes on show once the replay of the recording has ended
+  #race = null; // the shown race
+  #next = null; // the race whose lines arrive; shown from its first lane on, so that a refusal loses nothing
+  #wanted = null; // the run for `again`
+  #ignored = false; // a greeting that came when another race was shown
+  #waiting = null; // a greeting that is shown when the replay of the recording has ended
   #halting = false;
-  #edited = false; // whether the form was open as Run was pressed
+  #edited = false; // whether the form was open when Run was pressed
   #pressed = 0;
   #ended = 0;
 
-  // `again` has the server run what `window.specdec.shown()` says.
+  // `again` lets the server run what `window.specdec.shown()` returns.
   constructor(root, plotlyAddress, again) {
     this.root = root;
     this.again = again;
@@ -66,15 +66,15 @@ class View {
     this.#listen();
   }
 
-  // What the page's listeners call.
+  // The functions that the page's listeners call.
   #answer() {
     Object.assign(state, {
       begin: () => {
         this.#pressed += 1;
         this.#setRunning(true);
       },
-      // Comes a moment after the verdict, perhaps when the next race was begun already. `said` is what the server says
-      // of a race that it took off the line, `refused` what is shown where Gradio itself ended one.
+      // Called shortly after the verdict, perhaps when the next race has begun. `said` is the server's message about
+      // a race that left the queue, `refused` the text to show if Gradio itself ended one.
       end: (said, refused) => {
         this.#ended = Math.min(this.#ended + 1, this.#pressed);
         if (this.#ended < this.#pressed) return;
@@ -109,10 +109,10 @@ class View {
     });
   }
 
-  // New lines of a race that runs here; `text` is all of them.
+  // New lines of a race that runs here. `text` has all of them.
   take(records, text) {
     const [first] = records;
-    // The start-up race takes the recording's place, but not in the midst of its replay.
+    // The start-up race replaces the recording, but not during its replay.
     if (first?.origin === "startup" && state.origin === "recording" && state.replaying) {
       this.#waiting = () => this.#takeNow(records, text);
       return;
@@ -151,7 +151,7 @@ class View {
     }
   }
 
-  // `text` gives the lines, should somebody want to keep them.
+  // `text` gives the lines, in case somebody saves them.
   #open(records, origin, text) {
     this.stage.replay.hide();
     this.#feed(records.map((record) => (record.event === "begin" ? { ...record, origin } : record)));
@@ -161,7 +161,7 @@ class View {
 
   #feed(records) {
     for (const record of records) {
-      // A greeting is shown to those who have seen nothing else.
+      // A greeting is shown only to visitors who have seen nothing else.
       if (record.event === "begin") {
         const more = record.origin === "startup" && state.origin === "recording";
         this.#ignored = GREETING.includes(record.origin) && state.origin !== "" && !more;
@@ -201,7 +201,7 @@ class View {
     verdict: () => this.#showVerdict(),
     error: (record) => {
       if (this.#race === this.#next) this.stage.verdict.progress("The race did not end.");
-      else if (this.#edited) this.form.open(true, false); // what was refused stands in it
+      else if (this.#edited) this.form.open(true, false); // the refusal is shown in it
       this.#setRunning(false);
       this.status.fail(record.message);
       state.errors += 1;
@@ -220,7 +220,7 @@ class View {
     const { runs } = this.#race.begin;
     const run = runs > 1 ? `Run ${this.#race.runs.length} of ${runs} \u00b7 ` : "";
     const { lane } = this.#race;
-    const asked = lane.open ? ` of ${this.#race.asked}` : ""; // a lane that ended may have written fewer
+    const asked = lane.open ? ` of ${this.#race.asked}` : ""; // a lane that has ended may have written fewer tokens
     this.stage.verdict.progress(`${run}${labelOf(lane.name)}: ${lane.tokens}${asked} tokens`, this.#race);
   }
 
@@ -236,7 +236,7 @@ class View {
       if (state.replaying) this.stage.replay.skip();
     }
     swap("sd-running", running, "#sd-run, .sd-again", "#sd-stop");
-    // The old result dims until the first token of the new race, or comes back with an error.
+    // The old result is dimmed until the first token of the new race, and comes back after an error.
     this.root.classList.toggle("stale", running);
   }
 
@@ -244,7 +244,7 @@ class View {
     const race = this.#race;
     state.origin = race.begin.origin;
     const { kept } = race.begin; // over a reload
-    if (MEASURED.includes(state.origin) && !kept) state.pair = race.begin.pair; // the header may not know yet
+    if (MEASURED.includes(state.origin) && !kept) state.pair = race.begin.pair; // the header may not have it yet
     this.#setRunning(false);
     this.stage.finish();
     showRace(race);
@@ -253,7 +253,7 @@ class View {
     if (state.origin === "run" && figures && !stopped && !kept) this.stage.play();
   }
 
-  // Another draft length is dragged.
+  // Another draft length was dragged.
   #dragged(gamma) {
     if (state.running) return;
     this.status.wait(false);
@@ -261,7 +261,7 @@ class View {
     if (why) this.status.say(`\u03b3 ${gamma} is not computed from the run on show. ${why} Run race measures it.`);
   }
 
-  // Runs what is on show once more, whatever the form says by now.
+  // Runs the shown race again, whatever the form contains now.
   #again(repeat) {
     if (state.running) return;
     this.#wanted = { settings: this.#race.begin.settings, repeat };

@@ -1,5 +1,5 @@
-// A race as few bytes, for a link: its facts and token texts packed as text, its rounds as columns of small numbers.
-// Token texts, statuses and times; no probabilities.
+// A race as few bytes for a link: facts and token texts as packed text, rounds as columns of small numbers. It has
+// token texts, statuses and times, but no probabilities.
 import { BitReader, BitWriter } from "./bits.js";
 import { Numbering, packLane, unpackLane } from "./columns.js";
 import { defined, shortened } from "./definitions.js";
@@ -12,7 +12,7 @@ const INFLATED = 2e6; // bytes that the facts may unpack to
 const HEAD = 6; // bytes: a checksum, then the length of the facts
 
 export async function pack(race) {
-  // In the order of the page: in the run that is drawn, another lane may have started first.
+  // In the order of the page, because in the drawn run another lane may have started first.
   const lanes = race.begin.lanes.map((key) => race.lanes.get(key)).filter(Boolean);
   const bits = new BitWriter();
   const numbering = new Numbering();
@@ -26,7 +26,7 @@ export async function pack(race) {
   return join(checksum(all), all);
 }
 
-// The lines again, with nothing where the bytes hold nothing. Throws where the bytes are damaged.
+// The lines again; a value is missing where the bytes have none. Throws an Error if the bytes are damaged.
 export async function unpack(bytes) {
   if (checksum(bytes.subarray(4)).some((byte, at) => byte !== bytes[at])) throw new RangeError("damaged");
   const size = bytes[4] * 256 + bytes[5];
@@ -65,7 +65,7 @@ export async function unpack(bytes) {
   ];
 }
 
-// What has a name or words. A lane repeats nothing of the first one.
+// Everything with names or words. A lane repeats nothing of the first one.
 function factsOf(race, lanes) {
   const { at, pair, settings } = race.begin;
   const { details, lanes: table, places, passes, time, whatif, ...verdict } = race.verdict;
@@ -88,7 +88,7 @@ function factsOf(race, lanes) {
   };
 }
 
-// The label at the end of a lane's line, as the server words it.
+// The label at the end of a lane's line, in the server's words.
 function endOf(key, rounds, duration) {
   const name = labelOf(key);
   const tokens = rounds.reduce((sum, round) => sum + round.committed_ids.length, 0);
@@ -96,8 +96,8 @@ function endOf(key, rounds, duration) {
   return { event: "lane_end", lane: key, name, duration, spoken };
 }
 
-// A verdict whose definitions are exchanged: they are the same in every run, and a third of a link. The steps of "Why"
-// are kept in hundredths of a millisecond, as the page shows them.
+// A verdict with names in place of definitions, which are the same in every run and a third of a link. The steps of
+// "Why" are kept in hundredths of a millisecond, as the page shows them.
 function withFigures(verdict, exchange) {
   const exchanged = { ...verdict };
   if (verdict.figures) exchanged.figures = exchange(verdict.figures);
@@ -108,7 +108,7 @@ function withFigures(verdict, exchange) {
   return exchanged;
 }
 
-// Digits that nobody sees are left out.
+// Leaves out digits that the page does not show.
 function rounded(_, value) {
   return Number.isFinite(value) && !Number.isInteger(value) ? Number(value.toPrecision(6)) : value;
 }
@@ -117,7 +117,7 @@ const alike = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 const join = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
 const textOf = (texts) => new TextDecoder().decode(join(...texts));
 
-// Tells a damaged link (FNV-1a).
+// A checksum that detects a damaged link (FNV-1a).
 function checksum(bytes) {
   let sum = 0x811c9dc5;
   for (const byte of bytes) sum = Math.imul(sum ^ byte, 0x01000193);

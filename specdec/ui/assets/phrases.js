@@ -1,5 +1,5 @@
-// What most links say alike, as one character each. JSON writes no control characters, so these stand for phrases.
-// A phrase that the server words anew only makes links longer. The order of the phrases is part of the links' format.
+// Phrases that most links contain, as one character each. JSON has no control characters, so these stand for phrases.
+// If the server changes a phrase, links only become longer. The order of the phrases is part of the links' format.
 const PHRASES = [
   '"runs":1},"lanes":[{"key":"generate","params":{"max_new_tokens":',
   ',"temperature":0,"top_k":0,"top_p":1,"min_p":0,"repetition_penalty":1,"seed":',

@@ -1,4 +1,4 @@
-// The Picture part of the Share menu: the card of the race on show, to be saved or copied.
+// The Picture part of the Share menu: the card of the shown race, to save or copy.
 import { pageAddress } from "./address.js";
 import { cardOf, drawCard } from "./card.js";
 import { button, el, save } from "./dom.js";
@@ -8,13 +8,13 @@ export class Picture {
     this.canvas = el("canvas");
     this.canvas.setAttribute("role", "img");
     this.copy = button("sd-action", "Copy picture", () => this.#copy());
-    this.copy.hidden = !navigator.clipboard?.write || !window.ClipboardItem; // on plain http, or in some frames
+    this.copy.hidden = !navigator.clipboard?.write || !window.ClipboardItem; // missing on plain http and in some frames
     const download = button("sd-action", "Download picture", async () => save("specdec.png", await this.#png()));
     this.node = el("div", "sd-picture", "", [this.canvas, el("div", "sd-actions", "", [download, this.copy])]);
     this.show(null);
   }
 
-  // The card of a race; without one there is no picture.
+  // The card of a race. Without a race there is no picture.
   show(race) {
     this.node.hidden = !race;
     if (!race) return;

@@ -1,15 +1,15 @@
-// A race as its lines tell it: runs of lanes, each with its rounds. The page draws from this and from nothing else.
+// A race from its lines: runs of lanes, each with its rounds. The page draws from this only.
 import { keyOf, laneKeys, laneOf } from "./lanes.js";
 import { bytesOf } from "./lines.js";
 import { wrongField } from "./schema.js";
 
 export const VERSION = 1;
-export const LARGEST = 64e6; // characters of a recording that a page takes; its own stay below
+export const LARGEST = 64e6; // characters of a recording that a page accepts; its own are shorter
 const MOST = { tokens: 10_000, prompt: 200_000 }; // of a lane: a browser takes long to draw more
 
 export class Lane {
   rounds = [];
-  seconds = []; // after the lane's first token, a round each
+  seconds = []; // after the lane's first token, one for each round
   counts = []; // tokens written by then
   finished = null;
   end = null; // its label
@@ -25,12 +25,12 @@ export class Lane {
     this.counts.push(this.tokens + round.committed_ids.length);
   }
 
-  // Whether its drafts were verified as blocks; greedy, that is no different.
+  // Whether its drafts were verified as blocks; in greedy decoding there is no difference.
   get block() {
     return this.started.acceptance === "block" && this.started.params.temperature > 0;
   }
 
-  // Whether rounds may still come.
+  // Whether more rounds may come.
   get open() {
     return this.finished === null;
   }
@@ -55,8 +55,8 @@ export class Lane {
   }
 }
 
-// How each committed token of a round came about; the one answer for all that draws tokens. "unknown" where the lane
-// does not say which of them were guesses.
+// The kind of each committed token of a round, for everything that draws tokens. "unknown" if the lane does not
+// report which of them were guesses.
 export function kindsOf(round) {
   if (round.draft === null) return round.committed_ids.map(() => "unknown");
   const kept = round.draft.filter((token) => token.status === "accepted").length;
@@ -70,7 +70,7 @@ export function kindsOf(round) {
 export class Race {
   bytes = new Map(); // token id -> its bytes
   runs = []; // of Maps, lane name -> Lane
-  lane = null; // the one that runs
+  lane = null; // the running lane
   verdict = null;
 
   constructor(begin) {
@@ -92,7 +92,7 @@ export class Race {
     }
   }
 
-  // The lanes to show: of the run the verdict names, else of the one that goes on.
+  // The lanes to show: of the run that the verdict names, else of the running one.
   get lanes() {
     return this.runs[this.verdict?.shown ?? this.runs.length - 1] ?? new Map();
   }
@@ -102,7 +102,7 @@ export class Race {
   }
 }
 
-// The records of a recording from somewhere else. Throws an Error whose message says what is wrong with it.
+// The records of a recording from elsewhere. Throws an Error whose message says what is wrong with it.
 export function readRecording(text) {
   if (text.length > LARGEST) throw new Error(`It has ${text.length} characters; this page takes ${LARGEST}.`);
   const written = text.split("\n").flatMap((line, at) => (line.trim() ? [[line, at + 1]] : []));
@@ -119,8 +119,7 @@ export function readRecording(text) {
   );
 }
 
-// The same records, if all of them are what the page can draw; nothing is drawn before that is known. `numbers` are
-// those of their lines, as an editor counts them.
+// The same records, if the page can draw all of them. Nothing is drawn before. `numbers` are their line numbers.
 export function checked(records, numbers = records.map((_, at) => at + 1)) {
   const [begin] = records;
   if (begin?.event !== "begin") throw new Error("It is not a specdec recording.");
@@ -154,13 +153,13 @@ export function checked(records, numbers = records.map((_, at) => at + 1)) {
 const tooLong = ({ rounds, tokens, started }) =>
   Math.max(rounds.length, tokens) > MOST.tokens || started.prompt_ids.length > MOST.prompt;
 
-// Whether a lane can be drawn at another draft length: with a token left out, drawing it would not end.
+// Whether a lane can be drawn at another draft length. Without a token, drawing it would not end.
 const isOf = ({ hits, wrong, lengths, costs }, lane) =>
   [hits.length, wrong.length].every((count) => count === lane?.tokens) &&
   lengths.every(({ gamma }, at) => gamma === at) &&
   costs.every(([draft, verify, rest]) => draft + verify + rest >= 0);
 
-// What the schema cannot say: the lanes are those of this page, and a table's rows are as wide as its head.
+// Checks that the schema cannot express: the lanes are those of this page, and table rows are as wide as their head.
 function unknownLane(record) {
   const known = laneKeys();
   const holds = {
@@ -177,7 +176,7 @@ function unknownLane(record) {
 
 const sameWidths = ({ lanes }) => !lanes || lanes.rows.every((row) => row.length === lanes.columns.length);
 
-// Whether a record may stand after those that the race has taken.
+// Whether a record may follow the records that the race has.
 function follows(record, { begin, lane }, last) {
   if (record.event === "started") return begin.lanes.includes(keyOf(record, begin.lanes)) && !lane?.open;
   if (record.event === "verdict") return last;
@@ -190,8 +189,8 @@ function follows(record, { begin, lane }, last) {
   return ["finished", "lane_end"].includes(record.event) && Boolean(lane);
 }
 
-// How far a lane was at a moment of a replay: the rounds that had ended, and the guesses that were there of the next
-// one. null is the end.
+// The state of a lane at a moment of a replay: the ended rounds, and the visible guesses of the next one. null is the
+// end.
 export function momentOf(lane, seconds) {
   if (!lane) return null;
   if (seconds === null) return { rounds: lane.rounds.length, guesses: null };
@@ -203,5 +202,5 @@ export function momentOf(lane, seconds) {
   return { rounds, guesses: Math.min(next.draft.length, Math.floor(next.draft.length * share)) };
 }
 
-// Seconds as a person reads them.
+// Seconds for a person to read.
 export const secondsOf = (value) => `${value.toFixed(value < 10 ? 2 : 1)}\u00a0s`;

@@ -1,7 +1,7 @@
-// The clock of a replay: measured seconds, slowed or not, with the controls that a player has.
+// The clock of a replay: measured seconds, slowed down or not, with the controls of a player.
 import { button, drawSign, el, sign } from "./dom.js";
 
-const LASTS = 8; // seconds of replay that the slowest lane should take
+const LASTS = 8; // seconds of replay for the slowest lane
 const SLOW = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 export class Replay {
@@ -10,10 +10,10 @@ export class Replay {
   #speed = 1;
   #frame = 0;
   #before = 0;
-  #times = "measured"; // what is replayed
+  #times = "measured"; // the times that are replayed
 
-  // `show` draws the moment it is given, in seconds; null is the end, with everything there. `onRest` is called when the
-  // replay has stopped, at its end or before.
+  // `show` draws a moment, in seconds; null is the end, with everything visible. `onRest` is called when the replay
+  // stops.
   constructor(show, onRest = () => {}) {
     this.show = show;
     this.onRest = onRest;
@@ -46,7 +46,7 @@ export class Replay {
     return this.#frame !== 0;
   }
 
-  // A race that lasted so many seconds; its end is on show until it is played.
+  // A race of this many seconds. Its end is shown until it is played.
   load(seconds, times = "measured") {
     this.#stop();
     this.#times = times;

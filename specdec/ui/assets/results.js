@@ -6,7 +6,7 @@ import { Copyable } from "./share.js";
 
 const KEYS = ["sweep", "bench"];
 
-// Has the tab opened whose results the address holds, now and when the address changes. The value is what it holds.
+// Opens the tab whose results are in the address, now and when the address changes. The value is those results.
 export function followAddress(props, trigger) {
   let shown = "";
   const read = () => {
@@ -22,7 +22,7 @@ export function followAddress(props, trigger) {
   read();
 }
 
-// A button for one file. Its value is { name, text }, and the server is told as soon as it is read.
+// A button for one file. Its value is { name, text }. The server gets it when it is read.
 export function open(element, props, trigger, { id, label, most }) {
   const chooser = el("input", "sd-file");
   Object.assign(chooser, { type: "file", id: `${id}-file` });
@@ -33,7 +33,7 @@ export function open(element, props, trigger, { id, label, most }) {
   problem.hidden = true;
   chooser.addEventListener("change", async () => {
     const [file] = chooser.files;
-    chooser.value = ""; // the same file, changed, can be chosen again
+    chooser.value = ""; // allows choosing the same file again after a change
     if (!file) return;
     problem.hidden = true;
     try {
@@ -47,7 +47,7 @@ export function open(element, props, trigger, { id, label, most }) {
   element.replaceChildren(chooser, name, problem);
 }
 
-// The link to results, from one JSON value: { packed }, which is empty where they are too long for a link.
+// The link to results, from one JSON value: { packed }, which is empty if they are too long for a link.
 export function link(element, props, watch, { key }) {
   const field = new Copyable("Link to these results");
   const update = () => {

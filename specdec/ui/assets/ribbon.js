@@ -1,4 +1,4 @@
-// A lane's text, token by token, each drawn by what it is; a round is one joined block.
+// A lane's text, token by token, each drawn by its kind. A round is one joined block.
 import { chance, el } from "./dom.js";
 import { TokenText } from "./lines.js";
 import { kindsOf } from "./race.js";
@@ -21,11 +21,11 @@ export class Ribbon {
   #blocks = [];
   #marks = []; // of the committed tokens, by their place in the text
   #visible = 0;
-  #guessing = null; // the block of the round that a replay is in the midst of
-  #fresh = null; // the block that settled last: what it missed is still on show
+  #guessing = null; // the block of the round that a replay shows in part
+  #fresh = null; // the latest finished block, whose rejected guess is still visible
   #cursor = null;
   #lit = null;
-  #inWord = false; // whether the text so far ends in a visible character
+  #inWord = false; // whether the text ends in a visible character
 
   /**
    * @param {string} label
@@ -52,7 +52,7 @@ export class Ribbon {
     this.node.tabIndex = -1;
   }
 
-  // The lane's text so far; what comes later is added by `grow`.
+  // The lane's text so far. `grow` adds later tokens.
   start(race, lane) {
     this.#race = race;
     this.#lane = lane;
@@ -80,8 +80,8 @@ export class Ribbon {
     else this.#settle(null);
   }
 
-  // A moment of a replay: the first `count` rounds have ended, and of the next one so many guesses are there (null: none
-  // and nothing of it). The rest keeps its place.
+  // A moment of a replay: the first `count` rounds have ended, and this many guesses of the next one are visible
+  // (null: nothing of it). The rest keeps its place.
   showUntil(count, guesses = null) {
     const end = Math.min(count, this.#blocks.length);
     for (; this.#visible > end; this.#visible--) this.#blocks[this.#visible - 1].classList.add("later");
@@ -102,7 +102,7 @@ export class Ribbon {
     this.#settle(end && end < this.#blocks.length ? this.#blocks[end - 1] : null);
   }
 
-  // The last block that is there, to keep in view.
+  // The last visible block, to keep it in view.
   get tip() {
     return this.#guessing ?? this.#blocks[this.#visible - 1] ?? null;
   }
@@ -114,8 +114,8 @@ export class Ribbon {
     this.#fresh?.classList.add("fresh");
   }
 
-  // Lights the token at a place, or the round where a view points at no token; every lane's token at the same place is
-  // lit, as it is the same token in another lane.
+  // Lights the token at a place, or the round if a view points at no token. The token at the same place of every lane
+  // is lit.
   light(at) {
     this.#lit?.classList.remove("lit");
     this.#lit = at && this.#lane ? this.#nodeAt(at) : null;
@@ -136,7 +136,7 @@ export class Ribbon {
     if (at && this.#lane?.name === at.lane) this.#blocks[at.round]?.classList.add("current");
   }
 
-  // What stands at a place of this lane, in words.
+  // The token at a place of this lane, in words.
   wordsAt(at) {
     if (!this.#lane || at?.lane !== this.#lane.name) return null;
     const node = this.#nodeAt(at);
@@ -151,7 +151,7 @@ export class Ribbon {
     const kinds = kindsOf(round);
     round.committed_ids.forEach((id, place) => {
       const added = place === round.committed_ids.length - 1 && round.token_id !== null;
-      // What follows the first miss was guessed here, at the place that the correction took.
+      // Guesses after the rejected one were made here, at the place of the correction.
       if (added) block.append(...this.#missed(drafts, round));
       const piece = this.#text.push(id);
       const draft = added ? (drafts.find((token) => token.status === "rejected") ?? null) : (kept[place] ?? null);
@@ -163,7 +163,7 @@ export class Ribbon {
       this.#marks.push(mark);
       block.append(mark);
     });
-    // A round that ended inside its draft has no token of the target's; what was left of the draft stands after it.
+    // A round that ended inside its draft has no token of the target. The rest of the draft is drawn after it.
     if (round.token_id === null && drafts.length) block.append(...this.#missed(drafts, round));
     return block;
   }
@@ -174,7 +174,7 @@ export class Ribbon {
     return missed.map((token, i) => {
       const about = { place: null, row: drafts.indexOf(token), guess: true };
       const mark = this.#token(pieces[i], token.status, round, token, about);
-      // No part of the text: a space before it is only a distance, so that the strike begins at the word.
+      // Not part of the text: a space before it is only a distance, so that the strike begins at the word.
       const trimmed = pieces[i].trimStart();
       if (trimmed && trimmed !== pieces[i]) {
         mark.textContent = trimmed;
@@ -232,7 +232,7 @@ export class Ribbon {
 const known = (value) => value !== null && value !== undefined; // a link carries no probabilities
 const percent = (share) => `${(share * 100).toFixed(share < 0.0995 && share > 0 ? 1 : 0)}\u00a0%`;
 
-// What a token is, in words: its round, how it came about, and the figures of the guess at its place.
+// A token in words: its round, its kind, and the figures of the guess at its place.
 function describe({ piece, kind, round, draft }, bytes, block) {
   const parts = [`round ${round.index}`, WORDS[kind]];
   if (draft) {

@@ -1,15 +1,16 @@
-// One round, step by step: what stood there, what was guessed, what the target said, what came of it. The card has its
-// place beside the chart; a round that is chosen elsewhere brings it there.
+// One round, step by step: the text before, the guesses, the target's choices, the outcome. The card is beside the
+// chart. A round that is chosen elsewhere moves it there.
 import { chance, el, narrow, NONE, sign } from "./dom.js";
 import { decisionOf } from "./decision.js";
 import { TokenText, visible } from "./lines.js";
 import { labelOf } from "./lanes.js";
 import { kindsOf } from "./race.js";
 
-const CONTEXT = 14; // tokens of what stood before
-const MARGIN = 8; // pixels between the card and what it was opened at, and to the window's edge
-const LEAST = 260; // pixels of the card that are seen
-// Name, what it means and, where it differs, the name when sampling: the target then may draw another token than its top.
+const CONTEXT = 14; // tokens of the text before
+const MARGIN = 8; // pixels between the card and the place that opened it, and to the window's edge
+const LEAST = 260; // visible pixels of the card
+// Name, meaning and, if it differs, the name in sampling, where the target may draw a token that is not its most
+// likely one.
 const COLUMNS = [
   ["#", "place in the draft"],
   ["Guess", "what the draft proposed"],
@@ -20,7 +21,7 @@ const COLUMNS = [
   ["Draw", "kept if below min(1, p/q)"],
   ["Result", ""],
 ];
-// With block verification the last test that passes decides, so a guess whose own test failed may be kept.
+// With block verification the last passed test decides, so a guess may be kept although its own test failed.
 const BLOCK = new Map([
   ["min(1, p/q)", ["Block test", "the probability that the test of the draft up to here passes"]],
   ["Draw", ["Draw", "the draft stands up to the last draw that is below its block test"]],
@@ -54,7 +55,7 @@ export class RoundCard {
     this.card.setAttribute("aria-label", "Round by round");
     this.node = el("div", "sd-dock", "", [this.card]);
     this.card.addEventListener("pointerleave", () => focus.point(null));
-    // The keyboard may still stand in the text that the card was opened from.
+    // The keyboard may still be in the text that opened the card.
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && this.#away) this.dock();
     });
@@ -66,7 +67,7 @@ export class RoundCard {
       )
         this.dock();
     });
-    // In a window of another width, as a phone's that is turned, what it was opened at stands elsewhere.
+    // In a window of another width, such as a turned phone, the place that opened it has moved.
     new ResizeObserver(() => {
       if (this.node.clientWidth !== this.#width) this.dock();
       this.#width = this.node.clientWidth;
@@ -81,7 +82,7 @@ export class RoundCard {
     this.#lane = null;
   }
 
-  // A lane, perhaps one that still goes on.
+  // A lane, which may still be running.
   open(race, lane, index) {
     this.#race = race;
     this.#lane = lane;
@@ -89,13 +90,13 @@ export class RoundCard {
     if (lane.rounds.length) this.show(index);
   }
 
-  // The lanes that may be pointed at from now on.
+  // The lanes that can be pointed at from now on.
   lanesOf(race, lanes) {
     this.#race = race;
     this.lanes = lanes;
   }
 
-  // More rounds came.
+  // Rounds were added.
   grow() {
     if (!this.#lane) return;
     this.slider.max = this.#lane.rounds.length - 1;
@@ -110,7 +111,7 @@ export class RoundCard {
     this.body.replaceChildren(...this.#steps(this.#lane.rounds[this.#index]));
   }
 
-  // The round that another view points at, as long as no other one was chosen; its row is lit.
+  // The round that another view points at, unless another one was chosen. Its row is lit.
   light(at) {
     const lane = at && this.lanes?.get(at.lane);
     if (lane && !this.#away && !this.card.hidden && at.lane === "speculative" && at.round < lane.rounds.length) {
@@ -136,7 +137,7 @@ export class RoundCard {
     if (anchor) this.#place(anchor);
   }
 
-  // Back to its own place.
+  // Moves the card back to its own place.
   dock() {
     const held = this.card.contains(document.activeElement) && this.#away;
     this.card.classList.remove("floating", "inflow");
@@ -150,14 +151,14 @@ export class RoundCard {
     return this.card.classList.contains("floating");
   }
 
-  // Whether it stands beside what was chosen.
+  // Whether the card is beside the chosen place.
   get #away() {
     return this.#floats || this.card.classList.contains("inflow");
   }
 
-  // Beside what was chosen, and over nothing that tells more: on a wide page over the other text, which is the same, or
-  // below the strip where there is room; on a phone, and for a further lane, in the flow of the page. A point of the
-  // chart has the card beside it anyway.
+  // Moves the card beside the chosen place without covering anything useful: on a wide page over the other text,
+  // which is the same, or below the strip if there is room; on a phone, and for a further lane, in the flow of the
+  // page. The card is beside the points of the chart anyway.
   #place(anchor) {
     const part = anchor.closest(".sd-box, .sd-strip, .sd-fold");
     this.dock();
@@ -170,7 +171,7 @@ export class RoundCard {
     }
     this.card.classList.add("floating");
     const home = this.card.offsetParent.getBoundingClientRect();
-    // A block of the strip that stands on the left would be covered from there.
+    // A block at the left of the strip would be covered from there.
     const onLeft = part.matches(".sd-strip") && anchor.getBoundingClientRect().left - home.left < home.width / 2;
     const other = document.querySelector(part.matches(".generate") || onLeft ? ".sd-box.speculative" : ".sd-box");
     const { left, top, width } = other.getBoundingClientRect();
@@ -182,7 +183,7 @@ export class RoundCard {
       place.top = bottom + MARGIN;
       place.left = Math.min(Math.max(home.left, anchor.getBoundingClientRect().left - width / 2), home.right - width);
     }
-    // It moves up only where hardly anything of it would be seen.
+    // It moves up only if hardly anything of it would be visible.
     const seen = Math.min(height, LEAST);
     place.top = Math.max(MARGIN, Math.min(place.top, innerHeight - MARGIN - seen));
     Object.assign(this.card.style, {
@@ -202,7 +203,7 @@ export class RoundCard {
     const lane = this.#lane.name === "speculative" ? "" : ` \u00b7 ${labelOf(this.#lane.name)}`;
     this.title.textContent = `Round ${this.#index} of ${last}${lane}`;
     this.slider.setAttribute("aria-valuetext", this.title.textContent);
-    // Not disabled: a button that is would drop the keyboard's place.
+    // Not disabled, because a disabled button loses the keyboard's place.
     this.back.setAttribute("aria-disabled", String(this.#index === 0));
     this.on.setAttribute("aria-disabled", String(this.#index === last));
   }
@@ -269,7 +270,7 @@ export class RoundCard {
     });
   }
 
-  // Name of a column, and what it means.
+  // The name of a column, and its meaning.
   #wordsOf(column) {
     const [name, meaning, sampled] = COLUMNS[column];
     if (this.#lane.block && BLOCK.has(name)) return BLOCK.get(name);
@@ -285,7 +286,7 @@ export class RoundCard {
     const kept = round.draft.filter((token) => token.status === "accepted").length;
     const all = round.draft.map((token, place) => {
       const accepted = round.draft.slice(0, place).map((earlier) => earlier.token_id);
-      // Where a guess was kept by greedy decoding, it was the target's choice; where it was not, the correction was.
+      // In greedy decoding, a kept guess was the target's choice; for a rejected one the correction was.
       const shown = place < kept ? token.token_id : place === kept ? round.token_id : null;
       const choice = token.target_token_id ?? (this.#greedy ? shown : null);
       const target = choice === null ? NONE : visible(this.text.peek([...accepted, choice]).at(-1));
@@ -300,7 +301,7 @@ export class RoundCard {
         this.#resultOf(token),
       ];
     });
-    // Greedy draws nothing, and a link carries no probabilities: columns without a value are left out.
+    // Greedy decoding draws nothing, and a link has no probabilities: columns without a value are left out.
     const columns = COLUMNS.map((_, column) => column).filter((column) => {
       if (column >= SAMPLED && column < COLUMNS.length - 1 && this.#greedy) return false;
       return all.some((values) => values[column] !== NONE);
@@ -343,7 +344,7 @@ const chip = (piece, kind) => el("span", `sd-token sd-chipToken ${kind}`, visibl
 const count = (n, one, more = `${one}s`) => `${n} ${n === 1 ? one : more}`;
 const milliseconds = (seconds) => `${(seconds * 1000).toFixed(1)}\u00a0ms`;
 
-// What the passes of a round took.
+// The times of a round's passes.
 function took(round) {
   const said = [];
   if (round.draft_seconds) said.push(`Drafting took ${milliseconds(round.draft_seconds)}`);

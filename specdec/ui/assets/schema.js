@@ -1,4 +1,4 @@
-// Whether a record is one of a recording's lines, by the schema that the server's own code makes.
+// Checks whether a record is a line of a recording, by the schema that the server's code makes.
 import { SCHEMA } from "./recording_schema.js";
 
 const TYPES = {
@@ -11,7 +11,7 @@ const TYPES = {
   object: (value) => value !== null && typeof value === "object" && !Array.isArray(value),
 };
 
-// The words of JSON Schema that ours uses. `type` stands first wherever it is, so the others know what they look at.
+// The keywords of JSON Schema that ours uses. `type` always comes first, so the others know the type.
 const WORDS = {
   type: (value, type) => TYPES[type](value),
   const: (value, only) => value === only,
@@ -39,7 +39,7 @@ function fits(value, rule) {
   return true;
 }
 
-// The field of a record that is not as the schema has it, "kind" where it is no line at all, or null.
+// The field of a record that does not fit the schema, "kind" if it is no line at all, or null.
 export function wrongField(record) {
   if (!TYPES.object(record) || !Object.hasOwn(SCHEMA.lines, record.event)) return "kind";
   const { properties, required = [] } = SCHEMA.types[SCHEMA.lines[record.event]];

@@ -1,12 +1,12 @@
-// Calls to the server, through the events of the Gradio component that holds the Share menu.
+// Calls the server through the events of the Gradio component that holds the Share menu.
 import { definePage } from "./address.js";
 
 let connected;
 const component = new Promise((resolve) => (connected = resolve));
-let asked = 0; // questions so far
+let asked = 0; // the number of questions so far
 let take; // the answer to the last one
 
-// Called by the component's own script, once it is on the page.
+// Called by the component's own script when it is on the page.
 export function connect(element, props, watch, trigger, page) {
   definePage(page);
   watch("value", () => {
@@ -16,10 +16,10 @@ export function connect(element, props, watch, trigger, page) {
   connected({ element, trigger });
 }
 
-// The element that the menu is to fill.
+// The element for the menu.
 export const menuPlace = async () => (await component).element;
 
-// The form's settings, as a link takes them, or what is wrong with them; and the code of a run, if one is given.
+// The form's settings for a link, or what is wrong with them; and the code of a run, if one is given.
 export async function askServer(run) {
   const { trigger } = await component;
   asked += 1;
@@ -28,7 +28,7 @@ export async function askServer(run) {
   return answer;
 }
 
-// Sets the form to what the address says.
+// Sets the form to the settings in the address.
 export const restoreForm = async () => (await component).trigger("restore");
 
 // Opens the tab that the address names.

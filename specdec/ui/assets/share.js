@@ -10,7 +10,7 @@ export class Share {
   #race = null;
   #text = null;
 
-  // `onFile` is given the name and text of a recording that was opened.
+  // `onFile` gets the name and the text of an opened recording.
   constructor(onFile) {
     this.settings = new Copyable("Link to these settings");
     this.run = new Copyable("Link to this run");
@@ -61,7 +61,7 @@ export class Share {
     });
   }
 
-  // The race that the page shows, and a function that gives its lines.
+  // The shown race, and a function that gives its lines.
   offer(race, text) {
     this.#race = race;
     this.#text = text;
@@ -82,7 +82,7 @@ export class Share {
     if (race === this.#race) this.run.set(link ?? "", link ? "" : "This run is too long for a link. Use the file.");
   }
 
-  // What the server says of the form and of the run.
+  // The server's answer about the form and the run.
   async #showAnswer(race) {
     const { settings, problem, code } = await askServer(race && codeFacts(race));
     this.settings.set(problem ? "" : settingsLink(settings), problem);
@@ -95,13 +95,13 @@ export class Share {
   }
 }
 
-// What the code of a run is made from, as a recording has it. The server reads no more of it.
+// The parts of a recording that the code of a run is made from. The server reads no more of it.
 function codeFacts(race) {
   const { params, pair, gamma, acceptance, accept_top_k } = race.lanes.get("speculative").started;
   return { settings: race.begin.settings, started: { params, pair, gamma, acceptance, accept_top_k } };
 }
 
-// The lines that decode as a run did, a fold a tool; or what the server says where there are none.
+// The lines that decode as a run did, in a fold for each tool; or the server's message if there are none.
 export function codeFolds({ codes, problem }) {
   if (!codes) return [el("p", "sd-hint", problem)];
   const parts = Object.entries(codes).map(([name, lines]) =>
@@ -111,7 +111,7 @@ export function codeFolds({ codes, problem }) {
   return parts;
 }
 
-// A text to take along: it stands selected when touched, as copying can fail in frames and without https.
+// A text to copy. It is selected when touched, because copying can fail in frames and without https.
 export class Copyable {
   constructor(label, lines = null) {
     this.field = el(lines === null ? "input" : "textarea", "sd-copyText");

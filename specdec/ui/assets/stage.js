@@ -17,10 +17,10 @@ import { Why } from "./why.js";
 const MAIN = ["generate", "speculative"];
 
 export class Stage {
-  race = null; // on show
-  #lanes = new Map(); // on show: those of the race, the speculative one perhaps computed for another draft length
+  race = null; // the shown race
+  #lanes = new Map(); // the shown lanes: those of the race, the speculative one perhaps computed for another draft length
 
-  // `again(repeat)` runs the race on show once more, `onRest` is called when a replay has stopped, `speak` has words
+  // `again(repeat)` runs the shown race again. `onRest` is called when a replay has stopped. `speak` lets words be
   // read out.
   constructor(plotlyAddress, { again, onRest, speak }) {
     this.speak = speak;
@@ -49,7 +49,7 @@ export class Stage {
     ]);
   }
 
-  // A new run begins: its lanes have their places and wait.
+  // A new run begins: its lanes have places and wait.
   begin(race) {
     this.race = race;
     const { lanes } = race.begin;
@@ -65,7 +65,7 @@ export class Stage {
     this.chart.start(race.asked);
   }
 
-  // Moves the page once, and only where the texts are not in view.
+  // Moves the page once, and only if the texts are not in view.
   bringIntoView() {
     const { top, bottom } = this.texts.boxes.getBoundingClientRect();
     if (top >= 0 && bottom <= innerHeight) return;
@@ -73,7 +73,7 @@ export class Stage {
     line.scrollIntoView({ behavior: reducedMotion() ? "auto" : "smooth", block: "start" });
   }
 
-  // A lane takes its place in every view.
+  // A lane gets its place in every view.
   show(lane) {
     this.#lanes.set(lane.name, lane);
     this.card.lanesOf(this.race, this.#lanes);
@@ -104,13 +104,13 @@ export class Stage {
     this.speak(record.spoken ?? "");
   }
 
-  // The verdict is there: all lanes at their ends, and everything it says.
+  // The verdict has come: all lanes are at their ends, and everything is shown.
   finish() {
     this.#showRun();
     this.#showResult();
   }
 
-  // Plays the race on show, unless less motion is asked for; in a tab that nobody sees, once somebody does.
+  // Plays the shown race, unless reduced motion is asked for; in a hidden tab, when it becomes visible.
   play() {
     if (reducedMotion()) return;
     if (!document.hidden) return this.replay.restart();
@@ -119,7 +119,7 @@ export class Stage {
     document.addEventListener("visibilitychange", seen, { once: true });
   }
 
-  // The run that the verdict names, if it is not the one that was drawn as it came.
+  // The run that the verdict names, if it is not the one that was drawn live.
   #showRun() {
     const { race } = this;
     for (const key of race.begin.lanes) if (!race.lanes.has(key)) this.texts.didNotRun(key);
@@ -161,7 +161,7 @@ export class Stage {
     if (record.figures && record.stopped) this.#showCut();
   }
 
-  // A race cut short compares over the tokens both wrote.
+  // A stopped race is compared over the tokens that both lanes wrote.
   #showCut() {
     const plain = this.#lanes.get("generate");
     const written = this.#lanes.get("speculative").tokens;
@@ -172,7 +172,7 @@ export class Stage {
     ]);
   }
 
-  // What the race on show tells of another draft length; returns why it tells nothing, or "".
+  // Shows the race at another draft length. Returns why that is not possible, or "".
   showLength(gamma) {
     const { race } = this;
     if (!race?.verdict?.figures) return "";
@@ -203,7 +203,7 @@ export class Stage {
     this.strip.words.textContent = words;
     this.chart.words = `Tokens written over seconds. ${words}`;
     this.speak(`${this.verdict.headline.textContent} ${this.verdict.notes.textContent}`);
-    this.why.hide(); // it is about the measured length
+    this.why.hide(); // it concerns the measured length
     for (const view of [this.strip, this.chart]) view.choose(null);
     this.card.open(race, lane, telling(lane));
     this.replay.load(Math.max(...[...this.#lanes.values()].map((one) => one.duration)), "measured and computed");
@@ -220,7 +220,7 @@ export class Stage {
       if (!lane) continue;
       const ended = seconds === null || seconds >= lane.duration;
       const words = ended ? this.#timeOf(lane, seconds, fastest) : this.#countAt(lane, seconds);
-      // In a race cut short the lanes wrote different lengths: their times do not compare.
+      // In a stopped race the lanes wrote different lengths, so their times cannot be compared.
       this.texts.say(key, words, ended, ended && lane.duration <= fastest && !this.race.verdict?.stopped);
     }
   }
@@ -229,20 +229,20 @@ export class Stage {
     return `${lane.counts[lane.roundsAt(seconds) - 1] ?? 0} of ${lane.open ? this.race.asked : lane.tokens} tokens`;
   }
 
-  // A lane's time; the one that is there first waits for the other.
+  // A lane's time. The faster lane waits for the other.
   #timeOf(lane, seconds, fastest) {
     const measured = lane === this.race.lanes.get(lane.name);
     const time = `${measured ? "" : "computed: "}${secondsOf(lane.duration)}`;
     if (seconds !== null) return `${lane.duration <= fastest ? "\u2713 waits \u00b7 " : ""}${time}`;
     if (this.race.verdict?.stopped) return `${lane.tokens} tokens in ${time}`;
-    // The rates of several runs are medians; this time is of the run that is shown.
+    // With several runs the rates are medians; this time is that of the shown run.
     const { rates, runs } = this.race.verdict ?? {};
     const rate = runs === 1 ? rates?.[lane.name] : null;
     return measured && rate ? `${time} \u00b7 ${rate}` : time;
   }
 }
 
-// The round to begin with: the first that has a miss, as it has most to tell.
+// The round to begin with: the first with a rejected guess, because it shows most.
 function telling(lane) {
   const found = lane.rounds.findIndex((round) => round.draft?.some((token) => token.status === "rejected"));
   return found > 0 ? found : Math.min(1, lane.rounds.length - 1);

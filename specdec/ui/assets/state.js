@@ -1,16 +1,16 @@
-// What the page's listeners call and what tests wait on: one object, made before the view is there.
+// The object that the page's listeners call and that tests wait for. It exists before the view.
 export const state = (window.specdec ??= {
   mounted: false,
-  begun: 0, // races whose lines came
+  begun: 0, // races whose lines have come
   rounds: 0,
   lanesStarted: 0,
   lanesFinished: 0,
-  verdicts: 0, // 1 once a greeting is on show, one more for each race after it
+  verdicts: 0, // 1 when a greeting is shown, one more for each race after it
   errors: 0,
-  origin: "", // of the race on show
+  origin: "", // of the shown race
   running: false,
   replaying: false,
-  pair: "", // that the server works with, as far as the page was told
+  pair: "", // that the server uses, as far as the page knows
   begin() {},
   end() {},
   halt() {},

@@ -1,7 +1,7 @@
-// What is said above the verdict: why nothing happens yet, and what went wrong.
+// The messages above the verdict: why nothing happens yet, and what went wrong.
 import { el } from "./dom.js";
 
-const SLOW = 800; // milliseconds that a race may take to begin before the page says why
+const SLOW = 800; // milliseconds after which the page says why a race has not begun
 
 export class Status {
   #stopping = false;
@@ -24,7 +24,7 @@ export class Status {
     this.node.hidden = false;
   }
 
-  // A race was asked for, or does not wait any more.
+  // A race was asked for, or waits no longer.
   wait(waiting) {
     clearTimeout(this.#timer);
     this.#stopping = false;
@@ -49,7 +49,7 @@ export class Status {
     this.error.hidden = true;
   }
 
-  // What the server says of the queue, once it has said something.
+  // The server's message about the queue, when it has sent one.
   #sayAhead() {
     if (this.#stopping) return;
     const ahead = document.querySelector("#sd-waiting")?.textContent.trim();

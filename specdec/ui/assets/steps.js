@@ -1,18 +1,19 @@
-// Plays the three steps, one after the other, once they are seen; with controls. Reduced motion: each press is a step.
+// Plays the three steps one after another when they are visible, with controls. With reduced motion each press is a
+// step.
 import { actsOf } from "./acts.js";
 import { button, drawSign, el, reducedMotion, sign } from "./dom.js";
 
 const REST = 0.9; // seconds between two steps
-const SHORTEST = 0.05; // seconds of a step: a draft may take no time to speak of
+const SHORTEST = 0.05; // the least seconds of a step, because a draft may take almost no time
 
 export class Steps {
   #acts = [];
-  #at = 0; // the step on show: those before it are done, those after it have not begun
-  #done = 0; // of that step, 0 to 1
+  #at = 0; // the shown step; earlier ones are done, later ones have not begun
+  #done = 0; // progress of that step, 0 to 1
   #rested = 0;
   #frame = 0;
   #before = 0;
-  #waits = false; // to be seen, before it plays by itself
+  #waits = false; // that must be visible before it plays by itself
 
   constructor() {
     this.strip = el("ol", "sd-howSteps");
@@ -59,7 +60,7 @@ export class Steps {
     if (this.#waits && !this.#frame && this.#next() !== -1) this.#run();
   }
 
-  // By itself it plays what is seen: on a phone the next step waits until the page is scrolled to it.
+  // It plays visible steps by itself. On a phone the next step waits until the page is scrolled to it.
   #next() {
     return this.#acts.findIndex((act, at) => act.seen && (at > this.#at || (at === this.#at && this.#done < 1)));
   }
@@ -71,7 +72,7 @@ export class Steps {
     else this.#run();
   }
 
-  // Shows a step from its beginning; with reduced motion as it ends.
+  // Shows a step from its beginning; with reduced motion at its end.
   #go(at) {
     if (at < 0 || at >= this.#acts.length) return;
     this.#waits = false;
@@ -101,7 +102,7 @@ export class Steps {
   #follow() {
     const next = this.#waits ? this.#next() : this.#at + 1;
     if (next === -1)
-      this.#pause(); // until one is seen
+      this.#pause(); // until one is visible
     else this.#to(next, 0);
   }
 
@@ -136,7 +137,7 @@ export class Steps {
   }
 }
 
-// The pictures are for the eye; a screen reader reads the words beside them.
+// The pictures are for the eye. A screen reader reads the words beside them.
 function panel(act, at) {
   act.stage = el("div", "sd-howStage", "", [
     el("div", "sd-howLines", "", act.lines),

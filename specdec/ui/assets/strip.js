@@ -1,4 +1,4 @@
-// The passes of each lane, true to scale: a block is as wide as its pass took, and below it stand the tokens it gave.
+// The passes of each lane, true to scale: a block is as wide as its pass took, and its tokens are below it.
 import { colourOf, el, onLook } from "./dom.js";
 import { labelOf } from "./lanes.js";
 import { kindsOf } from "./race.js";
@@ -14,8 +14,8 @@ export class Strip {
   #rows = new Map();
   #seconds = 0; // of the longest lane
   #moment = null;
-  #drawn = 0; // the width that was drawn for
-  #width = 0; // of it, what the passes have
+  #drawn = 0; // the width of the latest drawing
+  #width = 0; // the part of it for the passes
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(focus) {
@@ -39,7 +39,7 @@ export class Strip {
     this.#seconds = 0;
     this.#moment = null;
     this.words.textContent = "";
-    // The lane that all others are compared with stands first, the speculative one, which is taller, last.
+    // The baseline comes first, and the speculative lane, which is taller, last.
     for (const key of [...lanes].sort((one, other) => order(one) - order(other))) {
       const parts = { canvas: el("canvas"), cover: el("span", "sd-stripCover"), lit: el("span", "sd-stripLit") };
       const row = { ...parts, current: el("span", "sd-stripLit current"), end: el("span", "sd-stripEnd"), lane: null };
@@ -65,7 +65,7 @@ export class Strip {
     this.draw();
   }
 
-  // The lanes as they are by now, the axis as long as the longest of them needs.
+  // The present lanes. The axis is as long as the longest of them needs.
   draw() {
     this.#seconds = this.#longest();
     this.#drawn = this.rows.clientWidth;
@@ -78,7 +78,7 @@ export class Strip {
     this.showUntil(this.#moment);
   }
 
-  // Rounds have been added: only they are drawn, unless the scale has changed.
+  // Rounds were added. Only they are drawn, unless the scale has changed.
   grow() {
     if (this.#longest() !== this.#seconds || this.rows.clientWidth !== this.#drawn) return this.draw();
     const colour = colourOf(this.rows);
@@ -86,7 +86,7 @@ export class Strip {
     this.showUntil(this.#moment);
   }
 
-  // Seconds on the axis. While a lane runs they change in steps, so that the blocks do not shrink at every token.
+  // Seconds on the axis. While a lane runs they grow in steps, so that the blocks do not shrink at every token.
   #longest() {
     const longest = Math.max(0, ...this.#lanes.map((lane) => lane.duration));
     return this.#lanes.some((lane) => lane.open) ? stepped(longest) : longest;
@@ -149,7 +149,8 @@ export class Strip {
     this.focus.choose({ lane: key, round }, this.#rows.get(key).current);
   }
 
-  // What the canvas does not show yet of a lane; all of it after `draw` or where a pass gave more tokens than any before.
+  // The part of a lane that the canvas does not show yet: all of it after `draw`, or if a pass wrote more tokens than
+  // any before.
   #drawRow(row, colour) {
     const { lane, track, canvas, end } = row;
     const most = Math.max(1, ...lane.rounds.slice(row.drawn).map((round) => round.committed_ids.length));
@@ -162,7 +163,7 @@ export class Strip {
     track.setAttribute("aria-label", `${labelOf(lane.name)}: ${passes} target passes in ${end.textContent}`);
   }
 
-  // An empty canvas with room for so many tokens below a pass. The first round, the prompt's, has no place on it.
+  // An empty canvas with room for this many tokens below a pass. The first round, the prompt's, is not drawn.
   #clear(row, most) {
     const { track, canvas } = row;
     Object.assign(row, { drawn: 1, most, cell: most === 1 ? 4 : Math.max(2, Math.min(5, Math.floor(34 / most))) });
@@ -185,7 +186,7 @@ export class Strip {
       pen.fillRect(this.#x(start), 0, Math.max(0.6, wide - (wide > 2.5 ? gap : 0)), PASS);
     };
     if (round.draft === null)
-      block(from, to - from, "bar-rest"); // it does not say what its passes took
+      block(from, to - from, "bar-rest"); // it does not report the times of its passes
     else {
       const guesses = round.draft.length;
       for (let at = 0; at < guesses; at++) block(from + (draft * at) / guesses, draft / guesses, "bar-draft", 0.5);

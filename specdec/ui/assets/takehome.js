@@ -1,4 +1,4 @@
-// The fastest draft length of a sweep as lines to take home, from one JSON value: { gamma, codes } or { problem }.
+// The code for the fastest draft length of a sweep, from one JSON value: { gamma, codes } or { problem }.
 import { el } from "./dom.js";
 import { codeFolds } from "./share.js";
 

@@ -1,4 +1,5 @@
-// What the tab "How it works" takes from a race: a round that shows the method, its words, what its passes took.
+// What the tab "How it works" takes from a race: a round that shows the method, its words, and the times of its
+// passes.
 import { TokenText } from "./lines.js";
 
 const CONTEXT = 40; // characters of the text before a round
@@ -8,7 +9,7 @@ export const keptOf = (round) => round.draft.filter((token) => token.status === 
 export const writtenBy = (lane) => lane.rounds.flatMap((round) => round.committed_ids);
 export const startOf = (lane, round) => writtenBy({ rounds: lane.rounds.slice(0, round.index) }).length;
 
-// The rounds whose draft has the usual length: the last draft of a text is often shorter.
+// The rounds whose draft has the usual length, because the last draft of a text is often shorter.
 export function fullRounds(lane) {
   const rounds = lane.rounds.filter((round) => round.index > 0 && round.draft?.length);
   const often = (length) => rounds.filter((round) => round.draft.length === length).length;
@@ -16,7 +17,7 @@ export function fullRounds(lane) {
   return rounds.filter((round) => round.draft.length === usual);
 }
 
-// The round that shows most: guesses kept, a miss, guesses after it. Undefined where nothing was guessed.
+// The round that shows most: kept guesses, a rejected one, and guesses after it. Undefined if nothing was guessed.
 export function tellingRound(race, lane) {
   const worth = (round) => {
     const kept = keptOf(round);
@@ -38,7 +39,7 @@ export function tellingRound(race, lane) {
 export const textOf = (race, id) => new TextDecoder().decode(Uint8Array.from(race.bytes.get(id) ?? []));
 export const isWord = (text) => /^ ?\p{L}{2,}$/u.test(text);
 
-// The words of a round: the end of the text before it, and what each of its tokens adds there.
+// The words of a round: the end of the text before it, and what each of its tokens adds.
 export function wordsOf(race, lane, round) {
   const text = new TokenText(race.bytes);
   const before = [...lane.started.prompt_ids, ...writtenBy(lane).slice(0, startOf(lane, round))];
@@ -57,7 +58,7 @@ export function endOf(text, length = CONTEXT) {
   return `\u2026${end.slice(Math.max(0, end.search(/\s/)))}`;
 }
 
-// Seconds of the passes, from the race alone; what it does not say is null.
+// Seconds of the passes, from the race only; null if it does not have them.
 export function timesOf(lanes, lane, round) {
   const loop = lanes.get("speculative:0");
   const plain = loop?.rounds.length > 1 ? loop : lanes.get("generate");
@@ -74,7 +75,7 @@ export function timesOf(lanes, lane, round) {
     oneIsLoop: plain === loop,
     round: spent(lane, round.index - 1, round.index),
     verify: round.verify_seconds ?? null,
-    // As many tokens at the same place, one a pass: each of its own.
+    // The same tokens written one per pass, each with its own pass.
     alone: plain ? eachOf(round.committed_ids.map((_, at) => spent(plain, start + at - 1, start + at))) : null,
   };
 }
@@ -94,7 +95,7 @@ export function medianOf(values) {
   return known.length % 2 ? known[middle] : (known[middle - 1] + known[middle]) / 2;
 }
 
-// A token on its own: signs for what cannot be seen. What turns the direction of a text is a sign too.
+// A single token, with signs for invisible characters. Characters that change the direction of text are signs too.
 export function shown(piece) {
   if (piece === "") return "\u00b7"; // a part of a character
   const text = piece
@@ -113,7 +114,7 @@ export function milliseconds(seconds) {
   return `${value.toFixed(value < 1 ? 2 : value < 99.95 ? 1 : 0)}\u00a0ms`;
 }
 
-// What the ratio of two times is, in words: both were measured, so a difference below 5 % is none.
+// The ratio of two times in words. Both were measured, so below 5 % there is no difference.
 export function ratioInWords(ratio) {
   if (ratio > 0.95 && ratio < 1.05) return "as long as";
   return `${ratio.toFixed(1)} times as long as`;

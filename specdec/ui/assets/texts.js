@@ -1,13 +1,13 @@
-// The texts of a race: plain and speculative side by side, each in a box of the same height; below them what the marks
-// mean, or what the token under the pointer is. Further lanes have a fold each.
+// The texts of a race: plain and speculative side by side, in boxes of the same height. Below them is the legend, or
+// the token under the pointer. Further lanes are in folds.
 import { el, fold } from "./dom.js";
 import { labelOf } from "./lanes.js";
 import { Ribbon, legend } from "./ribbon.js";
 
 const MAIN = ["generate", "speculative"];
-const LINE = 26; // pixels of a line, as the style has it
+const LINE = 26; // pixels of a line, as in the style
 
-// Whether a text goes on below its box.
+// Whether a text continues below its box.
 const cue = (body) => body.classList.toggle("more", body.scrollTop + body.clientHeight < body.scrollHeight - LINE / 2);
 
 export class Texts {
@@ -77,7 +77,7 @@ export class Texts {
     else this.follow();
   }
 
-  // A moment of a replay: `stateOf(lane)` has the rounds that ended and the guesses that are there. `ended`: all are.
+  // A moment of a replay: `stateOf(lane)` has the ended rounds and the visible guesses. `ended`: all are visible.
   showUntil(stateOf, ended) {
     for (const [lane, { ribbon }] of this.#boxes) {
       const state = stateOf(lane);
@@ -87,7 +87,7 @@ export class Texts {
     else this.follow();
   }
 
-  // Texts that are complete are read from the beginning.
+  // Complete texts are read from the beginning.
   #rewind() {
     for (const { body } of this.#boxes.values()) {
       body?.scrollTo(0, 0);
@@ -95,7 +95,7 @@ export class Texts {
     }
   }
 
-  // What stands at the right of a lane's head: tokens, or its time. `done`: the lane is at its end.
+  // The text at the right of a lane's head: tokens, or its time. `done`: the lane is at its end.
   say(lane, words, done = false, winner = false) {
     const box = this.#boxes.get(lane);
     if (!box) return;
@@ -104,7 +104,7 @@ export class Texts {
     box.node.classList.toggle("winner", winner);
   }
 
-  // Marks a text that was computed, not measured.
+  // Marks a text that was computed and not measured.
   computed(lane, on) {
     this.#boxes.get(lane)?.node.classList.toggle("computed", on);
   }
@@ -116,7 +116,7 @@ export class Texts {
       if (!tip) continue;
       const below = tip.offsetTop + tip.offsetHeight - body.clientHeight;
       if (below > body.scrollTop || below < body.scrollTop - body.clientHeight / 2)
-        body.scrollTop = LINE * Math.max(0, Math.ceil(below / LINE)); // whole lines, none is cut
+        body.scrollTop = LINE * Math.max(0, Math.ceil(below / LINE)); // whole lines, so that none is cut
     }
   }
 
@@ -128,13 +128,13 @@ export class Texts {
     }
     this.legend.hidden = Boolean(words);
     this.point.hidden = !words;
-    this.point.setAttribute("aria-live", byKey ? "polite" : "off"); // a pointer's way is not read out
+    this.point.setAttribute("aria-live", byKey ? "polite" : "off"); // pointer movements are not read out
     if (words)
       this.point.replaceChildren(el("span", `sd-token ${words.kind}`, words.shown), el("span", "", words.rest));
     if (byKey && at) this.#keepInView(at);
   }
 
-  // A keyboard's cursor stays in view inside its box; the page does not move.
+  // Keeps the keyboard's cursor in view inside its box. The page does not move.
   #keepInView(at) {
     const { body } = this.#boxes.get(at.lane) ?? {};
     const lit = body?.querySelector(".lit");

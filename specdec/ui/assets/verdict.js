@@ -1,4 +1,4 @@
-// The verdict: the speed-up, its sentence, where it is from, and four figures at most.
+// The verdict: the speed-up, its sentence, its origin, and up to four figures.
 import { button, dayOf, el, fold } from "./dom.js";
 import { term } from "./figures.js";
 import { labelOf } from "./lanes.js";
@@ -6,14 +6,14 @@ import { labelOf } from "./lanes.js";
 export const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran
 
 export class VerdictPanel {
-  #lanes = new Map(); // lane key -> how far it is, while a race runs
-  #computed = false; // whether it tells of another draft length, which is from the race and from no machine
+  #lanes = new Map(); // lane key -> its progress, while a race runs
+  #computed = false; // whether it is about another draft length, which is computed and not measured
 
-  // `again(repeat)` runs what is on show once more.
+  // `again(repeat)` runs the shown race again.
   constructor(again) {
     this.again = again;
     this.factor = el("div", "sd-factor");
-    this.factor.setAttribute("aria-hidden", "true"); // the sentence says it
+    this.factor.setAttribute("aria-hidden", "true"); // the sentence says so
     this.headline = el("p", "sd-headline");
     this.warning = el("p", "sd-warning");
     this.notes = el("div", "sd-notes");
@@ -26,7 +26,7 @@ export class VerdictPanel {
     ]);
   }
 
-  // Nothing is known yet: how far each lane is stands where the figures will.
+  // Nothing is known yet: the progress of each lane is in the place of the figures.
   reset(race) {
     this.factor.hidden = this.warning.hidden = true;
     this.notes.replaceChildren(
@@ -60,7 +60,7 @@ export class VerdictPanel {
     this.origin(race, loaded);
   }
 
-  // Where the figures are from. What else there is to know about them is one line, which opens.
+  // Where the figures come from. Further remarks are one line, which can be opened.
   origin(race, loaded) {
     if (this.#computed) return;
     this.notes.replaceChildren(...this.#originOf(race, loaded));
@@ -77,7 +77,7 @@ export class VerdictPanel {
     this.doubts.lastChild.replaceChildren(...more.map((note) => el("p", "", note)));
   }
 
-  // Another draft length, computed from the run on show: `found` is its row.
+  // Another draft length, computed from the shown run. `found` is its row.
   computed(race, found, measured) {
     const { gain, share } = found;
     const { whatif, doubts, runs } = race.verdict;
@@ -111,7 +111,7 @@ export class VerdictPanel {
     this.headline.textContent = sentence;
   }
 
-  // What can be done about it stands beside it.
+  // The possible action is beside it.
   #originOf(race, loaded) {
     const { origin, at, pair, name } = race.begin;
     const record = race.verdict;
@@ -134,12 +134,12 @@ export class VerdictPanel {
   }
 }
 
-// A factor, as the server writes one.
+// A factor in the server's format.
 const times = (value) => `${value.toFixed(value >= 10 ? 0 : value < 2 ? 2 : 1)}x`;
 
 const figureOf = (figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)]);
 
-// A sentence about a race; one that was not measured on this machine claims nothing about it.
+// A sentence about a race. If it was not measured on this machine, it does not claim so.
 export function told(race, words) {
   return MEASURED.includes(race.begin.origin) ? words : words.replaceAll(/ (here|on this machine)\b/g, "");
 }

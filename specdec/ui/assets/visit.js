@@ -1,4 +1,4 @@
-// Follows the address, as the page opens and whenever it changes; after a reload, brings back what was on show.
+// Follows the address when the page opens and when it changes. After a reload, it restores what was shown.
 import { inAddress, settingsInFragment, tabInAddress, withoutRun } from "./address.js";
 import { button, el } from "./dom.js";
 import { keptRace } from "./kept.js";
@@ -6,10 +6,10 @@ import { runInAddress } from "./link.js";
 import { openTab, restoreForm } from "./server.js";
 import { onRace } from "./shown.js";
 
-// `view` shows a race: open(records, origin, text). Its running() tells whether one runs here.
+// `view` shows a race: open(records, origin, text). Its running() says whether one runs here.
 export async function follow(view) {
   const [say, sayTab] = [notice(), notice()];
-  let linked = null; // the run of the address that is or was on show
+  let linked = null; // the run of the address that is or was shown
 
   const openRun = async (kept = null) => {
     const packed = inAddress("run");
@@ -40,7 +40,7 @@ export async function follow(view) {
     if (run !== before[0]) openRun();
     if (settings !== before[1]) restoreForm();
   });
-  // A race of one's own takes the place of the linked one: the address names that no more.
+  // A visitor's own race replaces the linked one, so the address no longer names it.
   onRace((race) => {
     if (!["run", "file"].includes(race?.begin.origin) || !linked || linked !== inAddress("run")) return;
     withoutRun();
@@ -54,7 +54,7 @@ export async function follow(view) {
   await openRun(keptRace());
 }
 
-// Says something above everything, which stays; no words take it away.
+// Shows a message above everything, without removing anything; an empty text removes it.
 function notice() {
   const said = el("div", "sd-error sd-linkError");
   said.setAttribute("role", "alert");
@@ -65,7 +65,7 @@ function notice() {
   };
 }
 
-// That the address names a tab that is not there; else nothing.
+// A message if the address names an unknown tab; else nothing.
 function noSuchTab() {
   const tabs = [...document.querySelectorAll("#sd-tabs [role=tab]")];
   if (tabs.some((tab) => tab.dataset.tabId === tabInAddress())) return "";
@@ -73,5 +73,5 @@ function noSuchTab() {
   return `There is no tab \u201c${tabInAddress().slice(0, 40)}\u201d. The tabs are: ${names}.`;
 }
 
-// What the address says of the form.
+// The part of the address about the form.
 const settingsNow = () => inAddress("run") ?? String(new URLSearchParams(settingsInFragment()));

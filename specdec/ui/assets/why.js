@@ -1,4 +1,4 @@
-// Why a race came out as it did: in words, in figures, and as steps from plain `generate` to speculative.
+// Explains the outcome of a race: in words, in figures, and as steps from plain `generate` to speculative.
 import { colourOf, el, escaped, fold, loadPlotly, narrow, onLook } from "./dom.js";
 
 export class Why {
@@ -68,7 +68,7 @@ export class Why {
     };
     let end = 0;
     const right = [...values.map((value) => Math.max(end, (end += value))), total];
-    // Right of every bar: left of one, a number would reach into the steps' names.
+    // Right of every bar, because left of one a number would overlap the steps' names.
     const beside = {
       type: "scatter",
       mode: "text",
