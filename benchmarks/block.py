@@ -1,8 +1,8 @@
 """Measures what block verification gains over verification guess by guess: ``python -m benchmarks.block``.
 
-Tokens a target pass of the embedded pair, sampled at several temperatures: the mean over all example prompts and seeds,
-each call of as many tokens. The gain is the ratio of both means; it comes with its standard error, by calls. Counts
-only: no figure depends on the speed of the machine. Prints a table, and puts it into docs/performance.md.
+The embedded pair is sampled at several temperatures. Prints the tokens per target pass, as a mean over all example
+prompts and seeds with calls of equal length, and the gain: the ratio of both means with its standard error over the
+calls. These are counts, so no figure depends on the speed of the machine. Puts the table into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEEDS, TOKENS = range(6), 128
 
 
 def tokens_a_pass(pair: specdec.Pair, acceptance: str, gamma: int, temperature: float) -> list[float]:
-    """One value a call."""
+    """Tokens per target pass of each call."""
     found = []
     for example in read_prompts(EXAMPLES):
         for seed in SEEDS:

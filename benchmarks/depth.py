@@ -1,11 +1,10 @@
 """Measures what the embedded target's depth is worth to speculation: ``python -m benchmarks.depth``.
 
-Eight of its twelve layers were split into two halves each (``specdec.embedded.train``, stage ``deepen``). Joined again
-(the mean of both halves' weights, their two output matrices summed) they give targets of 12 and 14 layers that write
-nearly as well. Each target runs with the same draft: plain ``generate``, our loop without a draft, and speculative
-decoding at γ 3 and 5, targets in turns. Prints medians (lowest-highest) over the runs: the speed-up over plain
-``generate``, speculation's own share, the cost of a guess (c), how much more a pass over a round's rows costs than one
-over a token (v), and what share of the guesses is kept.
+Eight of its twelve layers were split into two halves each (``specdec.embedded.train``, stage ``deepen``). Joining them
+again (the mean of both halves' weights, the sum of their two output matrices) gives targets of 12 and 14 layers that
+write nearly as well. Each target runs with the same draft, in turns: plain ``generate``, our loop without a draft, and
+speculative decoding at γ 3 and 5. Prints medians (lowest-highest) over the runs: the speed-up over plain ``generate``,
+speculation's share of it, c, v (docs/metrics.md), and the share of guesses that were kept.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from specdec.embedded.train import SPLIT
 from specdec.measure.prompts import EXAMPLES, read_prompts
 
 GAMMAS = (3, 5)
-JOINED = {20: (), 14: set(SPLIT) - {6, 9}, 12: set(SPLIT)}  # which of the twelve layers are one again
+JOINED = {20: (), 14: set(SPLIT) - {6, 9}, 12: set(SPLIT)}  # by depth: which of the twelve layers are joined
 
 
 @torch.no_grad()
 def joined(model: LlamaForCausalLM, whole: set[int]) -> LlamaForCausalLM:
-    """The embedded target with the two halves of each layer of ``whole`` as one layer."""
+    """The embedded target, with the two halves of each layer of ``whole`` joined."""
     halves = [i for i in range(model.config.num_hidden_layers - len(SPLIT)) for _ in range(1 + (i in SPLIT))]
     groups: list[list[int]] = []
     for place, layer in enumerate(halves):

@@ -1,4 +1,4 @@
-"""Sections of a document that a command writes: each stands between two marks, and the rest is left alone."""
+"""Writes sections of a document. Each is between two marks, and the rest of the document stays as it is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write(name: str, text: str, path: Path = PERFORMANCE) -> None:
 
 
 def with_section(document: str, name: str, text: str) -> str:
-    """The document with ``text`` in its section ``name``; a document without the two marks gets them at its end."""
+    """The document with ``text`` in its section ``name``. Without the two marks, the section is added at the end."""
     begin, end = marks(name)
     block = f"{begin}\n{text.strip()}\n{end}"
     before, begun, rest = document.partition(begin)

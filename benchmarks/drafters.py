@@ -1,10 +1,10 @@
 """Measures the ways to draft for the embedded target, in turns: ``python -m benchmarks.drafters``.
 
-The 2-layer draft, the EAGLE-3 head, prompt lookup and suffix decoding write 128 greedy tokens of each example prompt,
-and of texts that are begun a second time. Prints, for both, medians (lowest-highest) over the runs: the speed-up over
-plain ``generate``, speculation's share of it, the cost of a guess (c), how much more a target pass over a round's rows
-costs than one over a token (v), what share of the guesses is kept, overall and at each place of a draft, and the tokens
-a target pass. Then the bytes of weights that each way brings. Puts all of it into docs/performance.md.
+The 2-layer draft, the EAGLE-3 head, prompt lookup and suffix decoding write 128 greedy tokens after each example
+prompt, and after texts that begin a second time. Prints for both, as medians (lowest-highest) over the runs: the
+speed-up over plain ``generate``, speculation's share of it, c, v (docs/metrics.md), the share of guesses that were
+kept, in total and at each place of a draft, and the tokens per target pass. Then it prints the bytes of each way's
+weights. Puts everything into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from specdec.measure.metrics import Metrics, pool
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.report import words
 
-PASSAGE, BEGUN = 300, 60  # tokens of a text, and how many of them stand after it once more
+PASSAGE, BEGUN = 300, 60  # tokens of a text, and of its second beginning
 
 
 def copies(tokenizer: Any) -> list[PromptItem]:
-    """Texts of this program, each begun a second time."""
+    """Texts of this program, each followed by its own beginning."""
     items = []
     for module in (closed_forms, text, policy):
         ids = tokenizer(inspect.getsource(module))["input_ids"][:PASSAGE]
@@ -34,7 +34,7 @@ def copies(tokenizer: Any) -> list[PromptItem]:
 
 
 def by_place(lanes: list[Metrics]) -> str:
-    """The share kept of the guesses tested at each of the first five places, all runs together."""
+    """The share of tested guesses that were kept, at each of the first five places of a draft, over all runs."""
     whole = pool(lanes)
     places = list(zip(whole.kept_at, whole.tested_at, strict=True))[:5]
     return " ".join(f"{100 * kept / tested:.0f}" for kept, tested in places if tested)

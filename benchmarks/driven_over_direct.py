@@ -1,7 +1,7 @@
 """Measures what the decoding thread costs each lane: ``python -m benchmarks.driven_over_direct``.
 
-Prints, for plain ``generate``, our loop and assisted generation, the seconds of a whole call through ``driven`` over
-those of the same call made directly: the median over runs and example prompts, with the lowest and highest.
+Prints for plain ``generate``, our loop and assisted generation: seconds of a whole call through ``driven`` / seconds of
+the same call without it, as a median over runs and example prompts, with the lowest and the highest.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ def driven_over_direct(
 ) -> dict[str, list[float]]:
     """A ratio for each lane, run and prompt.
 
-    Each comes from four calls, direct, driven, driven, direct, so that a steady drift of the machine cancels out.
+    Each is from four calls (direct, driven, driven, direct), so that a steady change of the machine's speed cancels
+    out.
     """
     drafting = ["speculative"] if pair.draft is not None else []
     lanes = ["generate", *drafting, *([] if cannot_assist(pair) else ["assisted"])]
 
     def finished(events: Iterator[Event]) -> float:
-        """The lane's own clock at its end, which does not count how long the consumer last slept."""
+        """The lane's own time at its end, which does not count the consumer's last sleep."""
         return next(event.elapsed_seconds for event in events if isinstance(event, Finished))
 
     def events_of(lane: str, prompt: str) -> Iterator[Event]:

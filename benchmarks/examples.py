@@ -1,8 +1,7 @@
-"""What each example of the page gains: ``python -m benchmarks.examples``.
+"""Measures what each example of the page gains: ``python -m benchmarks.examples``.
 
-As the page races them: the embedded pair, greedy, up to 128 tokens, γ 5, a text ends where its model ends it. Plain
-``generate``, our loop without a draft and speculative decoding run in turns. Prints a table, and puts it into
-docs/performance.md.
+The settings are those of the page: the embedded pair, greedy, up to 128 tokens, γ 5, and a text ends at its EOS. Plain
+``generate``, our loop without a draft and speculative decoding run in turns. Puts the table into docs/performance.md.
 """
 
 from __future__ import annotations

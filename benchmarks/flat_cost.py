@@ -1,14 +1,13 @@
 """Measures whether a late token costs what an early one does: ``python -m benchmarks.flat_cost``.
 
-One greedy text of 1,024 tokens by the embedded pair, by our loop without a draft and by speculative decoding. A round
-is timed by its stamps. Speculative rounds of the full draft count only, because how many guesses are kept changes with
-the text. Prints for each lane, medians over runs in turns:
+The embedded pair writes one greedy text of 1,024 tokens, with our loop without a draft and with speculative decoding.
+Of speculative decoding only rounds with a full draft count. Prints for each lane, as medians over runs in turns:
 
-1. seconds of a round at tokens 100-200 and 900-1,000, and the first over the second: the speed kept;
-2. by how much attention alone grows between the two places: ``scaled_dot_product_attention`` over keys and values of
-   the models' shapes, all passes of a round; and the speed kept where that growth is allowed for, but no more than
-   plain passes grow by. It should be 0.9 or more;
-3. the same with the growth of a plain pass of the models (logits of a round's rows, nothing around them).
+1. seconds of a round at tokens 100-200 and 900-1,000, and the first / the second: the speed that is kept;
+2. the growth of attention alone between the two places (``scaled_dot_product_attention`` over keys and values of the
+   models' shapes, for all passes of a round), and the speed that is kept apart from that growth, at most that of plain
+   passes. It should be 0.9 or more;
+3. the same for the growth of a plain pass of the models (only the logits of a round's rows).
 """
 
 from __future__ import annotations
@@ -65,10 +64,10 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def attention_seconds(model: PreTrainedModel, length: int, rows: int) -> float:
-    """Seconds of the attention of all layers, of ``rows`` tokens over ``length`` cached ones, and nothing else."""
+    """Seconds of the attention alone, in all layers, of ``rows`` tokens over ``length`` cached ones."""
     config = model.config
     heads, size = config.num_attention_heads, config.hidden_size // config.num_attention_heads
-    # In the order of the lean forward's slots, and a tensor for each layer, so that they come from memory as there.
+    # One tensor for each layer in the order of the lean forward's slots, so that memory is read in the same way.
     held = [torch.randn(length + rows, 2, heads, size) for _ in range(config.num_hidden_layers)]
     q = torch.randn(1, heads, rows, size)
     mask = torch.zeros(rows, length + rows) if rows > 1 else None
@@ -96,7 +95,7 @@ def pass_seconds(model: PreTrainedModel, length: int, rows: int) -> float:
 
 @torch.inference_mode()
 def growth(pair: Pair, prompt: int, entrant: Entrant, cost: Callable[[PreTrainedModel, int, int], float]) -> float:
-    """By how many seconds ``cost`` of a round's passes grows between the middles of the two places."""
+    """How many seconds the ``cost`` of a round's passes grows between the middles of the two places."""
     early, late = (prompt + sum(place) // 2 for place in PLACES)
     gamma = entrant.gamma
     seconds = cost(pair.target, late, gamma + 1) - cost(pair.target, early, gamma + 1)

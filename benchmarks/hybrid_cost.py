@@ -1,11 +1,10 @@
 """Measures what recurrent state costs speculation: ``python -m benchmarks.hybrid_cost``.
 
-Two targets of one size with random weights, one of attention alone (Qwen3) and one of which three layers in four have
-recurrent state (Qwen3.5), each with a draft of one layer of its family whose guesses are right as often as asked
-(``specdec.drafters.synthetic``). For each agreement: plain ``generate``, our loop without a draft and speculative
-decoding in turns. Prints medians over the runs: the speed-up over our loop, how many tokens a round reads again, and
-what copying the state and reading again take, as shares of a target pass over one token. Puts the table into
-docs/performance.md.
+Two targets of the same size have random weights. One has attention layers only (Qwen3); in the other, three layers of
+four have recurrent state (Qwen3.5). Each has a draft of one layer whose guesses are right with a set probability
+(``specdec.drafters.synthetic``). Our loop without a draft and speculative decoding run in turns at each probability.
+Prints medians over the runs: the speed-up over our loop, the tokens that a round reads again, and the time of copying
+the state and of reading again, in target passes over one token. Puts the table into docs/performance.md.
 """
 
 from __future__ import annotations

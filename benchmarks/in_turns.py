@@ -1,4 +1,4 @@
-"""Calls that are measured in turns, so that a change of the machine's speed meets all of them alike."""
+"""Measures calls in turns, so that a change of the machine's speed affects all of them alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = ("over plain generate", "speculation's share", "c", "v", "kept")
 
 
 def asked_runs(description: str | None) -> int:
-    """How many runs the command line asks for; from here on the passes leave a core to others."""
+    """The number of runs from the command line. From here on the passes leave a core to others."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     runs: int = parser.parse_args().runs
@@ -41,7 +41,7 @@ class Turn(NamedTuple):
 
 
 def in_turns(turns: Mapping[str, Turn], items: Sequence[PromptItem], runs: int) -> dict[tuple[str, int], Summary]:
-    """What each turn gives at each of its draft lengths, by the turn's name and the length."""
+    """The result of each turn at each of its draft lengths, by the turn's name and the length."""
     found: dict[str, list[Trial]] = defaultdict(list)
     for run in range(runs):
         for name, turn in turns.items():

@@ -1,8 +1,8 @@
 """Runs the losslessness test of the page under many seeds: ``python -m benchmarks.losslessness_seeds [seeds] [draws]``.
 
 Lossless sampling must pass under every seed (by chance it fails once in 1,000), and lossy acceptance must be caught
-under every seed. Prints a line for each seed: total variation, what chance gives and its bound, p-value, guesses kept,
-cells and seconds; then how often each passed. Ends with 1 where one did not do as it must.
+under every seed. Prints a line for each seed: total variation, its mean by chance and its bound, p-value, guesses kept,
+cells and seconds; then how often each passed. The exit status is 1 if one of them failed.
 """
 
 from __future__ import annotations

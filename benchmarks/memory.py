@@ -1,11 +1,11 @@
 """Measures memory and the time to the first token: ``python -m benchmarks.memory``. Needs Linux.
 
 Prints
-1. the peak resident size of a call of plain ``generate`` (target alone) and of a speculative one, each in a process of
-   its own, loading left out, and the second over the first plus the draft's weights. It should be 1.1 or less;
-2. the resident size of one process after 50 and after 500 short speculative calls. It should not grow;
-3. for several lengths of a prompt, medians over runs in turns: the seconds to the first token of our loop without a
-   draft over plain ``generate``'s, and of speculative decoding over ``generate``'s plus the draft's own.
+1. the peak resident size of a call of plain ``generate`` (only the target) and of a speculative call, each in its own
+   process and without loading; and the second / (the first + the draft's weights). It should be 1.1 or less;
+2. the resident size of a process after 50 and after 500 short speculative calls. It should not grow;
+3. for several lengths of a prompt, as medians over runs in turns: the seconds to the first token of our loop without a
+   draft / those of plain ``generate``, and of speculative decoding / those of ``generate`` + the draft's own.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Tests the tests: ``python -m benchmarks.mutants specdec/engine/verify.py -- tests/engine/test_verify.py``.
 
-Changes one comparison, sum, product, constant, condition or ``not`` of a module at a time and runs the tests that are
-named behind ``--`` with each change; a failing test has caught the change. Prints a line for each change that no test
-caught, then how many were caught. A change that means the same as before cannot be caught; look at what survives.
+Changes one comparison, sum, product, constant, condition or ``not`` of a module at a time, and runs the tests that are
+named after ``--`` with each change. A failing test has caught the change. Prints a line for each change that no test
+caught, then how many were caught. A change without an effect cannot be caught, so look at the survivors.
 
-Each change runs in a forked process, so torch is read once; it replaces the module as it is imported, and no file is
-written. Tests that start programs of their own do not see it.
+Each change runs in a forked process, so torch is loaded once. It replaces the module at its import, and no file is
+written. Programs that a test starts do not see it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Prints
 1. for a race run in turns with and without a browser, tokens/s of each lane and the speed-up, page / headless: the
    ratio of the medians, and the median of the turns' own ratios (lowest-highest);
 2. for a race of 2,000 tokens, the longest gap between two frames after its first second;
-3. for twenty races, what the browser's heap holds after each, garbage collected.
+3. for twenty races, the size of the browser's heap after each, with garbage collected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Measures how the page comes up: ``python -m benchmarks.page_load``. Needs Chromium.
+"""Measures how fast the page loads: ``python -m benchmarks.page_load``. Needs Chromium.
 
-Prints, as medians over visits with an empty cache (lowest-highest): seconds until the first paint and until the race on
-show stands or moves, the longest task of the first ten seconds, and the bytes that went over the wire.
+Prints, as medians over visits with an empty cache (lowest-highest): seconds until the first paint and until the race is
+shown or moves, the longest task of the first ten seconds, and the bytes that were transferred.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measures our lanes beside transformers' own ways to write the same text: ``python -m benchmarks.peers``.
 
-All run in one process and in turns, greedy, on the example prompts. Before, each writes every text once, so that
-whatever it compiles is compiled outside the measured runs; the time of that is told by itself. A lane that fails with
-this pair or on this machine is listed with the reason. Prints its section of docs/performance.md and writes it there.
+All lanes run in one process and in turns, greedy, on the example prompts. Each writes every text once before, so that
+compiling is done outside the measured runs; its time is listed separately. A lane that fails with this pair or on this
+machine is listed with the reason. Puts its section into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ DEFINITIONS = """\
 def peers(pair: Pair, room: int) -> list[Lane]:
     """transformers' other ways to write the same text, as rows of the table of lanes.
 
-    ``room``: tokens of every static cache, prompt and text together. With one room for all prompts one compiled pass
-    serves them all.
+    ``room``: tokens of every static cache, prompt and text together. With the same room for all prompts, one compiled
+    pass fits all of them.
     """
     static = {"cache_implementation": "static", "max_cache_len": room}
-    # With a static cache, generate compiles its passes over one token: on a GPU by itself, elsewhere if it is told so.
+    # With a static cache, generate compiles its passes over one token: always on a GPU, elsewhere if it is told to.
     anywhere = CompileConfig()
     anywhere._compile_all_devices = True
-    # It compiles no pass of assisted generation, which refuses static caches. There the draft is compiled by hand.
+    # It compiles nothing of assisted generation, which refuses static caches. There the draft is compiled here.
     draft = copy.copy(pair.draft.model) if isinstance(pair.draft, DraftModel) else None
     if draft is not None:
         draft.compile(dynamic=True, recompile_limit=64, isolate_recompiles=True)  # beyond a limit nothing is compiled
@@ -105,7 +105,7 @@ def peers(pair: Pair, room: int) -> list[Lane]:
 
 @contextlib.contextmanager
 def on_the_table(further: Sequence[Lane]) -> Iterator[None]:
-    """The table of lanes has ``further`` rows within this block. The page, which is another program, never has them."""
+    """Add ``further`` rows to the table of lanes within this block."""
     LANES.extend(further)
     try:
         yield
@@ -116,7 +116,10 @@ def on_the_table(further: Sequence[Lane]) -> Iterator[None]:
 def first_calls(
     pair: Pair, entrants: Sequence[Entrant], requests: Sequence[Request]
 ) -> tuple[dict[Entrant, float], dict[Entrant, str]]:
-    """Let each entrant write every text once. Seconds of those that could, and the reason of those that could not."""
+    """Let each entrant write every text once.
+
+    Returns the seconds of those that could, and the reasons of the others.
+    """
     took: dict[Entrant, float] = {}
     failed: dict[Entrant, str] = {}
     for entrant in entrants:
@@ -127,7 +130,7 @@ def first_calls(
                 took[entrant] = sum(call.prefill_seconds + call.decode_seconds for call in calls)
         except SpecdecError as error:
             reason = str(error)
-        except Exception as error:  # whatever a compiler or another library raises belongs into the table
+        except Exception as error:  # any error of a compiler or another library goes into the table
             reason = f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), 'no reason given')}"
         if reason is not None:
             failed[entrant] = reason
@@ -135,7 +138,7 @@ def first_calls(
 
 
 def compiling(took: Mapping[Entrant, float], found: Sequence[Trial]) -> dict[Entrant, float]:
-    """Seconds by which the first calls of those that compile took longer than the same calls in the median run."""
+    """How many seconds longer the first calls of compiled lanes took than the same calls in the median run."""
     extra = {}
     for entrant, first in took.items():
         runs: dict[int, float] = {}
@@ -158,7 +161,7 @@ def section(
     compiled: Mapping[Entrant, float],
     failed: Mapping[Entrant, str],
 ) -> str:
-    """The section of the document: the table, what it was measured on and how, and what its words mean."""
+    """The section of the document: the table, what was measured and how, and the meaning of its columns."""
     machine, versions = about["machine"], about["versions"]
     plain, beside = summarise(found), summarise(found, Entrant("assisted", gamma))
     lines = [
@@ -239,13 +242,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(f"there is no document {path}; create it, or name another")
     if not 1 <= arguments.gamma <= MAX_GAMMA:
         parser.error(f"--gamma is {arguments.gamma}; give a whole number from 1 to {MAX_GAMMA}")
-    with_section(path.read_text(encoding="utf-8"), "peers", "")  # a lost mark is told now and not after the measurement
+    with_section(path.read_text(encoding="utf-8"), "peers", "")  # refuse a lost mark before the measurement
     silence_libraries()
     leave_a_core()
     command = shlex.join(["python", "-m", "benchmarks.peers", *argv])
     try:
         params = SamplingParams(arguments.tokens, ignore_eos=True)
-        with tempfile.TemporaryDirectory() as folder:  # what was compiled before would hide what compiling takes
+        with tempfile.TemporaryDirectory() as folder:  # an old cache would hide the time of compiling
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
             pair, items = pair_of(arguments), read_prompts(EXAMPLES)
             text = measured(pair, items, params, arguments.gamma, arguments.runs, command)

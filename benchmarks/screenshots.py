@@ -118,7 +118,7 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
 
 
 def readme(browser, address: str, folder: Path) -> None:
-    """A race of five runs, one of its rounds, a sweep, and the race on a phone."""
+    """The README's pictures: a race of five runs, one of its rounds, a sweep, and the race on a phone."""
     with visit(browser, address, viewport={"width": 1440, "height": 900}) as page:
         open_page(page, address)
         repeat(page)
@@ -148,7 +148,7 @@ def readme(browser, address: str, folder: Path) -> None:
 
 
 def repeat(page) -> None:
-    """Five runs of the race on show, to the end of their replay."""
+    """Run the shown race five times, and wait for the end of the replay."""
     run(page)
     done = page.evaluate("window.specdec.verdicts")
     page.click("text=Repeat \u00d75")

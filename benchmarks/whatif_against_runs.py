@@ -1,8 +1,8 @@
 """Compares what-if's forecasts with real runs: ``python -m benchmarks.whatif_against_runs``.
 
 Each of 20 prompts is recorded once with ``Calibration`` and then run at gamma 0 to 8, interleaved. Prints in how many
-cases the forecast target passes and draft tokens equal the run's, and forecast seconds / measured seconds, with the
-costs of the prompt's own recording and with those of all recordings.
+cases the predicted numbers of target passes and draft tokens are those of the run. Then it prints predicted seconds /
+measured seconds, with the costs of the prompt's own recording and with those of all recordings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Write the documents that are made from the code: ``python scripts/documents.py``.
+"""Writes the documents that are made from the code: ``python scripts/documents.py``.
 
-docs/api.md has every public name with its docstring, docs/metrics.md every figure of ``specdec.report.definitions``.
-``tests/test_documents.py`` fails where one of them is out of date.
+docs/api.md has every public name with its docstring. docs/metrics.md has every figure of
+``specdec.report.definitions``. ``tests/test_documents.py`` fails if one of them is out of date.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECTIONS = {
 
 
 def api() -> str:
-    """Every public name: its signature, and its docstring as it stands in the code."""
+    """Every public name with its signature and its docstring."""
     parts = [
         "# Public names",
         "Made from the docstrings by `python scripts/documents.py`. All of these are attributes of `specdec`. Shapes\n"
@@ -51,7 +51,7 @@ def _entry(name: str, value: Any) -> str:
 
 
 def _signature(name: str, value: Any) -> str:
-    """In one line, or with a line for each argument where that is too long."""
+    """The signature in one line, or with a line for each argument if that is too long."""
     signature = inspect.signature(value)
     arguments, named = [], False
     for parameter in signature.parameters.values():
@@ -79,7 +79,7 @@ def _argument(parameter: inspect.Parameter) -> str:
 
 
 def _markdown(docstring: str) -> str:
-    """Double backticks are code in a docstring; in Markdown one does. A paragraph of aligned fields stays as it is."""
+    """A docstring as Markdown: single backticks for code. A paragraph of aligned fields stays as it is."""
     paragraphs = []
     for paragraph in docstring.split("\n\n"):
         aligned = any("   " in line.strip() for line in paragraph.splitlines())

@@ -1,8 +1,8 @@
-"""Draw which folder of ``specdec`` imports which: ``python scripts/house.py`` writes it into docs/architecture.md.
+"""Draws which folder of ``specdec`` imports which: ``python scripts/house.py`` writes it into docs/architecture.md.
 
-The imports are read from the source, also those inside functions and under ``TYPE_CHECKING``. Folders stand in one
-order, and a module may import from its own folder and from lower ones only; an import that goes up ends the program
-with a message. ``tests/test_imports.py`` holds the same rule and keeps the drawing up to date.
+The imports are read from the source, including those inside functions and under ``TYPE_CHECKING``. Folders have an
+order, and a module may import only from its own folder and from lower ones. An import of a higher folder ends the
+program with a message. ``tests/test_imports.py`` checks the same rule, and that the drawing is up to date.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def modules() -> dict[str, Path]:
 
 
 def folder_of(module: str) -> str:
-    """The name in ``ORDER`` under which a module stands."""
+    """The name in ``ORDER`` of a module's folder."""
     if module == "app":
         return "app.py"
     _, *inner = module.split(".")
@@ -71,10 +71,10 @@ def imports_of(path: Path, known: dict[str, Path]) -> Iterator[tuple[int, str]]:
 
 
 def arrows() -> dict[tuple[str, str], list[str]]:
-    """The imports between two folders: ``(importing, imported)`` to the places where they stand."""
+    """The imports between two folders: ``(importing, imported)`` with their places in the code."""
     known, found = modules(), defaultdict(list)
     for module, path in known.items():
-        # The public names are a list of what lies below, not a dependency of their own folder's modules.
+        # The public names list lower modules. That is no dependency of their own folder's modules.
         for line, name in imports_of(path, known):
             if name == "specdec" or name.startswith("specdec."):
                 here, there = folder_of(module), folder_of(name)
@@ -84,7 +84,7 @@ def arrows() -> dict[tuple[str, str], list[str]]:
 
 
 def upward(found: dict[tuple[str, str], list[str]]) -> list[str]:
-    """The places where a module imports from a folder above its own, or from one that is not in ``ORDER``."""
+    """The places where a module imports from a higher folder, or from one that is not in ``ORDER``."""
     place = {folder: index for index, folder in enumerate(ORDER)}
     return [
         where
@@ -95,10 +95,10 @@ def upward(found: dict[tuple[str, str], list[str]]) -> list[str]:
 
 
 def drawing(found: dict[tuple[str, str], list[str]]) -> str:
-    """The graph in Mermaid, without the arrows that follow from others, and a table with all of them."""
+    """The graph in Mermaid without arrows that follow from others, and a table with all arrows."""
     below: dict[str, set[str]] = {folder: set() for folder in ORDER}
     for here, there in found:
-        if ORDER.index(here) < ORDER.index(there):  # the others end the program before
+        if ORDER.index(here) < ORDER.index(there):  # other arrows ended the program before
             below[here].add(there)
 
     def reaches(start: str, goal: str) -> bool:

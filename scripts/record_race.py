@@ -1,8 +1,8 @@
-"""Record the race that ships with the package on this machine: ``python -m scripts.record_race``.
+"""Records the race that ships with the package on this machine: ``python -m scripts.record_race``.
 
-The race at start-up: the embedded pair, the default lanes, 64 tokens after the page's first example, three runs, of
-which the one that is shown is kept. Do it on a machine with nothing else to
-do, and anew after a change of the pair, the passes or the lines of a recording.
+It is the race at start-up: the embedded pair, the default lanes, 64 tokens after the page's first example, three runs.
+The shown run is kept. Record it on an idle machine, and again after a change of the pair, the passes or the recording's
+lines.
 """
 
 from __future__ import annotations

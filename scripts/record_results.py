@@ -1,8 +1,8 @@
-"""Record the results that the tabs open with, on this machine: ``python -m scripts.record_results``.
+"""Records the results that the tabs show first, on this machine: ``python -m scripts.record_results``.
 
 The embedded pair: a sweep over the page's first example, a benchmark of all examples, and the test of losslessness,
-each as the page measures it by default. Do it on a machine with nothing else to do, and anew after a change of the
-pair, the passes or the form of results.
+each with the page's default settings. Record them on an idle machine, and again after a change of the pair, the passes
+or the format of results.
 """
 
 from __future__ import annotations
