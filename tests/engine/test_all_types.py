@@ -1,7 +1,7 @@
-"""Every causal language model of transformers is decoded as ``generate`` does it, or refused in a sentence.
+"""Every causal language model of transformers writes the text of ``generate``, or is refused in a sentence.
 
-A short text of each with a noisy draft; SPECDEC_FULL=1 fills the context in every way, as ``python tests/all_types.py``
-does, which prints a table.
+Each writes a short text with a noisy draft. SPECDEC_FULL=1 fills the context with every way to draft, like
+``python tests/all_types.py``, which prints a table.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from comparison import FULL
 
 # Types of which no small model can be built here.
 NOT_BUILT = {"gemma3n": "timm"}
-SLOW = ("dots3_note", "dots3_note_text")  # their windows' layers have sizes of their own, which stay large
-# Types that count positions from their padding id on, unless they are told where a token stands.
+SLOW = ("dots3_note", "dots3_note_text")  # the layers with windows have separate sizes, which stay large
+# Types that count positions from their padding id, unless they get positions.
 FROM_PADDING = (
     "camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod",
 )  # fmt: skip

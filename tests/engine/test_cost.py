@@ -1,4 +1,4 @@
-"""What a round costs, counted and not timed: passes, operators and new tensors of a fixed run."""
+"""The cost of a round, counted and not timed: passes, operators and new tensors of a fixed run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Operators(TorchDispatchMode):
 
 
 def operators(layers: int, count: int, own: bool = False) -> Counter[str]:
-    """Those of a pass over ``count`` tokens after 8 cached ones."""
+    """The operators of a pass over ``count`` tokens after 8 cached ones."""
     model, ids = shared_tiny("llama", 0, layers=layers), prompt_of(8 + count)
     with torch.inference_mode():
         if own:
@@ -64,7 +64,7 @@ def test_a_layer_takes_few_operators(count: int) -> None:
 
 
 def test_every_round_runs_the_same_operators(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the cache holds, a full round is one target pass and as many draft passes as it has guesses."""
+    """With any cache, a full round has one target pass, and a draft pass for each guess."""
     target = shared_tiny("llama", 1, layers=3)
     pair = specdec.Pair(target, noisy_copy(target, 1), byte_tokenizer())
     pair.describe()  # the comparison at load has passes of its own
@@ -90,7 +90,7 @@ def test_every_round_runs_the_same_operators(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_late_round_creates_as_many_tensors_as_an_early_one(temperature: float) -> None:
-    """Rounds of one kind: as many guesses, and as many tokens that the draft had not read."""
+    """The compared rounds have equally many guesses, and equally many tokens that the draft had not read."""
     target = shared_tiny("llama", 1, layers=3)
     pair = specdec.Pair(target, noisy_copy(target, 1), byte_tokenizer())
     params = specdec.SamplingParams(max_new_tokens=100, temperature=temperature, seed=1, ignore_eos=True)

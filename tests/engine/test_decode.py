@@ -18,7 +18,7 @@ DRAFT = TARGET + random_table(WIDTH, 3, seed=1, scale=1.0)
 PROMPT = torch.tensor([1, 2, 3])
 
 COUNT_UP = chain([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0])
-SKIP = chain([2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0, 1])  # never says what COUNT_UP says
+SKIP = chain([2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0, 1])  # never writes what COUNT_UP writes
 
 SETTINGS = {
     "greedy": {},
@@ -56,7 +56,7 @@ def raw(table: torch.Tensor, ids: list[int]) -> torch.Tensor:
 
 
 def distribution(table: torch.Tensor, ids: list[int], params: specdec.SamplingParams) -> torch.Tensor:
-    """What the settings make of the logits after ``ids``, by the definition of each."""
+    """The distribution after ``ids`` that the settings define."""
     logits = raw(table, ids)
     for token_id in set(ids):
         factor = params.repetition_penalty
@@ -78,7 +78,7 @@ def distribution(table: torch.Tensor, ids: list[int], params: specdec.SamplingPa
 @pytest.mark.parametrize("gamma", [0, 1, 4, 16])
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_stream_has_one_shape(settings: str, gamma: int) -> None:
-    """A reader may rely on it: Started, rounds from 0 without a gap, Finished; the ids are all there."""
+    """Started, then rounds from 0 without a gap, then Finished. All ids are in them."""
     events = run(gamma=gamma, **SETTINGS[settings])
     assert isinstance(events[0], specdec.Started) and isinstance(events[-1], specdec.Finished)
     rounds = rounds_of(events)
@@ -104,7 +104,7 @@ def test_stream_has_one_shape(settings: str, gamma: int) -> None:
 
 
 def test_events_are_plain_values() -> None:
-    """Events cross process borders and are compared in tests: no tensors inside, and they pickle."""
+    """Events have no tensors and can be pickled, because they are sent to other processes and compared."""
 
     def check(value) -> None:
         if isinstance(value, dict):
@@ -128,7 +128,7 @@ def test_events_cannot_be_changed() -> None:
 
 
 def test_started_tells_how_to_run_it_again() -> None:
-    """Prompt, settings, pair, machine and versions stand in the first event."""
+    """Prompt, settings, pair, machine and versions are in the first event."""
     started = run(temperature=0.5, seed=3)[0]
     assert started.params == specdec.SamplingParams(max_new_tokens=40, temperature=0.5, seed=3)
     assert {"torch", "transformers"} <= set(started.versions)
@@ -174,7 +174,7 @@ def test_a_draft_that_is_sometimes_right() -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_one_target_pass_a_round(settings: str) -> None:
-    """One pass of gamma + 1 rows, none extra for the correction or the bonus; a draft pass a draft token."""
+    """One pass of gamma + 1 rows, none more for the correction or the bonus; one draft pass for each draft token."""
     pair = table_pair(TARGET, DRAFT)
     params = specdec.SamplingParams(max_new_tokens=40, **SETTINGS[settings])
     with count_passes(pair.target) as target_fed, count_passes(pair.draft.model) as draft_fed:
@@ -185,7 +185,7 @@ def test_one_target_pass_a_round(settings: str) -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_draft_cache_is_kept(settings: str) -> None:
-    """The draft reads the prompt once, then one id a pass; two after a bonus, whose predecessor it never read.
+    """The draft reads the prompt once, then one id in each pass; two after a bonus, with its own last guess.
 
     Drafting without a cache was a slip of the first notebooks, and cropping too much starves the draft silently.
     """
@@ -214,7 +214,7 @@ def test_plain_decoding_does_not_touch_the_draft() -> None:
 
 @pytest.mark.parametrize("settings", ["sampling", "sampling, everything"])
 def test_figures_of_sampling_are_true(settings: str) -> None:
-    """q is what the draft token was drawn from and p the target's, each processed with its own position's prefix."""
+    """q and p are the distributions of draft and target, each processed with the prefix of its own position."""
     events = run(max_new_tokens=120, **SETTINGS[settings])
     params, tested = events[0].params, 0
     for r, before in positions(events):
@@ -242,7 +242,7 @@ def test_figures_of_sampling_are_true(settings: str) -> None:
 
 @pytest.mark.parametrize("settings", ["greedy", "greedy, penalty"])
 def test_figures_of_greedy_are_true(settings: str) -> None:
-    """In greedy nothing is drawn: p and q are one-hot, the raw confidence stands beside them."""
+    """In greedy decoding nothing is drawn, p and q are one-hot, and the raw confidence is recorded too."""
     events = run(max_new_tokens=100, **SETTINGS[settings])
     params = dataclasses.replace(events[0].params, temperature=1.0)
     for r, before in positions(events):
@@ -298,7 +298,7 @@ def test_decision_shows_where_the_target_added_its_token(settings: str) -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_missed_holds_the_drafts_own_choices(settings: str) -> None:
-    """Where the target added a token before the draft could, the draft's own choice there comes with its next pass."""
+    """If the target added a token before the draft read that far, the draft's next pass gives its own choice there."""
     events = run(max_new_tokens=100, gamma=2, **SETTINGS[settings])
     params = events[0].params
     params = dataclasses.replace(params, temperature=params.temperature or 1.0)
@@ -317,7 +317,10 @@ def test_missed_holds_the_drafts_own_choices(settings: str) -> None:
 
 
 def test_lossy_acceptance_is_labelled_and_accepts_more() -> None:
-    """top-k acceptance is another text at a higher rate: Started names it, and each token keeps to its rule."""
+    """Top-k acceptance writes another text with a higher acceptance.
+
+    Started names it, and each token follows its rule.
+    """
     lossless = run(gamma=4, max_new_tokens=80)
     lossy = run(gamma=4, max_new_tokens=80, lossy=3)
     assert (lossy[0].acceptance, lossy[0].accept_top_k) == ("top-k", 3)
@@ -345,7 +348,7 @@ def test_lossy_acceptance_samples_too() -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_same_call_same_events(settings: str) -> None:
-    """All but the seconds is determined by the arguments."""
+    """The arguments determine everything except the seconds."""
     settings = {"seed": 1} | SETTINGS[settings]
     assert without_seconds(run(**settings)) == without_seconds(run(**settings))
 
@@ -360,20 +363,23 @@ def test_seed_is_recorded_and_reproduces() -> None:
 
 
 def test_seed_zero_is_a_seed() -> None:
-    """0 is as good a seed as any, and not another one's."""
+    """0 is a valid seed, and differs from other seeds."""
     assert run(temperature=1.0, seed=0)[0].params.seed == 0
     assert ids_of(run(temperature=1.0, seed=0)) != ids_of(run(temperature=1.0, seed=1))
 
 
 def test_draws_are_independent() -> None:
-    """One generator a call, seeded once: seeding inside the loop repeats the same draws (a bug of others)."""
+    """Each call has one generator, seeded once.
+
+    Seeding inside the loop would repeat the same draws (a bug of others).
+    """
     events = run(temperature=1.0, seed=4, max_new_tokens=200)
     draws = [t.draw for r in rounds_of(events) for t in r.draft if t.draw is not None]
     assert len(draws) > 60 and len(set(draws)) == len(draws)
 
 
 def test_global_random_state_is_left_alone() -> None:
-    """A caller's own torch randomness is not ours to draw from or to seed."""
+    """The caller's global generator is neither used nor seeded."""
     before = torch.random.get_rng_state()
     run(temperature=1.0)
     run(temperature=1.0, seed=5)
@@ -384,7 +390,7 @@ def test_global_random_state_is_left_alone() -> None:
 
 @pytest.mark.parametrize("after", [0, 1, 2, 4])
 def test_closing_early_leaves_nothing_behind(after: int) -> None:
-    """Stop on the page closes the generator: the next call on the same pair is as on a fresh one."""
+    """After closing the generator, as Stop on the page does, the next call works as on a fresh pair."""
     pair = table_pair(TARGET, DRAFT)
     params = specdec.SamplingParams(max_new_tokens=40, temperature=1.0, seed=9)
     state = torch.random.get_rng_state()
@@ -437,7 +443,7 @@ class FakeClock:
 
 
 def test_clock_stands_still_while_the_consumer_holds_an_event(monkeypatch) -> None:
-    """A slow page does not make decoding look slow: each event is held for an hour, none of it is counted."""
+    """Each event is held for an hour, and none of it is counted, so a slow page does not make decoding look slow."""
     clock = FakeClock()
     monkeypatch.setattr(time, "perf_counter", clock)
     events = []
@@ -451,7 +457,7 @@ def test_clock_stands_still_while_the_consumer_holds_an_event(monkeypatch) -> No
 
 
 def test_seconds_add_up(monkeypatch) -> None:
-    """Stamps rise, a round's parts fit into it, and the prefill ends with the first token."""
+    """Times rise, a round's parts fit into the round, and the prefill ends with the first token."""
     monkeypatch.setattr(time, "perf_counter", FakeClock())
     events = run(gamma=4)
     rounds = rounds_of(events)

@@ -52,7 +52,7 @@ SHORT = 24  # tokens up to which the short factors hold
 
 @pytest.fixture(scope="module")
 def long_rope() -> specdec.Pair:
-    """A Phi-3 whose two sets of factors are far apart, so that its text tells which one was in use."""
+    """A Phi-3 whose two sets of factors differ so much that its text shows which one was used."""
     with isolated_rng(0):
         config = Phi3Config(
             vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
@@ -79,7 +79,7 @@ def test_a_text_on_one_side_of_the_rope_boundary_equals_generate(prompt: int, ne
 
 @pytest.mark.parametrize("prompt", [10, SHORT])
 def test_a_text_across_the_rope_boundary_is_refused(prompt: int, long_rope) -> None:
-    """The longest text that does not cross it is named; plain ``generate`` does what it always does."""
+    """The message names the longest text that does not cross it. Plain ``generate`` still works."""
     allowed = SHORT + 1 - prompt
     for lane in ("speculative", "assisted"):
         assert len(written(long_rope, lane, prompt_of(prompt, 96), max_new_tokens=allowed)) == allowed
@@ -89,7 +89,7 @@ def test_a_text_across_the_rope_boundary_is_refused(prompt: int, long_rope) -> N
 
 
 def test_a_draft_may_cross_its_own_rope_boundary(long_rope) -> None:
-    """What it says is sampled from what it says: only its guesses suffer."""
+    """Only its guesses become worse, because q is still the distribution that they were drawn from."""
     target = shared_tiny("llama", 6, vocab_size=96)
     ids = prompt_of(SHORT - 6, 96)
     assert written(specdec.Pair(target, long_rope.draft), prompt=ids, max_new_tokens=30) == generated(target, ids, 30)
@@ -143,7 +143,7 @@ class Operators(TorchDispatchMode):
 )  # fmt: skip
 @pytest.mark.parametrize("accept", [{}, {"acceptance": "top-k", "accept_top_k": 2}])
 def test_nan_reaches_no_operator_that_asserts(draft: str, settings: dict, accept: dict) -> None:
-    """A failed assertion on a GPU ends all work of the process. Here NaN comes in the middle of a text, to a draft too.
+    """A failed assertion on a GPU ends all work of the process. NaN occurs here in the middle of a text.
 
     Indices made of it are within their bounds, or this would be an IndexError; and nothing draws by ``multinomial``.
     """
@@ -162,7 +162,7 @@ def test_nan_reaches_no_operator_that_asserts(draft: str, settings: dict, accept
 @pytest.mark.parametrize("lane", ["generate", "assisted"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_transformers_lanes_refuse_nan_before_a_token_is_written(lane: str, value: float, temperature: float) -> None:
-    """Greedy decoding would write tokens without a word, and sampling fails with an error of its own."""
+    """Without this, greedy decoding would write tokens, and sampling would fail with torch's own error."""
     pair = specdec.Pair(broken(tiny("llama", 6), value), tiny("llama", 6))
     params = specdec.SamplingParams(max_new_tokens=8, temperature=temperature, seed=1)
     seen = []
@@ -182,7 +182,7 @@ def test_assisted_generation_names_a_draft_with_nan_logits(temperature: float) -
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("lane", ["generate", "assisted"])
 def test_where_the_host_would_wait_nan_is_found_at_the_end(lane: str, temperature: float, monkeypatch) -> None:
-    """As on a GPU, where a draw from NaN would end all work of the process. A NaN in the middle of the text."""
+    """NaN in the middle of the text, as on a GPU, where a draw from NaN would end all work of the process."""
     table = chain([1, 2, 3, 4, 5, 0])
     table[4] = math.nan
     pair = table_pair(table, chain([1, 2, 3, 4, 5, 0]))
@@ -212,7 +212,7 @@ def test_the_check_for_nan_is_not_timed(monkeypatch) -> None:
 
 
 def test_minus_infinity_is_a_valid_logit() -> None:
-    """Minus infinity says "never"; where only one token is left, there is no margin to speak of."""
+    """Minus infinity excludes a token. If only one token is left, there is no margin."""
     table = random_table(6, 1, 0)
     table[:, 1:] = -math.inf
     pair = table_pair(table, random_table(6, 1, 0))
@@ -224,7 +224,7 @@ def test_minus_infinity_is_a_valid_logit() -> None:
 
 
 def test_a_draw_has_the_probabilities_it_is_given() -> None:
-    """Zero never comes; the rest within five standard deviations of 200,000 draws."""
+    """Probability zero is never drawn; the others are within five standard deviations of 200,000 draws."""
     p, count = torch.tensor([0.5, 0.0, 0.3, 0.15, 0.05]), 200_000
     rng = torch.Generator().manual_seed(0)
     seen = chance.draw(p.expand(count, -1), rng).bincount(minlength=5) / count
@@ -330,7 +330,7 @@ def test_fields_of_the_targets_generation_config_that_would_go_elsewhere(fields:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_a_model_in_train_mode_is_refused(lane: str) -> None:
-    """Also where only a part of it is: dropout would change the text without a word."""
+    """Also if only a part of it is in train mode: dropout would change the text unnoticed."""
     pair = specdec.Pair(tiny("llama", 6), tiny("llama", 7))
     for module in (*pair.models(drafting=True), pair.target.model.layers[1]):
         module.train()

@@ -1,8 +1,7 @@
 """Greedy speculative decoding writes token for token what ``model.generate`` writes, in fp32.
 
-The reference is ``generate`` called by the test itself with every sampling field given and neutral. SPECDEC_FULL=1 runs
-the full table: all draft lengths from 1 to 16 and more seeds. ``-n 0 -s`` shows how many positions were compared, and
-the ties, which processes that share the tests would keep to themselves.
+The test itself calls ``generate`` for the reference, with every sampling setting neutral. SPECDEC_FULL=1 runs the full
+table: all draft lengths from 1 to 16 and more seeds. ``-n 0 -s`` prints how many positions were compared, and the ties.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ def test_text_equals_generate(family: str, draft: str, gamma: int, penalty: floa
 @pytest.mark.parametrize("draft", ["near", "for llama", "fewer ids", "more ids", "other ids", "lookup", "early exit"])
 @pytest.mark.parametrize("family", [*FAMILIES, *MORE_FAMILIES])
 def test_every_family_and_every_way_to_draft(family: str, draft: str, gamma: int | str, comparison) -> None:
-    """Each family as target and as draft, and what needs no second model; 300 tokens in the full table."""
+    """Each family as target and as draft, and drafts without a second model; 300 tokens in the full table."""
     pair, new_tokens = pair_of(family, draft), 300 if FULL else 24
     prompt_ids = prompt_of(20, seed=0)
     ours = spoken(pair, prompt_ids, gamma, max_new_tokens=new_tokens)
@@ -128,7 +127,7 @@ def test_every_family_and_every_way_to_draft(family: str, draft: str, gamma: int
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_early_exit_of_a_target_that_is_spread(family: str, comparison) -> None:
-    """Accelerate hangs its hooks into every module, where a copy of a module must not run the original."""
+    """Accelerate puts a hook into every module. A copied module must not run the original."""
     target = dispatch_model(tiny(family), {"": "cpu"}, main_device="cpu", force_hooks=True)
     prompt_ids = prompt_of(9)
     ours = spoken(specdec.Pair(target, specdec.EarlyExit(1)), prompt_ids, 5)
@@ -157,7 +156,7 @@ def test_a_model_that_keeps_no_cache_is_refused() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_pairs_accept_and_reject_guesses(family: str) -> None:
-    """Guards the test above: texts vary, a near draft is accepted in part, an equal one always, another one hardly."""
+    """Guards the test above: texts vary; a similar draft is accepted in part, an equal one always, others rarely."""
     assert len(set(reference_of(family, 0, 20, 1.0))) > 8
     rates = {}
     for draft in ("near", "equal", "other seed"):
@@ -202,7 +201,7 @@ def test_id_beyond_the_draft_is_written_and_read(comparison) -> None:
 @pytest.mark.parametrize("new_tokens", [1, 2, 7])
 @pytest.mark.parametrize("draft", ["equal", "other seed"])
 def test_length_is_exact(draft: str, new_tokens: int, gamma: int, comparison) -> None:
-    """Never a token more than asked for, also where the draft could overshoot (a slip of the first notebooks)."""
+    """Never more tokens than asked for, even if the draft could go beyond (a bug of the first notebooks)."""
     pair, prompt_ids = pair_of("qwen2", draft), prompt_of(20, seed=0)
     events = list(
         specdec.speculative(pair, prompt_ids, gamma=gamma, params=specdec.SamplingParams(max_new_tokens=new_tokens))
@@ -229,7 +228,7 @@ COUNT_UP = chain([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0])  # from 0 it writes 1, 
 
 
 def test_eos_inside_a_draft_ends_the_text_there() -> None:
-    """EOS as the third of five accepted draft tokens: kept, nothing behind it, and the target adds nothing."""
+    """EOS as the third of five accepted draft tokens: it is kept, nothing follows it, and the target adds nothing."""
     pair = table_pair(COUNT_UP, COUNT_UP, eos=4)
     events = list(specdec.speculative(pair, torch.tensor([0]), gamma=5))
     assert ids_of(events) == (1, 2, 3, 4) == generated(pair.target, torch.tensor([0]), 20)
@@ -250,7 +249,7 @@ def test_eos_anywhere(eos: int, gamma: int) -> None:
 
 
 def test_eos_as_correction() -> None:
-    """A draft that counts on where the target stops: EOS is the correction."""
+    """A draft that continues where the target stops: EOS is the correction."""
     stops = chain([1, 2, 3, 11, 5, 6, 7, 8, 9, 10, 11, 0])
     events = list(specdec.speculative(table_pair(stops, COUNT_UP, eos=11), torch.tensor([0]), gamma=5))
     assert ids_of(events) == (1, 2, 3, 11)
@@ -359,7 +358,7 @@ def leaky() -> tuple[specdec.Pair, tuple[int, ...]]:
 
 @pytest.mark.parametrize("lane", ["speculative", "gamma 0", "generate", "assisted"])
 def test_generation_config_of_the_model_changes_nothing(lane: str, leaky) -> None:
-    """Qwen's chat models ship a repetition penalty, others top-k 50: no lane lets them in, and each says so."""
+    """Qwen's chat models have a repetition penalty, others top-k 50. No lane uses them, and each lane reports them."""
     pair, reference = leaky
     run = {
         "speculative": functools.partial(specdec.speculative, gamma=5),
@@ -386,7 +385,7 @@ def test_neutral_config_is_not_mentioned() -> None:
 
 
 def test_reference_is_not_our_engine() -> None:
-    """``generate`` of the reference runs without a draft: one forward pass a token."""
+    """``generate`` of the reference runs without a draft, with one forward pass for each token."""
     target = target_of("gpt2", 0)
     with count_passes(target) as fed:
         generated(target, prompt_of(20), 10)

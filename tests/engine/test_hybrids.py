@@ -1,4 +1,4 @@
-"""Models with recurrent state beside attention: a rollback goes to the start of a pass and reads again what stands.
+"""Models with recurrent state and attention: a roll-back goes to the start of a pass and reads kept tokens again.
 
 Tiny random models of each family that is decoded this way. The draft is a noisy copy, so that it is wrong often.
 """
@@ -65,8 +65,8 @@ def test_greedy_text_is_that_of_generate(family: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_pass_over_several_tokens_gives_what_passes_over_one_give(family: str) -> None:
-    """As ``generate`` makes them. transformers bounds the time steps of Nemotron-H in the first kind only: its texts of
-    300 tokens differed. The bound here is so high that it always counts."""
+    """``generate`` makes passes over one token. transformers bounds the time steps of Nemotron-H in longer passes only,
+    so its texts of 300 tokens differed. The bound here is so high that it always has an effect."""
     target = model_of(family, **({"time_step_min": 0.5} if family == "nemotron_h" else {}))
     prompt_ids, ids = prompt_of(14, VOCABULARY), prompt_of(40, VOCABULARY)[14:]
 
@@ -112,7 +112,7 @@ def test_what_is_read_again_is_bounded(family: str) -> None:
 @pytest.mark.parametrize("acceptance", ["lossless", "block"])
 @pytest.mark.parametrize("family", FEW)
 def test_sampled_text_has_the_targets_distribution(family: str, acceptance: str) -> None:
-    """Every outcome of every draw, over rounds that follow each other."""
+    """Every outcome of every draw, over several rounds."""
     assert difference(family, acceptance) < CLOSE
 
 
@@ -132,7 +132,7 @@ def difference(family: str, acceptance: str = "lossless") -> float:
 
 @pytest.mark.parametrize("bug", ["state not restored", "restored one token late"])
 def test_a_wrong_rollback_is_caught(monkeypatch, bug: str) -> None:
-    """By the text and by the distribution alike."""
+    """Both the text and the distribution show it."""
     restore = States.restore
     if bug == "state not restored":
 

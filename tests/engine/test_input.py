@@ -1,4 +1,4 @@
-"""Bad input is refused before anything runs, with a sentence that holds what was found."""
+"""Bad input is refused before anything runs, with a sentence that names what was found."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def refused(pair: specdec.Pair, prompt, lane: str = "speculative", params: dict 
     "prompt", ["", [], torch.tensor([], dtype=torch.long), torch.zeros(1, 0, dtype=torch.long)], ids=repr
 )
 def test_empty_prompt(prompt, lane: str, pair) -> None:
-    """There is nothing to go on from."""
+    """There is nothing to continue."""
     sentence = refused(pair, prompt, lane)
     assert "prompt" in sentence.lower()
 
 
 def test_prompt_of_no_tokens() -> None:
-    """Text can be without tokens: white space in a tokenizer that drops it."""
+    """A text may have no tokens: white space, with a tokenizer that drops it."""
     words = specdec.Pair(target=shared_tiny("llama", 6), draft=None, tokenizer=word_tokenizer(["a", "b"]))
     assert "empty" in refused(words, "   ", gamma=0)
 
 
 @pytest.mark.parametrize("lane", LANES)
 def test_prompt_beyond_the_context(lane: str, pair) -> None:
-    """Past its context a model writes nonsense, or crashes half-way: the sentence names both figures."""
+    """Beyond its context a model writes nonsense or crashes. The sentence names both lengths."""
     sentence = refused(pair, prompt_of(125), lane)
     assert "125" in sentence and "128" in sentence
     refused(pair, prompt_of(300), lane)
@@ -74,7 +74,7 @@ def test_context_of_the_draft_counts_when_drafting() -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_batch_is_refused(lane: str, pair) -> None:
-    """One prompt at a time, never the first of several in silence."""
+    """Several prompts are refused; the first is not used silently."""
     assert "2" in refused(pair, torch.ones(2, 5, dtype=torch.long), lane)
 
 
@@ -94,7 +94,7 @@ def test_batch_is_refused(lane: str, pair) -> None:
     ids=repr,
 )
 def test_prompt_of_another_kind(prompt, found: str, pair) -> None:
-    """What is neither text, messages nor ids of this model is named."""
+    """A value that is no text, messages or ids of this model is named."""
     assert found in refused(pair, prompt)
 
 
@@ -200,7 +200,7 @@ def test_extreme_settings_still_decode(pair) -> None:
 
 
 def test_only_lossy_acceptance_takes_a_top_k(pair) -> None:
-    """Lossy acceptance is never got by accident."""
+    """Lossy acceptance must be asked for."""
     assert "accept_top_k" in refused(pair, prompt_of(3), acceptance="top-k")
     assert "0" in refused(pair, prompt_of(3), acceptance="top-k", accept_top_k=0)
     assert "2.5" in refused(pair, prompt_of(3), acceptance="top-k", accept_top_k=2.5)
@@ -233,7 +233,7 @@ def test_tokenizers_that_agree() -> None:
 
 
 def test_recurrent_state_is_refused() -> None:
-    """Recurrent state cannot be rolled back after a rejection, and goes wrong without a word."""
+    """Recurrent state of these models cannot be rolled back, and decoding would go wrong unnoticed."""
     size = {"vocab_size": 320, "hidden_size": 16, "num_hidden_layers": 1, "state_size": 4}
     mamba = MambaForCausalLM(MambaConfig(**size))
     for pair in ({"target": mamba, "draft": None}, {"target": shared_tiny("llama", 6), "draft": mamba}):
@@ -242,7 +242,7 @@ def test_recurrent_state_is_refused() -> None:
 
 
 def test_encoder_decoder_is_refused() -> None:
-    """T5 and its like are no causal models."""
+    """T5 and similar models are no causal models."""
     config = T5Config(vocab_size=320, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=0)
     with pytest.raises(specdec.IncompatiblePair, match="T5"):
         specdec.Pair(target=T5ForConditionalGeneration(config), draft=None, tokenizer=byte_tokenizer())

@@ -1,4 +1,4 @@
-"""Draft lengths: "auto" against every fixed length in a simulated pair, whose times are numbers and not a clock's."""
+"""Draft lengths: "auto" against every fixed length, on a simulated pair with set times."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ ROUNDS = 400
 
 @dataclass
 class Machine:
-    """A pair whose guesses stand with chance ``alpha`` and whose passes cost what they cost (seconds)."""
+    """A pair whose guesses are kept with probability ``alpha``, and whose passes take set times in seconds."""
 
     alpha: float
     draft_pass: float
     target_pass: float = 1.0
     row: float = 0.03
-    first_draft: float = 0.0  # what the first pass of a draft costs beyond the others: its weights are out of the cache
+    first_draft: float = 0.0  # extra seconds of a draft's first pass, whose weights are not in the processor's cache
     slow_first: float = 1.0
-    catch_up: float = 0.0  # seconds a token that the draft has to read after rounds without it
-    copying: float = 0.0  # seconds of copying recurrent state a pass; a rejection then has kept tokens read again
+    catch_up: float = 0.0  # seconds per token that the draft must read after rounds without a draft
+    copying: float = 0.0  # seconds per pass of copying recurrent state; after a rejection kept tokens are read again
     random: random.Random = field(default_factory=lambda: random.Random(0))
 
     def play(self, policy) -> tuple[float, list[int]]:
-        """Tokens a second over many rounds, and the lengths that were drafted."""
+        """Tokens per second over many rounds, and the lengths that were drafted."""
         state, tokens, seconds, lengths = policy.start(), 0, 0.0, []
         unread = reread = 0
         for index in range(1, ROUNDS + 1):
@@ -72,7 +72,7 @@ def test_auto_is_close_to_the_best_fixed_length(alpha: float, draft_pass: float,
 
 @pytest.mark.parametrize(("alpha", "draft_pass", "row"), [(0.95, 0.1, 0.05), (0.85, 0.1, 0.05), (0.6, 0.2, 0.1)])
 def test_auto_knows_what_recurrent_state_costs(alpha: float, draft_pass: float, row: float) -> None:
-    """Tokens read again make long drafts dearer the more often they are rejected."""
+    """Reading again makes long drafts more expensive, the more often they are rejected."""
     machine = {"alpha": alpha, "draft_pass": draft_pass, "row": row, "copying": 0.02}
     best = max(Machine(**machine).play(Fixed(g))[0] for g in range(17))
     assert Machine(**machine).play(AutoGamma())[0] > 0.9 * best
@@ -87,7 +87,10 @@ def test_auto_drafts_rarely_where_nothing_pays() -> None:
 
 @pytest.mark.parametrize("catch_up", [0.0, 0.1])
 def test_auto_notices_that_drafts_begin_to_pay(catch_up: float) -> None:
-    """A story that turns into a copy of the prompt: the probes find out, whatever the draft has to read before one."""
+    """A story turns into a copy of the prompt.
+
+    Short drafts now and then notice it, although the draft must read first.
+    """
     machine = Machine(alpha=0.02, draft_pass=0.1, catch_up=catch_up)
     state = AutoGamma().start()
     policy = SimpleNamespace(start=lambda: state)
@@ -112,7 +115,7 @@ def test_confidence_stop_ends_a_draft_at_the_first_doubt() -> None:
 
 
 class Wild(Fixed):
-    """A policy of somebody's own that names a length out of range."""
+    """A policy that names a length out of range."""
 
     def length(self) -> int:
         return -1

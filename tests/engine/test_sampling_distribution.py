@@ -1,9 +1,9 @@
-"""What the engine writes with its real generator is distributed as what the target alone would write.
+"""Text of the engine with its real generator has the target's distribution.
 
-``test_sampling_exactly`` goes through every outcome of every choice and is the proof; here long texts are sampled end
-to end, by every way to draft. The statistic is the p-value of a chi-square test with cells expected below 5 pooled, at
-a significance of 1e-4, and for whole continuations a bound on the total variation distance at the same level. Seeds
-are fixed, so a run gives the same verdict each time. SPECDEC_FULL=1 samples ten times as many.
+``test_sampling_exactly`` is the proof: it goes through every outcome of every choice. Here long texts are sampled from
+end to end with every way to draft. The test is a chi-square test at a significance of 1e-4, where cells with an
+expected count below 5 are pooled. Whole continuations also have a bound on the total variation distance at the same
+level. Seeds are fixed, so a run gives the same verdict each time. SPECDEC_FULL=1 samples ten times as many.
 """
 
 from __future__ import annotations

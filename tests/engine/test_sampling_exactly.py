@@ -1,8 +1,8 @@
-"""Sampling is lossless: what speculative decoding writes is distributed as what the target alone would write.
+"""Sampling is lossless: speculative decoding has the target's distribution.
 
-Nothing is sampled here. Every outcome of every random choice is gone through (``enumeration``), and the whole
-distribution is compared with the one that the target's table and the settings define. ``test_..._is_caught`` put known
-bugs in and see the comparison fail. ``test_sampling_distribution`` samples with the real generator.
+Nothing is sampled here. The tests go through every outcome of every random choice (``enumeration``), and compare the
+whole distribution with the one that the target's table and the settings define. Tests that end in ``is_caught`` put
+known bugs in and check that the comparison fails. ``test_sampling_distribution`` samples with the real generator.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ KINDS = ("different", "equal", "rounding", "zeros", "disjoint", "one-hot draft")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gamma", [0, 1, 2, 3])
 def test_verify_writes_what_the_target_would(gamma: int, kind: str) -> None:
-    """The tokens written follow p, and as many are accepted as can be (Leviathan et al., Theorem 3.5)."""
+    """The written tokens follow p, and as many as possible are accepted (Leviathan et al., Theorem 3.5)."""
     q, p = distributions(gamma, kind)
     texts, accepted = verified(gamma, kind)
     assert distance(texts, written_by(p)) < CLOSE
-    at_least = [1.0] + [0.0] * (gamma + 1)  # the chance that n draft tokens or more stand
+    at_least = [1.0] + [0.0] * (gamma + 1)  # the chance that n draft tokens or more are accepted
     for n in range(1, gamma + 1):
         for ids in itertools.product(range(V), repeat=n):
             rows = list(enumerate(zip((0, *ids), ids, strict=False)))
@@ -112,7 +112,10 @@ def test_verify_writes_what_the_target_would(gamma: int, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gamma", [0, 1, 2, 3])
 def test_verify_block_writes_what_the_target_would(gamma: int, kind: str) -> None:
-    """The tokens written follow p; n or more are accepted with the chance of their weight (Sun et al., Lemma 3)."""
+    """The written tokens follow p.
+
+    n or more are accepted with the probability of their weight (Sun et al., Lemma 3).
+    """
     q, p = distributions(gamma, kind)
     texts, accepted = verified(gamma, kind, "verify_block")
     assert distance(texts, written_by(p)) < CLOSE
@@ -248,7 +251,7 @@ def difference(
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("drafting", METHODS)
 def test_settings(drafting: str, settings: str) -> None:
-    """Two drafted tokens, and whatever becomes of them."""
+    """Two draft tokens, with every outcome."""
     assert difference(pair_of(drafting), SETTINGS[settings], gamma=2, tokens=4, rounds=1) < CLOSE
 
 
@@ -292,14 +295,14 @@ def test_a_draft_is_no_longer_than_the_text_may_be(drafting: str, tokens: int) -
 @pytest.mark.parametrize("drafting", ["model", "early exit", "other tokenizer"])
 @pytest.mark.parametrize("least_confidence", [0.3, 0.6])
 def test_a_confidence_stop(drafting: str, least_confidence: float) -> None:
-    """The token it stops at is kept, or the length of a draft would tell which token was drawn."""
+    """The token at which it stops is kept. Otherwise a draft's length would reveal which token was drawn."""
     policy = specdec.ConfidenceStop(3, least_confidence)
     assert difference(pair_of(drafting), NARROW, policy, tokens=5) < CLOSE
 
 
 @pytest.mark.parametrize("drafting", METHODS + SIZES)
 def test_block_verification(drafting: str) -> None:
-    """Rounds that follow each other, each draft judged as a whole; then a long draft with all settings."""
+    """Several rounds, each draft judged as a whole; then a long draft with all settings."""
     assert difference(pair_of(drafting), NARROW, gamma=2, tokens=4, acceptance="block") < CLOSE
     assert difference(pair_of(drafting), SETTINGS["all"], gamma=3, tokens=4, rounds=1, acceptance="block") < CLOSE
 
@@ -320,7 +323,7 @@ def test_block_verification_with_a_confidence_stop(drafting: str) -> None:
 
 
 class Grows:
-    """Drafts longer where all of the last draft stood, and nothing where none of it did."""
+    """Drafts more after a full acceptance, and nothing if no guess was accepted."""
 
     least_confidence = None
 
@@ -386,7 +389,7 @@ def test_unshared_part_of_q_is_caught(monkeypatch) -> None:
 
 
 def test_stale_cache_row_is_caught(monkeypatch) -> None:
-    """A rollback that leaves one row of the rejected draft where an accepted token's should stand is not lossless."""
+    """A roll-back that leaves one row of the rejected draft in the cache is not lossless."""
     crop = RoomyLayer.crop
 
     @torch.inference_mode()
@@ -433,7 +436,7 @@ def test_a_confidence_stop_that_drops_its_last_token_is_caught(monkeypatch) -> N
 
 
 def test_lossy_acceptance_changes_the_distribution() -> None:
-    """What is not promised to be lossless is not: the comparison sees it."""
+    """Lossy acceptance changes the distribution, and the comparison shows it."""
     params = specdec.SamplingParams(temperature=1.0, max_new_tokens=3, seed=0)
     pair, prompt = pair_of("model"), torch.tensor(PROMPT)
 

@@ -24,7 +24,7 @@ def one_hot(*ids: int, width: int = 4) -> torch.Tensor:
     ],
 )
 def test_greedy_keeps_what_the_target_chose_too(draft, choices, accepted: int, token_id: int) -> None:
-    """Up to the first difference: what agrees after it was drafted on a text that will not be."""
+    """Guesses are kept up to the first difference. Later ones were drafted on another text."""
     verdict = verify_greedy(torch.tensor(draft, dtype=torch.long), torch.tensor(choices))
     assert (int(verdict.accepted), int(verdict.token_id)) == (accepted, token_id)
     assert verdict.accepted.dim() == verdict.token_id.dim() == 0
@@ -35,7 +35,7 @@ def test_greedy_keeps_what_the_target_chose_too(draft, choices, accepted: int, t
     ("draft", "choices"), [([], [3]), ([1], [1, 2]), ([1], [0, 2]), ([1, 2, 3], [1, 0, 3, 0]), ([1, 2], [1, 2, 3])]
 )
 def test_greedy_is_the_limit_of_sampling(draft, choices) -> None:
-    """With one-hot p and q nothing is left to chance, and both functions agree."""
+    """With one-hot p and q nothing is random, and both functions agree."""
     draft_ids = torch.tensor(draft, dtype=torch.long)
     q, p = one_hot(*draft) if draft else torch.zeros(0, 4), one_hot(*choices)
     sampled = verify(draft_ids, q, p, torch.Generator().manual_seed(0))
@@ -52,7 +52,7 @@ def test_a_token_that_the_target_likes_better_than_the_draft_is_certain() -> Non
 
 @pytest.mark.parametrize(("n", "expected"), [(0, [0.0, 0.25, 0.75]), (1, [0.5, 0.25, 0.25])])
 def test_the_residual_is_what_p_has_more_than_q(n: int, expected: list[float]) -> None:
-    """Normed: a recording shows its chances. After a draft that was kept whole it is p."""
+    """It is normed, because a recording shows it. After a full acceptance it is p."""
     q, p = torch.tensor([[0.8, 0.1, 0.1]]), torch.tensor([[0.4, 0.2, 0.4], [0.5, 0.25, 0.25]])
     torch.testing.assert_close(residual(torch.tensor(n), q, p), torch.tensor([expected]))
 
@@ -69,7 +69,7 @@ def test_the_residual_is_what_p_has_more_than_q(n: int, expected: list[float]) -
     ],
 )
 def test_top_k_keeps_what_is_among_the_targets_best(draft: list[int], k: int, passes: list[bool]) -> None:
-    """Up to the first token that is not; after it comes what the target chose there."""
+    """Guesses are kept up to the first token that is not among them. The target's choice follows."""
     gone = float("-inf")
     processed = torch.tensor(
         [
@@ -100,7 +100,7 @@ def test_nothing_left_after_a_rejection() -> None:
 
 
 def test_same_draws_same_verdict() -> None:
-    """All chance comes from the generator that is handed in."""
+    """All random numbers come from the given generator."""
     rng = torch.Generator().manual_seed(5)
     q, p = torch.rand(3, 7, generator=rng).softmax(-1), torch.rand(4, 7, generator=rng).softmax(-1)
     state = torch.random.get_rng_state()
