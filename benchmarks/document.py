@@ -20,10 +20,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) 
     return "".join(f"| {' | '.join(line)} |\n" for line in (columns, marks, *rows))
 
 
-def write(name: str, text: str, path: Path = PERFORMANCE) -> None:
-    """Print a section and write it into its document."""
+def write(name: str, text: str, *paths: Path) -> None:
+    """Print a section and write it into its documents; without ``paths`` into docs/performance.md."""
     print(text)
-    path.write_text(with_section(path.read_text(encoding="utf-8"), name, text), encoding="utf-8")
+    for path in paths or (PERFORMANCE,):
+        path.write_text(with_section(path.read_text(encoding="utf-8"), name, text), encoding="utf-8")
 
 
 def with_section(document: str, name: str, text: str) -> str:

@@ -61,8 +61,7 @@ def main() -> None:
         "(lowest\u2013highest). The time to the first token is left\nout.\n\n"
     )
     text = about + table(COLUMNS, map(row, summarise(found))) + "\n" + shares(found)
-    write("headline", text, ROOT / "README.md")
-    write("headline", text, PERFORMANCE)
+    write("headline", text, ROOT / "README.md", PERFORMANCE)
 
 
 if __name__ == "__main__":
