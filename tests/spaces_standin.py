@@ -1,9 +1,12 @@
 """Stands in for the package ``spaces`` where there is no ZeroGPU: how 0.51.3 runs a generator, without its GPU.
 
-As there (``zero/wrappers.py``, ``generator_function_wrapper``): a worker is forked from the page's process and kept for
-further tasks; arguments and steps are pickled; the stop flag is checked after each step; closing the caller's
-generator waits until the worker has ended the task; of an error other than ``gr.Error`` only the class's name arrives,
-and the worker is not used again.
+It does the same as ``generator_function_wrapper`` in ``zero/wrappers.py``:
+
+- a worker is forked from the page's process and kept for further tasks;
+- arguments and steps are pickled;
+- the stop flag is checked after each step;
+- closing the caller's generator waits until the worker has ended the task;
+- of an error other than ``gr.Error`` only the name of its class arrives, and the worker is not used again.
 """
 
 from __future__ import annotations

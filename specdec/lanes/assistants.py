@@ -33,8 +33,10 @@ class Assistance(NamedTuple):
 
 
 def assistance(request: Request, gamma: int) -> Assistance:
-    """How transformers drafts ``gamma`` tokens as the pair does; see ``cannot_assist``. Raises ``InvalidInput`` for a
-    request that its way to draft fails at, or samples wrongly."""
+    """What lets transformers draft ``gamma`` tokens in the way of the pair; see ``cannot_assist``.
+
+    Raises ``InvalidInput`` for a request at which transformers fails, or which it samples from a wrong distribution.
+    """
     pair = request.pair
     target, draft = with_config(pair.target, GenerationConfig()), pair.draft
     match draft:

@@ -237,8 +237,8 @@ def _settings(call: Call) -> dict[str, Any]:
         "max_new_tokens": params.max_new_tokens,
         "repetition_penalty": float(params.repetition_penalty),
         "eos_token_id": eos or None,
-        # Nothing is padded here, but the draft's own ``generate`` does not read ids that it takes for padding. An EOS
-        # never counts as that; where there is none, only an id that no text can hold will do.
+        # Nothing is padded here, but the draft's own ``generate`` skips ids that it takes for padding. It never skips
+        # an EOS. Without an EOS, this must be an id that no text contains.
         "pad_token_id": eos[0] if eos else 2**31 - 1,
         "use_cache": True,
         "return_dict_in_generate": False,

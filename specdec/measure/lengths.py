@@ -57,10 +57,11 @@ class Lengths:
 
 
 def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float, loop: float | None = None) -> Lengths:
-    """A greedy lane that ended, at all draft lengths; ``plain`` is the seconds of a token of plain ``generate``, and
-    ``loop`` those of our loop without a draft, computed from ``costs`` where it did not run.
+    """Compute a greedy lane that ended at all draft lengths.
 
-    Raises ``InvalidInput`` for a lane that was sampled or did not end, and where ``what_if`` does.
+    ``plain`` is the seconds per token of plain ``generate``, and ``loop`` those of our loop without a draft, which are
+    computed from ``costs`` if it did not run. Raises ``InvalidInput`` for a lane that was sampled or did not end, and
+    where ``what_if`` does.
     """
     events = list(events)
     if any(isinstance(event, Started) and not event.params.greedy for event in events):

@@ -250,8 +250,10 @@ def repeated_ngrams(ids: Iterable[int], n: int = 4) -> float:
 
 
 def _whole(events: list[Event]) -> list[Round]:
-    """The rounds after the prefill that neither EOS cut, which leaves no token of the target's, nor the length, near
-    which a draft may be shorter than it would be."""
+    """The rounds after the prefill that were not cut.
+
+    A round that EOS cuts has no token of the target. Near the length limit a draft may be shorter than usual.
+    """
     started = next((event for event in events if isinstance(event, Started)), None)
     longest = started.gamma if started and isinstance(started.gamma, int) else MAX_GAMMA
     whole, written = [], 0

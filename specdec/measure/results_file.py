@@ -28,8 +28,10 @@ UNASKED = ("at", "chosen")  # of the first line, may differ: the same prompts ca
 
 
 class ResultsText:
-    """Trials as JSON lines under a first line that says of what. ``about`` is what that line says of pair, machine,
-    versions and time."""
+    """Trials as JSON lines, after a first line that says what was measured.
+
+    ``about`` is the part of that line about pair, machine, versions and time.
+    """
 
     def __init__(self, pair: Pair, plan: Plan):
         self._plan = plan

@@ -36,8 +36,10 @@ Points = tuple[tuple[int, float], ...]  # draft lengths in rising order, each wi
 
 
 class Calibration:
-    """A policy for the run to record: lengths 0 to 16 in turn, so that all are measured. The text is the same as ever:
-    ``speculative(pair, prompt, gamma=Calibration())``."""
+    """A policy for the run to record. It uses the lengths 0 to 16 in turn, so that all are measured.
+
+    The text is that of any other policy: ``speculative(pair, prompt, gamma=Calibration())``.
+    """
 
     # After length 0 the draft reads one token more. In front of the longest draft this matters least.
     lengths = (4, 2, 1, 8, 0, 16)

@@ -347,8 +347,8 @@ def _require_numbers(model: PreTrainedModel, name: str) -> None:
     for weight_name, weight in model.named_parameters():
         if weight.device.type == "meta" or weight.dtype not in DTYPES.values() or not weight.numel():
             continue
-        # One pass over the memory without a copy; isfinite() makes one and takes 30 times as long. A NaN is both the
-        # smallest and the largest value, and an infinity is one of them.
+        # aminmax() reads the memory once without a copy; isfinite() makes one and takes 30 times as long. A NaN is both
+        # the smallest and the largest value, and an infinity is one of them.
         smallest, largest = weight.detach().aminmax()
         if not (math.isfinite(smallest.item()) and math.isfinite(largest.item())):
             kind = str(weight.dtype).removeprefix("torch.")

@@ -166,8 +166,10 @@ def _largest_difference(model: PreTrainedModel, stack: Stack) -> float:
 
 
 def compared_passes(stack: Stack, rows: Sequence[int]) -> Iterator[tuple[int, torch.Tensor]]:
-    """The passes of a comparison: how many tokens stand before each, and random ids, as many as ``rows`` says. They end
-    where the model's positions do."""
+    """The passes of a comparison: for each the number of tokens before it, and its random ids.
+
+    ``rows`` says how many ids each pass has. The passes end where the model's positions end.
+    """
     total = sum(rows) if stack.positions is None else min(sum(rows), len(stack.positions))
     rng = torch.Generator().manual_seed(0)
     ids = torch.randint(len(stack.embedding), (total,), generator=rng).to(stack.embedding.device)

@@ -221,8 +221,8 @@ class Stack:
         q = q.transpose(0, 1)
         groups = self.heads // self.kv_heads if span.folds else 1
         if groups > 1:
-            # On a GPU no fast kernel takes both a mask and heads that share keys. So the heads that share them become
-            # more rows of one head.
+            # On a GPU no fast kernel takes both a mask and heads that share keys. So heads that share keys are turned
+            # into further rows of one head.
             q = q.reshape(self.kv_heads, groups * count, self.size)
             mask = None if mask is None else mask.repeat(groups, 1)
         attended = F.scaled_dot_product_attention(

@@ -14,8 +14,10 @@ COLUMNS = ("Lane", "\u03b3", "least ms per token (computed)", "ms per token (mea
 
 
 def show_limit(console: Console, record: dict[str, Any], label: str = "") -> None:
-    """The measured rates, then for each lane the computed limit and the share of it that was reached.
-    ``label``: what stands beside the title of a synthetic measurement."""
+    """Print the measured rates, then for each lane the computed limit and the share of it that was reached.
+
+    ``label``: the label of a synthetic measurement, for the title.
+    """
     if "reason" in record:
         console.print(words.NO_LIMIT.format(reason=record["reason"]))
         return

@@ -1,5 +1,5 @@
-"""The verdict on a race: one sentence, its origin, up to four figures, the chart's labels, what stands in Details, and
-what other draft lengths would have made of it."""
+"""The verdict on a race: a sentence, its origin, up to four figures, the chart's labels, the details, and the race at
+other draft lengths."""
 
 from __future__ import annotations
 

@@ -10,8 +10,11 @@ from specdec.report.takehome import take_home
 
 
 def expression_of(kind: str, text: str) -> str:
-    """The Python expression that builds a way to draft. It is made from the text form: a recording may come from
-    anywhere, and its own expression could be any program. Raises ``InvalidInput`` for an unknown way."""
+    """The Python expression that builds a way to draft, made from its text form.
+
+    A recording may come from anywhere, and an expression in it could be any program. Raises ``InvalidInput`` for an
+    unknown way.
+    """
     method = method_of(text)
     if method is None or method.kind != kind:
         raise InvalidInput("It names a draft method that this program does not know.")

@@ -18,8 +18,11 @@ LOG = logging.getLogger("specdec.jobs")
 
 
 class Journal:
-    """Writes what each job asked for and how it ended. A prompt is written as its length unless ``prompts`` is true, an
-    address as a code that changes with each start of the program."""
+    """Writes the settings and the end of each job.
+
+    Of a prompt only the length is written, unless ``prompts`` is true. In place of an address there is a code, which
+    changes with each start of the program.
+    """
 
     def __init__(self, prompts: bool = False):
         self._prompts, self._key = prompts, secrets.token_bytes(16)

@@ -50,8 +50,11 @@ class Visitor(NamedTuple):
 
 @dataclass
 class Turn:
-    """What a job is given while it runs. ``counts`` is what the log is to say besides the job's settings; ``problem``
-    is an error that the job told its visitor itself, ``token_seconds`` what its lanes took for a token."""
+    """What a job gets while it runs.
+
+    ``counts`` are values for the log besides the job's settings. ``problem`` is an error that the job showed its
+    visitor itself. ``token_seconds`` is the time that its lanes took for a token.
+    """
 
     slot: Slot
     device: Run
@@ -84,8 +87,11 @@ class Turn:
 
 @dataclass(frozen=True)
 class Job:
-    """``work(turn)`` yields what the visitor is to see, and ends soon after ``turn.stop`` is set. ``tokens`` is how
-    many new tokens it writes at most; the waiting time of others is estimated from it."""
+    """A piece of work that needs the machine.
+
+    ``work(turn)`` yields values for the visitor, and ends soon after ``turn.stop`` is set. ``tokens`` is how many new
+    tokens it writes at most; the waiting time of other jobs is estimated from it.
+    """
 
     kind: str
     tokens: int
@@ -115,9 +121,11 @@ class Place:
 
 
 class Machine:
-    """Runs jobs one at a time, in the order in which they came. ``listening(session)`` is whether a session
-    listens for its answers; its jobs do not begin before that. ``lent``: another process lends the device for each
-    task. ``trusted_proxy`` is that of ``address_of``."""
+    """Runs jobs one at a time, in the order in which they came.
+
+    ``listening(session)`` says whether a session listens for its answers; its jobs do not begin before that. ``lent``:
+    another process lends the device for each task. ``trusted_proxy`` is that of ``address_of``.
+    """
 
     def __init__(
         self,

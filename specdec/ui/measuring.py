@@ -54,8 +54,10 @@ REFUSED = "It did not finish. The notice at the top gives the reason, if it is k
 
 
 class Buttons:
-    """Start, which Stop replaces during a run; ``status`` says what goes on. The live view swaps the two and has the
-    findings read out."""
+    """The button Start, which Stop replaces during a run, and the ``status``.
+
+    The live view swaps the two buttons and lets screen readers read the findings.
+    """
 
     def __init__(self, label: str, name: str, beside: Callable[[], None] = lambda: None):
         """``beside`` builds further components in the row of Start."""
@@ -134,8 +136,10 @@ class Buttons:
 
 
 class Findings:
-    """Verdict, chart and table, and a fold that says where the time goes, from plain ``generate`` to speculative. All
-    are hidden or empty until known; ``cleared`` has the values for that."""
+    """Verdict, chart and table, and a fold that shows where the time goes, from plain ``generate`` to speculative.
+
+    All are hidden or empty until known; ``cleared`` has the values for that.
+    """
 
     def __init__(self, name: str):
         look: dict[str, Any] = {"elem_classes": "sd-fragment", "apply_default_css": False}

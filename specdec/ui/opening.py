@@ -55,8 +55,10 @@ class Greeting:
 
 
 class Opening:
-    """Built inside a ``gr.Tab``: the recorded result, the button that opens a file, and the field for a link to what
-    the tab shows. ``key`` names the results in an address. ``script`` is the address of ``results.js``."""
+    """The recorded result, the button that opens a file, and the field for a link. Built inside a ``gr.Tab``.
+
+    ``key`` names the results in an address. ``script`` is the address of ``results.js``.
+    """
 
     def __init__(self, key: str, script: str, limits: Limits):
         self._key, self._script, self._limits = key, script, limits

@@ -37,8 +37,10 @@ _PATH = re.compile(r"(?<![\w:/])/[^\s'\"]+")
 
 
 class PairPanel:
-    """The fields under the header, and what checks and loads a choice. The race at ``startup`` is run again with each
-    new pair."""
+    """The fields under the header, and the check and the loading of a choice.
+
+    The race at ``startup`` runs again with each new pair.
+    """
 
     def __init__(self, slot: Slot, limits: Limits, startup: StartupRace):
         self._slot, self._limits, self._startup = slot, limits, startup
@@ -80,8 +82,11 @@ class PairPanel:
         )
 
     def wire(self, machine: Machine, start: gr.Button, facing: Sequence[Any]) -> tuple[Any, Any]:
-        """Wire both buttons. ``start`` is Run, which is locked during a load and says why; ``facing`` are the
-        components that the function of that name fills. Returns the events of a check and of a load."""
+        """Wire both buttons. Returns the events of a check and of a load.
+
+        ``start`` is Run, which is locked during a load and shows why. ``facing`` are the components that the function
+        of that name fills.
+        """
         choice, locked = [self.preset, self.target, self.draft, self.method], [self.report, start, *facing]
 
         async def look(request: gr.Request, *values: Any) -> AsyncIterator[Any]:

@@ -37,8 +37,10 @@ class _Mail(AsyncQueue[EventMessage]):
 
 
 class _Messages(LRUCache):
-    """The messages of each session. Sessions with unfinished jobs are dropped last, and messages to a session that is
-    not there are discarded."""
+    """The messages of each session. Sessions with unfinished jobs are dropped last.
+
+    Messages to an unknown session are discarded.
+    """
 
     def __init__(self, queue: Queue, listening: Callable[[str], bool], most: int):
         super().__init__(SESSIONS)
@@ -64,8 +66,10 @@ class _Messages(LRUCache):
 
 
 def bound_sessions(queue: Queue, listening: Callable[[str], bool], most: int) -> None:
-    """Bound what a queue keeps: ``most`` messages for a session that ``listening`` is true of. Call it before the queue
-    starts."""
+    """Limit what a queue keeps: ``most`` messages for each session for which ``listening`` is true.
+
+    Call it before the queue starts.
+    """
     queue.pending_messages_per_session = _Messages(queue, listening, most)
     queue.ANALYTICS_MAX_EVENTS = 1
     queue.ANAYLTICS_CACHE_FREQUENCY = 10**9  # never compute the statistics, which nothing shows

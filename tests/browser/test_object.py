@@ -28,8 +28,10 @@ def inside(page, selector: str, width: int, height: int) -> bool:
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720), (390, 844), (720, 450)])
 def test_a_race_plays_in_view_by_itself(browser, address, width: int, height: int):
-    """On arrival, at a desktop's, a laptop's and a phone's size and at twice its size (1440 x 900 at 200 %), the race
-    on show plays once without being asked, with verdict and both texts inside the window and nothing scrolled."""
+    """The shown race plays once by itself, with the verdict and both texts inside the window and without scrolling.
+
+    The sizes are a desktop's, a laptop's and a phone's, and a desktop at 200 % (1440 x 900).
+    """
     with visit(browser, address, viewport={"width": width, "height": height}) as page:
         page.goto(address)
         page.wait_for_function("""() => {
@@ -93,8 +95,8 @@ def test_guesses_are_grey_until_the_target_has_checked_them(page):
 
 
 def test_what_is_pointed_at_lights_up_everywhere(page):
-    """A token lights its twin in the other text, its pass in each strip, its step in the chart and its row in the
-    round card; the strip, the chart and the card light it too."""
+    """A token lights the same token of the other text, its pass in each strip, its step in the chart, and its row in the
+    round card. The strip, the chart and the card light the token."""
     page.wait_for_selector(".sd-chart .main-svg")
     lit = ".sd-box.%s .lit"
     page.hover(".sd-box.speculative .accepted >> nth=6")

@@ -30,8 +30,8 @@ export async function textOf(file, most) {
   }
 }
 
-// A field for one file. Its value is null or { name, text }; the text is null until it is read, and where it cannot be,
-// so that the server refuses to start and does not measure without the file.
+// A field for one file. Its value is null or { name, text }. The text is null until it is read, and if it cannot be read.
+// Then the server refuses to start, and does not measure without the file.
 export function choose(element, props, { id, label, hint, most }) {
   const take = async (file) => {
     const size = sizeOf(file.size);

@@ -7,8 +7,8 @@ export class Focus {
   #views = [];
   #shown = "";
 
-  // `view.light(at, byKey)` is called with the place that is pointed at, or null; `view.choose(at, anchor)`, where a view
-  // has it, with the round that was chosen and the element that it was chosen at, if any.
+  // `view.light(at, byKey)` is called with the place that is pointed at, or null. `view.choose(at, anchor)`, if a view has
+  // it, is called with the chosen round and the element at which it was chosen, if any.
   add(view) {
     this.#views.push(view);
   }
