@@ -95,7 +95,7 @@ def test_guesses_are_grey_until_the_target_has_checked_them(page):
 
 
 def test_what_is_pointed_at_lights_up_everywhere(page):
-    """A token lights the same token of the other text, its pass in each strip, its step in the chart, and its row in the
+    """A token lights the same token in the other text, its pass in each strip, its step in the chart and its row in the
     round card. The strip, the chart and the card light the token."""
     page.wait_for_selector(".sd-chart .main-svg")
     lit = ".sd-box.%s .lit"
