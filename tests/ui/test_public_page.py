@@ -185,12 +185,13 @@ def test_the_functions_of_the_page_are_known(page) -> None:
         if block.fn is not None and block.js is not True
     )
     assert found == {
-        "page.build.<locals>.racing.<locals>.run": 2,  # Run, and Again
-        "page.build.<locals>.stop": 1,
-        "page.build.<locals>.answer": 1,  # what the Share menu shows
-        "page.build.<locals>.restore": 2,  # as the page opens, and for a link that is pasted later
-        "page.build.<locals>.<lambda>": 4,  # what the page says of its pair
-        "page.build.<locals>.race_it": 1,  # the best of What if into the race's settings
+        "race_tab.RaceTab._racing.<locals>.run": 2,  # Run, and Again
+        "race_tab.RaceTab._stop": 1,
+        "race_tab.RaceTab.with_length": 1,  # the best of What if into the race's settings
+        "page.build.<locals>.answer": 1,  # the content of the Share menu
+        "page.build.<locals>.restore": 2,  # when the page opens, and for a link that is pasted later
+        "page.build.<locals>.texts": 3,  # the page's texts about its pair
+        "page.build.<locals>.<lambda>": 1,
         "ask.AskPanel.wire.<locals>.enable": 1,
         "startup.StartupRace.lines": 1,
         "opening.Greeting._greet": 3,  # what a tab opens with
