@@ -134,15 +134,8 @@ def test_a_new_method_is_on_the_page(toy) -> None:
     turn = SimpleNamespace(stop=threading.Event())
     with gr.Blocks():
         panel, public = (PairPanel(slot, limits, startup) for limits in (LOCAL, replace(PUBLIC, pairs="listed")))
-    assert [label for label, _ in panel.method.choices] == [
-        "Draft model",
-        "Prompt lookup",
-        "Suffix decoding",
-        "Early exit",
-        "EAGLE-3 head",
-        "MTP layers",
-        "Echo",
-    ]
+    labels = [label for label, _ in panel.method.choices]
+    assert labels == [method.label for method in methods.METHODS] and labels[-1] == "Echo"
     choice = ("embedded", "", "echo:2", "Echo")
 
     def said(panel: PairPanel, *choice: str | None) -> str:
