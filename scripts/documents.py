@@ -22,7 +22,7 @@ SECTIONS = {
     "Pairs": ("load_pair", "Pair"),
     "Ways to draft": ("PromptLookup", "Suffix", "EarlyExit", "Eagle3", "Mtp"),
     "Events": ("Event", "Started", "Round", "DraftToken", "Decision", "Finished"),
-    "Results": ("Result",),
+    "Results": ("Result", "Metrics"),
     "Errors": ("SpecdecError", "InvalidInput", "IncompatiblePair", "LoadFailed"),
 }
 

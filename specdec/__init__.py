@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specdec.events import Decision, DraftToken, Event, Finished, Round, SamplingParams, Started
     from specdec.lanes.driver import driven
     from specdec.lanes.transformers_lanes import assisted, generate
+    from specdec.measure.metrics import Metrics
     from specdec.measure.result import Result, collect
     from specdec.models.loading import load_pair
     from specdec.models.pair import Pair
@@ -37,6 +38,7 @@ _MODULES = {
     "events": ("Decision", "DraftToken", "Event", "Finished", "Round", "SamplingParams", "Started"),
     "lanes.driver": ("driven",),
     "lanes.transformers_lanes": ("assisted", "generate"),
+    "measure.metrics": ("Metrics",),
     "measure.result": ("Result", "collect"),
     "models.loading": ("load_pair",),
     "models.pair": ("Pair",),
@@ -55,6 +57,7 @@ __all__ = [
     "IncompatiblePair",
     "InvalidInput",
     "LoadFailed",
+    "Metrics",
     "Mtp",
     "Pair",
     "PromptLookup",

@@ -27,7 +27,9 @@ MOST_UNKNOWN = 0.1  # of the tokens read again: so many may be left out of ``rer
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The figures of one lane. Decode time and decode tokens do not include the first event with tokens.
+    """The figures of one lane: counts, seconds, and shares from 0 to 1; None for what the lane does not report.
+
+    Decode time and decode tokens do not include the first event with tokens.
 
     new_tokens             tokens written, the first included
     target_passes          rounds after the prefill, one target pass each
