@@ -1,8 +1,8 @@
-"""Every type of transformers' causal language models, shrunken and with random weights: its text against ``generate``.
+"""Compare the text of every causal language model type of transformers, small and random, with ``generate``.
 
-``python tests/all_types.py`` prints a table of all types; ``python tests/all_types.py roberta phi3`` one of these. Each
-is either equal to ``generate`` at gamma 0 and with a noisy draft, or refused in a sentence. A difference that rounding
-explains is named a near-tie.
+``python tests/all_types.py`` prints a table of all types; ``python tests/all_types.py roberta phi3`` prints these two.
+Each type either equals ``generate`` at gamma 0 and with a noisy draft, or is refused in a sentence. A difference that
+rounding explains is called a near-tie.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import specdec
 from specdec.models.compatibility import refuse_unsuitable
 
 VOCABULARY = 96
-CONTEXT = 56  # tokens, prompt and new ones: every text of the walk fills it to the last
+CONTEXT = 56  # tokens, prompt and new ones: every text fills the context to its last token
 PROMPT = 14
 LAYERS = 4
 WINDOW = 8
-PENALTY = 1.3  # on repetition: random models like to say one thing over and over
+PENALTY = 1.3  # for repetition, as random models tend to repeat one token
 
-# Small values for the names under which configurations keep their sizes. A name counts only where a config has it.
+# Small values for the size fields of configs. A name is used only where the config has such a field.
 SIZES: dict[str, Any] = {
     **dict.fromkeys(("vocab_size", "unpadded_vocab_size", "decoder_vocab_size"), VOCABULARY),
     **dict.fromkeys(("vocab_size_per_layer_input",), VOCABULARY),
@@ -71,7 +71,7 @@ SIZES: dict[str, Any] = {
 }
 
 
-# What the common sizes do not fit, by the type of a config or of a part of it.
+# Exceptions to these sizes, by the type of a config or of a part of it.
 TURNS = ["sliding_attention", "full_attention"] * (LAYERS // 2)
 ROPE = {"rope_type": "default", "rope_theta": 10_000.0}
 SPECIAL: dict[str, dict[str, Any]] = {
@@ -81,7 +81,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10_000.0}},
     "falcon_h1": {"mamba_d_ssm": 64},
     "gemma3n_text": {"num_kv_shared_layers": 2, "layer_types": TURNS},
-    # Gemma 4's assistant borrows the keys and values of all its layers.
+    # Every layer of Gemma 4's assistant reads the keys and values of the target.
     "gemma4_assistant": {
         "text_config": {
             "model_type": "gemma4_text",
@@ -111,7 +111,7 @@ def small_config(config_class: type[PreTrainedConfig], **changes: Any) -> PreTra
 
 
 def small_values(config_class: type[PreTrainedConfig]) -> dict[str, Any]:
-    """What to build a config of this class with: the names of ``SIZES`` that it has, and the same within its parts."""
+    """The arguments to build a config of this class with: the fields of ``SIZES`` that it and its parts have."""
     names = {field.name for field in dataclasses.fields(config_class)}
     values = {name: size for name, size in SIZES.items() if name in names}
     if "kv_lora_rank" in names:  # latent attention has no groups of queries
@@ -123,15 +123,15 @@ def small_values(config_class: type[PreTrainedConfig]) -> dict[str, Any]:
     for name, part in vars(default).items():
         if isinstance(part, PreTrainedConfig) and name not in special:
             values[name] = small_config(type(part))
-    # A decoder of its own, where the class is known as a part of an encoder-decoder model. One matrix for reading and
-    # writing would make a random model repeat what it read last.
+    # Ask for a decoder alone, where the class is known as a part of an encoder-decoder model. With one matrix for input
+    # and output, a random model would repeat its last token.
     flags = {"is_decoder": True, "is_encoder_decoder": False, "tie_word_embeddings": False}
     values |= {name: value for name, value in flags.items() if name in names}
     return values | special
 
 
 def small_model(config: PreTrainedConfig) -> PreTrainedModel:
-    """A random model, its weights large enough that its text varies."""
+    """Build a random model whose weights are large enough that its text varies."""
     with isolated_rng(0):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
         for weight in model.parameters():
@@ -190,7 +190,7 @@ def outcome_of(name: str, new_tokens: int = CONTEXT - PROMPT, ways: Sequence[str
 
 
 def beyond(model: PreTrainedModel, prompt_ids: torch.Tensor, new_tokens: int) -> Outcome | None:
-    """What is wrong with a text longer than the context: it must be refused, unless the model knows no bound."""
+    """Say what is wrong with a text longer than the context. It must be refused, unless the model has no limit."""
     params = specdec.SamplingParams(max_new_tokens=new_tokens, repetition_penalty=PENALTY)
     try:
         events = specdec.speculative(specdec.Pair(model), prompt_ids, gamma=0, params=params)

@@ -1,4 +1,4 @@
-"""Comparing greedy texts token for token; a difference is excused only where rounding decides between two logits."""
+"""Compare greedy texts token by token. A difference is excused only where rounding decides between two logits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POSITIONS_PER_TIE = 5_000
 
 
 class Comparison:
-    """Compares texts and counts what it had to excuse: near-ties that rounding decides."""
+    """Compares texts and counts the near-ties that it excused."""
 
     def __init__(self) -> None:
         self.positions = 0
@@ -43,7 +43,7 @@ def first_difference(ours: tuple[int, ...], reference: tuple[int, ...]) -> int |
 
 
 def top_two_gap(target, ids: torch.Tensor, repetition_penalty: float) -> float:
-    """How far the target's best two logits are apart behind ``ids``, as a share of the logits' range."""
+    """The gap of the target's best two logits after ``ids``, as a share of the range of all logits."""
     with torch.inference_mode():
         logits = target(input_ids=ids[None].long()).logits[0, -1:]
     if repetition_penalty != 1.0:

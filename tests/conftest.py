@@ -1,4 +1,4 @@
-"""Two processes share the tests, a core each: small models gain nothing from a second one."""
+"""Two processes share the tests, with one core each: small models do not run faster on two."""
 
 from __future__ import annotations
 

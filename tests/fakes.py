@@ -111,7 +111,7 @@ class TableModel(PreTrainedModel, GenerationMixin):
         return self.embedding
 
     def get_output_embeddings(self):
-        return self.embedding  # as many rows as there are logits, which is all that anyone asks of it
+        return self.embedding  # only its number of rows is used, which is the number of logits
 
     def forward(
         self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, use_cache=True,
@@ -149,7 +149,7 @@ def random_table(vocab_size: int, order: int, seed: int, scale: float = 1.0) -> 
 
 
 def chain(following: list[int]) -> torch.Tensor:
-    """A table of order 1 that always says ``following[token]``, with the runner-up one above it."""
+    """A table of order 1 whose best next token is ``following[token]``; the second best is one id above it."""
     vocab_size = len(following)
     table = torch.zeros(vocab_size, vocab_size)
     for token, next_token in enumerate(following):
@@ -162,7 +162,7 @@ def chain(following: list[int]) -> torch.Tensor:
 
 
 def _config(family: str, layers: int, vocab_size: int, context: int):
-    """Grouped queries where the family has them, and windows of 8 tokens, so that texts of a test outgrow them."""
+    """A config with grouped queries where the family has them, and with windows of 8 tokens."""
     shape = {"vocab_size": vocab_size, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     if family == "gpt2":
         return GPT2Config(**shape, n_embd=48, n_layer=layers, n_head=4, n_positions=context, initializer_range=0.3)
@@ -202,7 +202,7 @@ def tiny(
     eos: int | list[int] | None = None,
     context: int = CONTEXT,
 ):
-    """A randomly initialised model of a real family, its weights large enough that logits stay far from ties."""
+    """A model of a real family with random weights, large enough that logits stay far from ties."""
     with isolated_rng(seed):
         config = _config(family, layers, vocab_size, context)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
@@ -262,7 +262,7 @@ def letters(count: int) -> PreTrainedTokenizerFast:
 
 
 def letter_tokenizer(tokens: list[str]) -> PreTrainedTokenizerFast:
-    """Tokens of one or two letters, in the order given: "ab" is written where a and b meet."""
+    """Tokens of one or two letters, in the order given. A token "ab" is used wherever b follows a."""
     merges = [(token[0], token[1]) for token in tokens if len(token) == 2]
     tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -272,7 +272,7 @@ def letter_tokenizer(tokens: list[str]) -> PreTrainedTokenizerFast:
 
 @functools.cache
 def shuffled_tokenizer(original: PreTrainedTokenizerFast, count: int) -> tuple[PreTrainedTokenizerFast, list[int]]:
-    """The first ``count`` tokens of a byte-level BPE, their ids in another order: ``order[new id]`` is the old one."""
+    """The first ``count`` tokens of a byte-level BPE with other ids: ``order[new id]`` is the old id."""
     state = json.loads(original.backend_tokenizer.to_str())
     order = torch.randperm(count, generator=torch.Generator().manual_seed(0)).tolist()
     new_id = {old: new for new, old in enumerate(order)}
@@ -314,7 +314,7 @@ def rounds_of(events: list) -> list[specdec.Round]:
 
 
 def ids_of(events: list) -> tuple[int, ...]:
-    """New ids, put together by the test itself."""
+    """The new ids of a call, collected by the test itself."""
     return tuple(token_id for event in rounds_of(events) for token_id in event.committed_ids)
 
 
@@ -347,7 +347,7 @@ def generated(model, prompt_ids: torch.Tensor, max_new_tokens: int, tokenizer=No
 
 @contextmanager
 def count_passes(model) -> Iterator[list[int]]:
-    """A list that grows by one entry a forward pass: how many tokens that pass was fed."""
+    """A list that gets one entry for each forward pass: how many tokens it was fed."""
     fed: list[int] = []
 
     def note(module, args, kwargs):

@@ -1,4 +1,4 @@
-"""A small server that speaks as much of the hub's file API as a download needs."""
+"""A small server with the part of the hub's file API that a download needs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ SHA = "0" * 39 + "1"
 def hub(
     root: Path, licensed: tuple[str, ...] = (), tokens: list[str | None] | None = None
 ) -> Iterator[tuple[str, list[str]]]:
-    """Serve ``root/owner/name`` as models; yield the address and a list that grows by each path asked for. ``tokens``
-    grows by what each request says of who asks."""
+    """Serve ``root/owner/name`` as models; yield the address and a list that collects the requested paths.
+
+    ``tokens`` collects the authorization header of each request.
+    """
     asked: list[str] = []
     tokens = [] if tokens is None else tokens
 

@@ -1,4 +1,4 @@
-"""Events of lanes worked out from numbers, for what is said about them: no model, no clock."""
+"""Build events of lanes from given numbers, without a model or a clock, to test what is said about them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def sides(before: list[Event], lane: list[Event], alone: list[Event] | None = No
     return Sides(measure(before), measure(lane), measure(alone) if alone else None)
 
 
-_MEASURED: dict[int, Metrics] = {}  # of the lists that ``plain`` keeps
+_MEASURED: dict[int, Metrics] = {}  # of the lists that ``plain`` caches
 
 
 def trial(run: int, entrant: Entrant, events: list[Event], prompt: str = "a", category: str = "c") -> Trial:
@@ -91,7 +91,7 @@ def trial(run: int, entrant: Entrant, events: list[Event], prompt: str = "a", ca
 
 
 def _measured(events: list[Event]) -> Metrics:
-    """The figures of a lane; those of plain ``generate``, which many cases share, only once."""
+    """Measure a lane. Plain ``generate``, which many cases share, is measured only once."""
     if events[0].lane != BASELINE.lane:
         return measure(events)
     if id(events) not in _MEASURED:

@@ -1,4 +1,4 @@
-"""The command ``specdec`` called in this process: one of its own would first import torch for seconds."""
+"""Call the command ``specdec`` in this process, because a new process spends seconds on importing torch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from specdec.cli import main
 
 
 def specdec_command(*arguments: str) -> CompletedProcess:
-    """What the command prints and how it ends; what it sets for its whole process is set back."""
+    """The command's output and exit status. Its settings for the whole process are reset afterwards."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     threads, verbosity = torch.get_num_threads(), logging.get_verbosity()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
         try:
             main(list(map(str, arguments)))
-        except SystemExit as end:  # as the interpreter takes it
+        except SystemExit as end:  # as the interpreter does
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
             if isinstance(end.code, str):
                 print(end.code, file=err)

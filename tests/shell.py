@@ -1,4 +1,4 @@
-"""What a shell makes of lines that a person may paste into it."""
+"""Run pasted lines through a real shell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def commands(lines: str, folder: Path) -> list[list[str]]:
-    """The arguments of each command as bash hands them over; in an empty folder, where it finds none of them."""
+    """The arguments of each command as bash passes them, in an empty folder without any of the commands."""
     noted = """command_not_found_handle() { printf '%s\\0' "$#" "$@"; }\n"""
     ran = subprocess.run(
         [shutil.which("bash"), "-c", noted + lines],

@@ -1,4 +1,4 @@
-"""Stands in for the package ``spaces`` where there is no ZeroGPU: how 0.51.3 runs a generator, without its GPU.
+"""A stand-in for the package ``spaces`` without ZeroGPU: it runs a generator as version 0.51.3 does, without a GPU.
 
 It does the same as ``generator_function_wrapper`` in ``zero/wrappers.py``:
 
@@ -6,7 +6,7 @@ It does the same as ``generator_function_wrapper`` in ``zero/wrappers.py``:
 - arguments and steps are pickled;
 - the stop flag is checked after each step;
 - closing the caller's generator waits until the worker has ended the task;
-- of an error other than ``gr.Error`` only the name of its class arrives, and the worker is not used again.
+- of an error other than ``gr.Error`` the caller gets only the class name, and the worker is not used again.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ GAMMAS = range(1, 17)
 @pytest.mark.parametrize("c", [0.0, 0.01, 0.1, 0.35, 0.8, 1.0, 1.3])
 @pytest.mark.parametrize("v", [0.95, 1.0, 1.1, 1.5, 3.0, 20.0])
 def test_the_least_alpha_is_where_the_best_draft_length_begins_to_gain(c: float, v: float) -> None:
-    """Over a grid of rates: below it no draft length gains, above it one does."""
+    """On a grid of rates no draft length gains below the least alpha, and one does above it."""
     grid = [step / 2000 for step in range(2001)]
     gaining = [alpha for alpha in grid if max(expected_speedup(alpha, g, c, v) for g in GAMMAS) > 1]
     found = least_alpha(c, v)
@@ -24,5 +24,5 @@ def test_the_least_alpha_is_where_the_best_draft_length_begins_to_gain(c: float,
 
 @pytest.mark.parametrize("c", [0.02, 0.3, 0.99])
 def test_in_the_papers_a_draft_pays_where_it_hits_more_often_than_it_costs(c: float) -> None:
-    """Corollary 3.9 of Leviathan et al., where a round is checked for the price of one token."""
+    """Corollary 3.9 of Leviathan et al.: a draft pays where alpha > c, if a check costs as much as one token."""
     assert least_alpha(c) == pytest.approx(c)

@@ -1,4 +1,4 @@
-"""What the documents show runs, leads somewhere, and is that of the code."""
+"""The documents' snippets run, their links exist, and their generated parts equal the code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def blocks(path: Path, language: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/architecture.md"])
 def test_python_snippets_run(name: str) -> None:
-    """Every Python block, in order, in one namespace; their assertions hold."""
+    """All Python blocks of a document run in order in one namespace, and their assertions hold."""
     found = blocks(ROOT / name, "python")
     assert found
     namespace: dict = {}
@@ -51,13 +51,13 @@ def test_links_lead_to_files_and_headings(path: Path) -> None:
 
 
 def anchor(title: str) -> str:
-    """The name that a heading has in links, as GitHub and the Hub make it."""
+    """The anchor of a heading in links, as GitHub and the Hub make it."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 @named
 def test_commands_exist_with_their_options(path: Path) -> None:
-    """Each command of this program that a document shows: its module or file, and every option, in its help."""
+    """Each command in a document has an existing module or file, and its help names every used option."""
     for line in re.sub(r"\\\n\s*", " ", "\n".join(blocks(path, "bash"))).splitlines():
         words = shlex.split(line, comments=True)
         if words[:3] == ["python", "-m", "specdec"]:

@@ -1,4 +1,4 @@
-"""Every script of ``examples/`` runs on the embedded pair and prints what it promises; so does the notebook."""
+"""Every script and the notebook of ``examples/`` run on the embedded pair and print what they promise."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def example(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if hasattr(module, "RUNS"):
-        module.RUNS = 1  # a test has no use for a median
+        module.RUNS = 1  # a test needs no median
     return module
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch) -> None:
-    """No example depends on the folder that it is started from."""
+    """Start each example in another folder, as no example may depend on it."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -81,13 +81,13 @@ def test_lossy_acceptance_keeps_more_and_loses_the_text(capsys) -> None:
 
 
 def test_a_drafter_of_ones_own_is_lossless(capsys) -> None:
-    """The script itself compares the texts."""
+    """The example's own drafter leaves the text unchanged. The script compares the texts itself."""
     example("own_drafter").main()
     assert "bigrams" in capsys.readouterr().out
 
 
 def test_the_notebook_runs_from_top_to_bottom() -> None:
-    """Each of its steps writes the same text, as its last step asserts."""
+    """All steps of the notebook write the same text, as its last step asserts."""
     cells = json.loads((EXAMPLES / "from_scratch.ipynb").read_text(encoding="utf-8"))["cells"]
     namespace: dict = {}
     for cell in cells:

@@ -1,6 +1,6 @@
-"""Who may import what: arrows go down, and each folder loads without the packages that it must not need.
+"""Imports between folders go down only, and each folder loads without the packages that it must not need.
 
-Each of the tests by running starts an interpreter of its own, in which some packages cannot be imported.
+Tests that load modules start a separate interpreter in which some packages cannot be imported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODULES = tuple(name for name in house.modules() if not name.endswith(("__main__
 
 
 def beginning(*prefixes: str) -> tuple[str, ...]:
-    """The modules that are one of ``prefixes`` or lie in it."""
+    """The modules that are in ``prefixes`` or below one of them."""
     return tuple(m for m in MODULES if any(m == prefix or m.startswith(f"{prefix}.") for prefix in prefixes))
 
 
@@ -33,7 +33,7 @@ WITHOUT_TORCH = {
 }
 CORE = tuple(m for m in MODULES if house.folder_of(m) not in ("app.py", "ui") and m != "specdec.cli.page")
 
-# Imports each module in a process of its own, forked from one in which other people's packages are loaded and ours are
+# Imports each module in its own process, forked from one in which other packages are loaded and ours are
 # not: to load torch anew for each module would take minutes.
 PROGRAM = """
 import contextlib, importlib, os, sys
@@ -63,7 +63,7 @@ sys.exit(bool(failed))
 
 
 def load(modules: tuple[str, ...], blocked: tuple[str, ...]) -> str:
-    """Load each module by itself where ``blocked`` are missing; what went wrong, a line a module."""
+    """Load each module by itself without the ``blocked`` packages. Returns the errors, one line a module."""
     command = [sys.executable, "-c", PROGRAM, ",".join(blocked), ",".join(modules)]
     done = subprocess.run(command, cwd=house.ROOT, capture_output=True, text=True)
     assert done.returncode == 0 or done.stdout, done.stderr
@@ -72,32 +72,34 @@ def load(modules: tuple[str, ...], blocked: tuple[str, ...]) -> str:
 
 @pytest.mark.parametrize("folder", WITHOUT_TORCH)
 def test_reports_load_without_torch(folder: str) -> None:
-    """A recording is read, measured and reported where torch is not installed."""
+    """Recordings are read, measured and reported without torch."""
     assert WITHOUT_TORCH[folder]
     assert load(WITHOUT_TORCH[folder], (*TORCH, *PAGE)) == ""
 
 
 def test_the_core_loads_without_the_page() -> None:
-    """The engine is used in notebooks and servers where gradio and plotly are not installed; also the commands but
-    ``page``. No module needs another to be loaded first, and loading one runs nothing."""
+    """The engine, and all commands but ``page``, load without gradio and plotly.
+
+    No module needs another to be loaded first, and loading one runs nothing.
+    """
     assert load(CORE, PAGE) == ""
 
 
 def test_a_blocked_package_is_noticed() -> None:
-    """The two tests above can fail: the page needs gradio, and the engine torch."""
+    """The two tests above can fail, as the page needs gradio and the engine needs torch."""
     assert "gradio" in load(("specdec.ui.page",), PAGE)
     assert "torch" in load(("specdec.engine.verify",), TORCH)
 
 
 @pytest.mark.parametrize("path", house.modules().values(), ids=lambda path: str(path.relative_to(house.ROOT)))
 def test_only_the_page_imports_gradio(path: Path) -> None:
-    """Only ``ui`` does, also inside functions; ``app.py`` and ``specdec page`` have it through ``ui``."""
+    """Only ``ui`` imports gradio, inside functions too. ``app.py`` and ``specdec page`` use it through ``ui``."""
     if "ui" not in path.relative_to(house.ROOT).parts:
         assert not {name.split(".")[0] for _, name in house.imports_of(path, {})} & set(PAGE)
 
 
 def test_imports_go_down() -> None:
-    """The folders stand in one order, so that there is no circle between them."""
+    """Folders have an order and import only lower ones, so there are no cycles."""
     found = house.arrows()
     assert set(house.ORDER) >= {folder for arrow in found for folder in arrow}
     assert ("engine", "passes") in found and ("cli", "ui") in found
@@ -105,7 +107,7 @@ def test_imports_go_down() -> None:
 
 
 def test_an_import_that_goes_up_is_noticed() -> None:
-    """The test above can fail: an arrow up, one in a circle, and one to an unknown folder are named."""
+    """The test above can fail: it names an import upwards, one in a cycle, and one of an unknown folder."""
     down, up = {("engine", "passes"): ["a"]}, {("passes", "engine"): ["b"]}
     assert house.upward(down | up) == ["b"]
     assert house.upward({("engine", "elsewhere"): ["c"]}) == ["c"]
@@ -119,20 +121,20 @@ def test_the_drawing_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("name", ["measure/metrics", "events"])
 def test_counting_needs_no_clock(name: str) -> None:
-    """Figures come from the events' own stamps."""
+    """Figures are computed from the events' time stamps."""
     names = house.imports_of(house.ROOT / "specdec" / f"{name}.py", {})
     assert not {name for _, name in names} & {"time", "datetime"}
 
 
 def test_verify_knows_no_models() -> None:
-    """The accept step is a pure function of its arguments and of what it draws."""
+    """The accept step is a pure function of its arguments and its random draws."""
     names = {name for _, name in house.imports_of(house.ROOT / "specdec/engine/verify.py", house.modules())}
     assert not {name for name in names if name.startswith("transformers")}
     assert {name for name in names if name.startswith("specdec")} <= {"specdec.passes.chance"}
 
 
 def test_public_names_are_sorted_and_exist() -> None:
-    """What ``import specdec`` promises is there."""
+    """The public names of ``specdec`` are sorted and exist."""
     assert specdec.__all__ == sorted(specdec.__all__)
     for name in specdec.__all__:
         assert getattr(specdec, name) is not None

@@ -1,4 +1,4 @@
-"""One text of a run: ``Result.text``, the terminal and what the page draws from the recording, special tokens too."""
+"""A run has one text: ``Result.text``, the terminal and the page agree on it, also on special tokens."""
 
 from __future__ import annotations
 

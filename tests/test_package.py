@@ -1,4 +1,4 @@
-"""The package that pip installs: its files, its command and what it depends on."""
+"""The package that pip installs: its files, its command and its dependencies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEFT_OUT = {"__pycache__", ".DS_Store"}
 
 
 def test_the_wheel_holds_every_file_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights, tokenizers, scripts, styles and prompts lie beside the code that reads them."""
+    """The wheel holds weights, tokenizers, scripts, styles and prompts beside the code that reads them."""
     monkeypatch.chdir(ROOT)
     distribution = Distribution({"script_name": "setup.py"})
     distribution.parse_config_files()
@@ -29,7 +29,7 @@ def test_the_wheel_holds_every_file_of_the_package(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_command_is_there() -> None:
-    """``specdec`` starts a function that exists."""
+    """The command ``specdec`` starts an existing function."""
     module, name = PROJECT["scripts"]["specdec"].split(":")
     assert callable(getattr(import_module(module), name))
 

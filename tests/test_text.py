@@ -1,4 +1,4 @@
-"""Ids to text by bytes: a token may hold half a character, and no text is lost or made up between tokens."""
+"""Ids become text by their bytes: a token may hold half a character, and no text is lost or added."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = [
 
 
 def sentencepiece_tokenizer() -> PreTrainedTokenizerFast:
-    """Llama's kind: a visible space, and bytes for what has no piece."""
+    """A tokenizer of Llama's kind: a visible space, and byte tokens for text without a piece."""
     pieces = ["<unk>", "<s>", "</s>", *[f"<0x{byte:02X}>" for byte in range(256)]]
     pieces += ["▁", "O", "n", "c", "e", "▁O", "nc", "▁Onc", "▁Once"]
     merges = [("▁", "O"), ("n", "c"), ("▁O", "nc"), ("▁Onc", "e")]
@@ -44,7 +44,7 @@ def sentencepiece_tokenizer() -> PreTrainedTokenizerFast:
 
 @pytest.mark.parametrize("text", TEXTS, ids=ascii)
 def test_bytes_of_byte_level_tokens_join_to_the_text(text: str) -> None:
-    """GPT-2's and Qwen's kind: all bytes, in order, nothing else."""
+    """Byte-level tokens, as of GPT-2 and Qwen, join to exactly the text's bytes."""
     tokenizer = byte_tokenizer()
     bytes_of = TokenBytes(tokenizer)
     ids = tokenizer(text).input_ids
@@ -55,14 +55,14 @@ def test_bytes_of_byte_level_tokens_join_to_the_text(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["Once once", "naïve Once", "日本 🙂", "tab\tline\n"], ids=ascii)
 def test_bytes_of_sentencepiece_tokens_join_to_the_text(text: str) -> None:
-    """Llama's kind: the visible space is a space, byte tokens are bytes."""
+    """In SentencePiece tokens, as of Llama, the visible space is a space and byte tokens are bytes."""
     tokenizer = sentencepiece_tokenizer()
     ids = tokenizer(text, add_special_tokens=False).input_ids
     assert b"".join(map(TokenBytes(tokenizer), ids)) == b" " + text.encode()
 
 
 def test_pieces_are_whole_characters() -> None:
-    """A character appears once it is complete, never as a replacement character that is taken back later."""
+    """A character appears when it is complete, never first as a replacement character."""
     tokenizer = byte_tokenizer()
     stream = TextStream(tokenizer)
     ids = tokenizer("a🙂b").input_ids
@@ -73,7 +73,7 @@ def test_pieces_are_whole_characters() -> None:
 
 
 def test_broken_bytes_become_replacement_characters() -> None:
-    """A model may write half a character and go on: one replacement character, and the rest is whole."""
+    """Half a character followed by other text becomes one replacement character, and the rest is complete."""
     tokenizer = byte_tokenizer()
     ids = tokenizer("🙂").input_ids[:2] + tokenizer("ok").input_ids
     stream = TextStream(tokenizer)
@@ -81,7 +81,7 @@ def test_broken_bytes_become_replacement_characters() -> None:
 
 
 def test_peek_shows_drafts_without_writing_them() -> None:
-    """Rejected drafts are shown as they would have read, after half a character too, and leave no trace."""
+    """Rejected drafts are shown as they would have been read, after half a character too, and change nothing."""
     tokenizer = byte_tokenizer()
     smile, other = tokenizer("🙂").input_ids, tokenizer("🙃").input_ids
     stream = TextStream(tokenizer)
@@ -93,18 +93,18 @@ def test_peek_shows_drafts_without_writing_them() -> None:
 
 
 def test_special_tokens_are_shown_by_name() -> None:
-    """An EOS that was written is part of what was decoded."""
+    """Special tokens are shown by name, as an EOS is part of the decoded text."""
     bytes_of = TokenBytes(byte_tokenizer())
     assert (bytes_of(0), bytes_of(1)) == (b"<s>", b"</s>")
 
 
 def test_rows_beyond_the_tokenizer_are_shown_by_number() -> None:
-    """A padded row of the embedding is no token, yet a model may choose it."""
+    """Rows beyond the tokenizer's tokens are shown by number, as a model may choose such a padding row."""
     assert TokenBytes(byte_tokenizer())(330) == b"<330>"
 
 
 def test_added_tokens_of_any_letters() -> None:
-    """An added token is its own text, also where its letters stand for bytes in the table of byte-level BPE."""
+    """An added token is its own text, even if byte-level BPE would read its letters as bytes."""
     backend = Tokenizer.from_str(byte_tokenizer().backend_tokenizer.to_str())
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
     tokenizer.add_tokens(["naïve"])

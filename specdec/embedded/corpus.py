@@ -15,7 +15,7 @@ from pathlib import Path
 
 END_OF_TEXT = "<|endoftext|>"
 HELD_OUT_EVERY = 25  # one document in 25 of every domain is never trained on
-FICTION_SHARE = 0.2  # of the easy fiction: it is bulk, and pulls the style towards older prose
+FICTION_SHARE = 0.2  # of the easy fiction is used: there is a lot of it, in an older style
 
 STORY_FILES = ("01_tinystories_train_head_cased.txt", "02_tinystories_train_next_truecased.txt")
 CHILDREN_FILE = "04_public_domain_childrens_books.txt"
@@ -31,13 +31,13 @@ _WORDS = ("red", "blue", "green", "big", "small", "dog", "cat", "bird", "ball", 
 
 
 def read_documents(path: Path) -> list[str]:
-    """Every document of one corpus file."""
+    """Read all documents of one corpus file."""
     text = path.read_text(encoding="utf-8")
     return [doc.strip() for doc in text.split(f"{END_OF_TEXT}\n") if doc.strip()]
 
 
 def python_documents() -> list[str]:
-    """Every module of the running interpreter's standard library, tests and data tables left out."""
+    """Read all modules of the running interpreter's standard library, without tests and data tables."""
     root = Path(sysconfig.get_paths()["stdlib"])
     files = sorted(f for f in root.rglob("*.py") if not _SKIPPED_PACKAGES & set(f.relative_to(root).parts))
     texts = (f.read_text(encoding="utf-8", errors="ignore") for f in files)
@@ -66,7 +66,7 @@ def load(corpus: Path, seed: int = 0) -> tuple[dict[str, list[str]], dict[str, l
 def copy_documents(sources: dict[str, list[str]], count: int, rng: random.Random) -> Iterator[str]:
     """Documents that repeat a passage, literally or with one word replaced throughout.
 
-    The heading says which it is, so a prompt can ask for a copy in the same words.
+    The heading says which of the two it is, so that a prompt can ask for a copy in the same words.
     """
     for _ in range(count):
         domain = rng.choices(("story", "children", "python"), weights=(6, 1, 3))[0]
@@ -93,7 +93,7 @@ def _passage(document: str, rng: random.Random, lines: bool) -> str:
 
 
 def _replacement(passage: str, rng: random.Random) -> tuple[str | None, str]:
-    """A word of the passage and another of its kind to put in its place."""
+    """Choose a word of the passage and another word of the same kind to replace it."""
     for kind in (_NAMES, _WORDS):
         present = [word for word in kind if re.search(rf"\b{word}\b", passage)]
         if present:

@@ -1,8 +1,13 @@
 """The figures of the model card: ``python -m specdec.embedded.evaluate --corpus DIR``.
 
-Prints, as Markdown: sizes; held-out losses by domain; what leaving out each target layer costs; whether the example
-prompts occur in the training text; acceptance by domain, greedy and at temperature 1, with the share of repeated
-4-grams beside it; and the loss by position, up to the full context.
+It prints these tables as Markdown:
+
+- the sizes of the models
+- the held-out loss of each domain
+- how much the loss rises without each of the target's layers
+- whether the example prompts occur in the training text
+- acceptance by domain, greedy and at temperature 1, and the share of repeated 4-grams
+- the loss by position, up to the full context
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Train the embedded EAGLE-3 head: ``python -m specdec.embedded.head --minutes 60``.
 
-The head learns the embedded target's distribution on text that the target wrote itself, from the end of a text on, so
-it needs no corpus. As in EAGLE-3 (Li et al. 2503.01840, "training-time test") it learns to go on from its own states:
-at depth 0 a pair has the target's features, at depth k the state that the head made at depth k - 1, and the losses of
-all depths are added. The loss is that of the draft model: the chance that a guess is rejected, and a part of the cross
-entropy. The embedding is the target's, and the output matrix is a copy of it that is not trained.
+The head learns the embedded target's distribution on text that the target samples after an end-of-text token, so no
+corpus is needed. As in EAGLE-3 (Li et al. 2503.01840, "training-time test") it also learns to continue from its own
+states. Each input is a pair of a token and a state. At depth 0 the state is made from the target's features; at depth k
+it is the state that the head computed at depth k - 1. The losses of all depths are added.
+
+The loss is that of the draft model: the chance that a guess is rejected, plus a part of the cross entropy. The
+embedding is the target's. The output matrix is a copy of it and is not trained.
 
 ``--resume`` goes on from the weights in the output folder.
 """
@@ -29,10 +31,10 @@ from specdec.embedded.train import ADAMW_LR, MUON_LR, TAIL_WEIGHT, write_windows
 from specdec.models.heads import read_head
 
 EMBEDDED = Path(__file__).parent
-DEPTHS = 5  # guesses that follow from each place of a text
+DEPTHS = 5  # guesses that are drafted after each token of a text
 DEPTH_WEIGHT = 0.85  # of each depth against the one before it: later guesses are tested less often
 WINDOW, TEXTS, ROWS, USES = 256, 144, 8, 8
-BEGINNING, PASSAGE = 32, 96  # tokens that are sampled before a text goes on
+BEGINNING, PASSAGE = 32, 96  # tokens that are sampled at the beginning of a text
 DECAY_FROM = 0.5
 CONFIG = {
     "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": 192, "intermediate_size": 512,
@@ -56,9 +58,11 @@ def new_head(target: LlamaForCausalLM) -> Eagle3Head:
 
 @torch.no_grad()
 def texts_of(target: LlamaForCausalLM, layer_ids: tuple[int, ...]) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Batches of windows that the target wrote: ids (rows, n), the features (rows, n, 3 H) and the target's last states
-    (rows, n, H). Each text is used ``USES`` times. A third goes on greedily after a sampled beginning, a third is
-    sampled, and a third begins to repeat a passage, so that the head learns to copy."""
+    """Yield the target's own text: ids (rows, n), features (rows, n, 3 H) and the target's last states (rows, n, H).
+
+    Each text is used ``USES`` times. A third of the texts continue greedily after a sampled beginning, a third are
+    sampled throughout, and a third begin to repeat a passage, so that the head learns to copy.
+    """
     while True:
         ends = torch.zeros(TEXTS, 1, dtype=torch.long)
         greedy, sampled, passages = write_windows(target, ends, PASSAGE, greedy=False).chunk(3)
@@ -80,8 +84,8 @@ def loss_of(
 ) -> tuple[torch.Tensor, list[float]]:
     """The loss over all depths, and at each depth the share of places where head and target agree on the best token.
 
-    At depth k row t holds the pair t + k of the draft that begins after token t + 1: the head's own states at pairs
-    t + 1 to t + k, true features up to pair t.
+    At depth k, row t holds pair t + k of the draft that begins after token t + 1. That draft has true features up to
+    pair t, and the head's own states at pairs t + 1 to t + k.
     """
     layer, attention = head.layers[0], head.layers[0].self_attn
     rows, length = ids.shape
@@ -91,7 +95,7 @@ def loss_of(
     mask = torch.ones(length, length, dtype=torch.bool).tril()
     keys, values, total, agreed = [], [], torch.zeros(()), []
     for depth in range(DEPTHS):
-        count = length - 2 - depth  # pairs whose guess has a target to compare with
+        count = length - 2 - depth  # pairs whose guess can be compared with the target's choice
         states, embedded = states[:, :count], F.embedding(ids[:, 1 + depth : 1 + depth + count], embedding)
         places = torch.arange(depth, depth + count)[None]
         normed = layer.hidden_norm(states)
@@ -104,7 +108,7 @@ def loss_of(
         q, k = apply_rotary_pos_emb(q, k, *head.rotary(states, places))
         keys, values = [*(x[:, :, :count] for x in keys), k], [*(x[:, :, :count] for x in values), v]
         scores = (q @ keys[0].transpose(-1, -2)).masked_fill(~mask[:count, :count], -math.inf)
-        own = [(q * key).sum(-1, keepdim=True) for key in keys[1:]]  # a draft sees its own pairs alone
+        own = [(q * key).sum(-1, keepdim=True) for key in keys[1:]]  # a draft does not see the pairs of other drafts
         weights = (torch.cat([scores, *own], -1) / math.sqrt(attention.size)).softmax(-1)
         attended = weights[..., :count] @ values[0]
         for number, value in enumerate(values[1:]):

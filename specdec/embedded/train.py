@@ -6,23 +6,23 @@ otherwise. Four stages share one time budget:
 1. joint   the target learns the text; beside it the draft learns the target's distribution on the same
            windows, so the target's logits are computed once for both. An auxiliary loss at layer
            ``EARLY_LAYER`` keeps the target's early layers readable through its own final norm and head.
-2. unloop  the same, and every other step the target unlearns to run in circles: on text that it wrote
-           greedily itself, tokens that complete a repeated 4-gram become less likely (sequence-level
-           unlikelihood, Welleck et al. 1908.04319). Text that repeats itself would flatter the acceptance.
+2. unloop  the same, and in every other step the target learns not to repeat itself: on text that it wrote
+           greedily, tokens that complete a repeated 4-gram become less likely (sequence-level unlikelihood,
+           Welleck et al. 1908.04319). Repeated text is easy to guess and would make acceptance look too high.
 3. deepen  each of the target's middle layers becomes two of half its strength, which leaves what it computes nearly
-           as it was, and the target alone learns on as in unloop, so that both halves find work of their own. At
-           the end its weights go only ``KEEP`` of the way from where the stage began: held-out loss is no worse
-           there, and text that unlearned too much reads naturally again (WiSE-FT, 2109.01903). Why deeper: a pass
-           of the draft has costs that depth does not change, and only a deep target is dear beside them.
-4. distil  the target is frozen; the draft goes on learning its distribution, three quarters of it on text that the
-           target wrote itself (DistillSpec, 2310.08461), because that is what it will have to guess. Each such text
-           serves ``USES`` times, as writing it costs more than learning from it. The loss is now the rejection rate
-           itself, with some of the cross entropy left to hold the unlikely tokens.
+           as it was. The target then trains on alone as in unloop, so that the two halves become different. At the
+           end its weights are moved back to ``KEEP`` of the way from the start of the stage: held-out loss is no
+           worse there, and the text reads more naturally (WiSE-FT, 2109.01903). The target is made deeper because
+           a draft pass has fixed costs: speculation pays only if a target pass is much slower than a draft pass.
+4. distil  the target is frozen and the draft keeps learning its distribution. Three quarters of the text are written
+           by the target (DistillSpec, 2310.08461), because the draft will have to guess such text. Each text is used
+           ``USES`` times, as writing it costs more than learning from it. The loss is now the rejection rate, plus
+           a part of the cross entropy that trains the unlikely tokens.
 
-In all of them one batch in ``LONG_EVERY`` has windows of the full context, so that late positions are learned and
-stay learned. Each model's learning rate is constant, then falls linearly to zero at the end of its own training.
-``--resume`` goes on from the weights in the output folder (a model that is not there begins anew), and ``--stages``
-runs only some of the stages.
+In all stages one batch in ``LONG_EVERY`` has windows of the full context, so that late positions are learned and not
+forgotten. Each model's learning rate is constant, then falls linearly to zero at the end of its own training.
+``--resume`` continues from the weights in the output folder (a model that is missing there starts from scratch).
+``--stages`` runs only some of the stages.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ VOCABULARY = 4096
 CONTEXT = 2560
 WINDOW = 256
 BATCH_TOKENS = 4096
-DISTIL_BATCH_TOKENS = 2048  # the draft alone: it is small, and gains more from many steps than from large ones
+DISTIL_BATCH_TOKENS = 2048  # for the draft alone: it is small, and many small steps help it more than few large ones
 LONG_EVERY = 8
 EARLY_LAYER = 3
 TARGET = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=12, num_attention_heads=6)
 DRAFT = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=2, num_attention_heads=6)
 MUON_LR, ADAMW_LR = 0.02, 3e-3
 SPLIT = range(3, 11)  # the layers that "deepen" makes two of, counted from 0
-KEEP = 0.65  # of the way that the weights went in "deepen"
+KEEP = 0.65  # of the change of the weights in "deepen" is kept
 STAGES = {"joint": 0.30, "unloop": 0.15, "deepen": 0.30, "distil": 0.25}  # shares of the time budget
 UNLOOP_WEIGHT = 0.5
 TAIL_WEIGHT = 0.3  # of the cross entropy, beside the rejection rate
@@ -102,9 +102,9 @@ def build_model(shape: dict) -> LlamaForCausalLM:
 
 
 def deepened(model: LlamaForCausalLM) -> LlamaForCausalLM:
-    """The same model with each layer of ``SPLIT`` twice in a row, both at half their strength.
+    """Return the same model with each layer of ``SPLIT`` twice in a row, both at half their strength.
 
-    Copies that begin at strength zero never learned anything: these do, as each carries half of the work at once.
+    Copies that started at strength zero never learned anything. These do, as each does half of the work from the start.
     """
     twice = [i for i in range(model.config.num_hidden_layers) for _ in range(1 + (i in SPLIT))]
     config = copy.deepcopy(model.config)
@@ -121,7 +121,7 @@ def deepened(model: LlamaForCausalLM) -> LlamaForCausalLM:
 
 @torch.no_grad()
 def blend(model: LlamaForCausalLM, start: dict[str, torch.Tensor]) -> None:
-    """Take the weights back to ``KEEP`` of the way from ``start`` to where they are."""
+    """Move the weights back to ``KEEP`` of the way from ``start`` to their present values."""
     model.load_state_dict({name: start[name].lerp(end, KEEP) for name, end in model.state_dict().items()})
 
 
@@ -143,7 +143,8 @@ class Windows:
 
     def _window(self, name: str, length: int) -> torch.Tensor:
         stream = self.streams[name]
-        # Half of the windows begin at a document's start, as prompts do; copies always, or the original is cut off.
+        # Half of the windows begin at a document's start, as prompts do; copies always do, or the original would be cut
+        # off.
         at_start = name == "copy" or self.random.random() < 0.5
         begin = self.random.choice(self.starts[name]) if at_start else self.random.randrange(len(stream))
         begin = max(0, min(begin, len(stream) - length))
@@ -197,8 +198,11 @@ def distillation_loss(draft: LlamaForCausalLM, inputs: torch.Tensor, logits: tor
 
 
 def rejection_loss(draft: LlamaForCausalLM, inputs: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-    """The chance that a guess is rejected, 1 - sum min(p, q) (Leviathan et al. 2211.17192, Theorem 3.5), which is half
-    of the sum of |p - q|; and ``TAIL_WEIGHT`` of the cross entropy, whose gradient does not vanish where q is tiny."""
+    """The chance that a guess is rejected, plus ``TAIL_WEIGHT`` of the cross entropy.
+
+    The chance is 1 - sum min(p, q) (Leviathan et al. 2211.17192, Theorem 3.5), which is half of the sum of |p - q|. The
+    cross entropy is added because its gradient does not vanish where q is tiny.
+    """
     p, log_q = _distributions(draft, inputs, logits)
     return 0.5 * (p - log_q.exp()).abs().sum(-1).mean() + TAIL_WEIGHT * _cross_entropy(p, log_q)
 
@@ -273,7 +277,7 @@ def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Pa
 
 
 def load_or_build(out: Path, resume: bool) -> tuple[PreTrainedTokenizerFast | None, LlamaForCausalLM, LlamaForCausalLM]:
-    """Tokenizer, target and draft from ``out`` as far as they are there; no tokenizer and fresh models otherwise."""
+    """Load tokenizer, target and draft from ``out``. What is missing there is None (tokenizer) or a new model."""
     tokenizer, target, draft = None, build_model(TARGET), build_model(DRAFT)
     if resume:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(out / "target")
@@ -330,8 +334,10 @@ def train(
             return logits_of(target, ids[:, :-1])
 
     def written(rows: int, length: int, greedy: tuple[bool, bool], uses: int) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Batches of windows the target wrote, 128 at a time, each half greedy or sampled as ``greedy`` says; where the
-        target is frozen, its logits with them."""
+        """Yield windows that the target wrote, 128 at a time, greedy or sampled as ``greedy`` says.
+
+        Where the target is frozen, its logits come with them.
+        """
         while True:
             halves = windows.batch(128, 31).chunk(2)
             texts = torch.cat([write_windows(target, h, length + 1, g) for h, g in zip(halves, greedy, strict=True)])

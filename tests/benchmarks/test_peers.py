@@ -1,4 +1,4 @@
-"""The lanes that ``benchmarks.peers`` adds are what they are called, and it writes only its section of the document."""
+"""The lanes of ``benchmarks.peers`` do what their names say, and it writes only its own section of the document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARAMS = specdec.SamplingParams(32, ignore_eos=True)
 
 @pytest.fixture
 def compiled(monkeypatch) -> list:
-    """A list that grows by an entry a call of what ``torch.compile`` was called for. Nothing is compiled."""
+    """A list of the calls of functions given to ``torch.compile``: one entry a call. Nothing is compiled."""
     calls: list = []
 
     def counting(function, **options):
@@ -68,7 +68,7 @@ def test_each_peer_is_what_it_is_called(key, cache, compiles, drafts, compiled) 
 
 @pytest.fixture
 def program(monkeypatch, tmp_path, compiled) -> Iterator:
-    """Run the benchmark with a tiny pair; returns the document that it leaves."""
+    """Run the benchmark with a tiny pair and return the document it writes."""
     monkeypatch.setattr(peers, "leave_a_core", lambda: None)
     monkeypatch.setattr(peers, "silence_libraries", lambda: None)
     items = peers.read_prompts(peers.EXAMPLES)[:2]

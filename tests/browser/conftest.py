@@ -1,4 +1,7 @@
-"""A real Chromium on the real page: one server for these tests; a test loads the page anew in an emptied profile."""
+"""Run a real Chromium on the real page.
+
+One server serves all these tests; each test loads the page in an empty profile.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ from fakes import random_table, table_pair  # noqa: E402
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WAIT = 60_000  # milliseconds; a busy machine is no reason to fail
 FOUND = {"Best gamma": "gamma", "Benchmark": "bench", "Lossless?": "lossless"}  # tabs that open with a result
-PAUSE = 300  # milliseconds; some frames after its first opening Gradio sets the fields of a fold or a tab anew
+PAUSE = 300  # milliseconds; Gradio sets the fields of a fold or a tab again shortly after its first opening
 SKIP = '[aria-label="Skip to the end"]'
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-    "--js-flags=--no-enable-lazy-source-positions",  # Plotly throws as it is read, and was read twice for line numbers
+    "--js-flags=--no-enable-lazy-source-positions",  # an error of Plotly made V8 parse it twice
 ]  # fmt: skip
 
 
@@ -35,12 +38,12 @@ def load_page_slot():
     from specdec.models.loading import plan_pair
     from specdec.models.slot import Slot
 
-    torch.set_num_threads(1)  # a core is left to the browser, so that what the tests press is answered at once
+    torch.set_num_threads(1)  # one core is left to the browser, so that it answers clicks at once
     return Slot(plan_pair(os.environ.get("SPECDEC_TARGET"), os.environ.get("SPECDEC_DRAFT")))
 
 
 def launch(slot, *limits) -> tuple[object, str]:
-    """Serve the page on a free port; the page, to be closed, and its address."""
+    """Serve the page on a free port. Returns the page, which the caller closes, and its address."""
     from specdec.ui import build, serve
 
     page = build(slot, *limits)
@@ -79,13 +82,13 @@ def address(slot) -> Iterator[str]:
 
 @pytest.fixture
 def outside(page) -> list[str]:
-    """Addresses of other hosts that the page asked for; the browser finds none of them."""
+    """The addresses of other hosts that the page asked for. The browser can reach none of them."""
     return page.outside
 
 
 @pytest.fixture
 def unhurried(monkeypatch) -> None:
-    """Our lane takes its time, so that what is pressed in its midst is answered there, however busy the machine is."""
+    """Slow our lane down, so that a click during it is answered during it, however busy the machine is."""
     from specdec.passes.runner import Runner
 
     forward = Runner.forward
@@ -109,7 +112,7 @@ def short_start() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def scripts(browser, address) -> Iterator[object]:
-    """The page, for tests of its modules alone: they press nothing and share it."""
+    """One page shared by the tests of its script modules, which press nothing."""
     with visit(browser, address) as page:
         open_page(page, address)
         yield page
@@ -123,7 +126,7 @@ def page(browser, address) -> Iterator[object]:
         yield page
 
 
-IDLE: list = []  # tabs that nobody uses now, each in a profile of its own
+IDLE: list = []  # tabs that no test uses now, each in its own profile
 
 
 @contextlib.contextmanager
@@ -136,8 +139,8 @@ def visit(
 ) -> Iterator[object]:
     """A visitor: a profile that reaches the page's host only; script errors fail the test.
 
-    Visitors at the same time have a profile each. A profile is used again, emptied but for its cache of files: most
-    of a first visit is fetching and compiling what the page is made of.
+    Visitors at the same time have a profile each. A profile is used again after everything but its file cache was
+    deleted: most of a first visit is spent on fetching and compiling the page's files.
     """
     page = IDLE.pop() if IDLE else browser.new_context().new_page()
     page.set_default_timeout(WAIT)
@@ -159,7 +162,7 @@ def visit(
     try:
         yield page
     except BaseException:
-        page.context.close()  # whatever it was in the midst of
+        page.context.close()  # even if something was still running
         raise
     page.remove_listener("request", note)
     page.remove_listener("pageerror", fail)
@@ -171,25 +174,25 @@ def visit(
 
 
 def open_page(page, address: str, query: str = "", greeting: str = "startup") -> None:
-    """Load the page and wait until its greeting, a start-up race, a recording or a link's run, is on it at its end."""
+    """Load the page and wait until its first race has ended: a start-up race, a recording or a link's run."""
     target = address + query
     if page.url.split("#")[0] == target.split("#")[0]:
-        page.goto("about:blank")  # another part behind "#" alone would load nothing
+        page.goto("about:blank")  # a change after "#" alone would load nothing
     page.goto(target)
     page.wait_for_function("window.specdec && window.specdec.mounted && window.specdec.verdicts === 1")
-    skip(page)  # a recording's replay holds the start-up race back
+    skip(page)  # the start-up race waits for a recording's replay
     page.wait_for_function(f"window.specdec.origin === '{greeting}'")
     skip(page)
 
 
 def skip(page) -> None:
-    """End a replay, if one plays, on a tab that is not open too."""
+    """End the replay if one plays, also on a tab that is not open."""
     if page.evaluate("window.specdec.replaying"):
         page.dispatch_event(SKIP, "click")
 
 
 def run(page) -> None:
-    """Press Run and wait for what ends a race: a verdict or an error."""
+    """Press Run and wait for the verdict or an error."""
     before = page.evaluate("window.specdec.verdicts + window.specdec.errors")
     page.click("#sd-run")
     page.wait_for_function(f"window.specdec.verdicts + window.specdec.errors > {before} && !window.specdec.running")
@@ -197,14 +200,14 @@ def run(page) -> None:
 
 
 def edit(page) -> None:
-    """Open the form, if it is closed."""
+    """Open the form if it is closed."""
     if page.get_attribute("#sd-line .sd-action", "aria-expanded") == "false":
         page.click("#sd-line .sd-action")
         page.wait_for_timeout(PAUSE)
 
 
 def ask(page, prompt: str | None = None, tokens: int | None = None, temperature: float | None = None) -> None:
-    """Fill in what is given, as a person does."""
+    """Fill in the given fields as a person does."""
     edit(page)
     if prompt is not None:
         page.fill("#sd-prompt textarea", prompt)
@@ -215,7 +218,7 @@ def ask(page, prompt: str | None = None, tokens: int | None = None, temperature:
 
 
 def unfold(page, selector: str) -> None:
-    """Open a fold, of the form too, and pause as a person does."""
+    """Open a fold, opening the form first if needed, and pause as a person does."""
     if selector == "#sd-change":
         page.click(".sd-changePair")
         return
@@ -226,30 +229,33 @@ def unfold(page, selector: str) -> None:
 
 
 def go_to(page, name: str) -> None:
-    """Open a tab, wait for the result that it opens with, and pause as a person does."""
+    """Open a tab, wait for its first result, and pause as a person does."""
     tab = page.locator(f'button[role=tab]:has-text("{name}"):visible')
-    if not tab.count():  # on a phone the last tabs stand in a menu
+    if not tab.count():  # on a phone the last tabs are in a menu
         page.click(".overflow-menu > button")
         tab = page.locator(f'.overflow-dropdown button:has-text("{name}")')
     tab.first.click()
     if (key := FOUND.get(name)) is not None:
         page.wait_for_selector(f"#sd-{key}-verdict .sd-headline")
-        page.wait_for_function("!document.querySelector('[aria-label=\"Empty value\"]')")  # charts come after it
+        page.wait_for_function("!document.querySelector('[aria-label=\"Empty value\"]')")  # charts arrive after it
     page.wait_for_timeout(PAUSE)
 
 
 def text(page, selector: str) -> str:
-    """What a person reads there."""
+    """The visible text of an element."""
     return page.locator(selector).inner_text()
 
 
 def notes(page) -> str:
-    """Everything that stands with the verdict's sentence, folded or not."""
+    """All notes beside the verdict's sentence, folded or not."""
     return page.locator(".sd-verdictWords").text_content()
 
 
 def quick_self_test(monkeypatch, **settings) -> list[tuple]:
-    """The test of losslessness on a pair of tables, which takes a second; the draws and seconds the page asked for."""
+    """Run the test of losslessness on table models, which takes a second.
+
+    Returns the draws and seconds that were asked for.
+    """
     from specdec.ui import lossless_tab
 
     whole, asked = lossless_tab.self_test, []

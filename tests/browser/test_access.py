@@ -1,4 +1,4 @@
-"""axe-core on the page: nothing serious or critical, neither of ours nor of Gradio's own."""
+"""axe-core finds nothing serious or critical on the page, neither in our parts nor in Gradio's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_no_serious_accessibility_fault(browser, address, theme: str, width: int
 
 
 def violations(page, axe_module) -> dict[str, list[str]]:
-    """Serious and critical findings: rule -> the elements."""
+    """Serious and critical findings: the elements by rule."""
     results = axe_module.Axe().run(page).response["violations"]
     return {
         found["id"]: [node["html"][:160] for node in found["nodes"]]

@@ -1,4 +1,4 @@
-"""The tab "Benchmark": its form, the map of acceptance against cost, and several results files in one table."""
+"""The tab Benchmark: its form, the chart of acceptance against cost, and several results files in one table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browse
 
 
 def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):
-    """The first prompt of each category of a set of turns, sampled; the files say so; chat needs a template."""
+    """The first prompt of each category is measured, sampled; the files say so; chat needs a template."""
     rows = [{"category": name, "turns": [f"Once upon {number}"]} for name in ("a", "b") for number in range(2)]
     (tmp_path / "turns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     go_to(page, "Benchmark")
@@ -58,7 +58,7 @@ def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):
 
 @pytest.fixture(scope="module")
 def measured(slot, tmp_path_factory) -> list[Path]:
-    """Two results files of the page's own pair, of other lengths."""
+    """Two results files of the page's own pair, at different draft lengths."""
     folder, found = tmp_path_factory.mktemp("measured"), []
     for tokens in (32, 40):
         entrants = entrants_of(("generate", "speculative", "speculative:0"), (3,))
@@ -73,7 +73,10 @@ def add(page, *paths: Path) -> None:
 
 
 def test_results_files_are_compared_in_one_table_and_on_one_map(page, measured, tmp_path):
-    """Added together and one by one; a file that is none is named; removed, its rows go."""
+    """Files are added together or one by one.
+
+    A file that holds no results is named. A removed file takes its rows along.
+    """
     go_to(page, "Benchmark")
     unfold(page, "#sd-bench-compare")
     add(page, *measured)

@@ -1,4 +1,4 @@
-"""How it works: three steps with the words and times of the race on show, and the game Be the draft."""
+"""The tab How it works: three steps with the tokens and times of the shown race, and the game Be the draft."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from browser.test_access import violations
 
 pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
 
-# The race on show as plain values, read from its records and not from what the tab makes of them.
+# The shown race as plain values, read from its records and not from the tab.
 RACE = """async () => {
   const { raceShown } = await import(new URL("specdec-assets/shown.js", document.baseURI).href);
   const race = raceShown();
@@ -26,7 +26,7 @@ RACE = """async () => {
 
 
 def open_how(page) -> None:
-    """Open the tab, on a phone from the menu of those that do not fit."""
+    """Open the tab; on a phone it is in the menu of tabs that do not fit."""
     tab = page.locator('button[role=tab]:has-text("How it works")')
     if not tab.last.is_visible():
         page.locator(".overflow-menu > button").last.click()
@@ -44,7 +44,7 @@ def to_the_end(page) -> None:
 
 
 def figures(page, step: int) -> list[float]:
-    """The milliseconds that stand at a step's bars."""
+    """The milliseconds beside a step's bars."""
     return [
         float(value.split()[0])
         for value in page.locator(".sd-howStep").nth(step).locator(".sd-howValue").all_inner_texts()
@@ -57,7 +57,7 @@ def told(page, race) -> dict:
 
 
 def test_the_steps_show_words_and_times_of_the_race(page):
-    """They play by themselves once seen, and end with the round's own guesses, milliseconds and outcome."""
+    """The steps play by themselves once in view, and end with the round's guesses, milliseconds and outcome."""
     open_how(page)
     page.wait_for_function("document.querySelector('.sd-howControls .sd-howButton').textContent === 'Pause'")
     assert "measured on this machine at start-up" in text(page, ".sd-howLede")
@@ -83,7 +83,7 @@ def test_the_steps_show_words_and_times_of_the_race(page):
 
 
 def test_the_third_step_shows_the_outcome_of_the_round(page):
-    """Guesses are grey at first; in the end each has the kind that the round gives it, the correction at the miss."""
+    """Guesses are grey at first. In the end each has its kind, and the correction follows the rejected one."""
     open_how(page)
     step = page.locator(".sd-howStep").nth(2)
     kinds = "(node) => [...node.querySelectorAll('.sd-howLine:not(.ghost) [data-kind]')].map((m) => m.dataset.kind)"
@@ -101,7 +101,7 @@ def test_the_third_step_shows_the_outcome_of_the_round(page):
 
 
 def test_with_reduced_motion_each_press_is_a_step(browser, address):
-    """The finished pictures stand there at once; Play again shows the first one, Next and Previous go on from it."""
+    """The finished pictures are there at once. Play again shows the first one; Next and Previous move from it."""
     with visit(browser, address, reduced_motion="reduce") as page:
         open_page(page, address)
         open_how(page)
@@ -121,7 +121,7 @@ def test_with_reduced_motion_each_press_is_a_step(browser, address):
 
 
 def test_another_race_brings_its_own_words(page):
-    """A race that runs later takes the place of the first; one without guesses is said to have none."""
+    """A later race replaces the first. A race without guesses is said to have none."""
     ask(page, "Tom and Sue had a red ball. They", tokens=40)
     run(page)
     open_how(page)
@@ -147,7 +147,7 @@ def right_tokens(page) -> list[int]:
 
 
 def choose(page, tokens: list[int]) -> int:
-    """Choose these tokens one by one, with the keyboard; how many the round asks for."""
+    """Choose these tokens one by one with the keyboard. Returns how many the round asks for."""
     length = page.locator(".sd-gameSlot").count()
     for token in tokens[:length]:
         page.locator(f'.sd-gameChoice[data-token="{token}"]').press("Enter")
@@ -155,7 +155,7 @@ def choose(page, tokens: list[int]) -> int:
 
 
 def test_the_game_is_won_with_the_tokens_of_the_target(page):
-    """All rounds guessed right: each keeps all guesses and adds a bonus; the end is told again after a reload."""
+    """With all guesses right, each round keeps them and adds a bonus. The result is shown again after a reload."""
     open_how(page)
     rounds = int(re.search(r"Round 1 of (\d+)", text(page, ".sd-gameLabel")).group(1))
     assert rounds >= 3
@@ -183,7 +183,7 @@ def test_the_game_is_won_with_the_tokens_of_the_target(page):
 
 
 def test_a_wrong_guess_is_struck_and_replaced(page):
-    """A miss first: it is struck, the target's token stands at its place, what is behind it was never checked."""
+    """A wrong first guess is struck out, the target's token takes its place, and later guesses are discarded."""
     open_how(page)
     truth = right_tokens(page)
     y = page.evaluate("scrollY")
@@ -205,14 +205,14 @@ def test_a_wrong_guess_is_struck_and_replaced(page):
 
 
 def test_a_skipped_game_stays_skipped_and_needs_no_storage(page):
-    """Skip leaves one line, after a reload too; where the browser forbids storage the game works all the same."""
+    """Skip leaves one line, also after a reload. The game works where the browser forbids storage."""
     open_how(page)
     page.click(".sd-game >> text=Skip")
     assert text(page, ".sd-gameSaid") == "You skipped this game."
     open_page(page, page.url)
     open_how(page)
     assert text(page, ".sd-gameSaid") == "You skipped this game."
-    open_page(page, page.url.split("#")[0])  # the tab is not open, so what the game kept is not read yet
+    open_page(page, page.url.split("#")[0])  # the tab is not open, so the stored game is not read yet
     page.evaluate(
         "Storage.prototype.getItem = Storage.prototype.setItem = () => { throw new Error('forbidden'); }; null"
     )

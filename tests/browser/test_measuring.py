@@ -1,4 +1,4 @@
-"""The tabs that measure: best gamma, what if, take it home, benchmark, and the test of losslessness."""
+"""The tabs that measure: Best gamma, What if, Take it home, Benchmark and Lossless?."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def finish(page, name: str) -> None:
 
 
 def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outside):
-    """A sweep: a verdict, a row a length with the closed form beside it, why, and lines with the best length."""
+    """A sweep gives a verdict, a row for each length with the closed form, the reason, and code to take home."""
     go_to(page, "Best gamma")
     unfold(page, "#sd-gamma-settings")
     set_number(page, "gamma-tokens", 32)
@@ -72,7 +72,7 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
 
 
 def test_a_stopped_sweep_keeps_what_is_there(page):
-    """Stop in the middle: the rows that were measured stay, and so does the count of calls."""
+    """After a stop in the middle the measured rows and the count of calls stay."""
     go_to(page, "Best gamma")
     page.click("#sd-gamma-start")
     page.wait_for_selector("#sd-gamma-table tbody tr")
@@ -83,7 +83,10 @@ def test_a_stopped_sweep_keeps_what_is_there(page):
 
 
 def test_the_keyboard_stays_with_the_button_and_the_end_is_read_out(page, monkeypatch):
-    """Start and Stop change places under the keyboard; the verdict of a tab is heard, as that of a race is."""
+    """The focus stays as Start and Stop replace each other.
+
+    A screen reader hears a tab's verdict, as it does a race's.
+    """
     whole = lossless_tab.self_test
     quick_self_test(monkeypatch)
     go_to(page, "Lossless?")
@@ -100,7 +103,7 @@ def test_the_keyboard_stays_with_the_button_and_the_end_is_read_out(page, monkey
     page.wait_for_selector("#sd-lossless-stop:visible")
     page.click("#sd-lossless-stop")
     page.wait_for_selector("#sd-lossless-start:visible")
-    page.wait_for_timeout(PAUSE)  # what is read out is read out a moment after the end
+    page.wait_for_timeout(PAUSE)  # the announcement comes a moment after the end
     assert page.locator(".sd-spoken").text_content() == "", "an old verdict is not read out again"
     go_to(page, "Race")
     page.locator(".sd-notes .sd-again").focus()
@@ -109,7 +112,7 @@ def test_the_keyboard_stays_with_the_button_and_the_end_is_read_out(page, monkey
 
 
 def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, address):
-    """A sweep that waits is stopped, and a race asked for: nobody waits for the sweep, and it does not run."""
+    """A waiting sweep is stopped and a race is started. The race starts at once, and the sweep never runs."""
     with visit(browser, address) as other:
         open_page(other, address)
         ask(other, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=2048)
@@ -133,7 +136,7 @@ def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, addres
 
 
 def test_bad_choices_are_a_sentence_and_nothing_runs(page):
-    """No prompt ticked; an unreadable draft length: each is said, and the button is back."""
+    """Without a prompt, or with an unreadable draft length, a sentence says so and the button is back."""
     go_to(page, "Best gamma")
     unfold(page, "#sd-gamma-settings")
     page.uncheck('#sd-gamma-prompts label:has-text("The prompt of the race") input')
@@ -148,7 +151,7 @@ def test_bad_choices_are_a_sentence_and_nothing_runs(page):
 
 
 def test_what_if_computes_the_other_lengths_from_one_run(page):
-    """What if: every length, the confidence stops and the oracle from one run, said to be worked out, not measured."""
+    """What if computes every length, the confidence stops and the oracle from one run, and says "computed"."""
     go_to(page, "Best gamma")
     page.click("#sd-gamma-whatif button.label-wrap")
     page.click("#sd-whatif-start")
@@ -161,14 +164,14 @@ def test_what_if_computes_the_other_lengths_from_one_run(page):
 
 
 def give(page, field: str, path) -> None:
-    """Choose a file and wait until it is read or refused."""
+    """Choose a file and wait until it was read or refused."""
     page.set_input_files(f"#sd-bench-{field} input[type=file]", path)
     page.wait_for_selector(f"#sd-bench-{field} .sd-fileName:has-text('{path.name}')")
     page.wait_for_timeout(PAUSE)
 
 
 def save(page, name: str, folder):
-    """Save a file that is offered; its path."""
+    """Save an offered file and return its path."""
     with page.expect_download() as download:
         page.click(f"#sd-bench-files button:text-is('{name}')")
     download.value.save_as(folder / name)
@@ -182,8 +185,10 @@ def write_set(path, *items) -> None:
 
 
 def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_path):
-    """A set of one's own: rows by category, files to save; its results, given back, are not measured again. The files
-    travel with the jobs: nothing is uploaded, and no file of the server's is fetched."""
+    """A visitor's own set gives rows by category and files to save. Results that are given back are not measured again.
+
+    The files travel with the jobs: nothing is uploaded, and no file of the server is fetched.
+    """
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     write_set(tmp_path / "set.jsonl", ("one", '<b>"a"</b>'), ("two", "1"))
@@ -216,7 +221,7 @@ def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_pa
 
 
 def test_an_open_fold_stays_open_while_it_is_measured(page):
-    """Every call writes the tables anew."""
+    """Each call redraws the tables, and an open fold stays open."""
     go_to(page, "Best gamma")
     page.click("#sd-gamma-start")
     page.wait_for_selector("#sd-gamma-verdict :text('Measured on this machine')")
@@ -250,7 +255,7 @@ def test_a_stopped_benchmark_leaves_files_to_go_on_from(page, tmp_path):
 
 
 def test_a_set_is_measured_as_it_comes_or_refused_by_its_name(page, tmp_path):
-    """HumanEval's own packed file is read; what is no set is refused; the examples never stand in for either."""
+    """HumanEval's own gzip file is read. A file that is no set is refused, and the examples never replace it."""
     record = {"task_id": "HumanEval/0", "prompt": "Once upon a time"}
     (tmp_path / "HumanEval.jsonl.gz").write_bytes(gzip.compress(json.dumps(record).encode()))
     (tmp_path / "photo.png").write_bytes(b"\x89PNG\xff")
@@ -287,7 +292,7 @@ DROP = """(names) => {
 
 
 def test_a_file_can_be_dropped(page):
-    """One at a time; a name is shown as it is, and the last file counts."""
+    """One file at a time can be dropped. Its name is shown unchanged, and the last file counts."""
     go_to(page, "Benchmark")
     unfold(page, "#sd-bench-settings")
     assert page.evaluate(DROP, ["one.jsonl", "two.jsonl"])
@@ -313,8 +318,11 @@ def test_another_lane_is_tested(page, monkeypatch):
 
 
 def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatch):
-    """One button: progress, then both samples with their figures. With few draws, for how often it is right is tested
-    elsewhere; of the page's own pair only with SPECDEC_FULL=1."""
+    """One button shows progress, then both samples with their figures.
+
+    Few draws are enough here: how often the test is right is tested elsewhere. The page's own pair is tested with
+    SPECDEC_FULL=1 only.
+    """
     whole = lossless_tab.self_test
     if FULL:
         monkeypatch.setattr(lossless_tab, "self_test", lambda pair, lane, draws, seconds: whole(pair, draws=60))
@@ -352,8 +360,10 @@ SMALL = """() => {
 
 
 def test_the_tabs_fit_a_phone(browser, address):
-    """At 390 x 844 verdict and chart are in view, no text is smaller than 14 px, and nothing of the tabs is wider than
-    the screen, with all folds open too and after a measurement."""
+    """At 390 x 844 verdict and chart are in view, no text is under 14 px, and nothing is wider than the screen.
+
+    This also holds with all folds open and after a measurement.
+    """
     with visit(browser, address, viewport={"width": 390, "height": 844}) as page:
         open_page(page, address)
         titles = page.locator("#sd-tabs [role=tab]:visible")

@@ -1,4 +1,4 @@
-"""The race as one object: it plays in view, what is pointed at lights up everywhere, draft lengths can be dragged."""
+"""The race as one view: it plays by itself, its parts are linked, and the draft length can be dragged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = """() => [...document.querySelectorAll('.sd-box.speculative .sd-round')]
 
 
 def drag(page, gamma: int) -> None:
-    """Move the draft length of the form's line."""
+    """Drag the draft length in the form's line."""
     page.locator("#sd-line-gamma").fill(str(gamma))
 
 
@@ -28,7 +28,7 @@ def inside(page, selector: str, width: int, height: int) -> bool:
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720), (390, 844), (720, 450)])
 def test_a_race_plays_in_view_by_itself(browser, address, width: int, height: int):
-    """The shown race plays once by itself, with the verdict and both texts inside the window and without scrolling.
+    """The shown race plays once by itself. The verdict and both texts fit the window without scrolling.
 
     The sizes are a desktop's, a laptop's and a phone's, and a desktop at 200 % (1440 x 900).
     """
@@ -51,7 +51,7 @@ def test_a_race_plays_in_view_by_itself(browser, address, width: int, height: in
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720), (390, 844), (720, 450)])
 def test_the_longest_verdict_leaves_both_texts_in_view(browser, address, width: int, height: int):
-    """Every sentence of a verdict, with a large figure beside it, leaves room for both texts."""
+    """A verdict with all its sentences and a large figure leaves room for both texts."""
     figures = {name: "0.95" for name in ("times", "engine", "speculation")} | {"asked": "128", "written": "100"}
     figures |= {"subject": "speculative decoding", "Subject": "Speculative decoding", "stopped": "Stopped"}
     figures |= {"runs": " (median of 3 runs, 0.91\u20131.02x)", "lane": "speculative"}
@@ -85,7 +85,7 @@ def test_a_phone_moves_once_at_most_and_the_form_is_one_line(browser, address):
 
 
 def test_guesses_are_grey_until_the_target_has_checked_them(page):
-    """In the midst of a round its guesses stand there grey, without the target's token; then they settle."""
+    """During a round its guesses are grey and the target's token is missing. Then each guess gets its colour."""
     page.click('[aria-label="Replay from the start"]')
     page.wait_for_function("document.querySelector('.sd-box.speculative .sd-round.guessing .sd-token:not(.unborn)')")
     page.click('[aria-label="Pause"]')
@@ -95,8 +95,10 @@ def test_guesses_are_grey_until_the_target_has_checked_them(page):
 
 
 def test_what_is_pointed_at_lights_up_everywhere(page):
-    """A token lights the same token in the other text, its pass in each strip, its step in the chart and its row in the
-    round card. The strip, the chart and the card light the token."""
+    """Pointing at a token marks it in the other text, and its pass, its step in the chart and its row in the card.
+
+    Pointing at one of these marks the token.
+    """
     page.wait_for_selector(".sd-chart .main-svg")
     lit = ".sd-box.%s .lit"
     page.hover(".sd-box.speculative .accepted >> nth=6")
@@ -126,7 +128,7 @@ def test_what_is_pointed_at_lights_up_everywhere(page):
 
 
 def test_a_round_opens_beside_what_was_chosen(page):
-    """The card stands over the other text, inside the window; it hides neither the verdict nor what was chosen."""
+    """The card covers the other text and fits the window. It hides neither the verdict nor the chosen token."""
     token = page.locator(".sd-box.speculative .correction >> nth=1")
     token.click()
     size = page.viewport_size
@@ -171,11 +173,11 @@ def test_on_a_phone_a_round_opens_below_what_was_chosen(browser, address):
             assert page.locator(".sd-card.inflow").count() == 0
         page.click(".sd-box.speculative .correction >> nth=1")
         page.set_viewport_size({"width": 844, "height": 390})
-        page.wait_for_selector(".sd-card:not(.inflow)")  # what it was opened at stands elsewhere
+        page.wait_for_selector(".sd-card:not(.inflow)")  # the card's place depends on what opened it
 
 
 def test_a_dragged_length_is_what_a_run_at_it_does(page):
-    """The rounds and the tokens a pass that are computed for another length are those of a real run."""
+    """The rounds and tokens a pass that are computed for another length equal those of a real run."""
     ask(page, tokens=60)
     run(page)
     measured = page.evaluate(KINDS)
@@ -208,7 +210,7 @@ def test_dragging_back_shows_what_was_measured(page):
 
 
 def test_computed_figures_are_labelled(page):
-    """The chart's bracket and its words, the replay's words and the origin; a screen reader hears the new figure."""
+    """The chart, the replay and the origin say that figures are computed. A screen reader hears the new figure."""
     page.wait_for_selector(".sd-chart .annotation-text:has-text('saved')")
     measured = page.locator(".sd-chart .sd-plot").get_attribute("aria-label")
     drag(page, 2)

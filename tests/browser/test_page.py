@@ -10,7 +10,7 @@ import pytest
 from browser.conftest import ask, edit, notes, open_page, run, text, unfold
 from specdec.measure.prompts import EXAMPLES
 
-pytestmark = pytest.mark.xdist_group("browser")  # one process drives it: two would fight for the cores
+pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser: two would compete for the cores
 
 ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 512 tokens and no end of text
 MARKUP = "<script>window.bitten = 1</script><img src=x onerror='window.bitten = 1'> ${window.bitten = 1} {{value}}"
@@ -21,7 +21,7 @@ def count(page, name: str) -> int:
 
 
 def test_the_page_is_never_empty_and_asks_nothing_of_other_hosts(page, outside):
-    """At its first sight the page shows a measured race with its origin, and loads nothing from elsewhere."""
+    """The page opens with a measured race and its origin, and loads nothing from other hosts."""
     assert "Measured on this machine at start-up" in notes(page)
     assert len(page.locator(".sd-figures dd").all()) == 4
     page.wait_for_function("document.querySelector('.sd-chart .main-svg')")
@@ -29,7 +29,7 @@ def test_the_page_is_never_empty_and_asks_nothing_of_other_hosts(page, outside):
 
 
 def test_a_race_shows_its_lanes_and_a_verdict(page, outside):
-    """Type a prompt, run: the lanes end, figures appear, greedy texts are the same, the chart says it in words."""
+    """After Run the lanes end, figures appear, the greedy texts are equal, and the chart has a description in words."""
     before = {name: count(page, name) for name in ("lanesFinished", "rounds")}
     ask(page, "One day, a dog and a cat went to the park. They saw a", tokens=40)
     run(page)
@@ -130,7 +130,7 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
     ],
 )
 def test_a_number_is_taken_as_it_was_typed_or_named(page, field: str, typed: str, said: str):
-    """Nothing is moved to the nearest value that would do."""
+    """A number outside its range is refused by name, not changed to the nearest allowed value."""
     edit(page)
     number = page.locator(f"#sd-{field} input[type=number]")
     number.fill(typed)
@@ -148,7 +148,7 @@ def test_sampling_says_what_is_equal(page):
 
 
 def test_an_example_fills_the_prompt(page):
-    """A chip puts its prompt into the field, line ends included."""
+    """A chip puts its prompt into the field, with its line breaks."""
     examples = map(json.loads, EXAMPLES.read_text().splitlines())
     example = next(example for example in examples if "\n" in example["prompt"])
     page.click(f".sd-chip >> text={example['name']}")
@@ -158,7 +158,7 @@ def test_an_example_fills_the_prompt(page):
 
 
 def test_half_characters_are_whole_in_the_view(scripts):
-    """Characters that a tokenizer splits into bytes come out whole, in the text and in what is only looked at."""
+    """Characters that a tokenizer splits into bytes are shown whole, in the text and in a preview of it."""
     answer = scripts.evaluate("""async () => {
         const { TokenText, bytesOf } = await import(new URL("specdec-assets/lines.js", document.baseURI).href);
         const bytes = new Map([...new TextEncoder().encode("é😀")].map((byte, id) => [id, [byte]]));
@@ -171,7 +171,7 @@ def test_half_characters_are_whole_in_the_view(scripts):
 
 
 def test_lines_that_come_in_parts_are_read_once_each(scripts):
-    """Parts of a race overlap and may go missing: every line is read once, in order, and the last value fills a gap."""
+    """Parts of a race may overlap or be lost: each line is read once, in order, and the last value fills gaps."""
     answer = scripts.evaluate("""async () => {
         const { LineReader } = await import(new URL("specdec-assets/lines.js", document.baseURI).href);
         const reader = new LineReader();
@@ -186,7 +186,7 @@ def test_lines_that_come_in_parts_are_read_once_each(scripts):
 
 
 def test_a_phone_has_no_sideways_scroll(page, address):
-    """At 390 px everything fits the width, in the start state and after a race; nothing is clipped either."""
+    """At 390 px everything fits the width and nothing is clipped, at the start and after a race."""
     page.set_viewport_size({"width": 390, "height": 844})
     open_page(page, address)
     wide = """() => [...document.querySelectorAll('main *')]
@@ -202,7 +202,7 @@ def test_a_phone_has_no_sideways_scroll(page, address):
 
 
 def test_the_theme_recolours_the_chart(page):
-    """A change of theme redraws the lines in its own colours."""
+    """After a change of theme the lines have the new theme's colours."""
     lines = "document.querySelector('.sd-chart .sd-plot').data"
     colour = f"{lines}?.find(({{ name }}) => name === 'speculative')?.line.color"
     page.wait_for_function(f"{colour} === '#1d5fb8'")

@@ -1,4 +1,4 @@
-"""Another pair, another way to draft, and chat: on a page of its own, as it changes what the page works with."""
+"""Another pair, another draft method, and chat. These tests change the loaded pair, so they have their own page."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pick(page, name: str) -> None:
 
 
 def report(page, pattern: str) -> str:
-    """Wait until the panel says it."""
+    """Wait until the panel shows this text."""
     page.wait_for_function(
         "(pattern) => new RegExp(pattern).test(document.querySelector('#sd-report').innerText)", arg=pattern
     )
@@ -59,8 +59,10 @@ def report(page, pattern: str) -> str:
 
 
 def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside, browser, address):
-    """Check says what to expect without loading; Load exchanges the pair; chat is there for a model that has it. A
-    page that was open already names the new pair from its next race on."""
+    """Check says what to expect without loading anything. Load replaces the pair, and offers chat if the model has it.
+
+    A page that was already open names the new pair from its next race on.
+    """
     before = page.locator(".sd-pair").inner_text()
     choose(page, shelf / "chatty", shelf / "small")
     page.click("#sd-check")
@@ -85,7 +87,10 @@ def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside, browser, addre
 
 
 def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, browser, address):
-    """Where those differ, from the change on; a run on the pair that another visitor loaded says nothing of an old."""
+    """A run names its own pair once another one is loaded.
+
+    A run on a pair loaded by another visitor has no such note.
+    """
     assert "Made with" not in page.locator(".sd-notes").inner_text()
     first, notes = page.locator(".sd-pair span").inner_text(), page.locator(".sd-notes")
     with visit(browser, address) as other:
@@ -98,7 +103,7 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
             assert f"Made with {first}." in notes.inner_text()
             assert made == first or made.startswith("base")
         ask(other, "Hello", tokens=8)
-        if other.locator("#sd-chat input").is_checked():  # an earlier pair was one for chat, and this one is not
+        if other.locator("#sd-chat input").is_checked():  # an earlier pair had a chat template, and this one has none
             other.uncheck("#sd-chat input")
         other.evaluate("""() => { window.seen = [];
             new MutationObserver(() => window.seen.push(document.querySelector('.sd-notes').innerText))
@@ -109,7 +114,7 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
 
 
 def test_a_pair_that_cannot_be_had_leaves_the_old_one(page, shelf):
-    """One clear sentence, and the loaded pair goes on."""
+    """A pair that cannot be loaded gives one clear sentence, and the loaded pair stays."""
     before = page.locator(".sd-pair").inner_text()
     choose(page, shelf / "nowhere", shelf / "small")
     page.click("#sd-load")
@@ -130,7 +135,7 @@ def test_a_base_model_says_that_it_has_no_chat(page, shelf):
 
 @pytest.mark.parametrize("method", ["Prompt lookup", "Early exit"])
 def test_drafting_without_a_second_model(page, method: str):
-    """The embedded target drafts for itself; greedy text stays the same."""
+    """The embedded target drafts for itself, and the greedy text stays the same."""
     unfold(page, "#sd-change")
     pick(page, "embedded")
     page.click(f'#sd-method label:has-text("{method}")')

@@ -71,7 +71,7 @@ def test_a_recording_stands_in_for_the_start_up_race_until_that_is_over(browser,
 
 
 def test_a_recording_greets_where_the_device_is_lent(browser, slot):
-    """It says that it is one, and makes way for the visitor's own race."""
+    """The recording is labelled as one, and the visitor's own race replaces it."""
     demo, address = launch(slot, PUBLIC, lambda task: task.run(slot.pair))
     try:
         with visit(browser, address) as page:
@@ -86,7 +86,7 @@ def test_a_recording_greets_where_the_device_is_lent(browser, slot):
 
 
 def test_limits_are_shown_in_sentences(page):
-    """Too long a prompt and too many tokens are refused by name; the page goes on."""
+    """A prompt that is too long and too many tokens are refused by name, and the page keeps working."""
     ask(page, tokens=257)
     run(page)
     assert "New tokens 257 is above 256. Nothing ran." in text(page, "#sd-said .sd-error")
@@ -110,7 +110,7 @@ def test_caps_hold_where_more_is_measured(page):
 
 
 def test_a_file_above_the_cap_is_not_read(page, tmp_path):
-    """Its own size counts, and what it unpacks to."""
+    """Both the size of a file and its unpacked size count."""
     go_to(page, "Benchmark")
     unfold(page, "#sd-bench-settings")
     large = b" " * 1_000_001
@@ -124,7 +124,10 @@ def test_a_file_above_the_cap_is_not_read(page, tmp_path):
 
 
 def test_a_full_queue_is_reported_and_run_is_back(browser, slot, short_start):
-    """Where no further job may wait, the page and its tabs say so and are as before; nobody is told of a phantom."""
+    """When the queue is full, the page and its tabs say so and change nothing.
+
+    The refused job is not counted as waiting.
+    """
     demo, address = launch(slot, replace(PUBLIC, waiting=0))
     try:
         with visit(browser, address) as page, visit(browser, address) as other:
@@ -143,7 +146,7 @@ def test_a_full_queue_is_reported_and_run_is_back(browser, slot, short_start):
 
 
 def test_a_test_of_losslessness_ends_in_the_page_s_time(page, monkeypatch):
-    """The page gives the test its own limit of time; where it is up, what was drawn by then is compared."""
+    """The page sets a time limit. When it is reached, the samples drawn so far are compared."""
     limits = quick_self_test(monkeypatch, seconds=0.0)
     go_to(page, "Lossless?")
     page.click("#sd-lossless-start")
@@ -153,7 +156,7 @@ def test_a_test_of_losslessness_ends_in_the_page_s_time(page, monkeypatch):
 
 
 def test_links_name_the_space_and_work_here(page, browser, address):
-    """The link is to the page that people see; its fragment, given to this page, restores the run."""
+    """A link names the Space's public address, and its fragment restores the run on this page."""
     ask(page, "Once upon a time", tokens=12)
     run(page)
     page.click(".sd-shareButton")

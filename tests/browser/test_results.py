@@ -1,4 +1,4 @@
-"""Results in the tabs that measure: recorded ones, files and links; and a draft length that What if found, raced."""
+"""Results in the tabs that measure: recordings, files and links; and a race at the length that What if found."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ KEYS = {"Best gamma": "gamma", "Benchmark": "bench", "Lossless?": "lossless"}
 
 @pytest.fixture
 def short_sweep(monkeypatch) -> None:
-    """Few draft lengths: a sweep of a few seconds."""
+    """A sweep of few draft lengths, which takes seconds."""
     few = entrants_of(("generate", "speculative"), (0, 2, 4, "auto"))
     monkeypatch.setattr(gamma_tab, "ENTRANTS", few)
     assert few != sweep.ENTRANTS
 
 
 def shown(page, key: str) -> tuple[str, list[str]]:
-    """The verdict without where it is from, and the rows of the table; a link does not hold the places of a draft."""
+    """The verdict without its origin, and the table's rows without acceptance by position, which links leave out."""
     headline = text(page, f"#sd-{key}-verdict .sd-headline")
     return re.sub(r" (here|on this machine)\b", "", headline), page.locator(
         f"#sd-{key}-table tbody tr:not(details:has(summary:text('By place')) *)"
@@ -39,7 +39,7 @@ def origin(page, key: str) -> str:
 
 
 def test_each_tab_opens_with_a_recorded_result_marked_as_one(page, outside):
-    """Verdict, chart and table are there at once; nothing says that it was measured here; no toolbar over a chart."""
+    """Verdict, chart and table are there at once, none is said to be measured here, and no chart has a toolbar."""
     for name, key in KEYS.items():
         go_to(page, name)
         page.wait_for_selector(f"#sd-{key}-verdict .sd-headline")
@@ -60,7 +60,7 @@ def test_each_tab_opens_with_a_recorded_result_marked_as_one(page, outside):
 
 
 def test_an_unknown_tab_is_named(page):
-    """The sentence names those that are; it goes as one of them is chosen."""
+    """An address of an unknown tab gives a sentence that names the tabs. It goes when one of them is chosen."""
     page.evaluate("location.hash = 'tab=nonsense'")
     page.wait_for_selector(".sd-linkError:has-text('There is no tab “nonsense”. The tabs are: Race, Best gamma,')")
     go_to(page, "Benchmark")
@@ -82,7 +82,7 @@ def test_an_own_result_takes_the_place_of_the_recorded_one_for_good(page, monkey
 
 
 def test_start_says_what_it_will_take(page):
-    """The start-up race gives the speed; the words follow the fields."""
+    """The estimate uses the speed of the start-up race and follows the fields."""
     go_to(page, "Best gamma")
     unfold(page, "#sd-gamma-settings")
     page.wait_for_selector("#sd-gamma-estimate:has-text('57 calls of 64 tokens.')")
@@ -97,7 +97,7 @@ def test_start_says_what_it_will_take(page):
 
 
 def test_a_chart_grows_while_it_is_measured(page, monkeypatch, short_sweep):
-    """The second call is drawn before the third run of anything: no round of all entrants is waited for."""
+    """A call is drawn as soon as it was measured, before all entrants have run."""
     monkeypatch.setattr(measuring, "CHART_EVERY", 0.0)
     go_to(page, "Best gamma")
     unfold(page, "#sd-gamma-settings")
@@ -161,18 +161,18 @@ def test_a_benchmark_travels_as_a_link(page, browser, address, tmp_path):
     saved = save(page, "benchmark.results.jsonl", tmp_path)
     with visit(browser, address) as other:
         open_page(other, address)
-        other.evaluate("(link) => { location.hash = new URL(link).hash; }", link)  # pasted over an open page
+        other.evaluate("(link) => { location.hash = new URL(link).hash; }", link)  # pasted into an open page
         other.wait_for_selector("#sd-bench-verdict .sd-origin:has-text('From a link')")
         assert shown(other, "bench") == here
         go_to(other, "Best gamma")
         other.wait_for_selector("#sd-gamma-verdict .sd-origin:has-text('A recording')")
-        other.set_input_files("#sd-sweep-open input[type=file]", saved)  # it has a draft length, which the tab shows
+        other.set_input_files("#sd-sweep-open input[type=file]", saved)  # it has a draft length, as the tab shows
         other.wait_for_selector("#sd-gamma-verdict .sd-origin:has-text('From the file')")
         assert other.locator("#sd-gamma-table tbody tr").count() == 2
 
 
 def test_what_cannot_be_opened_says_so_in_the_tab(browser, address, tmp_path):
-    """A damaged link, a file of something else, one of another version and one that is too large."""
+    """A damaged link, and files of another kind, of another version or too large, are refused in words."""
     with visit(browser, address) as page:
         page.goto(f"{address}#bench=eJyrVkrLz1eyUkpKLFKqBQAdegQ0")
         page.wait_for_selector("#sd-bench-status .sd-error:has-text('The results in this link cannot be shown.')")
@@ -193,7 +193,7 @@ def test_what_cannot_be_opened_says_so_in_the_tab(browser, address, tmp_path):
 
 
 def test_what_if_s_best_is_raced_and_so_is_a_confidence_stop(page):
-    """Race it sets the form and says so; a stop by confidence is raced, named in the settings and shared in a link."""
+    """Race it fills the form and says so. A confidence stop is raced, named in the settings and kept in a link."""
     go_to(page, "Best gamma")
     page.click("#sd-gamma-whatif button.label-wrap")
     assert not page.locator("#sd-whatif-race").is_visible()

@@ -1,4 +1,4 @@
-"""Links, files and code: what leaves the page comes back as it was, marked as what it is, and starts nothing."""
+"""Links, files and code: what leaves the page comes back unchanged, with its origin, and starts nothing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def open_link(page, address: str) -> None:
 
 
 def test_a_settings_link_restores_the_form_and_starts_nothing(page, browser, address):
-    """Prompt, draft length, lanes and the folded settings come back in a fresh profile; no race begins."""
+    """A link restores prompt, draft length, lanes and folded settings in a fresh profile, and no race begins."""
     ask(page, "Zwölf <b>Katzen</b> & 50 % = ?#\n🙂", tokens=33, temperature=0.5)
     page.fill("#sd-gamma input[type=number]", "7")
     unfold(page, "#sd-more")
@@ -91,7 +91,7 @@ def test_a_settings_link_restores_the_form_and_starts_nothing(page, browser, add
 
 
 def test_bad_values_of_a_link_are_named(browser, address):
-    """What cannot be taken is said, each with what stands instead; what can be taken is taken."""
+    """Each unusable value is named with its replacement, and usable values are applied."""
     bad = {"gamma": 40, "tokens": 99999, "temperature": "hot", "lanes": "draft-alone,nobody", "mood": "<b>", "top_k": 7}
     with visit(browser, address) as page:
         open_page(page, address + "#" + urlencode(bad | {"prompt": "Hello"}))
@@ -117,7 +117,7 @@ def test_settings_that_cannot_run_give_no_link(page):
 
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_a_linked_run_is_shown_as_it_was(page, browser, address, temperature: float):
-    """Text, statuses and figures in a fresh profile; marked as a link's, nothing starts, and it can be run here."""
+    """A link restores text, kinds and figures in a fresh profile and says so. Nothing starts until it is run here."""
     ask(page, tokens=40, temperature=temperature)
     run(page)
     share(page)
@@ -133,7 +133,7 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, temperature: fl
         spoken = other.locator(".sd-spoken").text_content()
         assert spoken and " here" not in spoken + other.locator(".sd-plot").first.get_attribute("aria-label")
         assert not other.evaluate("window.specdec.running")
-        other.wait_for_timeout(1000)  # the start-up race must not take its place
+        other.wait_for_timeout(1000)  # the start-up race must not replace it
         assert "From a link" in text(other, ".sd-notes")
         assert text(other, ".sd-card h2") == text(page, ".sd-card h2")
         assert other.evaluate(VERDICTS) == page.evaluate(VERDICTS) != []
@@ -168,7 +168,7 @@ def test_a_run_too_long_for_a_link_is_offered_as_a_file(page):
 
 
 def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address, tmp_path):
-    """Saved, read by the package and opened in another profile: the same events, text and figures, and marked."""
+    """A saved recording gives the package and another profile the same events, text and figures, and is labelled."""
     ask(page, tokens=40, temperature=1)
     run(page)
     page.click(".sd-shareButton")
@@ -216,7 +216,7 @@ def test_a_file_that_is_no_recording_is_refused_and_nothing_is_lost(page, tmp_pa
 
 
 def test_a_stopped_race_is_shared_as_it_is(page, browser, address, tmp_path, unhurried):
-    """Stopped in its second lane it has no end; link, code and file are of it all the same."""
+    """A race stopped in its second lane has no end, but its link, code and file can be shared."""
     ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=100)
     lanes = page.evaluate("window.specdec.lanesStarted")
     page.click("#sd-run")
@@ -237,7 +237,7 @@ def test_a_stopped_race_is_shared_as_it_is(page, browser, address, tmp_path, unh
 
 
 def test_no_file_is_opened_into_a_race_that_runs(page, tmp_path):
-    """It says so, and the race goes on to its own verdict."""
+    """The page refuses the file in words, and the race continues to its own verdict."""
     page.click(".sd-shareButton")
     path = save(page, tmp_path / "run.jsonl")
     page.keyboard.press("Escape")
@@ -252,7 +252,7 @@ def test_no_file_is_opened_into_a_race_that_runs(page, tmp_path):
 
 
 def test_a_forged_recording_runs_nothing(page, tmp_path):
-    """Markup in the labels of the chart stays text, and values that are no numbers are refused before any code."""
+    """Markup in chart labels stays text, and values that are not numbers are refused before they reach any code."""
     page.click(".sd-shareButton")
     path = save(page, tmp_path / "run.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -276,7 +276,7 @@ def test_a_forged_recording_runs_nothing(page, tmp_path):
 
 
 def test_a_link_pasted_into_the_open_page_is_followed(page, browser, address):
-    """The address changes behind its # only; the page takes it all the same."""
+    """The address changes only after its #, and the page follows it."""
     with visit(browser, address) as other:
         open_page(other, address)
         other.evaluate("location.hash = '#gamma=9'")
@@ -308,7 +308,7 @@ def test_the_file_of_a_linked_run_is_read_by_the_package(page, browser, address,
 
 
 def test_five_blocks_of_code_fit_a_narrow_screen(browser, address):
-    """Each opens and closes on its own, and no line is cut."""
+    """Each block opens and closes by itself, and no line is cut."""
     with visit(browser, address, viewport={"width": 390, "height": 800}) as page:
         open_page(page, address)
         page.click(".sd-shareButton")
@@ -325,7 +325,7 @@ def test_five_blocks_of_code_fit_a_narrow_screen(browser, address):
 
 
 def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
-    """Live view, rounds, replay, link, file and code: the prompt is shown as it was typed and runs nothing."""
+    """The prompt is shown as typed and runs nothing in the live view, rounds, replay, link, file and code."""
     long = HOSTILE + "=" * 10_000  # few tokens, no space
     ask(page, HOSTILE, tokens=16)
     run(page)
@@ -360,7 +360,7 @@ def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
 
 
 def test_the_code_reproduces_the_text(page, monkeypatch):
-    """The specdec and transformers lines print the text that the page shows; the others' name the target."""
+    """The specdec and transformers code prints the text that the page shows. The other code names the target."""
     ask(page, 'He said "it\'s\\n done" and', tokens=12)
     run(page)
     shown = page.evaluate(SHOWN)

@@ -1,4 +1,4 @@
-"""Addresses and reloads: what the address names is on show, and a reload loses nothing."""
+"""Addresses and reloads: the page shows what its address names, and a reload loses nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reload(page) -> None:
 
 
 def paste(page, target: str) -> None:
-    """Paste an address over that of the open page: its part behind # changes, nothing loads."""
+    """Paste an address into the open page: only its part after # changes, and nothing reloads."""
     page.evaluate("(target) => { location.hash = target.split('#')[1]; }", target)
 
 
@@ -43,7 +43,7 @@ def wait_for_gamma(page, value: str) -> None:
 
 
 def test_a_reload_keeps_prompt_settings_and_result(page):
-    """The race comes back as it was and plays nothing; fields come back as they were, edited ones too."""
+    """The race comes back unchanged and does not play; fields come back with their edits."""
     ask(page, "One day, a dog", tokens=24)
     run(page)
     shown, notes = page.evaluate(SHOWN), text(page, ".sd-notes")
@@ -70,7 +70,10 @@ def test_a_reload_of_a_first_visit_shows_the_start_up_race(page):
 
 
 def test_a_link_wins_over_what_is_kept_until_a_race_of_ones_own(page, browser, address):
-    """In the same browser tab: the link is shown, then a race takes its place, in the address and after a reload."""
+    """In one browser tab the link is shown first.
+
+    The visitor's race then replaces it, also in the address and after reload.
+    """
     ask(page, "Ben and the", tokens=12)
     run(page)
     share(page)
@@ -97,7 +100,10 @@ def test_a_link_wins_over_what_is_kept_until_a_race_of_ones_own(page, browser, a
 
 
 def test_links_pasted_over_the_open_page_are_followed(page, browser, address):
-    """A run, a damaged one, settings: each takes effect without a reload, and the message goes with its cause."""
+    """Links of a run, a damaged run and settings each take effect without a reload.
+
+    Messages go when their cause goes.
+    """
     ask(page, tokens=12)
     set_field(page, "gamma", "3")
     run(page)
@@ -141,7 +147,7 @@ def test_a_link_pasted_into_a_race_waits(page):
 
 
 def test_tabs_have_addresses(page, browser, address):
-    """A chosen tab stands in the address beside all else; an address opens its tab; back and forward go along."""
+    """The address names the chosen tab and opens it again; the browser's back and forward change tabs."""
     paste(page, "#gamma=7")
     wait_for_gamma(page, "7")
     go_to(page, "Benchmark")
@@ -206,7 +212,7 @@ DECODED = """async (data) => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_picture_shows_the_race(browser, address, tmp_path, scheme: str):
-    """A PNG of 1200 x 630, light in both themes: factor, sentence, figures, and bars as long as the lanes took."""
+    """The picture is a light PNG of 1200 x 630 with factor, sentence, figures and bars in proportion to the times."""
     with visit(browser, address, color_scheme=scheme) as page:
         open_page(page, address)
         ask(page, tokens=48)

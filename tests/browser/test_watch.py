@@ -1,4 +1,4 @@
-"""The race and what it leaves: further lanes, repeats, the replay, round by round, where the time goes."""
+"""During and after a race: more lanes, repeats, the replay, round by round, where the time goes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def choose_lanes(page, *names: str) -> None:
 
 
 def texts_of(page) -> list[str]:
-    """The text of each lane without its prompt and without guesses that were not kept."""
+    """The text of each lane, without its prompt and rejected guesses."""
     return page.evaluate(
         "[...document.querySelectorAll('.sd-ribbon')].map((ribbon) => [...ribbon.querySelectorAll("
         "'.sd-token:not(.rejected, .discarded)')].map((mark) => mark.textContent).join(''))"
@@ -29,7 +29,7 @@ def texts_of(page) -> list[str]:
 
 
 def test_further_lanes_race_and_are_told_apart(page):
-    """Our loop and three further lanes: each has a text, a name and a row; only the draft's text differs."""
+    """Our loop and three more lanes each have a text, a name and a row. Only the draft's own text differs."""
     choose_lanes(page, "assisted generation", "prompt lookup", "draft alone")
     ask(page, tokens=24)
     run(page)
@@ -55,7 +55,7 @@ def test_further_lanes_race_and_are_told_apart(page):
 
 
 def test_a_race_stopped_early_is_drawn_as_far_as_it_is_compared(page, unhurried):
-    """Stopped in the second lane: both lines end, and the axes with them, where both lanes had written as much."""
+    """When a race is stopped in the second lane, both lines and the axes end where both lanes have written as much."""
     ask(page, ENDLESS, tokens=100)
     rounds = page.evaluate("window.specdec.rounds")
     page.click("#sd-run")
@@ -70,7 +70,7 @@ def test_a_race_stopped_early_is_drawn_as_far_as_it_is_compared(page, unhurried)
 
 
 def test_the_strip_grows_as_if_it_were_drawn_anew(page, unhurried):
-    """In the midst of a race: what was added pass by pass looks as all passes drawn at once do."""
+    """During a race a strip that grew pass by pass looks like one drawn at once."""
     ask(page, ENDLESS, tokens=100)
     rounds = page.evaluate("window.specdec.rounds")
     page.click("#sd-run")
@@ -88,7 +88,7 @@ def test_the_strip_grows_as_if_it_were_drawn_anew(page, unhurried):
 
 
 def test_a_text_that_ends_early_fills_the_chart(page):
-    """The model ends its text long before the tokens asked for: so does the axis."""
+    """If the model ends its text early, the axis ends there too."""
     ask(page, "They were happy and played together every day. The", tokens=400)
     run(page)
     written = int(page.locator(".sd-figures dd").last.inner_text().split()[0])
@@ -97,10 +97,10 @@ def test_a_text_that_ends_early_fills_the_chart(page):
 
 
 def test_a_repeated_race_gives_a_median_and_a_spread(page):
-    """Five runs; the sentence and the row of the lane hold the median and what it lies between."""
+    """After five runs the sentence and the lane's row give the median and the range."""
     ask(page, tokens=12)
     run(page)
-    ask(page, tokens=99)  # what is repeated is the race on show
+    ask(page, tokens=99)  # the shown race is repeated
     before = page.evaluate("window.specdec.lanesFinished")
     page.click("text=Repeat ×5")
     page.wait_for_function("window.specdec.verdicts === 3 && !window.specdec.running")
@@ -116,7 +116,7 @@ def test_a_repeated_race_gives_a_median_and_a_spread(page):
 
 
 def test_the_replay_shows_the_lanes_on_one_clock(page):
-    """After a race both lanes are replayed; it can be paused, moved through and skipped, and ends as it was."""
+    """After a race both lanes are replayed. The replay can be paused, moved and skipped, and ends at the result."""
     ask(page, tokens=40)
     page.click("#sd-run")
     page.wait_for_function("window.specdec.verdicts === 2 && window.specdec.replaying")
@@ -125,7 +125,7 @@ def test_the_replay_shows_the_lanes_on_one_clock(page):
     scrub = page.locator(".sd-replay input[type=range]")
 
     def written() -> list[int]:
-        """Tokens of the plain text and of the speculative one that are there."""
+        """How many tokens the plain and the speculative text show."""
         return [
             page.locator(f".sd-box.{lane} .sd-round:not(.later) > .sd-token:not(.rejected, .discarded)").count()
             for lane in ("generate", "speculative")
@@ -149,7 +149,7 @@ def test_the_replay_shows_the_lanes_on_one_clock(page):
 
 
 def test_reduced_motion_replays_only_when_asked(browser, address):
-    """Who asked for less motion sees the end at once; Play still plays."""
+    """With reduced motion the end is shown at once, and Play still plays."""
     with visit(browser, address, reduced_motion="reduce") as page:
         open_page(page, address)
         ask(page, tokens=16)
@@ -161,7 +161,7 @@ def test_reduced_motion_replays_only_when_asked(browser, address):
 
 
 def test_a_round_is_read_step_by_step(page):
-    """Previous and next, the slider, a token and the chart lead to a round; its table and outcome agree with it."""
+    """Buttons, slider, a token and the chart lead to a round, whose table and outcome agree with the record."""
     card = page.locator(".sd-card")
     first = card.locator("h2").inner_text()
     page.click('[aria-label="Next round"]')
@@ -205,7 +205,7 @@ def test_a_sampled_round_shows_draws_and_the_residual(page):
 
 
 def test_the_strip_is_true_to_scale(page):
-    """A lane's bar is as long as the lane took, and the words beside it say what the time went into."""
+    """A lane's bar is as long as its time, and the words beside it say what the time was spent on."""
     found = page.evaluate("""() => [...document.querySelectorAll('.sd-stripRow')].map((row) => {
         const track = row.querySelector('.sd-track-of').getBoundingClientRect();
         const end = row.querySelector('.sd-stripEnd');
@@ -220,7 +220,7 @@ def test_the_strip_is_true_to_scale(page):
 
 
 def test_why_tells_the_engine_from_speculation(page):
-    """The fold's title says what a round writes and costs; our loop at gamma 0 brings terms and steps."""
+    """The fold's title gives tokens and cost of a round. With our loop at gamma 0 it shows the terms and steps."""
     title = page.locator(".sd-why summary")
     assert re.fullmatch(r"Why: each round yields [\d.]+ tokens for the time of [\d.]+ plain tokens", title.inner_text())
     title.click()
@@ -232,7 +232,7 @@ def test_why_tells_the_engine_from_speculation(page):
 
 
 def test_a_figure_tells_its_definition(page):
-    """A tap on a figure's name shows what it is; another hides it."""
+    """A tap on a figure's name shows its definition, and another tap hides it."""
     name = page.locator(".sd-figures .sd-term", has_text="of guesses kept")
     name.click()
     assert "Guesses kept / guesses tested" in text(page, ".sd-figures")
@@ -251,7 +251,7 @@ def test_lossy_acceptance_is_a_plain_warning(page):
 
 
 def test_a_refused_race_leaves_the_last_one_alive(page):
-    """After a refusal the old result is not only on show: its rounds open and it replays."""
+    """After a refusal the old result still works: its rounds open and it replays."""
     unfold(page, "#sd-more")
     page.fill("#sd-more label:has-text('Seed') input", "soon")
     page.click("#sd-run")
@@ -265,7 +265,7 @@ def test_a_refused_race_leaves_the_last_one_alive(page):
 
 
 def test_a_double_click_on_run_runs(page):
-    """The second click falls where Stop has come to stand, and does not stop the race."""
+    """The second click lands on Stop, which has replaced Run, and does not stop the race."""
     ask(page, tokens=64)
     page.dblclick("#sd-run")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
@@ -289,7 +289,7 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address):
         assert other.locator("#sd-run").is_visible() and not other.locator("#sd-said .sd-error").is_visible()
         assert other.locator(".sd-live.stale").count() == 0, "the last result is no longer dimmed"
         other.click("#sd-run")
-        other.wait_for_selector(".sd-status:has-text('1 ahead')")  # its own first race has no place any more
+        other.wait_for_selector(".sd-status:has-text('1 ahead')")  # its own first race was given up
         assert one.evaluate("window.specdec.running")
         one.click("#sd-stop")
         other.wait_for_function("window.specdec.verdicts === 2")
@@ -297,7 +297,7 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address):
 
 
 def test_run_pressed_before_the_page_is_ready_runs(browser, address):
-    """A click waits for the live view's scripts, however late they come; it was lost without a word."""
+    """A click is kept until the live view's scripts are loaded, however late they are."""
     with visit(browser, address) as page:
         page.route("**/live.js", lambda route: (time.sleep(1.5), route.continue_()))
         page.goto(address)

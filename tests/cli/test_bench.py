@@ -1,4 +1,4 @@
-"""``specdec bench`` as a person ends it: what was measured is kept, and the next start goes on from there."""
+"""``specdec bench`` keeps its measurements when a person stops it, and continues from them at the next start."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from specdec.models.presets import SHAPES
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch) -> None:
-    """The settings that a program makes for its whole process are not made for the other tests."""
+    """Keep the settings that a program makes for its process away from the other tests."""
     monkeypatch.setattr(bench, "leave_a_core", lambda: None)
     monkeypatch.setattr(bench, "silence_libraries", lambda: None)
 
 
 @pytest.fixture
 def interrupt(monkeypatch):
-    """Let Ctrl-C come after a number of calls, None: not at all. Returns the calls that are then measured."""
+    """Press Ctrl-C after a number of calls, or never for None. Returns the list of measured calls."""
     whole = measuring.trials
 
     def after(calls: int | None) -> list:
@@ -67,7 +67,7 @@ def test_what_was_measured_before_ctrl_c_is_kept(tmp_path, capsys, interrupt) ->
 
 
 def test_the_first_prompts_of_each_category_are_measured(tmp_path, capsys, monkeypatch) -> None:
-    """The files say which prompts these are; chat is refused without a template."""
+    """The first prompts of each category are measured, and the files name them. Chat is refused without a template."""
     monkeypatch.setattr(limit, "SECONDS", 0.001)
     arguments, out = command(tmp_path), tmp_path / "out.json"
     rows = [{"category": name, "turns": [f"Once upon {number}"]} for name in ("a", "b") for number in range(3)]
@@ -84,7 +84,7 @@ def test_the_first_prompts_of_each_category_are_measured(tmp_path, capsys, monke
 
 
 def test_results_files_are_compared_without_measuring(tmp_path, capsys, monkeypatch) -> None:
-    """Two measurements of other lengths, in one table; what is no results file is refused by its name."""
+    """Two measurements at different lengths give one table. A file that holds no results is refused by name."""
     monkeypatch.setattr(limit, "SECONDS", 0.001)
     files = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
     for path, tokens in zip(files, ("32", "40"), strict=True):
@@ -188,7 +188,7 @@ def test_options_that_contradict_a_shape_are_refused(shape, more: list[str], sai
     ],
 )
 def test_a_bad_setting_is_refused_before_models_are_made(shape, monkeypatch, asked: str, said: str) -> None:
-    """The weights of a large shape and its text take minutes."""
+    """A bad setting is refused before a large model is made, which takes minutes."""
     monkeypatch.setattr(bench, "shape_pair", lambda *arguments: pytest.fail("models were made"))
     with pytest.raises(SystemExit, match=said):
         bench.main([*shape, asked])

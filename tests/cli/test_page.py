@@ -15,13 +15,13 @@ from tests.load.tiny import save_pair
 
 
 def test_a_link_is_opened_to_this_machine_alone() -> None:
-    """Neighbours in the network could name addresses as they like."""
+    """Other machines in the network could ask for any address."""
     with pytest.raises(SystemExit, match="--share"):
         main(["--share", "--host", "0.0.0.0"])
 
 
 def test_a_page_that_is_stopped_tells_its_visitors_and_ends(tmp_path) -> None:
-    """Who runs keeps what was found, who waits reads why nothing ran; the process leaves nothing behind."""
+    """A running visitor keeps the result so far, a waiting one reads why nothing ran, and nothing is left over."""
     with Served(*save_pair(tmp_path), whole=True) as page:
         (running, *waiting), seconds, status = asyncio.run(stopped(page, signal.SIGTERM))
         assert "Stopped" in running and len(waiting) == 2

@@ -1,4 +1,4 @@
-"""The check of a Space's folder, on the folder itself and on damaged copies; nothing here asks a registry."""
+"""The check of a Space's folder, on the real folder and on damaged copies. Nothing here asks a package registry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVES = "import gradio\ngradio.Blocks().launch()\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What a Space reads before it starts the app, and the smallest app."""
+    """A folder with the files that a Space reads before it starts, and the smallest app."""
     for name in ("README.md", "requirements.txt", "requirements-zerogpu.txt"):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / "app.py").write_text(SERVES)
@@ -34,7 +34,7 @@ def found(folder: Path, home: str = "cpu") -> Iterator[Finding]:
 
 
 def bad(folder: Path, home: str = "cpu") -> list[tuple[str, str]]:
-    """What is wrong with the folder, but for its app, which takes seconds to start."""
+    """The faults of the folder. The app is not tried, as it takes seconds to start."""
     quick = takewhile(lambda finding: finding.topic != "Packages", found(folder, home))
     return [(finding.topic, finding.sentence) for finding in quick if finding.level == "bad"]
 
@@ -51,7 +51,7 @@ def test_this_folder_fits_every_kind_of_space(home: str) -> None:
 
 
 def test_the_app_is_built_as_on_a_space() -> None:
-    """The true app, with the embedded pair; it ends where the page would be served."""
+    """The real app is built with the embedded pair. It ends before it serves the page."""
     assert [finding.level for finding in found(ROOT)] == ["good"] * 4
 
 
@@ -103,7 +103,7 @@ def test_a_missing_requirements_file(folder: Path) -> None:
 
 
 def test_a_file_above_ten_megabytes(folder: Path) -> None:
-    """In a git checkout those that .gitignore names are not uploaded, so they do not count."""
+    """A file above 10 MB is refused. In a git checkout ignored files are not uploaded, so they do not count."""
     with (folder / "weights.safetensors").open("wb") as file:
         file.truncate(10_000_001)
     ((topic, sentence),) = bad(folder)

@@ -1,4 +1,4 @@
-"""The terminal face, piped, so plain text: once as a program of its own, as a person runs it."""
+"""The terminal output, piped and so without colours; once as a separate process, as a person runs it."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def test_json_lines_are_the_events_of_all_lanes() -> None:
 
 
 def test_our_loop_beside_them_splits_the_verdict() -> None:
-    """The engine's and speculation's share stand in the sentence, as our loop runs too."""
+    """With our loop in the race, the sentence gives the shares of the engine and of speculation."""
     out = specdec_command(PROMPT, "--tokens", "12").stdout
     assert "Running our loop without a draft" in out and "Identical text: 12 of 12" in out
-    assert "To learn both shares" not in out  # what a race without our loop says
+    assert "To learn both shares" not in out  # said by a race without our loop
 
 
 def test_a_verdict_needs_both_its_lanes() -> None:

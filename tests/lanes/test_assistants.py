@@ -1,4 +1,4 @@
-"""transformers' own ways to draft as lanes: their greedy text, what they leave untouched, and what they refuse."""
+"""transformers' own draft methods as lanes: their greedy text, what they leave unchanged, and what they refuse."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def made() -> dict[str, specdec.Pair]:
 
 @pytest.mark.parametrize("name", list(pairs()))
 def test_greedy_text_is_that_of_generate(made, name: str) -> None:
-    """Twice: the first call leaves nothing behind in the pair's models."""
+    """Greedy text equals ``generate``, twice: the first call must not change the pair's models."""
     pair, prompt_ids = made[name], prompt_of(9)
     before = [copy.deepcopy(model.config.to_dict()) for model in pair.models(drafting=True)]
     assert cannot_assist(pair) is None
@@ -57,7 +57,7 @@ def test_a_sampled_call_leaves_our_own_lane_as_it_was(made, name: str) -> None:
 
 
 def test_right_guesses_are_kept(made) -> None:
-    """Early exit after a layer that changes nothing behind it, and a prompt that repeats: more tokens than passes."""
+    """There are more tokens than passes with an early exit whose later layers do nothing, or a repeating prompt."""
     target = tiny("llama", layers=3)
     with torch.no_grad():
         for weight in (target.model.layers[2].self_attn.o_proj.weight, target.model.layers[2].mlp.down_proj.weight):

@@ -1,4 +1,4 @@
-"""Faults of the device in the middle of a lane: a sentence, the memory back, and the next call is right."""
+"""A fault of the device during a lane gives a sentence, frees its memory, and leaves the next call right."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ids(lane: str, pair: specdec.Pair) -> list[int]:
 
 
 def failing(own, error: Callable[[], Exception], at: int):
-    """``own``, which raises at its call number ``at``, once, and what it held then."""
+    """Wrap ``own`` so that call number ``at`` raises once. Also returns what that call held."""
     calls, held = [], []
 
     def forward(*args, **kwargs):
@@ -50,7 +50,7 @@ FULL = {
 @pytest.mark.parametrize("where", FULL)
 @pytest.mark.parametrize("lane", LANES)
 def test_after_too_little_memory_the_next_call_is_right(lane: str, where: str) -> None:
-    """Ten times, at another pass each time; nothing that the pass held is kept, though the error is."""
+    """Repeated ten times, each time in another pass. The error is kept, but no tensor of the pass."""
     target = random_table(12, 2, seed=0, scale=2.0)
     pair = table_pair(target, target + random_table(12, 2, seed=1))
     own, right = pair.target.forward, ids(lane, pair)

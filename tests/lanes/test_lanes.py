@@ -1,4 +1,4 @@
-"""transformers' own decoding as events, and ``driven``: any lane on the one decoding thread."""
+"""The lanes of transformers' own decoding, and ``driven``, which runs any lane on the decoding thread."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def tables() -> specdec.Pair:
 @pytest.mark.parametrize("penalty", [1.0, 1.3])
 @pytest.mark.parametrize("lane", LANES)
 def test_greedy_lanes_write_what_generate_writes(lane: str, penalty: float, pair) -> None:
-    """Every lane is compared with the baseline on the page: all write the target's own text."""
+    """Every lane writes the target's own greedy text."""
     events = list(lane_of(lane, pair, prompt_of(12), repetition_penalty=penalty))
     assert ids_of(events) == generated(pair.target, prompt_of(12), 30, repetition_penalty=penalty)
     assert events[-1].finish_reason == "length"
@@ -86,7 +86,7 @@ def test_sampling_equals_generate_under_the_same_seed(lane: str, pair) -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_stream_of_each_lane(lane: str, pair) -> None:
-    """One format for all lanes: Started, round 0 first with the first token, Finished last."""
+    """All lanes have one format: Started, round 0 with the first token, and Finished at the end."""
     events = list(lane_of(lane, pair, prompt_of(12)))
     started, rounds, finished = events[0], rounds_of(events), events[-1]
     assert isinstance(started, specdec.Started) and isinstance(finished, specdec.Finished)
@@ -101,13 +101,13 @@ def test_stream_of_each_lane(lane: str, pair) -> None:
     if lane == "generate":
         assert all(r.draft == () and r.token_kind == "target" for r in rounds)
         assert all(r.committed_ids == (r.token_id,) for r in rounds)
-    if lane == "assisted":  # it streams accepted ids only: what cannot be observed is None, never guessed
+    if lane == "assisted":  # it streams accepted ids only; what cannot be observed is None
         assert all(r.draft is None and r.token_kind is None and r.draft_seconds is None for r in rounds[1:])
 
 
 @pytest.mark.parametrize("lane", LANES)
 def test_finish_reasons(lane: str) -> None:
-    """EOS, also as the very last token allowed, is told from length in every lane."""
+    """Every lane tells EOS from length, also when EOS is the last allowed token."""
     with_eos = table_pair(COUNT_UP, COUNT_UP, eos=7)
     for length, reason in ((20, "eos"), (7, "eos"), (6, "length"), (1, "length")):
         events = list(lane_of(lane, with_eos, ZERO, max_new_tokens=length))
@@ -135,7 +135,10 @@ def test_stop_strings_in_each_lane(lane: str, gamma: int) -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_stop_strings_cost_every_lane_the_same(lane: str, monkeypatch) -> None:
-    """Prepared before the clock starts, and looked for once a token: else the baseline would look slow."""
+    """Stop strings are prepared before the clock starts and searched once a token.
+
+    Else the baseline would look slow.
+    """
     looks, made = [], []
     look, make = StopStringCriteria.__call__, StopStringCriteria.__init__
     monkeypatch.setattr(StopStringCriteria, "__call__", lambda self, *a, **k: looks.append(1) or look(self, *a, **k))
@@ -149,7 +152,10 @@ def test_stop_strings_cost_every_lane_the_same(lane: str, monkeypatch) -> None:
 
 @pytest.mark.parametrize("gamma", [1, 5, 9])
 def test_assisted_keeps_the_draft_length_when_all_is_accepted(gamma: int) -> None:
-    """``generate(num_assistant_tokens=...)`` is ignored and the default schedule grows: ours is fixed."""
+    """``generate(num_assistant_tokens=...)`` is ignored and its default schedule grows.
+
+    Our lane keeps the length fixed.
+    """
     pair = table_pair(COUNT_UP, COUNT_UP)
     new_tokens = 4 * (gamma + 1)
     with count_passes(pair.target) as target_fed, count_passes(pair.draft.model) as draft_fed:
@@ -171,7 +177,10 @@ def test_assisted_keeps_the_draft_length_when_nothing_is_accepted() -> None:
 
 @pytest.mark.parametrize("ignore_eos", [False, True])
 def test_assisted_drafts_from_the_whole_text(ignore_eos: bool) -> None:
-    """An id that stands for padding is not read by the draft: after it, the target's own copy would guess wrong."""
+    """The draft also reads an id that is used for padding.
+
+    If it did not, a copy of the target would guess wrong after it.
+    """
     target = tiny("llama", 4, eos=0)
     pair = specdec.Pair(target=target, draft=copy.deepcopy(target))
     prompt_ids = prompt_of(20)
@@ -181,7 +190,7 @@ def test_assisted_drafts_from_the_whole_text(ignore_eos: bool) -> None:
 
 
 def test_assisted_keeps_drafting_when_unsure() -> None:
-    """The default confidence threshold ends a draft early: an unsure draft still proposes gamma tokens."""
+    """An unsure draft still proposes gamma tokens, though transformers' default threshold would end it early."""
     unsure = COUNT_UP * 0.05
     pair = table_pair(unsure, unsure)
     with count_passes(pair.draft.model) as draft_fed:
@@ -190,7 +199,7 @@ def test_assisted_keeps_drafting_when_unsure() -> None:
 
 
 def test_assisted_ignores_the_generation_config_of_the_draft(pair) -> None:
-    """What ships with the draft is not among the settings: a penalty, or an EOS of its own, makes it draft worse."""
+    """Settings of the draft's checkpoint are ignored: its own penalty or EOS would make it draft worse."""
     common = list(dict.fromkeys(generated(pair.target, prompt_of(12), 30)))
     strange = copy.deepcopy(pair.draft.model)
     strange.generation_config = GenerationConfig(
@@ -211,7 +220,7 @@ def test_assisted_ignores_the_generation_config_of_the_draft(pair) -> None:
 
 @pytest.mark.parametrize("rows", [304, 368])
 def test_assisted_with_padding_of_unequal_size(rows: int, pair) -> None:
-    """Qwen2.5 7B and 0.5B share a tokenizer, not a row count: the same text, or a refusal that says what was found."""
+    """Models that differ in rows only, as Qwen2.5 7B and 0.5B, give the same text or a clear refusal."""
     unequal = specdec.Pair(pair.target, shared_tiny("llama", 9, layers=1, vocab_size=rows), pair.tokenizer)
     try:
         events = list(lane_of("assisted", unequal, prompt_of(12)))
@@ -222,7 +231,7 @@ def test_assisted_with_padding_of_unequal_size(rows: int, pair) -> None:
 
 
 def test_lanes_leave_the_models_as_they_were(pair) -> None:
-    """The models are shared and read-only: settings, weights and modes are the same after every lane."""
+    """Every lane leaves the settings, weights and modes of the shared models unchanged."""
 
     def state(model):
         return model.generation_config.to_dict(), model.config.to_dict(), model.training, model.generation_config
@@ -245,7 +254,7 @@ def test_lanes_leave_the_models_as_they_were(pair) -> None:
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("lane", LANES)
 def test_global_random_state_is_put_back(lane: str, temperature: float, pair) -> None:
-    """``generate`` draws from torch's global generator: a caller's own stream of numbers goes on undisturbed."""
+    """``generate`` draws from torch's global generator, whose state is put back for the caller."""
     torch.manual_seed(77)
     expected = torch.rand(4)
     torch.manual_seed(77)
@@ -258,7 +267,7 @@ def test_global_random_state_is_put_back(lane: str, temperature: float, pair) ->
 
 
 def test_assisted_refuses_no_draft(pair) -> None:
-    """Assisted generation without a draft, or of length 0, is nothing."""
+    """Assisted generation is refused without a draft or with a draft length of 0."""
     with pytest.raises(specdec.SpecdecError, match="0"):
         list(lane_of("assisted", pair, prompt_of(5), gamma=0))
     alone = specdec.Pair(target=pair.target, draft=None, tokenizer=pair.tokenizer)
@@ -272,7 +281,7 @@ def test_assisted_refuses_no_draft(pair) -> None:
 @pytest.mark.parametrize("settings", [{}, {"temperature": 1.0, "seed": 8}])
 @pytest.mark.parametrize("lane", LANES)
 def test_driven_gives_the_same_events(lane: str, settings: dict, pair) -> None:
-    """On the decoding thread or not, a lane writes the same."""
+    """A lane gives the same events on the decoding thread and off it."""
     direct = list(lane_of(lane, pair, prompt_of(12), **settings))
     for interval in (0.0, 0.01):
         events = drive(lane_of(lane, pair, prompt_of(12), **settings), interval=interval)
@@ -282,14 +291,14 @@ def test_driven_gives_the_same_events(lane: str, settings: dict, pair) -> None:
 
 
 def test_batches_are_never_empty(tables) -> None:
-    """A page sends one update a batch: there is something in each."""
+    """Every batch holds at least one event, as a page sends one update for each batch."""
     for lane in LANES:
         batches = list(specdec.driven(lane_of(lane, tables, ZERO), interval=0.005))
         assert all(isinstance(batch, list) and batch for batch in batches)
 
 
 def test_all_lanes_decode_on_one_thread(tables) -> None:
-    """CPU kernels keep a team of threads for each thread that calls them: one thread decodes, for every lane."""
+    """All lanes decode on one thread, because CPU kernels keep a team of threads for each calling thread."""
     threads = set()
     handle = tables.target.register_forward_pre_hook(lambda *_: threads.add(threading.get_ident()))
     for lane in LANES:
@@ -322,7 +331,7 @@ def held_after_ten_passes(model) -> Iterator[Callable[[], None]]:
 @pytest.mark.parametrize("started", [0, 1, 3])
 @pytest.mark.parametrize("lane", LANES)
 def test_closing_driven_stops_the_lane(lane: str, started: int, tables) -> None:
-    """Stop ends the work within a round, nothing runs on after it, and the next run is unharmed."""
+    """Stop ends the work within a round, nothing keeps running after it, and the next run is right."""
     expected = ids_of(list(lane_of(lane, tables, ZERO)))
     with held_after_ten_passes(tables.target) as release_soon, count_passes(tables.target) as fed:
         batches = specdec.driven(lane_of(lane, tables, ZERO, max_new_tokens=150))
@@ -339,7 +348,7 @@ def test_closing_driven_stops_the_lane(lane: str, started: int, tables) -> None:
 @pytest.mark.parametrize("started", [0, 1, 3])
 @pytest.mark.parametrize("lane", LANES)
 def test_closing_a_lane_stops_it(lane: str, started: int, tables) -> None:
-    """The same without ``driven``: a closed lane is over, whether it had begun or not."""
+    """A closed lane stops without ``driven`` too, whether it had begun or not."""
     with held_after_ten_passes(tables.target) as release_soon, count_passes(tables.target) as fed:
         events = lane_of(lane, tables, ZERO, max_new_tokens=150)
         for _ in range(started):
@@ -354,7 +363,7 @@ def test_closing_a_lane_stops_it(lane: str, started: int, tables) -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_an_abandoned_lane_stops(lane: str, tables) -> None:
-    """A ``break`` in the consumer's loop is as good as a close."""
+    """A ``break`` in the consumer's loop stops the lane like a close."""
     expected = ids_of(list(lane_of(lane, tables, ZERO, max_new_tokens=5)))
     with held_after_ten_passes(tables.target) as release_soon, count_passes(tables.target) as fed:
         for event in lane_of(lane, tables, ZERO, max_new_tokens=150):
@@ -369,7 +378,7 @@ def test_an_abandoned_lane_stops(lane: str, tables) -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_deadline_ends_a_lane(lane: str, tables) -> None:
-    """A public page has a time limit: what was written until then stands, and the reason says so."""
+    """At the time limit a lane keeps what it has written, and its finish reason says so."""
     whole = ids_of(list(lane_of(lane, tables, ZERO, max_new_tokens=200)))
     events = drive(lane_of(lane, tables, ZERO, max_new_tokens=200), max_seconds=0.0)
     assert events[-1].finish_reason == "deadline"
@@ -381,7 +390,10 @@ def test_deadline_ends_a_lane(lane: str, tables) -> None:
 @pytest.mark.parametrize("through_driven", [True, False])
 @pytest.mark.parametrize("lane", LANES)
 def test_an_error_in_the_lane_reaches_the_consumer(lane: str, through_driven: bool, tables) -> None:
-    """Events that came before it arrive, then the error itself; the thread lives on and random state is put back."""
+    """The consumer gets the earlier events and then the error.
+
+    The thread keeps working and random state is put back.
+    """
     calls = []
 
     def fail(*_) -> None:
@@ -404,7 +416,7 @@ def test_an_error_in_the_lane_reaches_the_consumer(lane: str, through_driven: bo
 
 
 def test_lanes_may_be_pulled_in_turns(tables) -> None:
-    """Two lanes pulled in turns by one consumer both come to their end."""
+    """Two lanes that one consumer pulls in turns both finish."""
     alone = {lane: ids_of(list(lane_of(lane, tables, ZERO))) for lane in LANES}
     lanes = {lane: lane_of(lane, tables, ZERO) for lane in LANES}
     seen: dict[str, list] = {lane: [] for lane in LANES}

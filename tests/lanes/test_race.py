@@ -1,4 +1,4 @@
-"""Lanes one after another, as often as asked, on the same ids and settings."""
+"""A race runs lanes one after another, as often as asked, on the same ids and settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pair() -> specdec.Pair:
 
 
 def lanes_of(pair: specdec.Pair, **settings) -> list[list]:
-    """The events of a race, a list a lane, in the order in which they ran."""
+    """The events of a race: one list for each lane, in the order of the runs."""
     lanes: list[list] = []
     for batch in race(pair, PROMPT, **{"params": PARAMS} | settings):
         for event in batch:
@@ -40,7 +40,7 @@ KEYS = [lane.key for lane in LANES]
 
 
 def test_every_lane_runs_under_its_own_name(pair) -> None:
-    """Every lane complete; all that end in the target's word write its greedy text, the draft alone its own."""
+    """Every lane is complete. All lanes write the target's greedy text but the draft alone, which writes its own."""
     lanes = lanes_of(pair, lanes=KEYS, gamma=3)
     assert [(events[0].lane, events[0].gamma) for events in lanes] == [
         ("generate", 0), ("speculative", 3), ("speculative", 0), ("assisted", 3), ("prompt-lookup", 3),
@@ -56,14 +56,14 @@ def test_every_lane_runs_under_its_own_name(pair) -> None:
 
 
 def test_at_gamma_0_the_loop_runs_once(pair) -> None:
-    """Speculative at gamma 0 and our loop without a draft are one and the same."""
+    """Speculative decoding at gamma 0 is our loop without a draft, so it runs once."""
     assert list(entrants_of_race(KEYS[:3], 0)) == ["generate", "speculative"]
     assert len(lanes_of(pair, lanes=KEYS[:3], gamma=0)) == 2
 
 
 @pytest.mark.parametrize("gamma", [0, Fixed(0)])
 def test_at_gamma_0_a_lane_under_another_name_is_left_out(pair, gamma) -> None:
-    """Prompt lookup at gamma 0 looks nothing up: it is the loop once more, unless it is the only one."""
+    """Prompt lookup at gamma 0 is our loop again, so it is left out unless it is the only lane."""
     assert list(entrants_of_race(KEYS, gamma)) == [
         "generate",
         "speculative",
@@ -77,7 +77,7 @@ def test_at_gamma_0_a_lane_under_another_name_is_left_out(pair, gamma) -> None:
 
 
 def test_a_race_encodes_its_prompt_once(pair, monkeypatch) -> None:
-    """However many lanes, warm-ups and repeats there are."""
+    """The prompt is encoded once, however many lanes, warm-ups and repeats there are."""
     encoded, encode = [], specdec.Pair.encode
     monkeypatch.setattr(
         specdec.Pair, "encode", lambda self, prompt: encoded.append(isinstance(prompt, str)) or encode(self, prompt)
@@ -96,7 +96,7 @@ def test_the_order_rotates_from_run_to_run(pair) -> None:
 
 
 def test_all_lanes_share_one_seed(pair) -> None:
-    """A seed that nobody gave is drawn once: the race can be run again as it was."""
+    """A missing seed is drawn once for all lanes, so that the race can be run again unchanged."""
     params = specdec.SamplingParams(max_new_tokens=4, temperature=1.0)
     seeds = [{events[0].params.seed for events in lanes_of(pair, params=params, runs=2)} for _ in range(2)]
     assert len(seeds[0]) == len(seeds[1]) == 1
@@ -132,7 +132,7 @@ def test_a_pair_without_a_draft_model_has_no_draft_alone(pair) -> None:
 
 
 def test_lanes_run_only_at_lengths_that_they_take() -> None:
-    """A benchmark's entrants: gamma 0 is the loop whichever lane asks for it, and fixed lanes take no auto."""
+    """In a benchmark gamma 0 is the loop for every lane, and lanes with fixed lengths take no auto."""
     assert entrants_of(["generate", "speculative", "assisted"], [0, 4, "auto"]) == (
         ("generate", None), ("speculative", 4), ("speculative", "auto"), ("assisted", 4), LOOP,
     )  # fmt: skip
@@ -142,7 +142,7 @@ def test_lanes_run_only_at_lengths_that_they_take() -> None:
 
 
 def test_a_lane_is_one_row(pair, request) -> None:
-    """A toy lane: plain decoding by our own loop at gamma 1. One row of the table, and it races and is measured."""
+    """A toy lane, which decodes with our loop at gamma 1, needs one row of the table to race and to be measured."""
     from specdec.engine.decode import decode
     from specdec.measure.plan import Plan
     from specdec.measure.prompts import PromptItem
@@ -172,7 +172,7 @@ def test_a_lane_is_one_row(pair, request) -> None:
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("whose", ["target", "draft"])
 def test_a_race_over_broken_numbers_ends_in_their_error(whose: str, temperature: float) -> None:
-    """No lane that met them finishes, so there is nothing that a gain could be said of."""
+    """A race whose lanes meet broken numbers ends in their error, as there is no gain to report."""
     table = chain([1, 2, 3, 4, 5, 0])
     table[4] = math.nan
     good = chain([1, 2, 3, 4, 5, 0])

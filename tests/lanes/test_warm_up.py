@@ -1,4 +1,4 @@
-"""The call before a measured one: what a GPU would otherwise meet for the first time in the measured call."""
+"""The warm-up call runs all kernel shapes that the measured call would otherwise meet for the first time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows_of(pair: specdec.Pair, entrant: Entrant, params: specdec.SamplingParams
 @pytest.mark.parametrize("scale", [0.0, 0.02, 0.5])
 @pytest.mark.parametrize("gamma", [1, 2, 7])
 def test_every_number_of_rows_is_met(gamma: int, scale: float) -> None:
-    """Whether all guesses stand, some, or hardly any, and each number once."""
+    """Each number of rows is met once, whether all guesses are accepted, some, or hardly any."""
     target, draft = rows_of(new_pair(scale), Entrant("speculative", gamma))
     longest = max(2, gamma)
     assert target == [PROMPT, 1, *range(longest + 1, 1, -1)]
@@ -69,7 +69,7 @@ def test_a_policy_meets_its_lengths_up_to_a_bound(gamma, most: int) -> None:
 
 
 def test_on_a_cpu_the_longest_drafts_are_left_out() -> None:
-    """At gamma 16 the draft passes of every length would take as long as a short race."""
+    """On a CPU the longest drafts are left out: at gamma 16 they would take as long as a short race."""
     target, _ = rows_of(new_pair(), Entrant("speculative", 16))
     assert target == [PROMPT, 1, *range(WARM_UP_GAMMA + 1, 1, -1)]
 
@@ -81,7 +81,7 @@ def test_a_lane_without_a_draft_writes_a_few_tokens(entrant: Entrant) -> None:
 
 
 def test_the_graph_engine_captures_every_step_of_a_fixed_length_in_it(monkeypatch) -> None:
-    """In the measured call each step is a replay, but for those of its prompt and of a new bound."""
+    """In the measured call every step is a graph replay, but those of the prompt and of a new bound."""
     seen: list[object] = []
     run = GraphEngine.run
     monkeypatch.setattr(graphs, "_difference", lambda model, stack: None)  # a replay below repeats no values

@@ -1,4 +1,4 @@
-"""``python -m tests.load [part ...]``: runs all parts, or those that are named, and prints one table."""
+"""``python -m tests.load [part ...]``: run all parts, or the named ones, and print one table."""
 
 from __future__ import annotations
 

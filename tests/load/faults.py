@@ -1,4 +1,4 @@
-"""Faults of a machine, each ten times: the visitor reads one sentence, and the next run is right."""
+"""Faults of a machine, ten times each. The visitor must read one sentence, and the next run must be right."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def is_sentence(text: str) -> bool:
 
 
 def said(heard: Heard) -> str:
-    """The error that a visitor of the page or a program was told, or ""."""
+    """The error shown to a visitor of the page or to a program, or ""."""
     if heard.error or not heard.last:
         return heard.error
     for line in heard.last[-1].splitlines() if isinstance(heard.last[-1], str) else ():
@@ -59,7 +59,7 @@ def said(heard: Heard) -> str:
 
 
 async def _struck(web: Web, order: Path, fault: str, number: int) -> Heard:
-    """A run that meets the fault in a pass after its first tokens; by turns a run of the page and of a program."""
+    """Runs that meet the fault in a pass after their first tokens, on the page and from a program in turn."""
     if number % 2:
         function, values = web.functions.named("decode"), LONG.inputs
     else:
@@ -115,7 +115,7 @@ def _device_lost(report: Report, folder: Path, pair: list[str]) -> None:
 
 
 def _damage(path: Path, number: int) -> None:
-    """Cut the weights short at some place, or damage their header or the config."""
+    """Cut the weights short, or damage their header or the config."""
     weights = path / "model.safetensors"
     found = weights.read_bytes()
     if number % 5 == 4:
@@ -166,7 +166,7 @@ def _disk_full(report: Report, folder: Path, pair: list[str]) -> None:
     for number in range(TIMES):
         suffix = (".csv", ".md", ".json", ".jsonl", ".jsonl")[number % 5]
         option = "--results" if suffix == ".jsonl" else "--export"
-        most = 4000 if number % 5 == 4 else 16  # the results' first line fits, or nothing does
+        most = 4000 if number % 5 == 4 else 16  # either the first line of the results fits, or nothing does
         ours, theirs = FORKS.Pipe()
         arguments = [*bench, option, str(folder / f"out{number}{suffix}")]
         process = FORKS.Process(target=_limited, args=(theirs, arguments, most))
@@ -184,7 +184,7 @@ def _disk_full(report: Report, folder: Path, pair: list[str]) -> None:
 
 
 def _signals(report: Report, pair: list[str], number: signal.Signals) -> None:
-    """Send a signal to a page in mid-run: first to the command as a person starts it, then to forks."""
+    """Send a signal to a page during a run: first to the command as a person starts it, then to forks."""
     problems, seconds = [], []
     for at in range(TIMES):
         with Served(*pair, whole=at == 0) as page:
@@ -203,7 +203,7 @@ def _signals(report: Report, pair: list[str], number: signal.Signals) -> None:
 
 
 async def stopped(page: Served, number: signal.Signals) -> tuple[list[str], float, int | None]:
-    """What the running visitor and the waiting ones are told, the seconds to the end, and the exit status."""
+    """What the running and the waiting visitors are told, the seconds until the end, and the exit status."""
     async with Web(page.address) as web:
         run, decode = web.functions.pressed("sd-run"), web.functions.named("decode")
         values = web.functions.values(run, sd_tokens=2048, sd_ignore=True)
@@ -235,7 +235,7 @@ async def stopped(page: Served, number: signal.Signals) -> tuple[list[str], floa
 
 
 def _sentence_of(heard: Heard) -> str:
-    """What the visitor whose race was ended reads: the verdict on it, or an error."""
+    """What the visitor of the ended race reads: its verdict or an error."""
     lines = str(heard.last[-1]).splitlines() if heard.last else []
     record = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
     return str(record.get("sentence") or record.get("message") or heard.error or record.get("event"))

@@ -1,4 +1,4 @@
-"""Faults of a machine, put into a page's own process: each strikes once, in the next pass of a model."""
+"""Faults of a machine, simulated in the page's own process: each occurs once, in the next pass of a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEVICE_LOST = "CUDA error: device-side assert triggered"
 
 
 def inject(order: Path) -> None:
-    """From now on, if the file ``order`` exists, a pass deletes it and meets the fault that it names."""
+    """From now on a pass that finds the file ``order`` deletes it and raises the fault named in it."""
     forward = Runner.forward
 
     def faulty(self: Runner, ids: torch.Tensor, keep: int | None = None) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Bad inputs by the thousand: to every function of the page, by name and by number, and to whatever reads a file."""
+"""Thousands of bad inputs for every function of the page, by name and by number, and for all readers of files."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def attack(web: Web, count: int, public: bool, hang: float = HANG) -> Foun
 
 
 def _good(web: Web, function: int) -> list[Any]:
-    """Inputs that the function takes. A load names a missing pair: with a new pair the later run would differ."""
+    """Inputs that the function accepts. A load names a missing pair, because a new pair would change later runs."""
     load = "sd-load" in web.functions.elements and function == web.functions.pressed("sd-load")
     other = {"sd_preset": "Another pair", "sd_target": "/nowhere", "sd_draft": "/nowhere"}
     return web.functions.values(function, **(other if load else {}))
@@ -136,7 +136,7 @@ def _good(web: Web, function: int) -> list[Any]:
 
 @st.composite
 def _bodies(draw: Any) -> Any:
-    """Requests that are odd as a whole: a path and a body."""
+    """Requests that are malformed as a whole: a path and a body."""
     names = ("data", "fn_index", "session_hash", "event_id", "api_name", "event_data", "trigger_id", "batched")
     odd = st.integers(0, 9).flatmap(lambda kind: LEAVES if kind else ANYTHING)
     body = {name: draw(odd) for name in names if draw(st.booleans())}
@@ -169,7 +169,7 @@ async def _ask(web: Web, function: int, data: Any, forwarded: str | None) -> Hea
 
 
 def _loaders(report: Report, folder: Path, alone: Alone) -> None:
-    """Files and links of a stranger, in this process: each is read, or refused in a sentence."""
+    """Read files and links of a stranger in this process: each is accepted, or refused in a sentence."""
     plan = Plan((PromptItem("a", "a", "Once"),), entrants_of(["generate"], [2]), SamplingParams(32, seed=0), 1)
     with gr.Blocks():
         panel = AskPanel(PUBLIC)

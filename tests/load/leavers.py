@@ -1,4 +1,4 @@
-"""Visitors who leave at random moments of every kind of work: the machine is free within a second."""
+"""Visitors leave at random moments of every kind of work; the machine must be free within a second."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG = "Once upon a time there was a little girl named Lily who went to the park
 
 
 def leavers(report: Report) -> None:
-    """With the embedded pair, whose passes take longer than those of the tiny pair."""
+    """Run this part with the embedded pair, whose passes take longer than those of the tiny pair."""
     with Served() as page:
         asyncio.run(_on(page, report))
 
@@ -60,7 +60,7 @@ def _kinds(web: Web) -> dict[str, tuple[int, list]]:
 
 
 async def _left(web: Web, kind: str, function: int, values: list, chance: float) -> float:
-    """Seconds from a visitor's leaving until the machine is free or, if the visitor waited, until nobody waits."""
+    """Seconds from a visitor's leaving until the machine is free, or until the queue is empty if the visitor waited."""
     waits = kind == "while they wait"
     before = asyncio.create_task(_hold(web, chance + 1)) if waits else None
     if before is not None:

@@ -1,4 +1,4 @@
-"""What a stranger may try on a public page; all of it must be refused, and nothing may run."""
+"""What a stranger may try on a public page. All of it must be refused, and nothing may run."""
 
 from __future__ import annotations
 
@@ -95,8 +95,10 @@ def _tells(text: str) -> bool:
 
 
 async def on_functions(address: str, trap: str, caught: list[str], note: Any, every: int = 1) -> None:
-    """The probes of the page's functions; ``note(done, asked, measured, ok)`` receives each result. Of many requests
-    that are alike, each ``every``-th one is sent."""
+    """Run the probes of the page's functions; ``note(done, asked, measured, ok)`` receives each result.
+
+    Of many similar requests only every ``every``-th one is sent.
+    """
     async with Web(address) as web:
         await _urls_as_files(web, trap, caught, every, note)
         await _uploads(web, 1000 // every, note)
@@ -172,7 +174,7 @@ async def _forged(web: Web, note: Any) -> None:
 
 
 async def _past_the_queue(web: Web, every: int, note: Any) -> None:
-    """Each function that works for a visitor, by every way round the queue."""
+    """Try to call each function that does work for a visitor without going through the queue, in every possible way."""
     taken, ran = [], 0
     queued = [number for number, row in web.functions.rows.items() if row["backend_fn"] and row["queue"]]
     extras = ({}, {"batched": True}, {"event_id": "x"}, {"simple_format": True})
@@ -201,7 +203,7 @@ async def _pair(web: Web, note: Any) -> None:
 
 
 async def _limits(web: Web, note: Any) -> None:
-    """Each limit exceeded by what the page would never send."""
+    """Exceed each limit with values that the page itself never sends."""
     f = web.functions
     decode, race, run = f.named("decode"), f.named("race"), f.pressed("sd-run")
     sweep, bench, record = map(f.pressed, ("sd-gamma-start", "sd-bench-start", "sd-whatif-start"))
@@ -245,7 +247,7 @@ async def _jobs(page: Served, alone: Alone, report: Report) -> None:
         function = web.functions.named("decode")
         long = Wanted("Once upon a time", 256)
 
-        # Three hundred joins of one session, which listens.
+        # Three hundred joins of one session that listens.
         session, address, most = new_session(), an_address(), 0
         statuses, refused = [], 0
         for _ in range(300):
@@ -270,7 +272,7 @@ async def _jobs(page: Served, alone: Alone, report: Report) -> None:
             most <= 2 and set(statuses) <= {200, 429} and refused > 0,
         )
 
-        # Jobs that nobody listens to.
+        # Jobs without a listener.
         ran = 0
         for _ in range(20):
             await web.join(new_session(), function, long.inputs, an_address())

@@ -1,4 +1,4 @@
-"""Runs with a known result: what a visitor asks of /decode, and what a lone run in this process writes."""
+"""Runs with a known result: a visitor's call of /decode, and the text of the same run in this process."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Wanted:
 
 
 def distinct(number: int, tokens: int = 8) -> Wanted:
-    """A prompt that no other number has; every third one samples."""
+    """A call whose prompt belongs to this number alone. Every third one samples."""
     prompt = f"Once upon a time there was a {SUBJECTS[number % len(SUBJECTS)]} number {number}."
     return Wanted(prompt, tokens, 0.8, number) if number % 3 == 0 else Wanted(prompt, tokens)
 
 
 class Alone:
-    """The same pair in this process, with nobody beside it."""
+    """The same pair in this process, without other visitors."""
 
     def __init__(self, *arguments: str):
         self.pair = specdec.load_pair(*arguments[1::2])
@@ -57,7 +57,7 @@ def ids_of(events: list[Any]) -> tuple[list[int], tuple[int, ...]]:
 
 
 def text_of(heard: Heard) -> str:
-    """The whole recording that a call of /decode brought. Its last output comes twice: once more at the end."""
+    """The whole recording that a call of /decode returned. The last output is left out, as the end repeats it."""
     return "".join(output[0] for output in heard.outputs[:-1])
 
 

@@ -1,4 +1,4 @@
-"""A page in a process of its own, so that its memory, threads and files can be measured and signals sent to it."""
+"""A page in its own process, so that its memory, threads and files can be measured and it can get signals."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Served:
             )  # fmt: skip
             self.pid = self._popen.pid
         else:
-            os.environ.update(ENVIRONMENT)  # the process that forks takes it from here
+            os.environ.update(ENVIRONMENT)  # the forking process reads it from here
             self._fork = FORKS.Process(target=_page, args=(command, environment, self._log, fault), daemon=True)
             self._fork.start()
             self.pid = self._fork.pid or 0
@@ -83,7 +83,7 @@ class Served:
         os.kill(self.pid, number)
 
     def ended(self, seconds: float) -> int | None:
-        """Its exit status, or None if it has not ended within ``seconds``."""
+        """The exit status, or None if the process has not ended within ``seconds``."""
         if self._fork is not None:
             self._fork.join(seconds)
             return self._fork.exitcode
@@ -92,7 +92,7 @@ class Served:
         return None
 
     def wait_until_up(self) -> None:
-        """Until it answers, and its start-up race is over."""
+        """Wait until the page answers and its start-up race has ended."""
         end = time.monotonic() + START
         while time.monotonic() < end:
             if (status := self.ended(0)) is not None:
@@ -106,7 +106,7 @@ class Served:
         raise RuntimeError(f"The page did not come up:\n{self.log[-2000:]}")
 
     def health(self) -> dict[str, Any]:
-        """What /healthz says, and under "status" its HTTP status."""
+        """The answer of /healthz, with the HTTP status under "status"."""
         answer = httpx.get(f"{self.address}/healthz", timeout=30)
         return answer.json() | {"status": answer.status_code}
 
@@ -121,8 +121,10 @@ class Served:
 
 
 def settled(page: Served, seconds: float = 60.0, at_most: Footprint | None = None) -> Footprint:
-    """The footprint once nothing runs or waits and its threads and files are no more than those of ``at_most``, if
-    given: what visitors leave open is closed after a while. After ``seconds`` it is taken as it is."""
+    """The footprint once nothing runs or waits, and threads and files are no more than those of ``at_most`` if given.
+
+    Connections that visitors left open are closed after a while. After ``seconds`` the footprint is taken anyway.
+    """
     end = time.monotonic() + seconds
     while True:
         health, found = page.health(), page.footprint()

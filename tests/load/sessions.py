@@ -1,4 +1,4 @@
-"""Hundreds of sessions: what Gradio keeps of them must not grow, and none may stop the queue."""
+"""Hundreds of sessions: what Gradio stores of them must not grow, and none may block the queue."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def _join_and_leave(web: Web, numbers: range, address: Callable[[], str | 
 
 
 async def _leaver(web: Web, number: int, chance: float, forwarded: str | None) -> str:
-    """Ask for a run of some length; leave without listening, after a moment in the line, or at the first tokens."""
+    """Ask for a run of some length. Leave without listening, after a moment in the queue, or at the first tokens."""
     session = new_session()
     joined = await web.join(session, web.functions.named("decode"), distinct(number, 64).inputs, forwarded)
     if joined.status_code != 200:
@@ -97,7 +97,7 @@ async def _leaver(web: Web, number: int, chance: float, forwarded: str | None) -
                     return ("ran" if heard.success else "told of no place") if ended else "odd"
                 if heard.outputs:
                     return "left running"
-            kind = "odd"  # the stream ended without a word
+            kind = "odd"  # the stream ended without a message
     except TimeoutError:
         pass
     return kind if chance < 0.55 else "odd"

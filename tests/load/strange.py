@@ -1,4 +1,4 @@
-"""Values that no page or program would send, drawn by hypothesis; they are the same at every run."""
+"""Values that no page or program would send, drawn by hypothesis, and the same in every run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ANYTHING = st.one_of(VALUES, LEAVES, deep(), st.lists(LEAVES, min_size=200, max_
 
 @st.composite
 def inputs_like(draw: Any, good: list[Any]) -> Any:
-    """Inputs of a listener: good ones of which some are replaced, or another number of them, or no list at all."""
+    """Inputs of a function: good ones with some replaced, too few or too many, or no list at all."""
     kind = draw(st.integers(0, 9))
     if kind == 0:
         return draw(ANYTHING)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 @dataclass
 class Report:
-    """What was done, what was asked of it, and what was measured."""
+    """Rows of the table: what was done, what was asked for, and what was measured."""
 
     rows: list[tuple[str, str, str, str, bool]] = field(default_factory=list)
     part: str = ""
@@ -24,7 +24,7 @@ class Report:
 
     @contextmanager
     def named(self, part: str) -> Iterator[None]:
-        """A part that fails becomes one row of the table, and the others still run."""
+        """A failing part becomes a row of the table, and the other parts still run."""
         self.part, began = part, time.monotonic()
         print(f"{part}:", flush=True)
         try:

@@ -10,7 +10,7 @@ CONTEXT = 4096
 
 
 def save_pair(folder: Path) -> list[str]:
-    """Write it below ``folder``; return the arguments of the command that name it."""
+    """Write the pair below ``folder``; return the command's arguments that name it."""
     target = tiny("llama", context=CONTEXT)
     for name, model in (("target", target), ("draft", noisy_copy(target))):
         model.save_pretrained(folder / name)

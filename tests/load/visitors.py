@@ -1,4 +1,4 @@
-"""Fifty visitors at once, each with runs of its own."""
+"""Fifty visitors at once, each with its own runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page over raw HTTP, as a browser uses it, for visitors that Gradio's own client cannot imitate."""
+"""The page over plain HTTP, as a browser uses it, for visitors that Gradio's client cannot imitate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 @dataclass
 class Heard:
-    """What a visitor was told of one call: each of its outputs, and how it ended."""
+    """What a visitor received from one call: each output, and how the call ended."""
 
     outputs: list[list[Any]] = field(default_factory=list)
     success: bool | None = None  # None: not known
@@ -38,12 +38,12 @@ class Heard:
 
     @property
     def text(self) -> str:
-        """All that reached the visitor."""
+        """All text that reached the visitor."""
         return "\n".join(self.raw)
 
 
 class Functions:
-    """The page's functions as its /config tells them: numbers, inputs with their first values, names."""
+    """The page's functions as listed in its /config: numbers, names, and inputs with their first values."""
 
     def __init__(self, config: Mapping[str, Any]):
         self.rows = {row["id"]: row for row in config["dependencies"]}
@@ -61,7 +61,7 @@ class Functions:
         return next(n for n, row in rows if wanted in [target[0] for target in row["targets"]] and row["backend_fn"])
 
     def values(self, function: int, **by_elem_id: Any) -> list[Any]:
-        """What a browser would send: the fields' first values, those named (``sd_tokens=8``) instead."""
+        """What a browser would send: the fields' first values, replaced where named (``sd_tokens=8``)."""
         given = {self._ids[name.replace("_", "-")]: value for name, value in by_elem_id.items()}
         return [given.get(i, self._parts[i]["props"].get("value")) for i in self.rows[function]["inputs"]]
 
@@ -109,7 +109,7 @@ class Web:
     async def call(
         self, function: int, data: Any, session: str | None = None, forwarded: str | None = None, seconds: float = 300
     ) -> Heard:
-        """Ask for one job, in a session of its own where none is named, and follow it to its end."""
+        """Ask for one job, in a new session if none is named, and follow it to its end."""
         session, heard = session or new_session(), Heard()
         answer = await self.join(session, function, data, forwarded)
         heard.raw.append(answer.text)
@@ -125,7 +125,7 @@ class Web:
 
 
 def take(heard: Heard, message: dict[str, Any]) -> bool:
-    """Note what a message says; whether it was the last one of its call."""
+    """Record a message. Returns whether it was the last one of its call."""
     kind, output = message["msg"], message.get("output") or {}
     if heard.first is None and kind not in ("estimation", "process_starts", "heartbeat"):
         heard.first = time.monotonic()

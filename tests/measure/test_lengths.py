@@ -1,4 +1,4 @@
-"""A finished lane at all draft lengths: the rounds that a page makes of it are those of real runs at these lengths."""
+"""The rounds that a page computes for other draft lengths from one finished lane equal those of real runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(pair: specdec.Pair, gamma: int | str, tokens: int, prompt=None, **settin
 
 
 def small_tables(seed: int, eos: int | None = None) -> specdec.Pair:
-    """Quick to run: the next token by the last two of 64."""
+    """Tables that run fast: the last two tokens of 64 decide the next one."""
     table = random_table(64, 2, seed=seed)
     return table_pair(table, table + random_table(64, 2, seed=100 + seed, scale=0.25), eos=eos)
 
@@ -36,7 +36,7 @@ def counts(events: list) -> list[int]:
 
 
 def walked(found: Lengths, gamma: int, tokens: int) -> list[int]:
-    """Tokens of each round, as a page works them out of the record."""
+    """Tokens of each round, as a page computes them from the record."""
     start, end, made = 1, len(found.hits), []
     while start < end:
         n = min(gamma, tokens - start - 1)
@@ -48,8 +48,10 @@ def walked(found: Lengths, gamma: int, tokens: int) -> list[int]:
 
 @pytest.mark.parametrize("recorded", [1, 3, 5, 16])
 def test_the_walk_makes_the_rounds_of_a_run_at_every_length(recorded: int) -> None:
-    """From one recording, the very tokens of each round at each of 17 lengths, wherever it says that they are exact;
-    elsewhere a guess at the very end is not known, worth a pass at most."""
+    """One recording gives the exact tokens of each round at each of 17 lengths, where it says so.
+
+    Elsewhere the last guess is unknown, and the number of passes is wrong by one at most.
+    """
     exact, tokens = 0, 60
     for seed in range(6):
         pair = small_tables(seed)
@@ -71,7 +73,7 @@ def test_the_walk_makes_the_rounds_of_a_run_at_every_length(recorded: int) -> No
 
 
 def test_guesses_that_were_never_made_are_taken_as_the_known_ones_are() -> None:
-    """Where nothing was guessed after a round, as many guesses are taken to stand there as of those before."""
+    """If a round has no known guess, its acceptance is taken from the rounds before it."""
     events = run(small_tables(1), 5, 60)
     guessing, silent = events[:13], events[13:-1]
     silent = [dataclasses.replace(event, draft=(), missed=()) for event in silent]
@@ -84,7 +86,7 @@ def test_guesses_that_were_never_made_are_taken_as_the_known_ones_are() -> None:
 
 
 def test_a_text_that_ends_by_itself_ends_at_every_length() -> None:
-    """After an EOS no round goes on, whether it was guessed or the target wrote it."""
+    """No round continues after an EOS, whether it was a guess or the target's token."""
     ended = 0
     for seed in range(4):
         text = [token for event in rounds_of(run(small_tables(seed), 0, 60)) for token in event.committed_ids]
@@ -107,7 +109,7 @@ def test_the_walk_makes_the_rounds_of_the_embedded_pair(gamma: int) -> None:
 
 
 def test_times_are_the_rounds_at_their_costs() -> None:
-    """Against the what-if of the same lane, which counts the same rounds in another way, and by hand at gamma 0."""
+    """Times equal those of the what-if, which counts in another way, and a calculation by hand at gamma 0."""
     events = run(small_tables(1), 5, 60)
     found = at_all_lengths(events, EVEN, 2.2)
     for length, outcome in zip(found.lengths, what_if(events, EVEN, ALL), strict=True):
@@ -132,7 +134,7 @@ def test_times_are_the_rounds_at_their_costs() -> None:
 
 
 def test_wrong_guesses_are_those_that_the_draft_makes() -> None:
-    """At gamma 16 and at gamma 1 the same guesses are known to fail, and each stands where the hits end."""
+    """The same guesses are known to be wrong at gamma 16 and at gamma 1, and each is where the hits end."""
     pair = small_tables(2)
     many, few = (at_all_lengths(run(pair, gamma, 60), EVEN, 2.0) for gamma in (16, 1))
     both = [(one, other) for one, other in zip(many.wrong, few.wrong, strict=True) if None not in (one, other)]

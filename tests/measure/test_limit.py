@@ -1,4 +1,4 @@
-"""The limit: what a pass must read and compute, counted another way, and the time that follows from given rates."""
+"""The limit: bytes and operations of a pass, counted in a second way, and the time that follows from given rates."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ def counted_operations(stack, cached: int) -> int:
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox", "qwen3", "mistral"])
 def test_operations_are_those_that_run(family: str) -> None:
-    """Also with windows (mistral's are of 8 tokens), grouped queries and a head that is the embedding (gpt2)."""
+    """The counted operations equal torch's, also with windows (mistral), grouped queries and a tied head (gpt2)."""
     stack = stack_of(shared_tiny(family))
     assert work_of(stack, 1, 20).operations == counted_operations(stack, 20)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_bytes_of_a_pass(family: str) -> None:
-    """All parameters but norms and embeddings, the head also where it is the embedding, the embeddings of the rows,
-    and keys and values."""
+    """A pass reads all matrices, the head even if tied, the embeddings of its rows, keys and values."""
     model = shared_tiny(family, layers=2)
     width, vocabulary = 48, 320
     tables = {"llama": 1, "gpt2": 2}[family]  # of embeddings: tokens, and positions where they are learned
@@ -69,7 +68,7 @@ def test_a_pass_takes_the_larger_of_its_two_times() -> None:
 
 
 def test_the_limit_of_a_round() -> None:
-    """Gamma draft passes and one target pass, shared by the tokens that the round writes."""
+    """The limit of a round is gamma draft passes and one target pass, divided by the round's tokens."""
     target, draft = stack_of(shared_tiny("llama", layers=3)), stack_of(shared_tiny("llama", 1, layers=1))
     found = Limit(target, Rates(1e6, math.inf), draft, Rates(2e6, math.inf))
     expected = (work_of(target, 5, 30).bytes / 1e6 + 4 * work_of(draft, 1, 30).bytes / 2e6) / 2.5
@@ -80,7 +79,7 @@ def test_the_limit_of_a_round() -> None:
 
 
 def test_rates_are_measured_over_a_buffer_as_large_as_the_weights(monkeypatch) -> None:
-    """Weights that fit a cache are not compared with the bandwidth of memory."""
+    """Rates are measured over a buffer of the weights' size: weights that fit a cache are not limited by memory."""
     monkeypatch.setattr(limits, "SECONDS", 0.001)
     monkeypatch.setitem(limits.SIDE, "cpu", 32)
     limits._product_rate.cache_clear()
@@ -105,7 +104,7 @@ def known_rates(monkeypatch) -> None:
 
 
 def test_no_limit_without_a_lean_forward(known_rates) -> None:
-    """A model with experts, a draft of an unknown family, and a model whose passes are hooked: the reason is given."""
+    """There is no limit, and a reason is given, for experts, a draft of an unknown family and a model with hooks."""
     target = shared_tiny("llama", layers=3)
     assert "target" in limit_of(specdec.Pair(target=tiny("mixtral")))
     assert "draft" in limit_of(specdec.Pair(target=target, draft=shared_tiny("bloom")))
@@ -149,7 +148,7 @@ def test_the_record_of_a_benchmark(known_rates) -> None:
 
 
 def test_a_draft_that_guesses_less_than_gamma_is_held_to_what_it_guessed(known_rates) -> None:
-    """Prompt lookup often finds nothing: its passes read one row, and the limit must not count gamma + 1."""
+    """Where prompt lookup finds nothing a pass reads one row, and the limit must not count gamma + 1."""
     pair = specdec.Pair(target=shared_tiny("llama", layers=3), draft=specdec.PromptLookup(), tokenizer=byte_tokenizer())
     params = specdec.SamplingParams(max_new_tokens=32, seed=0, ignore_eos=True)
     entrants = entrants_of(("generate", "speculative"), (8,))

@@ -1,6 +1,6 @@
-"""The self-test of lossless sampling: what is lossless passes, and what is not is told apart.
+"""The self-test of lossless sampling: lossless lanes pass, and others are caught.
 
-Lossless sampling fails one self-test in 1,000 (``LEVEL``), by chance; seeds are fixed, so a run gives the same verdict
+Lossless sampling fails one self-test in 1,000 by chance (``LEVEL``). Seeds are fixed, so a run gives the same verdict
 each time. The bounds on simulated p-values and distances would be exceeded once in 10,000 choices of a seed.
 """
 
@@ -32,7 +32,7 @@ DRAWS = 200
 
 
 def found(pair: specdec.Pair, **settings) -> tuple[list[Progress], Findings]:
-    """All progress of a self-test, and its findings."""
+    """Run a self-test; returns all its progress and its findings."""
     settings = {"prompt": PROMPT, "params": PARAMS, "draws": DRAWS, "accept_top_k": 2} | settings
     *progress, findings = self_test(pair, **settings)
     return progress, findings
@@ -60,14 +60,14 @@ def test_lossless_passes_and_lossy_is_caught(one) -> None:
 
 
 def test_progress_counts_every_continuation(one) -> None:
-    """A page can show how far it is; where a lane is slow, an update that counts nothing new may come in between."""
+    """Progress counts every continuation. A slow lane may also send an update without a new one."""
     done = [progress.done for progress in one[0]]
     assert done == sorted(done) and set(done) - {0} == set(range(1, 3 * DRAWS + 1))
     assert {progress.total for progress in one[0]} == {3 * DRAWS}
 
 
 def test_findings_are_plain_values(one) -> None:
-    """A page or a file takes them as they are."""
+    """Findings are plain values, as a page and a file need them."""
     again = json.loads(json.dumps(one[1].record()))
     assert again["verdict"] == "lossless"
     assert again["lossless"]["p_value"] == one[1].lossless.p_value
@@ -76,15 +76,17 @@ def test_findings_are_plain_values(one) -> None:
 
 
 def test_a_draft_far_from_the_target_is_lossless_too() -> None:
-    """The draft likes best what the target likes least: most guesses are rejected, most tokens are corrections."""
+    """A draft that prefers the target's least likely token is lossless too. Most guesses are rejected."""
     findings = found(table_pair(TARGET, -3 * TARGET), accept_top_k=3)[1]
     assert findings.alpha < 0.4
     assert findings.verdict == "lossless"
 
 
 def test_missing_residual_is_caught(monkeypatch) -> None:
-    """A correction drawn from p itself: where the target tosses a coin and the draft says heads, heads come in three
-    of four. The findings say so."""
+    """A correction drawn from p itself is caught.
+
+    If the target tosses a coin and the draft always says heads, heads then come in three of four cases.
+    """
     heads = torch.tensor([8.0, 0.0]).expand(2, 2)
     coin = {"pair": table_pair(torch.zeros(2, 2), heads), "prompt": torch.tensor([0]), "accept_top_k": 1}
     assert found(**coin)[1].verdict == "lossless"
@@ -95,7 +97,7 @@ def test_missing_residual_is_caught(monkeypatch) -> None:
 
 
 def test_a_test_that_misses_lossy_acceptance_is_undecided() -> None:
-    """A draft that is the target, and every guess kept: even lossy acceptance is lossless, so a pass proves nothing."""
+    """If the draft is the target, even lossy acceptance is lossless, so passing the test proves nothing."""
     findings = found(table_pair(TARGET, TARGET), draws=50, accept_top_k=3)[1]
     assert findings.alpha == findings.lossy_alpha == 1
     assert findings.verdict == "undecided"
@@ -103,14 +105,14 @@ def test_a_test_that_misses_lossy_acceptance_is_undecided() -> None:
 
 
 def test_a_test_without_guesses_is_untested() -> None:
-    """Prompt lookup may find nothing to copy: equal samples then say nothing about speculation."""
+    """If prompt lookup finds nothing to copy, equal samples say nothing about speculation."""
     pair = specdec.Pair(table_pair(TARGET, DRAFT).target, specdec.PromptLookup(max_ngram=10, min_ngram=10))
     idle = found(pair, draws=50)[1]
     assert idle.verdict == "untested" and "passes" not in sentence(idle)
 
 
 def test_a_seed_repeats_a_test() -> None:
-    """The same findings from the same seed, others from another; none given, one is drawn and told."""
+    """One seed gives the same findings, another seed others. Without a seed one is drawn and reported."""
     pair = table_pair(TARGET, DRAFT)
     first, again, other, drawn = (
         found(pair, draws=50, params=replace(PARAMS, seed=seed))[1] for seed in (1, 1, 2, None)
@@ -121,7 +123,7 @@ def test_a_seed_repeats_a_test() -> None:
 
 
 def test_no_two_draws_share_a_seed(monkeypatch) -> None:
-    """Samples drawn from the same random numbers would agree more than chance lets them, and hide a fault."""
+    """No two draws share a seed: samples from the same random numbers would agree too well and hide a fault."""
     module, seeds = importlib.import_module("specdec.measure.losslessness"), []
 
     def noted(lane):
@@ -135,13 +137,13 @@ def test_no_two_draws_share_a_seed(monkeypatch) -> None:
 
 
 def test_after_the_time_limit_the_draws_so_far_count() -> None:
-    """A limit of time ends the test with whole rounds of draws, and never below the least that tell."""
+    """A time limit ends the test after whole rounds of draws, and not before the smallest useful number."""
     short = found(table_pair(TARGET, DRAFT), draws=500, seconds=0.0)[1]
     assert short.draws == 50 and short.verdict in ("lossless", "undecided")
 
 
 def test_closing_midway_leaves_no_lane_running() -> None:
-    """Closed while a slow lane runs, it waits until that one has ended and starts no other."""
+    """A test that is closed during a slow lane waits until that lane has ended, and starts no other."""
     pair = table_pair(TARGET, DRAFT)
     handle = pair.target.register_forward_pre_hook(lambda *_: time.sleep(0.15))
     with count_passes(pair.target) as fed:
@@ -179,7 +181,7 @@ def test_what_cannot_be_tested_is_refused_before_anything_runs(settings: dict, s
 
 
 def draw(shape: str, count: int, rng: torch.Generator) -> list[tuple[int, ...]]:
-    """Continuations of one distribution: of equal chance, a few of most and many of little, or with early ends."""
+    """Draw continuations of one distribution: equally likely, few likely and many unlikely, or with early ends."""
     if shape == "even":
         return [(i // 6, i % 6) for i in torch.randint(30, (count,), generator=rng).tolist()]
     chances = 1.0 / torch.arange(1, 201) ** (1.0 if shape == "long tail" else 1.5)
@@ -190,7 +192,7 @@ def draw(shape: str, count: int, rng: torch.Generator) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("shape", ["even", "long tail", "early ends"])
 def test_the_level_is_held(shape: str) -> None:
-    """Of 2,000 pairs of samples of one distribution no more are told apart than the level says."""
+    """Of 2,000 pairs of samples from one distribution no more are told apart than the level allows."""
     rng, p_values, times = torch.Generator().manual_seed(0), [], 2000
     for _ in range(times):
         cells = pooled(draw(shape, 400, rng), 10)
@@ -199,7 +201,7 @@ def test_the_level_is_held(shape: str) -> None:
     for level in (LEVEL, 0.01, 0.1, 0.5):
         told_apart = sum(p < level for p in p_values)
         assert told_apart <= stats.binom.ppf(1 - 1e-4, times, level), level
-    assert sum(p < 0.5 for p in p_values) >= stats.binom.ppf(1e-4, times, 0.4)  # nor is it blind
+    assert sum(p < 0.5 for p in p_values) >= stats.binom.ppf(1e-4, times, 0.4)  # and the test is not blind
 
 
 @pytest.mark.parametrize("sizes", [(200, 200), (150, 300)])
@@ -211,17 +213,17 @@ def test_the_chi_square_is_that_of_scipy(sizes: tuple[int, int]) -> None:
 
 
 def test_noise_is_what_chance_gives() -> None:
-    """Of 200 pairs of samples of one distribution the mean distance is that told, and none but few exceed the bound."""
+    """Of 200 pairs of samples from one distribution the mean distance is as reported, and few exceed the bound."""
     rng = torch.Generator().manual_seed(2)
     pairs = [compare(draw("long tail", 200, rng), draw("long tail", 200, rng), i, shuffles=200) for i in range(200)]
     distances, means = (torch.tensor([getattr(c, name) for c in pairs]) for name in ("total_variation", "noise_mean"))
     assert abs((distances - means).mean()) < 3.9 * (distances - means).std() / len(pairs) ** 0.5
-    # Of 200 shuffles the bound is the largest: one more is above it once in 201 times.
+    # The bound is the largest of 200 shuffles, so one more shuffle is above it once in 201 times.
     assert sum(c.total_variation > c.noise_bound for c in pairs) <= stats.binom.ppf(1 - 1e-4, len(pairs), 1 / 201)
 
 
 def test_noise_by_hand() -> None:
-    """Two samples of a coin: dealt anew, the share of heads varies as without replacement."""
+    """Noise equals the hypergeometric distribution: two samples of a coin are mixed and split again."""
     heads, tails = (1, 1), (2, 2)
     compared = compare([heads] * 60 + [tails] * 40, [heads] * 50 + [tails] * 50)
     assert compared.cells == 2
@@ -243,7 +245,7 @@ def test_samples_alike_and_samples_with_nothing_in_common() -> None:
 
 
 def test_rare_continuations_count_by_how_they_begin() -> None:
-    """Each cell has its ten: (1, 2) of its own, the rest of 1 together, the rest of 3 and what began otherwise."""
+    """Rare continuations are grouped by their beginning until each cell has ten."""
     often, rare, other = [(1, 2)] * 12, [(1, i) for i in range(5, 17)], [(3, i) for i in range(11)]
     strange = [(i, i) for i in range(20, 32)]
     cells = pooled([*often, *rare, *other, *strange], 10)
@@ -268,7 +270,7 @@ def test_other_lanes_pass_too(lane: str) -> None:
 
 
 def test_a_lane_that_reports_no_guesses_passes_only_where_one_was_kept() -> None:
-    never = table_pair(chain([1, 2, 0]), chain([2, 0, 1]))  # at this temperature the two never agree
+    never = table_pair(chain([1, 2, 0]), chain([2, 0, 1]))  # at this temperature target and draft never agree
     findings = found(never, lane="assisted", params=replace(PARAMS, temperature=0.05), draws=50)[1]
     assert not findings.drafted and findings.verdict == "untested"
 
@@ -280,8 +282,8 @@ def test_a_lane_without_guesses_is_refused() -> None:
 
 
 def test_an_assistant_that_drafts_greedily_and_hands_over_its_logits_is_caught(monkeypatch) -> None:
-    """The fault of transformers' path for Gemma 4 assistants, rebuilt in its assisted generation: the guess is the
-    draft's best token, and q is handed over as if it had been drawn from the draft's distribution."""
+    """The fault of transformers' Gemma 4 assistants is caught, rebuilt in its assisted generation: each guess is the
+    draft's best token, but q is reported as if the guess had been drawn from the draft's distribution."""
     generate = AssistedCandidateGenerator._generate_candidates
 
     def greedy(self, generation_args):

@@ -1,4 +1,4 @@
-"""Counts and seconds to rates, worked out by hand, and the papers' closed forms against simulation."""
+"""Rates from counts and seconds against values by hand, and the papers' closed forms against simulation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_every_figure_of_a_run() -> None:
 
 
 def test_alpha_counts_tested_tokens_only() -> None:
-    """At alpha 0.8 and gamma 4 vLLM's accepted / drafted is 0.59: the two are not to be mixed up."""
+    """Alpha counts tested guesses only. At alpha 0.8 and gamma 4, vLLM's accepted / drafted is 0.59."""
     rng, rounds = random.Random(0), [round_of(0, "", 1, 0.5)]
     for index in range(1, 20_001):
         n = next((i for i in range(4) if rng.random() > 0.8), 4)
@@ -68,7 +68,7 @@ def test_alpha_counts_tested_tokens_only() -> None:
 
 
 def test_nothing_yet() -> None:
-    """Before the first token there is nothing to show; after it no rate yet."""
+    """Before the first token there are no figures, and after it no rate yet."""
     assert measure([]) is None
     m = measure(RUN[:1])
     assert (m.new_tokens, m.decode_tokens, m.prefill_seconds) == (1, 0, 1.0)
@@ -77,7 +77,7 @@ def test_nothing_yet() -> None:
 
 
 def test_plain_decoding_has_no_alpha() -> None:
-    """Nothing drafted is not an acceptance of 0."""
+    """Without guesses the acceptance is unknown, not 0."""
     m = measure([round_of(i, "", 1, 1.0 + i) for i in range(5)])
     assert (m.alpha, m.draft_acceptance_rate, m.accepted) == (None, None, 0)
     assert m.mean_acceptance_length == 1
@@ -85,7 +85,7 @@ def test_plain_decoding_has_no_alpha() -> None:
 
 
 def test_what_a_lane_cannot_observe_is_none() -> None:
-    """Assisted generation streams accepted ids: no statuses and no pass times, but tokens a pass."""
+    """Assisted generation streams accepted ids, which give tokens a pass but no kinds and no pass times."""
     unseen = {"draft_seconds": None, "verify_seconds": None, "model_seconds": None}
     rounds = [round_of(i, None, n, 1.0 + i, whole=False, **unseen) for i, n in enumerate((3, 4, 2, 1))]
     m = measure([*rounds, Finished("length", 1.0, 4.0)])
@@ -97,7 +97,7 @@ def test_what_a_lane_cannot_observe_is_none() -> None:
 
 
 def test_speedup_is_a_factor_per_token() -> None:
-    """Seconds a token, after the first: texts of unequal length compare, and 1.0 is no change."""
+    """The speed-up compares seconds a token after the first, so texts of unequal length compare; 1.0 is no change."""
     plain = measure([round_of(i, "", 1, 1.0 + i) for i in range(6)])  # 1 token/s
     fast = measure(RUN)  # 2.5 tokens/s
     assert speedup(plain, fast) == pytest.approx(2.5)
@@ -114,7 +114,7 @@ def test_speedup_is_a_factor_per_token() -> None:
     [(0.0, 5, 1.0), (1.0, 5, 6.0), (0.5, 1, 1.5), (0.5, 2, 1.75), (0.8, 4, 3.3616), (0.3, 0, 1.0), (1.0, 0, 1.0)],
 )
 def test_expected_tokens(alpha: float, gamma: int, tokens: float) -> None:
-    """Leviathan et al., equation 1, its limit at alpha 1 included."""
+    """Equation 1 of Leviathan et al., with its limit at alpha 1."""
     assert expected_tokens(alpha, gamma) == pytest.approx(tokens)
     assert expected_tokens(1 - 1e-9, 5) == pytest.approx(6.0, abs=1e-5)
 
@@ -129,7 +129,7 @@ def test_expected_speedup() -> None:
 
 
 def test_repeated_ngrams() -> None:
-    """Text that runs in circles is easy to guess: the share says so."""
+    """The share of repeated 4-grams shows repeating text, which is easy to guess."""
     assert repeated_ngrams([]) == repeated_ngrams([1, 2, 3]) == 0
     assert repeated_ngrams(range(20)) == 0
     assert repeated_ngrams([1] * 20) == pytest.approx(16 / 17)
@@ -137,12 +137,15 @@ def test_repeated_ngrams() -> None:
 
 
 def test_reading_again_is_what_a_pass_takes_beyond_one_that_read_nothing_again() -> None:
-    """Against the median pass over as many guesses; not known where there is none."""
+    """Reading again costs the time of a pass beyond the median pass over as many guesses.
+
+    It is unknown without such passes.
+    """
     usual = [round_of(1, "aa", 3, 2.0, verify_seconds=0.2), round_of(2, "rd", 1, 3.0, verify_seconds=0.3)]
     again = round_of(3, "ad", 1, 4.0, verify_seconds=0.45, reread=1, state_seconds=0.01)
     found = measure([round_of(0, "", 1, 1.0), *usual, again])
     assert found.reread_seconds == pytest.approx(0.2) and found.state_seconds == pytest.approx(0.01)
     other = round_of(3, "aad", 2, 4.0, verify_seconds=0.45, reread=1)
     assert measure([round_of(0, "", 1, 1.0), *usual, other]).reread_seconds is None
-    many = [again] * 10  # one in eleven has no partner: the rest is known
+    many = [again] * 10  # one in eleven has no pass to compare with, the others have
     assert measure([round_of(0, "", 1, 1.0), *usual, *many, other]).reread_seconds == pytest.approx(2.0)

@@ -1,4 +1,4 @@
-"""Results that were kept are opened without the pair that made them, whoever sends them."""
+"""Saved results of any sender open without the pair that made them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ABOUT = {
 
 
 def results(runs: int = 2, prompts: tuple[str, ...] = ("a", "b"), left_out: int = 0) -> Results:
-    """Trials worked out from numbers, with seconds as the measurement keeps them."""
+    """Trials computed from given numbers, with seconds as a measurement stores them."""
     asked = plan(LANES, runs, prompts)
     made = []
     for run, item, entrant in asked.steps():
@@ -45,7 +45,7 @@ def results(runs: int = 2, prompts: tuple[str, ...] = ("a", "b"), left_out: int 
         else:
             events = loop(seconds) if entrant == LOOP else drafting(3, (3, 1, 2), seconds / 9, seconds, 0.001)
         found = trial(run, entrant, events, item.name)
-        if entrant.lane == "assisted":  # it does not say what it drafted
+        if entrant.lane == "assisted":  # it does not report its guesses
             unknown = dict.fromkeys(("accepted", "rejected", "discarded", "draft_seconds", "verify_seconds"))
             found = replace(found, metrics=replace(found.metrics, **unknown))
         made.append(replace(found, metrics=in_microseconds(found.metrics)))
@@ -63,7 +63,7 @@ def text_of(found: Results) -> str:
 
 
 def shown(found: Results) -> tuple[Any, ...]:
-    """Everything that a tab shows of results, as it would be where they were measured."""
+    """Everything that a tab shows of results, as at the end of their measurement."""
     rates = [sweep_cells(row, False) for row in sweep_rows(summarise(found.trials))]
     lines = place(found.about), overall(found.trials, found.plan)
     return *lines, list(map(cells, rows(found.trials))), rates
@@ -71,7 +71,7 @@ def shown(found: Results) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("left_out", [0, 5])
 def test_a_file_and_a_link_show_what_was_measured(left_out: int) -> None:
-    """The same verdict and the same tables to the last digit, of a whole measurement and of one that was stopped."""
+    """A file and a link give the same verdict and tables to the last digit, also for a stopped measurement."""
     found = results(left_out=left_out)
     for opened in (read_results(text_of(found), "x"), read_short(short(found)), read_link(link_text(found))):
         assert shown(opened) == shown(found)
@@ -79,7 +79,7 @@ def test_a_file_and_a_link_show_what_was_measured(left_out: int) -> None:
 
 
 def test_a_link_has_no_texts_and_a_default_sweep_fits_into_it() -> None:
-    """Of texts only which are equal is told; where two differ, so do theirs in the link."""
+    """A link stores only which texts are equal, not the texts."""
     found = results(prompts=("a",))
     other = replace(found.trials[1], token_ids=(7, 7))
     opened = read_link(link_text(replace(found, trials=[found.trials[0], other, *found.trials[2:]])))
@@ -152,7 +152,7 @@ def _set(path: str, value: Any):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_impossible_first_line_is_named(change, complaint: str) -> None:
-    """In a file and in a link alike."""
+    """An impossible first line is named, in a file and in a link."""
     found = results()
     head, _, rest = text_of(found).partition("\n")
     record = json.loads(head)
@@ -181,7 +181,7 @@ def test_a_file_of_something_else_is_refused(text: str) -> None:
 
 
 def test_lines_that_are_no_calls_are_dropped() -> None:
-    """Numbers that no call has, other categories and calls that were not planned; rates are not taken from the file."""
+    """Lines with impossible numbers, unknown categories or unplanned calls are dropped. Rates are computed anew."""
     found = results()
     head, first, *rest = text_of(found).splitlines()
     record = json.loads(first)
@@ -203,7 +203,7 @@ def _packed(text: bytes) -> str:
 
 
 def test_a_damaged_link_says_so() -> None:
-    """Cut short, with other characters, with columns that do not belong together, and one that unpacks to too much."""
+    """A link that is cut short, has other characters or unequal columns, or unpacks to too much is called damaged."""
     text = link_text(results())
     packed = json.loads(short(results()))
     damaged = [
@@ -228,7 +228,7 @@ def test_a_damaged_link_says_so() -> None:
 
 
 def test_whatever_is_changed_is_shown_or_refused_in_a_sentence() -> None:
-    """No value of a link leads to another error than ``InvalidInput``, nor to one as it is shown."""
+    """No value of a link leads to any error but ``InvalidInput``, and showing it leads to none."""
     dice, packed, opened = random.Random(1), json.loads(short(results())), 0
     for _ in range(300):
         one = copy.deepcopy(packed)

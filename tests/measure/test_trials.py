@@ -1,4 +1,4 @@
-"""Many calls, kept in a file: every row once, whatever interrupts it, and the same rows from several processes."""
+"""Calls kept in a file: every row appears once after any interruption, and several processes write the same rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def plan(**changes) -> Plan:
 
 
 def timeless(trial: Trial) -> tuple:
-    """A row without what a clock says."""
+    """A row without its times."""
     counts = ("new_tokens", "target_passes", "accepted", "rejected", "discarded", "mean_acceptance_length")
     return (*trial.key, trial.category, trial.token_ids, trial.finish_reason) + tuple(
         getattr(trial.metrics, name) for name in counts
@@ -57,7 +57,10 @@ def timeless(trial: Trial) -> tuple:
 
 
 def test_every_call_of_a_plan_once_and_the_order_rotates(pair) -> None:
-    """Prompts x entrants x runs; greedy texts are those of plain generate; no entrant always has the first place."""
+    """Every prompt, entrant and run is called once.
+
+    Greedy texts equal plain generate's, and no entrant is always first.
+    """
     found = list(filter(None, trials(pair, plan())))
     assert len(found) == len(plan()) == 2 * 2 * 4 and len({trial.key for trial in found}) == len(found)
     assert {trial.prompt: trial.token_ids for trial in found}.keys() == {"one", "two"}
@@ -74,7 +77,7 @@ def test_entrants_have_only_lengths_that_they_take() -> None:
 
 
 def test_each_run_has_its_own_seed_and_all_lanes_share_it(pair) -> None:
-    """With one seed all runs would write the same text; the plan's seed makes the whole measurement repeatable."""
+    """Each run has its own seed, shared by all lanes. The plan's seed makes the whole measurement repeatable."""
     params = specdec.SamplingParams(max_new_tokens=32, temperature=1.0, seed=3, ignore_eos=True)
     first, again = ([t.token_ids for t in trials(pair, plan(params=params)) if t] for _ in range(2))
     assert first == again
@@ -91,7 +94,7 @@ def test_what_cannot_run_is_refused_before_anything_runs(pair) -> None:
 
 
 def test_every_prompt_is_checked_against_the_drafts_context(pair) -> None:
-    """The draft's context is the shorter one, and only the second prompt is too long for it."""
+    """A prompt too long for the draft's shorter context is named before anything runs."""
     draft = tiny("llama", 1, layers=1, context=64)
     short = specdec.Pair(target=pair.target, draft=draft, tokenizer=pair.tokenizer)
     with pytest.raises(specdec.InvalidInput, match=r"Prompt 'long', lane speculative: .*context"):
@@ -99,7 +102,7 @@ def test_every_prompt_is_checked_against_the_drafts_context(pair) -> None:
 
 
 def test_an_interrupted_measurement_goes_on_where_it_was(pair, tmp_path) -> None:
-    """Stopped after some calls, its last line cut short: the rest runs, and the file ends with every row once."""
+    """After a stop and with a cut last line, the remaining calls run and the file has every row once."""
     whole = [timeless(trial) for trial in trials(pair, plan()) if trial]
     path = tmp_path / "results.jsonl"
     for stop_after in (3, 7, 99):
@@ -113,7 +116,7 @@ def test_an_interrupted_measurement_goes_on_where_it_was(pair, tmp_path) -> None
             file.add(trial)
             if len(new) == stop_after:
                 left.close()
-                path.write_text(path.read_text()[:-20])  # as a kill in the middle of a write leaves it
+                path.write_text(path.read_text()[:-20])  # as a kill during a write leaves it
                 break
     assert len(new) == len(whole) - 2 - 6
     file.merge([*known, *new])
@@ -142,7 +145,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(pair, tmp_path) -> N
 
 
 def test_results_are_read_from_a_text_and_nothing_else_is_taken_from_it(pair) -> None:
-    """Each trial once, with any line ends; lines that are forged or cut short are dropped."""
+    """Each trial is read once, with any line ends. Forged or cut lines are dropped."""
     text = ResultsText(pair, plan())
     found = list(filter(None, trials(pair, plan())))
     written = text.write(reversed(found))
@@ -159,7 +162,7 @@ def test_results_are_read_from_a_text_and_nothing_else_is_taken_from_it(pair) ->
 
 
 def test_files_of_other_processes_are_read_and_deleted_at_the_end(pair, tmp_path, monkeypatch) -> None:
-    """Each process of a launch has a device and a file of its own; what lies in them is not measured again."""
+    """Each process of a launch has its own device and file. Rows in these files are not measured again."""
     path = tmp_path / "run[1].jsonl"
     found = list(filter(None, trials(pair, plan(runs=1))))
     for process, device in ((0, "cuda:0"), (1, "cuda:1")):
@@ -180,12 +183,12 @@ def test_files_of_other_processes_are_read_and_deleted_at_the_end(pair, tmp_path
 
 @pytest.fixture(scope="module")
 def folder(pair, tmp_path_factory) -> Path:
-    """The pair and a small prompt set on disk, for programs of their own."""
+    """The pair and a small prompt set on disk, for separate processes."""
     folder = tmp_path_factory.mktemp("pair")
     for name, model in zip(("target", "draft"), pair.models(drafting=True), strict=True):
         model.save_pretrained(folder / name)
         pair.tokenizer.save_pretrained(folder / name)
-    categories = "[a]", "[/b]"  # to be shown as they are, not read as markup
+    categories = "[a]", "[/b]"  # to be shown unchanged, not read as markup
     rows = ({"name": f"[/p{i}]", "category": categories[i % 2], "prompt": f"Once upon {i}"} for i in range(4))
     (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
@@ -197,7 +200,7 @@ def given(folder: Path, results: Path) -> list[str]:
     return list(map(str, [*models, *sizes]))
 
 
-# One thread each: the processes of a test must not fight for the cores.
+# One thread each: the processes of a test must not compete for the cores.
 SETTINGS = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}}
 
 
@@ -224,7 +227,7 @@ KILLS = 10 if os.environ.get("SPECDEC_FULL") else 1
 
 
 def test_a_killed_benchmark_resumes_to_the_same_rows(folder, uninterrupted, tmp_path) -> None:
-    """Killed at a random row and started again: the rows of an uninterrupted run, none twice."""
+    """After a kill at a random row and a restart the rows equal those of an uninterrupted run."""
     chance = random.Random(KILLS)
     for number in range(KILLS):
         path = tmp_path / f"killed{number}.jsonl"
@@ -242,7 +245,7 @@ def test_a_killed_benchmark_resumes_to_the_same_rows(folder, uninterrupted, tmp_
 
 
 def test_two_processes_give_the_rows_of_one(folder, uninterrupted, tmp_path) -> None:
-    """Launched twofold, each process takes its share of the prompts; one file with the same rows is left."""
+    """Two processes share the prompts and leave one file with the same rows."""
     path = tmp_path / "two.jsonl"
     launcher = (
         sys.executable,
@@ -296,7 +299,7 @@ def test_what_the_thread_costs_is_measured_without_a_draft_too(pair) -> None:
 
 
 def test_a_stopped_measurement_tells_what_its_verdict_counts(pair) -> None:
-    """Stopped in a second run: the first, which every lane has, is what the lanes are compared on."""
+    """If the second run is stopped, the lanes are compared on the first run, which all of them have."""
     asked, stop = plan(runs=3), Event()
     statuses = []
     turn = Turn(SimpleNamespace(pair=pair), lambda task: task.run(pair), stop)
@@ -310,7 +313,7 @@ def test_a_stopped_measurement_tells_what_its_verdict_counts(pair) -> None:
 
 
 def test_a_set_from_another_editor_reads_alike(tmp_path) -> None:
-    """A byte order mark, Windows line ends, and a line separator inside a prompt."""
+    """A byte order mark, Windows line ends and a line separator inside a prompt change nothing."""
     path = tmp_path / "set.jsonl"
     path.write_bytes('\ufeff{"name": "a", "prompt": "one\u2028two"}\r\n'.encode())
     assert [item.prompt for item in read_prompts(path)] == ["one\u2028two"]
@@ -325,7 +328,7 @@ def test_a_conversation_is_a_chat_message_if_there_is_a_template() -> None:
 
 
 def test_the_first_prompts_of_each_category() -> None:
-    """So many of each, in the set's order; without a number all of them. Chat makes a message of each."""
+    """The first prompts of each category are used, in the set's order. Without a number all are used."""
     items = [PromptItem(f"{i}", "ab"[i % 2], "x", chat=i == 0) for i in range(6)]
     assert [item.name for item in Choice("set", 2).of(items)] == ["0", "1", "2", "3"]
     assert Choice("set").of(items) == tuple(items)
@@ -336,7 +339,7 @@ def test_the_first_prompts_of_each_category() -> None:
 
 
 def test_chat_needs_a_template(pair) -> None:
-    """Asked for, it is refused without one: the prompts would be put as plain text, and nobody would know."""
+    """Chat is refused without a template: the prompts would silently be used as plain text."""
     choice = Choice("set", chat=True)
     with pytest.raises(specdec.InvalidInput, match="no chat template"):
         trials(pair, plan(prompts=choice.of(ITEMS), chosen=choice))
@@ -350,7 +353,7 @@ def test_chat_needs_a_template(pair) -> None:
 
 
 def test_results_of_other_settings_are_refused_and_of_the_same_prompts_taken(pair) -> None:
-    """Temperature, chat and other prompts make another measurement; another name of the set does not."""
+    """Results with another temperature, chat or other prompts are refused; another name of the set is accepted."""
     text = ResultsText(pair, plan(chosen=Choice("a set"))).write([])
     assert ResultsText(pair, plan(chosen=Choice("renamed", first=9))).read(text, "x") == []
     warm = specdec.SamplingParams(max_new_tokens=32, temperature=0.5, seed=0, ignore_eos=True)
@@ -442,7 +445,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path) -> None:
 
 
 def test_a_packed_set_is_read_as_it_comes(tmp_path) -> None:
-    """HumanEval is handed out as .jsonl.gz; the name does not matter."""
+    """A .jsonl.gz file, as HumanEval has, is read under any name."""
     record = {"task_id": "HumanEval/0", "prompt": "def f():\n"}
     (tmp_path / "HumanEval").write_bytes(gzip.compress(json.dumps(record).encode()))
     (item,) = read_prompts(tmp_path / "HumanEval")

@@ -1,4 +1,4 @@
-"""What other draft lengths would have made of a recorded run, against runs at those lengths."""
+"""What other draft lengths would have given in a recorded run, compared with runs at those lengths."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ def measured(events: list) -> tuple[int, int]:
 
 
 def require_the_very_runs(recorded: list, runs: dict) -> float:
-    """An exact outcome is the run: as many passes and, at a fixed length, draft tokens. Any other is a guess at the
-    very end that was never made, worth a pass at most; the share of these is returned."""
+    """An exact outcome has the run's number of passes and, at a fixed length, of draft tokens.
+
+    Another outcome misses a guess at the end of the text, so its passes differ by one at most. Returns the share of
+    these.
+    """
     exact = 0
     for policy, outcome in zip(runs, what_if(recorded, EVEN, list(runs)), strict=True):
         passes, drafted = measured(runs[policy])
@@ -43,7 +46,7 @@ def require_the_very_runs(recorded: list, runs: dict) -> float:
         exact += 1
         assert outcome.target_passes == passes
         whole = specdec.collect(runs[policy]).metrics.mean_acceptance_length
-        # Whether the draft would have guessed a last EOS may not be known: that round then counts by its chance.
+        # Whether the draft would have guessed a last EOS may be unknown. That round then counts by its chance.
         last = (outcome.gamma or 0) / passes if runs[policy][-1].finish_reason == "eos" else 1e-9
         assert isinstance(policy, ConfidenceStop) or outcome.tokens_per_pass == pytest.approx(whole, abs=last)
         assert outcome.drafted == drafted or isinstance(policy, ConfidenceStop)
@@ -51,7 +54,7 @@ def require_the_very_runs(recorded: list, runs: dict) -> float:
 
 
 def small_tables(seed: int) -> specdec.Pair:
-    """Quick to run: the next token by the last two of 64."""
+    """Tables that run fast: the last two tokens of 64 decide the next one."""
     table = random_table(64, 2, seed=seed)
     return table_pair(table, table + random_table(64, 2, seed=100 + seed, scale=0.25))
 
@@ -63,7 +66,7 @@ def small_transformers(seed: int) -> specdec.Pair:
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
 def test_a_recording_at_one_length_tells_every_other(seed: int) -> None:
-    """Target passes, tokens a pass and draft tokens, at each of 17 lengths and by confidence, from six recordings."""
+    """Six recordings give target passes, tokens a pass and draft tokens at each of 17 lengths and by confidence."""
     pair, prompt = (small_tables if seed else small_transformers)(seed), torch.tensor([1, 2])
     runs = {policy: run(pair, policy, 50, prompt) for policy in POLICIES}
     assert 0.3 < specdec.collect(runs[4]).metrics.alpha < 0.95
@@ -73,7 +76,7 @@ def test_a_recording_at_one_length_tells_every_other(seed: int) -> None:
 
 
 def test_what_is_not_exact_is_at_the_very_end() -> None:
-    """At every length at which a run may be cut: most outcomes are exact, some are not, and these say so."""
+    """For runs cut at every length most outcomes are exact, and the others say that they are not."""
     doubts = []
     for tokens, seed in itertools.product(range(20, 32), range(3)):
         pair, prompt = small_tables(seed), torch.tensor([1, 2])
@@ -83,7 +86,7 @@ def test_what_is_not_exact_is_at_the_very_end() -> None:
 
 
 def test_a_text_that_ends_inside_a_draft() -> None:
-    """The draft after an EOS was made all the same: passes and draft tokens as in a run, at each length."""
+    """A draft that goes past an EOS gives the passes and draft tokens of a run, at each length."""
     inside = 0
     for seed in range(3):
         text = ids_of(run(specdec.Pair(target=shared_tiny("llama", seed, layers=3)), 0))
@@ -99,7 +102,7 @@ def test_a_text_that_ends_inside_a_draft() -> None:
 
 
 def test_where_the_recorded_draft_went_on_a_confident_one_is_known_too() -> None:
-    """Recorded at 16, a draft up to 4 that stops at doubt is recorded whole: its draft tokens are a run's."""
+    """A recording at 16 holds every draft of up to 4 tokens with a confidence stop, so its draft tokens are exact."""
     for seed in range(4):
         pair, prompt = small_tables(seed), torch.tensor([1, 2])
         recorded = run(pair, 16, 60, prompt)
@@ -112,11 +115,11 @@ def test_where_the_recorded_draft_went_on_a_confident_one_is_known_too() -> None
 
 
 def test_sampling_is_expected_as_it_comes_out_on_average() -> None:
-    """Passes expected from runs at gamma 16, which know nearly every guess, and at gamma 1, which know half of them,
-    against as many runs at other lengths: means within three standard errors, which are below 2 %.
+    """Expected passes equal the mean of real runs at other lengths, within three standard errors of under 2 %.
 
-    After a guess that stood the text goes on unlike after one that did not, so that whoever takes the guess's chance,
-    min(1, p/q), for that of the text's token is off by more.
+    They are computed from runs at gamma 16, which know nearly every guess, and at gamma 1, which know half of them. The
+    text after an accepted guess differs from the text after a rejected one. An estimate that uses min(1, p/q) of the
+    guess as the chance of the text's token would be off by more.
     """
     p = torch.tensor([[0.8, 0.2], [0.5, 0.5]]).log()
     q = torch.tensor([[0.999, 0.001], [0.5, 0.5]]).log()
@@ -153,9 +156,9 @@ STATUS = {"+": "accepted", "-": "rejected", "?": "discarded", "!": "discarded"}
 def made(
     drafts: list[str], seconds: list[tuple] | None = None, tokens: int = 99, end: str | None = "length", **about
 ) -> list:
-    """Events written by hand, a draft a round: "++-?" is two accepted tokens, a rejected and a discarded one.
+    """Events made by hand, one draft a round: "++-?" is two accepted tokens, a rejected and a discarded one.
 
-    ``seconds[i]`` are those of round i + 1 in drafting, verifying and beside. All are sure but discarded "!".
+    ``seconds[i]`` are the seconds of round i + 1 for drafting, verifying and the rest. Only a discarded "!" is unsure.
     """
     about = {"lane": "speculative", "gamma": 5, "acceptance": "lossless", "accept_top_k": None, "pair": {}} | about
     params = specdec.SamplingParams(max_new_tokens=tokens)
@@ -173,7 +176,7 @@ HITS = ["++-", "-", "+++-", "-", "-", ""]  # hits at 1, 2, 5, 6 and 7 of 12
 
 
 def test_the_oracle_is_the_best_of_all_choices() -> None:
-    """Against every choice of lengths, round by round."""
+    """The oracle equals the best of all choices of lengths, tried one by one."""
     events = made(HITS, tokens=12)
     hits = [place in (1, 2, 5, 6, 7) for place in range(12)]
     for first, more in ((0.1, 0.1), (0.3, 0.3), (0.9, 0.05), (0.05, 0.9)):
@@ -205,8 +208,10 @@ def test_rounds_by_hand() -> None:
 
 
 def test_what_a_confident_draft_wastes_is_expected_from_the_discarded() -> None:
-    """After a miss a draft was unsure at one token in four: up to 8 long, it is 4 tokens where the recorded one went
-    on, and elsewhere expected to go on by 1 + 3/4 + 9/16 + ... of the 7 that are left."""
+    """After a miss one draft token in four was unsure. A draft of up to 8 has 4 tokens where the recorded one went on.
+
+    Elsewhere it is expected to continue by 1 + 3/4 + 9/16 + ... of the 7 remaining tokens.
+    """
     events = made([*["-"] * 7, "-??!?"])
     (outcome,) = what_if(events, EVEN, [ConfidenceStop(8, 0.5)])
     assert outcome.target_passes == 8
@@ -217,7 +222,7 @@ COLD = (9.0, 9.0, 9.0)
 
 
 def test_costs_are_medians_of_the_rounds_of_all_lanes() -> None:
-    """By hand: the first two rounds of a long lane are cold, a length met once is none, other lanes do not count."""
+    """Costs leave out the first two rounds of a long lane, lengths that occur once, and other lanes. Values by hand."""
     drafts = ["+", "++", "++", "++", "", "", "++", "+"]
     seconds = [COLD, COLD, (2, 10, 1), (4, 20, 1), (0, 8, 1), (0, 9, 2), (3, 12, 3), (70, 70, 70)]
     short = made(["++", "", "++++", "++++"], [(5, 18, 1), (0, 10, 1), (7, 30, 1), (9, 32, 1)])
@@ -233,7 +238,7 @@ def test_costs_are_medians_of_the_rounds_of_all_lanes() -> None:
 
 
 def test_one_length_alone_does_not_tell_what_a_plain_pass_costs() -> None:
-    """It is then held constant, or taken from plain generate if that ran; and said to be."""
+    """With one length the cost of a plain pass is taken as constant, or from plain generate, and this is said."""
     lane = made(["+++"] * 5, [(3, 10, 1)] * 5)
     costs = Costs.of(lane)
     assert [costs.seconds(n) for n in (0, 1, 3, 6)] == [11, 12, 14, 17]
@@ -260,7 +265,7 @@ def test_a_calibration_tries_all_lengths_and_leaves_the_text_alone() -> None:
 
 
 def test_early_exit_is_expected_where_its_bonus_tokens_hide_a_guess() -> None:
-    """It shares the target's cache and never looks back: passes come out close, and are not said to be exact."""
+    """Early exit shares the target's cache and never re-reads, so its passes are close and not called exact."""
     pair = specdec.Pair(target=shared_tiny("llama", 0, layers=3), draft=specdec.EarlyExit(2))
     recorded = run(pair, 4, 60)
     assert not any(event.missed for event in recorded[1:-1])

@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged or absurd: each is refused in one sentence, soon, and before anything is built of it."""
+"""Damaged or absurd checkpoints are refused in one sentence, quickly, and before anything is built."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from specdec.models.check import check
 from specdec.models.loading import plan_pair
 
 ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
-SOON = 20.0  # seconds on a busy machine; without the bounds it would be hours, or all memory
+SOON = 20.0  # seconds on a busy machine; without the bounds it would take hours or all memory
 
 
 @pytest.fixture(scope="module")
 def started() -> None:
-    """The process for templates takes seconds to start on a busy machine, once; it is no part of what is timed."""
+    """Start the process for templates, which takes seconds, before anything is timed."""
     apart.render(templated("{{ messages[0].content }}"), [{"role": "user", "content": "a"}])
 
 
 def templated(template: str):
-    tokenizer = byte_tokenizer.__wrapped__()  # one of its own
+    tokenizer = byte_tokenizer.__wrapped__()  # its own copy
     tokenizer.chat_template = template
     return tokenizer
 
@@ -51,7 +51,7 @@ def text(file: str, content: str) -> Callable[[Path], None]:
 
 
 def size(file: str, count: int) -> Callable[[Path], None]:
-    """Makes a file as large, with nothing in it."""
+    """Makes an empty file of this size."""
 
     def change(folder: Path) -> None:
         (folder / file).touch()
@@ -130,7 +130,7 @@ def copied(sound: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", ABSURD)
 def test_an_absurd_checkpoint_is_refused_soon(name: str, sound, started, tmp_path, monkeypatch) -> None:
-    """As a target and as a draft."""
+    """Each absurd checkpoint is refused quickly, as a target and as a draft."""
     monkeypatch.setattr(apart, "SECONDS", 1.0)
     change, said = ABSURD[name]
     absurd = copied(sound, tmp_path)
@@ -144,7 +144,7 @@ def test_an_absurd_checkpoint_is_refused_soon(name: str, sound, started, tmp_pat
 
 
 def test_an_endless_tokenizer_is_ended(sound, started, tmp_path, monkeypatch) -> None:
-    """Its regular expression tries every way to part a row of letters."""
+    """A tokenizer is ended whose regular expression tries every way to split a row of letters."""
     absurd = copied(sound, tmp_path)
     state = json.loads((absurd / "tokenizer.json").read_text())
     split = {"type": "Split", "pattern": {"Regex": "(a|aa|a?)+$(?<=b)"}, "behavior": "Isolated", "invert": False}
@@ -163,7 +163,7 @@ def test_a_template_that_refuses_a_greeting_is_no_reason_to_refuse_the_model(sou
 
 
 def test_an_endless_chat_template_is_ended_and_the_next_one_works(started, monkeypatch) -> None:
-    """A template may hang at what planning did not try. The same text comes out as from transformers itself."""
+    """A chat template that hangs is ended, and the next one gives the same text as transformers."""
     tokenizer = templated("{% if messages|length > 1 %}" + ENDLESS + "{% endif %}<s>{{ messages[0].content }}</s>")
     pair = specdec.Pair(shared_tiny("llama", 0), tokenizer=tokenizer)
     message = {"role": "user", "content": "naïve 🙂"}
@@ -180,7 +180,7 @@ def test_the_process_for_templates_knows_no_token(started, monkeypatch) -> None:
     process = apart._started()
     process.stdin.write('{"kind": "start"}\n')
     process.stdin.flush()
-    process.stdout.readline()  # only by now is it sure that the new program runs: its environment was empty before
+    process.stdout.readline()  # wait until the new program runs: its environment was empty before
     environment = Path(f"/proc/{process.pid}/environ").read_bytes()
     process.communicate()
     assert b"HF_HUB_OFFLINE" in environment and b"hf_owner" not in environment
@@ -194,12 +194,12 @@ def test_weights_in_a_file_of_another_shape_are_refused(sound, tmp_path) -> None
 
 
 def test_real_configs_are_sane() -> None:
-    """The bounds leave room: no class of transformers has a default beyond them, nor has any shape of ours."""
+    """No default of a transformers class and no shape of ours is outside the bounds."""
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
     kinds = {kind for kind in MODEL_FOR_CAUSAL_LM_MAPPING if kind in CONFIG_MAPPING.values()}
     for kind in kinds:
-        with contextlib.suppress(ValueError, TypeError, StrictDataclassError):  # a few have no default that is whole
+        with contextlib.suppress(ValueError, TypeError, StrictDataclassError):  # a few have no complete defaults
             defaults = kind().to_json_string(use_diff=False)
             checkpoint._require_sane(kind.__name__, json.loads(defaults))

@@ -1,4 +1,4 @@
-"""Which models can be decoded speculatively: by their configs, and how long a text each of them takes."""
+"""Which models can be decoded speculatively, judged by their configs, and how long their texts may be."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_leaving_git_early_is_refused() -> None:
 
 @pytest.mark.parametrize("model_type", ["gpt2", "dbrx", "mpt", "whisper", "roberta", "ctrl", "llama"])
 def test_the_context_is_found_under_any_name(model_type: str) -> None:
-    """A text that fills it is written to the last token, and one token more is refused."""
+    """A text may fill the context to the last token, and one token more is refused."""
     model = small_model(small_config(TYPES[model_type]))
     assert context_length(model.config) == CONTEXT
     pair, prompt_ids = specdec.Pair(model), prompt_of(PROMPT, VOCABULARY)

@@ -1,7 +1,7 @@
-"""The embedded pair: what ships is a real pair, small enough to ship, and decodes to the text of ``generate``.
+"""The embedded pair is a real pair, small enough to ship, and decodes to the text of ``generate``.
 
-SPECDEC_FULL=1 runs all draft lengths of the table in the README on all fifty prompts, and weighs the layers on much
-text; the suite takes three lengths, a part of the prompts and a part of the text.
+SPECDEC_FULL=1 runs all draft lengths on all fifty prompts, and tests the layers on much text. The suite runs three
+lengths and part of the prompts and the text.
 """
 
 from __future__ import annotations
@@ -70,14 +70,15 @@ def reference(prompt: str) -> tuple[int, ...]:
     return generated(pair().target, pair().encode(prompt)[0], NEW_TOKENS, eos_token_id=None)
 
 
-# In the suite one story by each opening and a third of the others for each draft length; over all lengths, all others.
+# The suite runs one story for each opening, and a third of the other prompts for each draft length: all of them in
+# total.
 GROUPS = {gamma: FIFTY if FULL else FIFTY[:30:5] + FIFTY[30 + i :: len(GAMMAS)] for i, gamma in enumerate(GAMMAS)}
 
 
-@pytest.mark.xdist_group("fifty")  # the texts they are compared with are generated once
+@pytest.mark.xdist_group("fifty")  # the reference texts are generated once
 @pytest.mark.parametrize("gamma", GAMMAS)
 def test_prompts_come_out_as_generate_writes_them(gamma: int) -> None:
-    """Greedy text of the pair that ships is the target's own, token for token."""
+    """The embedded pair's greedy text is the target's own, token for token."""
     assert len(set(FIFTY)) == 50 and set(OTHERS) < set().union(*GROUPS.values())
     comparison = Comparison()
     params = specdec.SamplingParams(max_new_tokens=NEW_TOKENS, ignore_eos=True)
@@ -96,7 +97,7 @@ def test_shards_are_small_and_safetensors_only() -> None:
 
 
 def test_both_models_read_the_same_tokens() -> None:
-    """One tokenizer, written beside both models, byte for byte."""
+    """The same tokenizer lies beside both models, byte for byte."""
     names = ("tokenizer.json", "tokenizer_config.json")
     for name in names:
         assert (EMBEDDED / "target" / name).read_bytes() == (EMBEDDED / "draft" / name).read_bytes()
@@ -104,13 +105,13 @@ def test_both_models_read_the_same_tokens() -> None:
 
 @pytest.mark.parametrize("text", ["naïve café 日本語 🙂", "def f(x):\n    return x\n", "\t \r\n  two  spaces "])
 def test_any_text_survives_the_tokenizer(text: str) -> None:
-    """Byte-level BPE: what goes in comes out."""
+    """Byte-level BPE encodes and decodes any text without loss."""
     tokenizer = pair().tokenizer
     assert tokenizer.decode(tokenizer(text).input_ids) == text
 
 
 def test_the_whole_context_is_usable() -> None:
-    """A prompt that nearly fills the context decodes to the text of ``generate``, and late tokens are no harder."""
+    """A prompt that nearly fills the context gives the text of ``generate``, and late tokens have no higher loss."""
     text = "".join(f"{row.prompt}\n\n" for row in read_prompts(EXAMPLES))
     ids = pair().tokenizer(text * 200, verbose=False).input_ids[: CONTEXT - 32]
     prompt = torch.tensor(ids)
@@ -124,9 +125,9 @@ def test_the_whole_context_is_usable() -> None:
 def test_every_target_layer_earns_its_place() -> None:
     """Leaving out any one layer makes the target worse on held-out Python source: depth is not padding.
 
-    The suite reads so little that the weakest layers are within its noise; with SPECDEC_FULL=1 every one counts.
+    The suite reads too little text to judge the weakest layers; SPECDEC_FULL=1 tests every layer.
     """
-    pair = specdec.load_pair()  # one of its own: layers are taken out of it
+    pair = specdec.load_pair()  # its own copy, as layers are taken out of it
     documents = {"python": python_documents()[::HELD_OUT_EVERY]}
     windows = Windows(documents, pair.tokenizer, torch.device("cpu"))
     costs = leave_one_out(pair.target, held_out_windows(windows, "python", 256, 32 if FULL else 4))
@@ -136,7 +137,7 @@ def test_every_target_layer_earns_its_place() -> None:
 
 
 def test_a_deepened_model_goes_on_where_the_shallow_one_was() -> None:
-    """Layers split in two of half the strength say nearly the same; two of full strength would not."""
+    """Two layers of half the strength compute nearly the same as one; two of full strength do not."""
     torch.manual_seed(0)
     shallow = build_model(TARGET | {"hidden_size": 48}).eval()
     deep, ids = deepened(shallow).eval(), torch.arange(40)[None]
@@ -152,25 +153,25 @@ def test_a_deepened_model_goes_on_where_the_shallow_one_was() -> None:
 
 @pytest.mark.parametrize("row", read_prompts(EXAMPLES), ids=lambda row: row.name)
 def test_texts_of_example_prompts_do_not_repeat_themselves(row: dict) -> None:
-    """At most a fifth of the 4-grams in 128 greedy tokens repeat: easy text would flatter the acceptance."""
+    """At most a fifth of the 4-grams in 128 greedy tokens repeat, as repetition would raise acceptance."""
     params = specdec.SamplingParams(max_new_tokens=128, ignore_eos=True)
     result = specdec.collect(specdec.speculative(pair(), row.prompt, gamma=5, params=params))
     assert repeated_ngrams(result.token_ids) <= 0.20
 
 
 def test_training_command_is_documented_by_the_card() -> None:
-    """The card that ships names the command, the losses and the limits."""
+    """The model card names the command, the losses and the limits."""
     card = Path(EMBEDDED / "MODEL_CARD.md").read_text()
     for word in ("python -m specdec.embedded.train", "Held-out loss", "Limits", "Licence"):
         assert word in card
 
 
 def test_the_embedded_head_drafts_for_the_embedded_target() -> None:
-    """A trained head: the target's own text, with guesses kept that a random head would never get right."""
+    """The trained head leaves the target's text unchanged and guesses far better than a random head."""
     pair = specdec.load_pair(draft=specdec.Eagle3("embedded"))
     facts = pair.facts()["draft"]
     assert (facts["text"], facts["local"]) == ("eagle3:embedded", False) and pair.name == "embedded"
-    assert 0.5e6 < facts["parameters"] - 4096 * pair.target.config.hidden_size < 1e6  # without its output matrix
+    assert 0.5e6 < facts["parameters"] - 4096 * pair.target.config.hidden_size < 1e6  # its output matrix left out
     tokens = 300 if FULL else 64
     params = specdec.SamplingParams(max_new_tokens=tokens, ignore_eos=True)
     compared = Comparison()

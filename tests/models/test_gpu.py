@@ -1,4 +1,4 @@
-"""What a GPU changes in a plan: number type and memory. Stand-ins answer for ``torch.cuda``."""
+"""What a GPU changes in a plan: number type and memory. ``torch.cuda`` is replaced by stand-ins."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return device.index or 0
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)  # by emulation, everywhere
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)  # torch counts emulation
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(state.free))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: state.capability)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (state.free[index_of(device)], 16 * GB))
@@ -58,7 +58,10 @@ def memory_sentence(plan: loading.PairPlan) -> str:
     [((6, 1), "float16"), ((7, 5), "float16"), ((8, 0), "bfloat16"), ((8, 6), "bfloat16"), ((9, 0), "bfloat16")],
 )
 def test_half_precision_is_what_the_gpu_computes_in(folders, gpus, capability, dtype: str) -> None:
-    """A T4 (7.5) emulates bfloat16, and torch counts that as support. The check says which type it is."""
+    """A T4 (7.5) only emulates bfloat16, which torch counts as support, so float16 is chosen.
+
+    The check says which type.
+    """
     gpus.capability = capability
     plan = loading.plan_pair(*folders)
     assert plan.device.type == "cuda"
@@ -78,7 +81,7 @@ def test_on_a_cpu_numbers_are_float32(folders) -> None:
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2", "gpt_neox", "gemma3", "phi3"])
 def test_keys_and_values_are_planned_as_a_full_context_holds_them(family: str) -> None:
-    """After a pass over a whole context, which is below the cap. A window still holds all of it until the next crop."""
+    """Keys and values are planned for a whole context below the cap. A window holds all of it until the next crop."""
     model = tiny(family, context=64)
     cache = new_cache(model)
     with torch.inference_mode():
@@ -95,7 +98,7 @@ def test_a_long_context_is_planned_up_to_a_cap() -> None:
 
 
 def test_memory_for_a_call_is_needed_besides_the_weights(folders, gpus) -> None:
-    """What fits a GPU by its weights only is spread, and refused where no memory is left for a call at all."""
+    """A pair whose weights alone fit one GPU is spread over several, and refused if no memory is left for a call."""
     plan = loading.plan_pair(*folders)
     gpus.free = [int(plan.bytes)]
     assert not loading.must_spread(plan)
@@ -136,7 +139,7 @@ def test_memory_that_torch_keeps_and_does_not_use_is_free(gpus) -> None:
 
 
 def test_an_old_pair_gives_back_its_weights_and_no_more(folders, monkeypatch) -> None:
-    """Keys and values are gone between two calls, so they cannot be freed once more."""
+    """An old pair gives back only its weights, because keys and values are freed after each call."""
     old = loading.plan_pair(*folders, device="cpu", dtype="bfloat16", draft_dtype="bfloat16")
     plan = loading.plan_pair(*folders, device="cpu")
     slot = Slot(old)
@@ -149,7 +152,10 @@ def test_an_old_pair_gives_back_its_weights_and_no_more(folders, monkeypatch) ->
 
 
 def test_a_cpu_that_holds_the_weights_is_not_refused(folders, monkeypatch) -> None:
-    """It takes memory as a call grows: short calls run there. That a long one may not fit is said by the check."""
+    """A CPU that holds the weights is accepted, as short calls run there.
+
+    The check says that a long one may not fit.
+    """
     plan = loading.plan_pair(*folders, device="cpu")
     for module in ("loading", "check"):
         monkeypatch.setattr(f"specdec.models.{module}.free_bytes", lambda device: plan.weights)
@@ -159,7 +165,7 @@ def test_a_cpu_that_holds_the_weights_is_not_refused(folders, monkeypatch) -> No
 
 
 def test_a_device_without_a_clock_is_refused(folders, monkeypatch) -> None:
-    """On Apple's GPU passes run on while the clock is read. A Mac's "auto" is its CPU."""
+    """Apple's GPU is refused, because its passes cannot be timed. On a Mac "auto" is the CPU."""
     with pytest.raises(specdec.SpecdecError, match="'mps' cannot be measured"):
         loading.plan_pair(*folders, device="mps")
     with pytest.raises(specdec.SpecdecError, match="'mps'"):

@@ -12,7 +12,7 @@ from specdec.passes.cache import RoomyLayer
 
 
 def test_a_loss_is_that_of_drafts_made_one_by_one(monkeypatch) -> None:
-    """At every depth the states are those of a draft that begins at a place and is fed the text's tokens."""
+    """At every depth the loss uses the states of a draft that begins at that token and is fed the text's tokens."""
     target = load_pair().target
     with isolated_rng(0):
         head = new_head(target)

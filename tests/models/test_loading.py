@@ -1,4 +1,4 @@
-"""Loading: what cannot work is refused in one sentence before weights are read; what can, loads from folder or hub."""
+"""Loading from a folder or the hub: what cannot work is refused in one sentence before weights are read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write(folder: Path, model, **options) -> Path:
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory) -> Path:
-    """``me/good`` and ``me/draft``, and one checkpoint for each thing that can be wrong."""
+    """``me/good``, ``me/draft``, and one checkpoint for each possible fault."""
     root = tmp_path_factory.mktemp("models")
     write(root / "me/good", tiny("llama", 0))
     write(root / "me/draft", tiny("llama", 1, layers=1))
@@ -92,7 +92,7 @@ def test_weights_that_are_no_numbers_are_refused_by_name(dtype: str, value: floa
 
 
 def test_weights_that_a_narrow_number_type_makes_infinite_are_refused(tmp_path) -> None:
-    """And those whose sum alone is too large for it are not."""
+    """Weights that become infinite are refused; weights whose sum alone would overflow are not."""
     large = tiny("llama", 0)
     large.model.norm.weight.data[:] = 60_000.0
     folder = write(tmp_path, large)
@@ -121,7 +121,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_folder_that_cannot_work_is_refused(name: str, shelf) -> None:
-    """As target and as draft, in one sentence that says what was found."""
+    """A folder that cannot work is refused as target and as draft, in one sentence that says what was found."""
     good, bad = str(shelf / "me/good"), str(shelf / name)
     for names in ((bad, good), (good, bad)):
         with pytest.raises((specdec.LoadFailed, specdec.IncompatiblePair)) as refusal:
@@ -167,7 +167,7 @@ def test_models_that_a_user_compiled_write_the_same_text_through_their_own_forwa
 
 
 def test_assisted_generation_drafts_with_compiled_passes_too() -> None:
-    """Its draft is a second object over the same weights; had it lost the compiled passes, it would only look slow."""
+    """Assisted generation uses the draft's compiled passes, though its draft is a second object over the weights."""
     target = tiny("llama", 1)
     pair = specdec.Pair(target=target, draft=noisy_copy(target, 2))
     passes = []
@@ -191,7 +191,7 @@ def test_number_types_of_target_and_draft_may_differ(shelf) -> None:
 
 @pytest.mark.parametrize("bits", [8, 4])
 def test_a_target_in_fewer_bits_writes_what_its_own_generate_writes(bits: int) -> None:
-    """In 8 bits the rows of a pass share the columns that are kept whole, and later near-ties may fall otherwise."""
+    """In 8 bits the rows of one pass share the unquantized columns, so near-ties may differ between passes."""
     names = [str(loading.EMBEDDED / role) for role in ("target", "draft")]
     pair, params = specdec.load_pair(*names, bits=bits), specdec.SamplingParams(max_new_tokens=24)
     texts = [
@@ -232,7 +232,7 @@ for target, draft, revision in json.load(sys.stdin):
 
 
 def load_from(address: str, home: Path, pairs: list[tuple], script: str = SCRIPT, **more: str) -> list[dict]:
-    """What ``load_pair`` says in a process of its own, as the hub's address is read once."""
+    """The output of ``load_pair`` in a separate process, as the hub's address is read only once."""
     environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"} | more
     out = subprocess.run(
         [sys.executable, "-c", script], input=json.dumps(pairs), env=environment, capture_output=True, text=True
@@ -242,7 +242,7 @@ def load_from(address: str, home: Path, pairs: list[tuple], script: str = SCRIPT
 
 
 def test_hub(shelf, tmp_path) -> None:
-    """Downloads a pair, tells of progress, refuses what is wrong before weights; then works without a network."""
+    """A pair is downloaded with progress, faults are refused before weights, and loading again needs no network."""
     good = ("me/good", "me/draft", None)
     with hub(shelf, licensed=("me/licensed",)) as (address, asked):
         wrong = [(name, "me/draft", None) for name in (*REFUSALS, "me/unknown", "me/licensed", "no/such/name")]
@@ -279,7 +279,7 @@ for target, draft, token in json.load(sys.stdin):
 
 
 def test_a_strangers_choice_is_fetched_without_the_owners_token(shelf, tmp_path) -> None:
-    """No request of the whole way, from the first look to the last byte of sharded weights, says who the owner is."""
+    """No request for a stranger's choice, from the first to the last byte, carries the owner's token."""
     (shelf / "me/sharded").exists() or write(shelf / "me/sharded", tiny("llama", 0), max_shard_size="50KB")
     pairs = [("me/good", "me/sharded", False), ("me/licensed", "me/draft", False), ("me/unknown", "me/draft", False)]
     for owners in (False, True):
@@ -296,7 +296,7 @@ def test_a_strangers_choice_is_fetched_without_the_owners_token(shelf, tmp_path)
 
 
 def test_what_is_too_large_to_be_read_is_not_even_fetched(shelf, tmp_path) -> None:
-    """Nor anything else of its repository. Each is refused by the size that the hub's list names."""
+    """A file that is too large is refused by its listed size, and nothing of its repository is downloaded."""
     files = {"config.json": 1_000_001, "chat_template.jinja": 1_000_001, "tokenizer.json": 64_000_001}
     for file, size in files.items():
         folder = write(tmp_path / "hub/me" / file.split(".")[0], tiny("llama", 0))
@@ -313,7 +313,7 @@ def test_what_is_too_large_to_be_read_is_not_even_fetched(shelf, tmp_path) -> No
 
 
 def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
-    """Beside it where both fit, after it where they do not; a failure leaves the first one working."""
+    """A new pair loads beside the old one if both fit, else after it. A failure leaves the old one working."""
 
     def plan(target: str, draft: str) -> loading.PairPlan:
         return loading.plan_pair(str(shelf / target), str(shelf / draft))
@@ -347,7 +347,7 @@ def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
 
 @pytest.mark.parametrize("free", [0, 1e12])
 def test_a_change_that_fails_leaves_the_old_pair_as_it_was(free: float, shelf, tmp_path, monkeypatch) -> None:
-    """Ten times: a file damaged between the check and the load, and a disk that is full while the weights come."""
+    """Ten times: a file is damaged between check and load, or the disk is full during the download."""
     monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: free)
 
     def text() -> list[int]:
@@ -374,7 +374,7 @@ def test_a_change_that_fails_leaves_the_old_pair_as_it_was(free: float, shelf, t
 
 
 def test_a_pair_that_failed_makes_room_for_the_old_one(shelf, monkeypatch) -> None:
-    """Its draft was loaded already, and the error would keep it while the old pair is loaded again."""
+    """A failed pair's draft is freed before the old pair is loaded again, though the error refers to it."""
     slot = Slot(loading.plan_pair(shelf / "me/good", shelf / "me/draft"))
     monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: 0)
     read, models = loading._read, []
@@ -392,7 +392,7 @@ def test_a_pair_that_failed_makes_room_for_the_old_one(shelf, monkeypatch) -> No
     monkeypatch.setattr(loading, "_read", fail)
     with pytest.raises(specdec.LoadFailed, match="no luck"):
         slot.change(loading.plan_pair(shelf / "me/licensed", shelf / "me/draft"))
-    assert alive == [0, 0, 1]  # the new draft; then the old draft, with the new one gone, and the old target
+    assert alive == [0, 0, 1]  # first the new draft; then, without it, the old draft and the old target
 
 
 def test_a_pair_that_fits_nowhere_is_not_even_fetched(shelf, monkeypatch) -> None:
@@ -406,7 +406,7 @@ def test_a_pair_that_fits_nowhere_is_not_even_fetched(shelf, monkeypatch) -> Non
 
 
 def test_a_lost_old_pair_is_reported(shelf, tmp_path, monkeypatch) -> None:
-    """Freed first, the new one fails, and the old one's files were deleted: one sentence, and the page still stands."""
+    """If the old pair is freed, the new one fails and the old files are gone, a sentence says so."""
     old = write(tmp_path / "old", tiny("llama", 0))
     slot = Slot(loading.plan_pair(old, old))
     monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: 0)

@@ -1,4 +1,4 @@
-"""Pairs of shapes with random weights: the sizes are those of the named models, and memory is looked at first."""
+"""Pairs of a model's shape with random weights: they have the named model's sizes, and memory is checked first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TINY = {
     "gpt2": {"model_type": "gpt2", "n_embd": 96, "n_layer": 2, "n_head": 4, "vocab_size": 512},
     "neox": LLAMA | {"model_type": "gpt_neox", "num_hidden_layers": 2, "vocab_size": 512},
 }
-# By the last part of the hub id in ``PRESETS``, less what does not change a shape.
+# By the last part of the hub id in ``PRESETS``, without suffixes that do not change the shape.
 ENDINGS = ("-deduped", "-hf", "-chat-v1.0", "-instruct")
 
 
@@ -31,7 +31,7 @@ def tiny_shapes(monkeypatch) -> None:
 
 
 def test_every_preset_has_its_shape_and_its_parameters() -> None:
-    """Counted over models without values; the presets' figures are those of the model cards."""
+    """Parameters are counted on models without values. The presets' figures are from the model cards."""
     counted = {}
     for preset in PRESETS:
         if preset.unchecked or preset.target is None:
@@ -54,7 +54,7 @@ def test_the_pair_for_a_cpu() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shape", ["tiny-llama:tiny-llama-draft", "tiny-gpt2:tiny-gpt2", "tiny-neox:tiny-gpt2"])
 def test_a_shape_decodes_as_any_pair(shape: str, dtype: str) -> None:
-    """In either number type all guesses are kept at agreement 1: the text over one row and over several is the same."""
+    """At agreement 1 all guesses are kept in both number types, as one row and several rows give the same text."""
     items = read_prompts(EXAMPLES)[:2]
     params = specdec.SamplingParams(max_new_tokens=100, seed=0, ignore_eos=True)
     pair = recorded(shape_pair(shape, 1.0, "cpu", dtype), items, params)
@@ -67,7 +67,7 @@ def test_a_shape_decodes_as_any_pair(shape: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_next_token_leads_by_far(tied: bool, monkeypatch) -> None:
-    """With weights of the usual size the lead is small, and rounding in bfloat16 can turn it over."""
+    """With weights of the usual size the lead is small, and rounding in bfloat16 could reverse it."""
     wide = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 8, "tie_word_embeddings": tied}
     monkeypatch.setitem(presets.SHAPES, "wide", TINY["llama"] | wide)
     target = shape_pair("wide:wide", 0.8, "cpu", "bfloat16").target

@@ -1,4 +1,4 @@
-"""The KV cache of a call: it holds what transformers' own would hold, and seldom moves it."""
+"""The KV cache of a call has the content of transformers' own and rarely copies it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_states_stay_where_they_are_and_logits_are_those_of_a_dynamic_cache() ->
 @torch.inference_mode()
 def test_a_full_layer_makes_room_and_keeps_what_it_held() -> None:
     layer, states = RoomyLayer(), torch.randn(1, 2, 2000, 4)
-    layer.crop(-3)  # nothing there yet, as in layers that share another's states
+    layer.crop(-3)  # still empty, as in layers that use another layer's states
     assert layer.get_seq_length() == 0
     places = set()
     for begin in range(0, 2000, 8):

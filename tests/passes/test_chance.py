@@ -1,4 +1,4 @@
-"""What is drawn follows the chances asked for; everything that is exact elsewhere rests on these two functions."""
+"""Draws follow the given probabilities. All other exact tests rely on these two functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEVEL = 1e-4  # seeds are fixed, so a run gives the same verdict each time
     "row", [[1.0], [0.5, 0.5], [0.0, 0.7, 0.0, 0.3], [0.9, 0.09, 0.009, 0.001], [1 / 7] * 7], ids=len
 )
 def test_tokens_are_drawn_by_their_probabilities(row: list[float]) -> None:
-    """Many rows at once, as well as one: what has no chance never comes."""
+    """Tokens are drawn by their probabilities, for one row and for many. A token of probability 0 is never drawn."""
     rng, p, times = torch.Generator().manual_seed(0), torch.tensor(row), 200_000
     counts = chance.draw(p.expand(times, -1).contiguous(), rng).bincount(minlength=len(row))
     assert counts[p == 0].sum() == 0
@@ -32,7 +32,7 @@ def test_rows_are_drawn_independently_of_each_other() -> None:
 
 
 def test_uniform_numbers_fill_the_interval() -> None:
-    """From 0 up to, but not including, 1: a chance of 1 is always met and one of 0 never."""
+    """Uniform numbers are in [0, 1): a probability of 1 is always accepted and one of 0 never."""
     numbers = chance.uniform(200_000, torch.Generator().manual_seed(2), like=torch.zeros(1))
     assert 0 <= numbers.min() and numbers.max() < 1 and numbers.dtype == torch.float32
     assert stats.kstest(numbers.double().numpy(), "uniform").pvalue > LEVEL

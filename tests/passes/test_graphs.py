@@ -1,4 +1,4 @@
-"""The graph engine: it writes what the eager engine writes, replays need fixed buffers alone, and nothing waits."""
+"""The graph engine writes the eager engine's text, its replays read fixed buffers only, and nothing waits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 class Changing:
-    """A policy that rests for some rounds, so that the draft has much to read when it goes on."""
+    """A policy that drafts nothing for some rounds, so that the draft has much to read afterwards."""
 
     def start(self):
         self._lengths = iter([3, 3, 0, 0, 0, 0, 2, 3, 0, 1, 0, 0, 3] * 20)
@@ -70,7 +70,7 @@ def rounds_of(pair: specdec.Pair, prompt: torch.Tensor, mode: dict[str, Any], to
 
 
 def told(rounds: list[specdec.Round]) -> list[tuple]:
-    """What rounds say, times and what rounding touches left out."""
+    """The content of rounds, without times and values that rounding changes."""
     return [
         (r.committed_ids, r.token_kind, [(t.token_id, t.status) for t in r.draft or ()], [i for i, _ in r.missed])
         for r in rounds
@@ -81,7 +81,7 @@ def told(rounds: list[specdec.Round]) -> list[tuple]:
 
 
 class Recorded(TorchDispatchMode):
-    """The operators of a step with the very tensors they took and gave."""
+    """The operators of a step with their input and output tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,8 +98,10 @@ def storage(tensor: torch.Tensor) -> int:
 
 
 class StandIn:
-    """Captures as CUDA does, on a CPU: a replay repeats the recorded operators on the recorded tensors, no Python in
-    between. ``unknown`` are the inputs of steps that neither were made in them nor lie in a fixed buffer."""
+    """Captures on a CPU as CUDA does: a replay repeats the recorded operators on the recorded tensors, without Python.
+
+    ``unknown`` are inputs that were neither made in a captured step nor lie in a fixed buffer.
+    """
 
     def __init__(self, known: list[torch.Tensor]):
         self.known = known
@@ -117,7 +119,7 @@ class StandIn:
                 fixed |= {storage(tensor) for tensor in tensors(args)}
             self.unknown += [str(func) for tensor in tensors(args, kwargs) if storage(tensor) not in fixed]
             fixed |= {storage(tensor) for tensor in tensors(out)}
-        self.known += tensors(found)  # the graph keeps what it gave; a later step may read it
+        self.known += tensors(found)  # the graph keeps its outputs, which a later step may read
 
         def replay() -> None:
             self.replays += 1
@@ -155,7 +157,7 @@ def captured(monkeypatch) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_replays_write_what_the_eager_engine_writes(mode: str, captured) -> None:
-    """Three calls in a row over one engine, with texts of their own: nothing of an earlier call is left in a graph."""
+    """Three calls with different texts over one engine: a graph keeps nothing of an earlier call."""
     settings = MODES[mode]
     graph = pair_of(draft=settings.get("draft"))
     eager = dataclasses.replace(graph, engine="eager")
@@ -163,7 +165,7 @@ def test_replays_write_what_the_eager_engine_writes(mode: str, captured) -> None
     for seed, length in enumerate((5, 9, 3)):
         prompt = prompt_of(length, seed=seed)
         ours = told(rounds_of(graph, prompt, settings))
-        if mode == "confidence stop":  # the eager draft ends early, and its last guess is told again as missed
+        if mode == "confidence stop":  # the eager draft ends early, and its last guess is reported as missed
             ours, theirs = ([r[:3] for r in found] for found in (ours, told(rounds_of(eager, prompt, settings))))
         else:
             theirs = told(rounds_of(eager, prompt, settings))
@@ -174,7 +176,7 @@ def test_replays_write_what_the_eager_engine_writes(mode: str, captured) -> None
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_each_family_and_a_text_that_outgrows_its_bound(family: str, captured, monkeypatch) -> None:
-    """Graphs of one bound are not replayed after it."""
+    """Graphs of one bound are not replayed beyond it."""
     monkeypatch.setattr("specdec.passes.static.SMALLEST", 32)
     graph = pair_of(family)
     eager = dataclasses.replace(graph, engine="eager")
@@ -193,7 +195,7 @@ def test_a_round_without_a_draft_and_another_length_between_replays(captured) ->
 
 
 def test_another_draft_of_the_target_is_not_replayed_as_the_one_before(captured, monkeypatch) -> None:
-    """An object that is gone may leave its ``id`` to the next one: here all have the same."""
+    """A deleted object may pass its ``id`` to the next one, so here all objects have the same ``id``."""
     monkeypatch.setattr("specdec.drafters.model.id", lambda thing: 1, raising=False)
     target = shared_tiny("llama", 1, layers=3)
     for layers in (1, 2):
@@ -213,7 +215,7 @@ def test_changed_weights_of_a_draft_are_captured_anew(captured) -> None:
 
 
 def test_too_many_graphs_are_dropped_with_their_pool(captured, monkeypatch) -> None:
-    """CUDA's memory pool of dropped graphs takes no new ones."""
+    """Too many graphs are dropped together with their memory pool, which CUDA does not reuse for new graphs."""
     pair = pair_of()
     rounds_of(pair, prompt_of(6), MODES["greedy"])
     ((engine,),) = graphs._free.values()
@@ -225,7 +227,7 @@ def test_too_many_graphs_are_dropped_with_their_pool(captured, monkeypatch) -> N
 
 
 def test_the_stand_in_catches_a_step_that_reads_a_changing_address(captured, monkeypatch) -> None:
-    """A slice at a place that only Python knows is not where a replay should read."""
+    """The stand-in catches a step that slices at an index known to Python only."""
     monkeypatch.setattr("specdec.passes.static.StaticContext.ids", lambda self, start, end: self._ids[start:end])
     graph = pair_of()
     eager = dataclasses.replace(graph, engine="eager")
@@ -237,7 +239,7 @@ def test_the_stand_in_catches_a_step_that_reads_a_changing_address(captured, mon
 
 
 def test_sampled_text_has_the_distribution_of_the_eager_engine() -> None:
-    """Exactly: every outcome of every draw, both ways, up to the rounding of two attention kernels."""
+    """Both engines have the same exact distribution, up to the rounding of two attention kernels."""
     target = tiny("llama", 3, vocab_size=4)
     pairs = [specdec.Pair(target, noisy_copy(target, 4, 0.3), engine=engine) for engine in ("graph", "eager")]
     params = specdec.SamplingParams(max_new_tokens=3, temperature=1.3, ignore_eos=True)
@@ -252,7 +254,7 @@ def test_sampled_text_has_the_distribution_of_the_eager_engine() -> None:
 
 
 class Operators(TorchDispatchMode):
-    """The operators of a step with the shapes of what they took."""
+    """The operators of a step with the shapes of their inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -308,17 +310,17 @@ class Reads(TorchDispatchMode):
         if name == "copy_" and args[1].device.type == "meta" and args[0].device.type == "cpu":
             self.count += 1
             return args[0].zero_()
-        return func(*args, **(kwargs or {}))  # what else would read a value fails there
+        return func(*args, **(kwargs or {}))  # any other read of a value fails there
 
 
 def on_meta(model):
-    """The same shape without values. A read of one fails; only ``Reads`` answers."""
+    """The same tensors without values. Reading a value fails, except through ``Reads``."""
     return copy.deepcopy(model).to("meta")
 
 
 @pytest.fixture
 def reads(monkeypatch) -> Reads:
-    """Models on "meta" run as they are, and draws there need no generator."""
+    """Run models on "meta", where draws need no generator."""
     monkeypatch.setattr(lean, "_build", lambda model: Stack(model))
     monkeypatch.setattr(graphs, "_difference", lambda model, stack: None)
     monkeypatch.setattr(torch, "Generator", lambda device=None, make=torch.Generator: make())
@@ -335,7 +337,7 @@ def reads_by_round(reads: Reads, pair: specdec.Pair, mode: dict[str, Any]) -> se
     settings.pop("draft", None)
     params = specdec.SamplingParams(max_new_tokens=12, ignore_eos=True, **settings.pop("params", {}))
     counts = []
-    prompt = torch.zeros(6, dtype=torch.long)  # what the host will read, so that prompt lookup finds it again
+    prompt = torch.zeros(6, dtype=torch.long)  # the host will read zeros, so that prompt lookup finds them
     with reads:
         for event in specdec.speculative(pair, prompt, params=params, **settings):
             if isinstance(event, specdec.Round):
@@ -347,7 +349,7 @@ def reads_by_round(reads: Reads, pair: specdec.Pair, mode: dict[str, Any]) -> se
 @pytest.mark.parametrize("engine", ["eager", "graph"])
 @pytest.mark.parametrize("mode", [*MODES, "auto"])
 def test_the_host_reads_once_a_round(engine: str, mode: str, reads) -> None:
-    """On a device whose values cannot be had, whichever way the draft is made."""
+    """The host reads once a round with every draft method. The device "meta" has no values, so other reads fail."""
     settings = MODES.get(mode, {"gamma": "auto"})
     target, draft = on_meta(shared_tiny("llama", 1, layers=3)), settings.get("draft") or on_meta(shared_tiny("llama"))
     pair = specdec.Pair(target, draft, byte_tokenizer(), engine=engine)
@@ -357,7 +359,7 @@ def test_the_host_reads_once_a_round(engine: str, mode: str, reads) -> None:
 
 @pytest.mark.parametrize(("mode", "expected"), [("sampling", 1), ("greedy", 2), ("confidence stop", 2)])
 def test_greedy_drafts_of_another_tokenizer_read_on_the_host(mode: str, expected: int, reads) -> None:
-    """In greedy its ids are read before the target's pass, because a tokenizer runs on the host."""
+    """In greedy decoding the draft's ids are read before the target's pass, because a tokenizer runs on the host."""
     target, draft = (on_meta(shared_tiny("llama", 1, layers=layers)) for layers in (3, 2))
     other, _ = shuffled_tokenizer(byte_tokenizer(), 20)
     pair = specdec.Pair(target, draft, byte_tokenizer(), other, engine="graph")
@@ -366,7 +368,7 @@ def test_greedy_drafts_of_another_tokenizer_read_on_the_host(mode: str, expected
 
 
 def test_the_engine_is_chosen_and_reported(capsys) -> None:
-    """``auto`` is eager on a CPU; ``graph`` is that where it is possible, else eager with the reason."""
+    """``auto`` is eager on a CPU. ``graph`` uses graphs where possible, else eager with the reason."""
     pairs = {name: specdec.load_pair(engine=name) for name in ("auto", "eager", "graph")}
     names = {name: pair.describe()["engine"]["name"] for name, pair in pairs.items()}
     assert names == {"auto": "eager", "eager": "eager", "graph": "graph"}
@@ -378,7 +380,7 @@ def test_the_engine_is_chosen_and_reported(capsys) -> None:
 
 
 def test_a_failed_capture_leaves_the_text_and_says_so_afterwards(monkeypatch) -> None:
-    """The call in which it fails goes on without a capture, the next one with the eager engine."""
+    """If a capture fails, the call finishes without it, and the next call uses the eager engine."""
 
     def refuse(step, rng):
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
@@ -404,7 +406,7 @@ def test_logits_that_differ_at_the_check_leave_the_eager_engine(monkeypatch) -> 
 
 
 def test_an_error_does_not_leave_its_buffers_to_the_next_call(monkeypatch) -> None:
-    """NaN in a slot would survive its mask."""
+    """An error leaves no values for the next call: NaN in a slot would survive the mask."""
     monkeypatch.setattr(graphs, "_free", WeakKeyDictionary())
     pair = pair_of()
     rounds_of(pair, prompt_of(6), MODES["greedy"])

@@ -1,4 +1,4 @@
-"""Logits go through the very processors that transformers' ``generate`` builds from the same settings."""
+"""Logits go through the processors that transformers' ``generate`` builds from the same settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def model() -> GPT2LMHeadModel:
     return GPT2LMHeadModel(GPT2Config(vocab_size=V, n_positions=32, n_embd=8, n_layer=1, n_head=2))
 
 
-@pytest.mark.filterwarnings("ignore:Passing `repetition_penalty`")  # it does not see that ids come with the call
+@pytest.mark.filterwarnings("ignore:Passing `repetition_penalty`")  # the warning overlooks that ids come with the call
 @pytest.mark.parametrize(
     "settings",
     [
@@ -33,7 +33,7 @@ def model() -> GPT2LMHeadModel:
     ids=str,
 )
 def test_each_row_is_processed_as_generate_processes_it(model: GPT2LMHeadModel, settings: dict) -> None:
-    """Each of three rows with its own prefix: a penalty does not know the tokens after a row's position."""
+    """Each of three rows is processed with its own prefix: a penalty ignores the tokens after a row's position."""
     params = SamplingParams(**{"temperature": 1.0} | settings)
     rng = torch.Generator().manual_seed(0)
     ids, logits = torch.randint(V, (7,), generator=rng), 3 * torch.randn(3, V, generator=rng)

@@ -1,4 +1,4 @@
-"""The lean forward: its logits are those of a model's own ``forward``, and where they could not be, that one runs."""
+"""The lean forward gives the logits of a model's own ``forward``. Where it could not, ``forward`` runs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ WINDOWS = {
 
 
 def differences(model: PreTrainedModel, rows: tuple[int, ...]) -> list[float]:
-    """By how much logits differ, as a share of their range, in passes of so many rows one after the other."""
+    """The difference of logits as a share of their range, in successive passes of these numbers of rows."""
     ids, cache, runner = prompt_of(sum(rows)), DynamicCache(config=model.config), Runner(model)
     assert isinstance(runner._passes, StackPasses), lean.stack_of(model)
     found, start = [], 0
@@ -102,7 +102,7 @@ def differences(model: PreTrainedModel, rows: tuple[int, ...]) -> list[float]:
 
 
 def differences_at(model: PreTrainedModel, contexts: tuple[int, ...], counts: tuple[int, ...]) -> list[float]:
-    """By how much logits differ, as a share of their range, in a pass of each of ``counts`` rows after each context.
+    """The difference of logits as a share of their range, in a pass of each of ``counts`` rows after each context.
 
     The stack rolls back between two passes; ``forward`` goes on from a copy of its cache.
     """
@@ -137,14 +137,14 @@ def test_logits_are_those_of_forward_to_the_last_bit(name: str) -> None:
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_logits_beyond_a_sliding_window_differ_by_rounding_only(name: str) -> None:
-    """transformers hands its kernel fewer keys there, so sums are rounded elsewhere."""
+    """Beyond a sliding window logits differ by rounding only: transformers gives its kernel fewer keys there."""
     assert max(differences_at(WINDOWS[name](), CONTEXTS, COUNTS)) <= CLOSE
     assert max(differences(WINDOWS[name](), (3, 1, 2, 5, *range(1, 18), 60, 1, 6, 300, 1, 17))) <= CLOSE
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "mistral", "smollm3", "phi3", "gpt2", "gpt_neox"])
 def test_half_precision_differs_by_no_more_than_forward_from_itself(name: str) -> None:
-    """``forward`` rounds differently over several rows at once and one by one; the stack stays within that."""
+    """In half precision the stack differs from ``forward`` no more than ``forward`` over other row counts does."""
     model, ids = MODELS[name]().bfloat16(), prompt_of(40)
     with torch.inference_mode():
         whole, cache = model(input_ids=ids[None]).logits[0], DynamicCache(config=model.config)
@@ -178,7 +178,7 @@ def test_the_embedded_pair_far_into_a_text_and_where_few_rows_are_kept() -> None
 
 
 def test_no_weight_is_held_twice_and_the_model_is_as_it_was(tmp_path) -> None:
-    """Joined matrices are the memory of the parameters; values, training and saving are untouched."""
+    """Joined matrices share the parameters' memory. Values, training and saving do not change."""
     model = tiny("llama", layers=3)
     before = copy.deepcopy(model.state_dict())
     stack = lean.stack_of(model)
@@ -198,7 +198,7 @@ def test_no_weight_is_held_twice_and_the_model_is_as_it_was(tmp_path) -> None:
 
 
 def test_weights_that_change_are_seen() -> None:
-    """In place, by another number type, or by another set: the next call reads what is there then."""
+    """The next call reads changed weights, whether changed in place, by number type or by a new set."""
     model, ids = tiny("llama"), prompt_of(5)
     Runner(model)
     with torch.no_grad():
@@ -212,7 +212,7 @@ def test_weights_that_change_are_seen() -> None:
 
 
 def test_a_family_that_is_described_wrongly_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check compares before anyone decodes; the text is that of ``generate`` all the same."""
+    """The check compares before decoding, and the text still equals ``generate``."""
     wrong = dataclasses.replace(stacks.FAMILIES["LlamaForCausalLM"], mlp_norm="input_layernorm")
     monkeypatch.setitem(stacks.FAMILIES, "LlamaForCausalLM", wrong)
     model = tiny("llama")
@@ -243,7 +243,7 @@ def patched(model, monkeypatch) -> None:
 
 
 def patched_to_look_alike(model, monkeypatch) -> None:
-    """As tools that trace or count passes do it: the name, the module and the signature are the original's."""
+    """Patch ``forward`` as tracing tools do, with the original's name, module and signature."""
     forward = type(model).forward
     monkeypatch.setattr(
         type(model), "forward", functools.wraps(forward)(lambda *args, **kwargs: forward(*args, **kwargs))
@@ -334,7 +334,7 @@ def on_no_device(model, monkeypatch) -> None:
     ],
 )
 def test_a_changed_model_uses_its_own_forward(change, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason names what was found, and the old stack with its weights is gone."""
+    """A changed model uses its own forward. The reason is named, and the old stack is freed."""
     model = tiny("llama")
     before = weakref.ref(lean.stack_of(model))
     assert isinstance(before(), Stack)
@@ -389,7 +389,7 @@ def test_a_change_of_the_model_is_seen_by_the_next_call(change) -> None:
     ],
 )
 def test_settings_that_only_a_long_text_shows_are_left_to_forward(model) -> None:
-    """transformers' cache reads them, whether the family has windows or not; the comparison at load is too short."""
+    """Some settings act only in long texts, which the comparison at load cannot see, so ``forward`` is used."""
     assert re.search("sliding window|attention_chunk_size", str(lean.stack_of(model())))
 
 
@@ -420,7 +420,10 @@ def test_a_model_without_a_lean_forward_raises_nothing(make, lean_one: bool) -> 
 
 
 def test_threads_that_start_together_share_one_stack() -> None:
-    """Otherwise one of them would keep a copy of weights that the model no longer has."""
+    """Threads that start together share one stack.
+
+    Two stacks would keep a copy of weights that the model no longer has.
+    """
     for _ in range(5):
         model = tiny("llama", layers=4)
         with ThreadPoolExecutor(4) as pool:
@@ -430,7 +433,7 @@ def test_threads_that_start_together_share_one_stack() -> None:
 
 @pytest.mark.parametrize("listen", [register_module_forward_hook, register_module_forward_pre_hook])
 def test_a_global_hook_sees_all_passes(listen) -> None:
-    """Profilers and tracers hang such hooks, and see nothing of a pass over a stack."""
+    """With a global hook, as profilers set it, ``forward`` runs, so that the hook sees every pass."""
     model, heard = tiny("llama"), []
     handle = listen(lambda module, *args: heard.append(module))
     try:
@@ -457,7 +460,7 @@ def test_other_families_have_none() -> None:
 
 
 def test_an_early_exit_writes_into_the_slots_of_its_target() -> None:
-    """Its logits are those of the first layers' own forward, and the target goes on after what it wrote."""
+    """An early exit has the logits of the first layers' forward, and the target continues from its cache slots."""
     target, ids = tiny("llama", layers=4), prompt_of(9)
     view, runner, alone = first_layers(target, 2), Runner(target), Runner(target)
     early = runner.sharing(view)
@@ -473,7 +476,7 @@ def test_an_early_exit_writes_into_the_slots_of_its_target() -> None:
 
 
 def test_which_forward_runs_is_said_with_its_reason() -> None:
-    """As Details say it: both models by the lean forward, or which of them is not, and why."""
+    """Details say that both models use the lean forward, or which of them does not, and why."""
     lookup = specdec.PromptLookup()
     assert words.passes(specdec.Pair(tiny("llama"), lookup).describe()).startswith("lean forward")
     said = words.passes(specdec.Pair(tiny("llama"), tiny("gemma2")).describe())

@@ -1,4 +1,4 @@
-"""The files of a benchmark: each says by itself what was measured, on what, and with which settings."""
+"""Each file of a benchmark states what was measured, on which machine, and with which settings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WORDS = (
 @pytest.mark.parametrize("suffix", [".md", ".csv", ".json"])
 def test_a_file_names_what_it_comes_from(plan, suffix: str) -> None:
     text = (EXPORTS.get(suffix) or as_json)(ABOUT, plan, FOUND)
-    # In JSON the pair's facts and the time stand as they are; a program reads the day of a table, or a person.
+    # JSON holds the pair's facts and the time unchanged. In a table the time is a date for people.
     words = {
         ".md": ("31 January 2026", *WORDS),
         ".csv": ("2026-01-31", *WORDS),
@@ -68,7 +68,7 @@ def test_the_settings_as_a_person_reads_them(plan) -> None:
 
 
 def test_every_row_of_the_csv_stands_alone(plan) -> None:
-    """Rows of several files can be put under one another."""
+    """Each CSV row has all settings, so that rows of several files can be joined."""
     rows = list(csv.DictReader(io.StringIO(EXPORTS[".csv"](ABOUT, plan, FOUND))))
     assert len(rows) == 3
     for row in rows:

@@ -1,4 +1,4 @@
-"""Several results in one table: other pairs, machines and settings."""
+"""Results of several pairs, machines and settings in one table."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_where_the_work_differs_the_rows_do_not_compare(change: dict, named: str
 
 
 def test_runs_and_versions_that_differ_are_named_only() -> None:
-    """More runs make figures surer, and other versions are what one may want to compare."""
+    """Different runs and versions are named only, as people may want to compare versions."""
     found = compare([results(), results(runs=3, versions={"specdec": "1", "torch": "3"})])
     assert found.sentence.startswith("All files")
     assert found.rows[0].differs == "1 run, torch 2"
@@ -88,7 +88,7 @@ def test_the_points_of_all_files_have_the_numbers_of_their_rows() -> None:
 
 
 def test_files_that_differ_in_temperature_alone_are_ordered_by_it() -> None:
-    """As the chart over temperature needs them; other work, pairs or machines at another temperature give none."""
+    """Files that differ in temperature alone give the chart over temperature. Other differences give no chart."""
     found = compare([results(temperature=0.7), results(), results(temperature=1.2)]).by_temperature
     assert [(at, summary.entrant) for at, summary in found] == [
         (at, entrant) for at in (0.0, 0.7, 1.2) for entrant in (FAST, LOOKUP)
@@ -100,7 +100,7 @@ def test_files_that_differ_in_temperature_alone_are_ordered_by_it() -> None:
 
 
 def test_results_without_plain_generate_have_no_speed_up_to_compare() -> None:
-    """Rates alone, from calls that were stopped before plain ran: no row is made up."""
+    """Results that were stopped before plain ran have rates only, and no row is invented for them."""
     bare = results()
     found = compare([Results(bare.about, bare.plan, [t for t in bare.trials if t.entrant != BASELINE])])
     assert found.rows == [] and found.points == [] and found.sentence.startswith("There is nothing to compare")

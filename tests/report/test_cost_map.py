@@ -1,4 +1,4 @@
-"""The points on the map of acceptance against cost, and its line."""
+"""The points and the line of the chart of acceptance against cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAST, SLOW = Entrant("speculative", 4), Entrant("speculative", 8)
 
 
 def test_a_point_a_category_at_the_best_length_over_all_prompts() -> None:
-    """Its figures are those of the category; c counts in passes of the target over one token, as in our loop."""
+    """Each category is a point at the overall best length. Its c is in target passes over one token, as in our loop."""
     found = []
     for category, kept in (("a", (4,)), ("b", (4, 1))):
         runs = [(BASELINE, plain(1.0)), (LOOP, loop(1.0)), (FAST, drafting(4, kept, 0.09, 1.8))]
@@ -27,7 +27,7 @@ def test_a_point_a_category_at_the_best_length_over_all_prompts() -> None:
 
 
 def test_without_our_loop_there_is_no_point() -> None:
-    """A cost counted in plain tokens is another figure."""
+    """Without our loop there is no point, because a cost in plain tokens is another figure."""
     found = [trial(0, BASELINE, plain(1.0)), trial(0, FAST, drafting(4, (4,), 0.09, 1.8))]
     assert points(found) == [] and measured_growth(found) is None
     assert points([]) == [] and measured_growth([]) is None

@@ -1,4 +1,4 @@
-"""The judge: from figures worked out by hand to a kind, a reason and every doubt."""
+"""The judge turns figures into a kind, a reason and doubts. All figures are computed by hand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def runs(lane: float, alone: float | None, before: float = 1.0, count: int = 1) 
     ],
 )
 def test_the_kind_keeps_the_engine_and_speculation_apart(lane: float, alone: float | None, kind: Kind) -> None:
-    """Against plain at 1 s a token; what the loop gains is never speculation's."""
+    """The loop's gain over plain at 1 s a token is never counted as speculation's."""
     found = judge(runs(lane, alone), 4)
     assert found.kind is kind
     assert (found.engine is None) == (found.speculation is None) == (alone is None)
@@ -68,7 +68,7 @@ def test_terms_are_worked_out_by_hand() -> None:
 
 
 def test_needed_acceptance_and_predicted_gain_agree() -> None:
-    """Theory predicts a gain where, and only where, as many guesses are kept as are needed."""
+    """Theory predicts a gain exactly where the kept guesses reach the needed share."""
     for kept in range(5):
         for guess in (0.02, 0.2, 0.5, 1.1):
             for check in (0.9, 1.5, 3.0):
@@ -102,7 +102,7 @@ def test_the_reason_is_the_largest_loss(lane: list, alone: float | None, reason:
 
 
 def test_a_round_that_cannot_yield_its_cost_needs_no_acceptance() -> None:
-    """A guess of 1.2 target passes: no share of kept guesses pays, and no needed share is named."""
+    """If a guess costs 1.2 target passes, no acceptance pays and no needed share is named."""
     found = judge([sides(plain(1.0), drafting(4, (3,), 1.2, 1.0), loop(1.0))], 4)
     assert found.can_break_even is False and found.needed_alpha is None
 
@@ -144,7 +144,7 @@ def test_theory_is_contradicted_where_the_measured_gain_differs(
 
 
 def test_a_lane_whose_guesses_have_no_time_of_their_own() -> None:
-    """What a round costs is then not known, and neither is a needed share."""
+    """Without times of guesses the cost of a round and the needed share are unknown."""
     (run,) = runs(1.5, 1.0)
     untimed = replace(run.lane, draft_seconds=None)
     found = judge([Sides(run.plain, untimed, run.loop)], 4)
@@ -158,7 +158,7 @@ def test_too_few_tokens() -> None:
 
 
 def test_a_lane_that_does_not_report_its_guesses() -> None:
-    """As transformers' assisted generation: slower, and why is not known."""
+    """If a lane reports no guesses, as transformers' assisted generation, the reason for being slower is unknown."""
     (run,) = runs(1.5, None)
     hidden = replace(run.lane, accepted=None, rejected=None, discarded=None, alpha=None, draft_seconds=None)
     found = judge([Sides(run.plain, hidden, None)], 4)
@@ -179,7 +179,7 @@ def test_figures_are_medians_over_the_runs() -> None:
 
 @pytest.mark.parametrize("where", ["plain", "loop", "lane"])
 def test_a_stall_in_any_lane_is_a_doubt(where: str) -> None:
-    """A round of 30 s where others take 1: more than 5 times as long, and more than a tenth of the time."""
+    """A round of 30 s among rounds of 1 s is a doubt: over 5 times as long and over a tenth of the time."""
     late = {name: 30.0 if name == where else 0.0 for name in ("plain", "loop", "lane")}
     lane = drafting(4, (3,), 0.05, 0.9, stall=late["lane"])
     found = judge([sides(plain(1.0, stall=late["plain"]), lane, loop(1.0, stall=late["loop"]))], 4)
@@ -188,7 +188,7 @@ def test_a_stall_in_any_lane_is_a_doubt(where: str) -> None:
 
 
 def test_other_doubts() -> None:
-    """Runs that lie far apart, a check cheaper than a pass over one token, and a difference too small for the runs."""
+    """Doubts: runs far apart, a check cheaper than a pass over one token, a difference too small for these runs."""
     assert judge([*runs(0.5, 0.9), *runs(0.8, 0.9)], 4).doubts == (Doubt.WIDE_SPREAD, Doubt.CHECKING_SHRINKS)
     assert judge([sides(plain(1.0), drafting(4, (3,), 0.05, 0.5), loop(1.0))], 4).doubts == (Doubt.CHECKING_SHRINKS,)
     close = [sides(plain(step), drafting(4, (3,), 0.05, 3.8)) for step in (1.02, 1.03)]

@@ -1,7 +1,7 @@
 """One judge over a grid: a race, a sweep, a benchmark and the command line never disagree on the same runs.
 
-Each case is worked out from numbers: seconds of plain ``generate`` and of our loop, draft length, guesses kept, cost of
-a guess and of a check, work beside them, and runs. All go through what the page and the terminal show.
+Each case is computed from numbers: seconds of plain ``generate`` and of our loop, draft length, kept guesses, the cost
+of a guess and of a check, other work, and runs. All cases go through everything that page and terminal show.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GRID = list(
         NOISE,
     )
 )  # fmt: skip
-SIGHT = 40  # every so many cases are printed as the command line prints them
+SIGHT = 40  # one in so many cases is printed by the command line
 
 
 def runs_of(case: tuple) -> list[dict[str, list]]:
@@ -49,7 +49,7 @@ def runs_of(case: tuple) -> list[dict[str, list]]:
     return found
 
 
-# Every figure with a name, wherever it stands.
+# All figures that have a name, wherever they are written.
 P = r"([\d.]+)\u00a0%"
 N = r"([\d.]+)"
 NAMED = {
@@ -86,7 +86,7 @@ NAMED = {name: [re.compile(pattern, re.MULTILINE) for pattern in patterns] for n
 
 
 def require_one_figure_a_name(screen: list[str]) -> None:
-    """Whatever has one name has one value, as far as it is written out."""
+    """Each name has one value, to the printed digits."""
     told = "\n".join(screen)
     found = {name: [text for pattern in patterns for text in pattern.findall(told)] for name, patterns in NAMED.items()}
     for name, texts in found.items():
@@ -97,7 +97,7 @@ def require_one_figure_a_name(screen: list[str]) -> None:
 
 
 def require_theory_not_refuted(many: Overall) -> None:
-    """What the closed form says of breaking even is stated as a fact only where the measured gain agrees."""
+    """The closed form's break-even is stated as a fact only where the measured gain agrees."""
     found, told = many.judgement, " ".join(many.notes)
     if found.speculation is not None and found.can_break_even is not None and "break even" in told:
         enough = found.can_break_even and found.alpha >= found.needed_alpha
@@ -164,7 +164,7 @@ def named(kind: Kind | None) -> str | None:
 
 
 def require_printed(runs: list[dict], trials: list, asked, race: dict, many, tokenizer) -> None:
-    """The programs print the very sentences."""
+    """The programs print the same sentences."""
     if len(runs) == 1 and LOOP.key not in runs[0]:  # it races the two, once
         events = itertools.chain.from_iterable(runs[0].values())
         said = printed(lambda console: _show(console, events, tokenizer, DEFAULT_KEYS))

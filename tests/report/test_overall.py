@@ -1,4 +1,4 @@
-"""What many calls come to: summaries, the fastest draft length, why, and the tables of a sweep and a benchmark."""
+"""The result of many calls: summaries, the fastest draft length, the reason, and the tables of sweep and benchmark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from specdec.report.words import lengths, percent
 
 
 def lane(tokens: int, passes: int, draft: float, verify: float, seconds: float, counts: tuple = (0, 0, 0)) -> Metrics:
-    """Figures by hand: decode tokens and passes, seconds of drafting, of checking and of all."""
+    """Figures made by hand: tokens and passes, and seconds of drafting, of checking and in total."""
     accepted, rejected, discarded = counts
     tested = accepted + rejected
     return Metrics(
@@ -49,7 +49,7 @@ def trial(run: int, prompt: str, name: str, gamma, metrics: Metrics, ids=(1, 2, 
 
 
 def judged(found: list[Trial], runs: int = 0) -> Overall:
-    """The outcome of a plan of just these trials."""
+    """The outcome of a plan with only these trials."""
     entrants = tuple(dict.fromkeys(t.entrant for t in found))
     prompts = tuple(PromptItem(name, "c", name) for name in dict.fromkeys(t.prompt for t in found))
     return overall(found, Plan(prompts, entrants, specdec.SamplingParams(64), runs or 1 + max(t.run for t in found)))
@@ -62,7 +62,10 @@ DRAFTED = lane(100, 30, 0.24, 0.36, 0.63, (70, 20, 30))
 
 
 def test_the_terms_add_up_to_the_last_microsecond() -> None:
-    """From plain generate to speculative: five steps whose sum is what the lane took, each worked out by hand."""
+    """Five steps lead from plain generate to speculative.
+
+    Each is computed by hand, and their sum is the lane's time.
+    """
     found = judge([Sides(GENERATE, DRAFTED, ALONE)], 4)
     assert (found.c, found.v) == (pytest.approx(0.002 / 0.009), pytest.approx(0.012 / 0.009))
     assert (found.speculation, found.engine) == (pytest.approx(1 / 0.63), pytest.approx(1.1))
@@ -77,7 +80,7 @@ def test_the_terms_add_up_to_the_last_microsecond() -> None:
 
 
 def test_rolling_back_recurrent_state_has_a_step_of_its_own() -> None:
-    """It is taken out of checking, and the steps still add up."""
+    """The roll-back is taken out of checking, and the steps still add up."""
     hybrid = replace(DRAFTED, state_seconds=0.02, reread_seconds=0.06)
     steps = dict(judge([Sides(GENERATE, hybrid, ALONE)], 4).steps)
     assert steps["Rolling back recurrent state"] == pytest.approx(0.0008)
@@ -107,7 +110,10 @@ def test_our_loop_without_pass_times_tells_no_terms() -> None:
 
 
 def test_pooled_calls_are_one_call() -> None:
-    """Counts and seconds add up and rates are made of the sums; what one call cannot tell, their pool cannot."""
+    """Counts and seconds are added and rates come from the sums.
+
+    A figure unknown in one call is unknown in the pool.
+    """
     both = pool([DRAFTED, DRAFTED])
     assert (both.decode_tokens, both.accepted, both.decode_seconds) == (200, 140, pytest.approx(1.26))
     assert (both.alpha, both.tokens_per_second) == (pytest.approx(7 / 9), pytest.approx(DRAFTED.tokens_per_second))
@@ -115,7 +121,7 @@ def test_pooled_calls_are_one_call() -> None:
 
 
 def test_a_summary_compares_within_a_run_and_survives_a_hiccup() -> None:
-    """Speed-ups are of the same run and its shared prompts; the typical figures leave a slow run aside."""
+    """Speed-ups compare the same run and prompts, and the medians ignore a slow run."""
     slow = replace(ALONE, decode_seconds=9.0, tokens_per_second=100 / 9)
     found = [
         *(trial(run, p, "generate", None, GENERATE) for run in (0, 1, 2) for p in "ab"),
@@ -147,7 +153,7 @@ def test_a_length_that_does_not_pay_is_said_with_what_the_loop_does() -> None:
 
 
 def test_an_early_stop_names_no_winner() -> None:
-    """Until every draft length has run on every prompt: how many calls are in, and of how many."""
+    """Until every length has run on every prompt, no winner is named, only the number of calls."""
     entrants = (BASELINE, LOOP, Entrant("speculative", 4), Entrant("speculative", "auto"))
     plan = Plan((PromptItem("a", "c", "a"), PromptItem("b", "c", "b")), entrants, specdec.SamplingParams(64), 2)
     every = [trial(run, item.name, *entrant, DRAFTED) for run, item, entrant in plan.steps()]
@@ -170,7 +176,7 @@ def test_auto_that_wins_is_the_headline_and_its_figure() -> None:
 
 
 def test_one_page_names_one_fastest_length() -> None:
-    """Our loop is faster than all that drafts: the headline says so, and the table marks the loop."""
+    """If our loop is faster than all drafting lanes, the headline says so and the table marks the loop."""
     slower = {gamma: lane(100, 40, 0.1, 0.7, seconds, (60, 30, 70)) for gamma, seconds in ((2, 0.85), (4, 0.95))}
     ran = [trial(0, "a", *BASELINE, lane(100, 100, 0.0, 0.0, 1.0)), trial(0, "a", *LOOP, lane(100, 100, 0.0, 0.6, 0.7))]
     ran += [trial(0, "a", "speculative", gamma, figures) for gamma, figures in slower.items()]
@@ -187,7 +193,7 @@ def test_one_page_names_one_fastest_length() -> None:
 
 
 def test_speeds_are_compared_within_a_run() -> None:
-    """Two lengths at other speeds in every run; one of them has no speed in the first run."""
+    """Speeds are compared within a run, as two lengths differ in every run and one has no speed in the first."""
 
     def runs_of(entrant: Entrant, *rates: float | None) -> list[Trial]:
         at = [replace(DRAFTED, tokens_per_second=rate, decode_seconds=100 / (rate or 1e9)) for rate in rates]
@@ -200,7 +206,7 @@ def test_speeds_are_compared_within_a_run() -> None:
 
 
 def test_lengths_without_a_clear_difference_are_named() -> None:
-    """A length that was as fast as the best in some run is no clear loser; one that always lost is not named."""
+    """A length that was as fast as the best in some run is named as not clearly slower; one that always lost is not."""
 
     def runs_of(lane: str, gamma: int | str | None, *rates: float) -> list[Trial]:
         at = [replace(DRAFTED if gamma else ALONE, tokens_per_second=rate, decode_seconds=100 / rate) for rate in rates]
@@ -230,7 +236,7 @@ def test_a_share_that_rounds_to_none_has_no_sign() -> None:
 
 
 def test_ratios_without_a_clear_difference() -> None:
-    """Runs that disagree, or a median that rounds to 1.00; fewer than five need more than 5 %."""
+    """No clear difference: runs disagree, the median rounds to 1.00, or under 5 % with fewer than five runs."""
     for ratios in ([], [0.97], [1.05], [0.9, 1.2], [1.02, 1.03], [0.95, 0.9, 0.99], [1.001] * 4 + [1.004]):
         assert no_clear_difference(ratios), ratios
     for ratios in ([0.94], [1.06], [1.06, 1.08], [0.9, 0.94, 0.99], [1.02] * 4 + [1.01]):
@@ -238,7 +244,7 @@ def test_ratios_without_a_clear_difference() -> None:
 
 
 def test_the_headline_matches_the_measurement() -> None:
-    """Auto may be fastest, plain may be, another method may be, and nothing may have been measured."""
+    """The headline is right where auto, plain or another method is fastest, and where nothing was measured."""
     plain, loop, drafted = trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), DRAFTED
     slow = lane(100, 40, 0.9, 0.7, 1.8, (60, 30, 70))
     assert judged([plain, loop]).judgement.kind is Kind.NO_GUESSES
@@ -261,7 +267,7 @@ def test_the_headline_matches_the_measurement() -> None:
 
 
 def test_a_short_text_is_not_taken_for_guesses_kept_unevenly() -> None:
-    """Drafts cut by the end of the text are named as such; where most are short, the closed form says nothing."""
+    """Drafts cut by the end of the text are named. Where most are cut, the closed form is not used."""
     perfect = lane(31, 4, 0.1, 0.05, 0.2, (27, 0, 0))
     found = judge([Sides(GENERATE, replace(perfect, mean_acceptance_length=9.0), ALONE)], 8)
     assert found.guesses == pytest.approx(27 / 4) and words.WHY_OFF["short"] in paragraph(found)
@@ -322,7 +328,7 @@ def test_auto_is_scored_on_other_runs_than_the_best_is_picked_on() -> None:
 
 
 def deepened(model, layers: int):
-    """Almost the same model three times as slow: after its own layers stand some that add nothing."""
+    """Almost the same model, three times as slow: layers that add nothing follow its own."""
     deep = tiny("llama", 4, layers=layers)
     deep.load_state_dict(noisy_copy(model, 4, scale=0.004).state_dict(), strict=False)
     for layer in deep.model.layers[len(model.model.layers) :]:
@@ -333,7 +339,7 @@ def deepened(model, layers: int):
 
 @pytest.fixture
 def millisecond_layers(monkeypatch) -> None:
-    """A pass of ours sleeps two milliseconds a layer, next to which the noise of a busy machine is small."""
+    """A pass of ours sleeps two milliseconds a layer, so that the noise of a busy machine is small beside it."""
 
     class Slow(StackPasses):
         def logits(self, ids, start, keep):
@@ -350,7 +356,7 @@ def millisecond_layers(monkeypatch) -> None:
 
 @pytest.mark.parametrize("kind", ["random draft", "draft deeper than its target"])
 def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str, millisecond_layers) -> None:
-    """Measured, not made up: a random draft is refused for what it misses, a deep one for what it costs.
+    """In real measurements a random draft does not pay because of its misses, and a deep draft because of its cost.
 
     At these lengths both take over twice the time of our loop without a draft.
     """
@@ -368,7 +374,7 @@ def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str, millise
 
 
 def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
-    """All lengths 0 to 16 and auto; predicted stands beside measured wherever something was drafted."""
+    """The table has all lengths 0 to 16 and auto, with predicted beside measured wherever something was drafted."""
     target = shared_tiny("llama", 4, layers=3)
     pair = specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
     params = specdec.SamplingParams(max_new_tokens=48, ignore_eos=True)
@@ -385,7 +391,7 @@ def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
 
 
 def test_assisted_generation_is_compared_at_every_length_both_ran_at() -> None:
-    """Run by run, against its own length: not against its best, and not against plain generate."""
+    """Assisted generation is compared run by run at the same length, not with its best and not with plain generate."""
     seconds = {("generate", None): 9.0, ("speculative", 3): 2.0, ("assisted", 3): 3.0, ("speculative", 5): 4.0,
                ("assisted", 5): 5.0, ("speculative", 7): 1.0}  # fmt: skip
     ran = [
@@ -398,7 +404,7 @@ def test_assisted_generation_is_compared_at_every_length_both_ran_at() -> None:
 
 
 def test_one_slow_call_does_not_set_the_share_of_time_outside_the_passes() -> None:
-    """A pass that waited for a compiler or another program: the share is that of each prompt's middle run."""
+    """One pass that waited for another program does not change the share, which is from each prompt's median run."""
     usual = lane(100, 40, 0.1, 0.8, 1.0)
     slow = replace(lane(100, 40, 0.1, 98.0, 100.0), overhead_share=0.0003)
     ran = [trial(run, "a", "speculative", 5, slow if run == 0 else usual) for run in range(3)]

@@ -1,4 +1,4 @@
-"""Acceptance by place in the draft, and how many tokens a pass writes, against counts made by hand."""
+"""Acceptance by position and tokens a pass, compared with counts by hand."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_sampled_lane_tells_what_was_to_be_expected() -> None:
     assert [row[3].split()[0] for row in found["rows"]] == ["70", "50", "50"]
     assert abs(lane.overlap - 3.6 / 6) < 1e-9
     assert metrics.pool([lane, lane]).overlap_at == (4.2, 2.0, 1.0)
-    assert metrics.pool([lane, lane_of("aaa")]).overlap_at == ()  # of one of them it is not known
+    assert metrics.pool([lane, lane_of("aaa")]).overlap_at == ()  # it is unknown for one of them
 
 
 def test_runs_are_added_place_by_place() -> None:

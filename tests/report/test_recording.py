@@ -1,4 +1,4 @@
-"""The wire format: what was recorded is read back equal, and shows the run without a model."""
+"""The wire format: a recording is read back unchanged and shows the run without a model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def record(pair: specdec.Pair, lane: str, settings: dict) -> tuple[list, list[st
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("lane", LANES)
 def test_what_is_read_equals_what_was_recorded(lane: str, settings: str, pair) -> None:
-    """Event by event and value by value, types included: a replay is the run."""
+    """All events and values are read back with their types, so a replay equals the run."""
     events, lines = record(pair, lane, SETTINGS[settings])
     again = list(recording.read(lines))
     assert again == events
@@ -52,7 +52,7 @@ def test_what_is_read_equals_what_was_recorded(lane: str, settings: str, pair) -
 
 @pytest.mark.parametrize("lane", LANES)
 def test_a_recording_holds_the_bytes_of_all_its_tokens(lane: str, pair) -> None:
-    """Prompt, text and rejected drafts can be shown with nothing but the lines."""
+    """Prompt, text and rejected guesses can be shown from the lines alone."""
     events, lines = record(pair, lane, {"temperature": 1.0, "seed": 1})
     table = recording.token_bytes(lines)
     text = b"".join(table[i] for i in events[0].prompt_ids)
@@ -70,7 +70,7 @@ def test_a_recording_holds_the_bytes_of_all_its_tokens(lane: str, pair) -> None:
 
 
 def test_nan_is_written_as_null() -> None:
-    """NaN and Infinity are words of Python's JSON only."""
+    """NaN is written as null, because only Python's JSON knows NaN."""
     text = recording.line({"event": "begin", "a": [math.nan, 1.5, {"b": math.inf}], "c": (-math.inf, "NaN")})
     assert json.loads(text, parse_constant=lambda name: pytest.fail(name)) == {
         "event": "begin", "a": [None, 1.5, {"b": None}], "c": [None, "NaN"],
@@ -78,7 +78,7 @@ def test_nan_is_written_as_null() -> None:
 
 
 def test_half_of_a_surrogate_pair_is_written_so_that_every_reader_takes_it() -> None:
-    """The name of a folder may hold one, and so may a vocabulary."""
+    """Half a surrogate pair, as folder names and vocabularies may hold, is written so that every reader accepts it."""
     text = recording.line({"event": "error", "message": "a\ud83d\U0001f600", "\udc00": ["\udfff", math.nan]})
     assert json.loads(text) == {"event": "error", "message": "a?\U0001f600", "?": ["?", None]}
     assert list(recording.read([recording.line({"event": "error", "message": "\ud83d"})])) == []
@@ -103,7 +103,7 @@ def test_tokens_that_are_no_bytes_are_refused(tokens: dict, pair) -> None:
 
 
 def test_a_token_is_described_before_it_is_needed_and_once(pair) -> None:
-    """The live page reads line by line: bytes come with the first line that mentions their token."""
+    """Each token's bytes come once, with the first line that mentions it, as the live page reads line by line."""
     events, lines = record(pair, "speculative", {})
     known: set[str] = set()
     for event, line in zip(events, lines, strict=True):
@@ -115,7 +115,7 @@ def test_a_token_is_described_before_it_is_needed_and_once(pair) -> None:
 
 
 def test_a_line_is_one_event(pair) -> None:
-    """One JSON object a line, ASCII, nothing in it that could open a tag where a page carries it."""
+    """Each event is one line of ASCII JSON without anything that could open an HTML tag."""
     events, lines = record(pair, "speculative", {})
     names = {specdec.Started: "started", specdec.Round: "round", specdec.Finished: "finished"}
     for event, line in zip(events, lines, strict=True):
@@ -126,7 +126,7 @@ def test_a_line_is_one_event(pair) -> None:
 
 
 def test_lines_may_be_read_from_a_file(pair, tmp_path) -> None:
-    """Exported and read again, a blank last line included."""
+    """Exported lines are read from a file again, even with a blank last line."""
     events, lines = record(pair, "speculative", {})
     path = tmp_path / "run.jsonl"
     path.write_text("".join(lines))
@@ -136,7 +136,7 @@ def test_lines_may_be_read_from_a_file(pair, tmp_path) -> None:
 
 
 def test_a_cut_recording_is_a_cancelled_run(pair) -> None:
-    """A closed generator cannot yield: the missing Finished says it."""
+    """A cut recording is read as cancelled: a closed generator cannot yield, so Finished is missing."""
     events, lines = record(pair, "speculative", {})
     result = specdec.collect(recording.read(lines[:4]))
     assert result.cancelled and result.finish_reason is None
@@ -144,7 +144,7 @@ def test_a_cut_recording_is_a_cancelled_run(pair) -> None:
 
 
 def test_every_field_survives() -> None:
-    """By hand, with the values that a run seldom has: None, empty, and a tuple inside a tuple."""
+    """Every field survives, also rare values: None, empty, and a tuple inside a tuple."""
     params = specdec.SamplingParams(seed=2**63 - 1, stop=("<", "🙂"), temperature=0.5)
     events = [
         specdec.Started("speculative", (1,), params, 3, "top-k", 2, {"name": None}, {"cores": 2}, {}, {"top_k": 50}),
@@ -178,7 +178,7 @@ def test_every_field_survives() -> None:
 
 
 def test_lanes_of_a_recording_are_separated(pair) -> None:
-    """A file of two lanes gives each by itself. Collecting both as one is refused, also where each is a batch."""
+    """A file of two lanes gives each lane by itself. Collecting both as one is refused, also in batches."""
     events, parts = zip(*(record(pair, lane, {}) for lane in ("generate", "speculative")), strict=True)
     lines = [*parts[0], *parts[1]]
     assert recording.lanes(lines) == list(events)
@@ -193,7 +193,7 @@ def test_lanes_of_a_recording_are_separated(pair) -> None:
 
 
 def test_ids_mentioned_in_one_place_only_are_described() -> None:
-    """Each place where an event can mention a token counts, however seldom a run mentions it there alone."""
+    """Tokens are described from every field that can mention one, even if a run uses it rarely."""
     params = specdec.SamplingParams(seed=1)
     draft = specdec.DraftToken(12, "rejected", 0.5, 0.0, 0.0, 0.5, 13, 0.5)
     decision = specdec.Decision(((14, 1.0),), ((15, 1.0),), ((16, 1.0),))
@@ -209,7 +209,7 @@ def test_ids_mentioned_in_one_place_only_are_described() -> None:
 
 
 def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
-    """The file that the page saves holds lines about the whole race; the events come out of it all the same."""
+    """The page's file has lines about the whole race, and the events are read all the same."""
     events, lines = record(pair, "speculative", {})
     begin = {
         "event": "begin",

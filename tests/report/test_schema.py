@@ -1,4 +1,4 @@
-"""The one schema of recordings: what Python reads, what the scripts check and what they are typed with agree."""
+"""One schema of recordings: the Python reader, the scripts' check and their types agree."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from specdec.report import schema
 
 @pytest.mark.parametrize("name", schema.files())
 def test_the_files_of_the_scripts_are_those_of_the_code(name: str) -> None:
-    """If not: python -m specdec.report.schema"""
+    """The scripts' files are up to date; ``python -m specdec.report.schema`` writes them."""
     assert (schema.ASSETS / name).read_text(encoding="utf-8") == schema.files()[name]
 
 
 def words(part: dict) -> set[str]:
-    """The words of JSON Schema in a part of ours; names of fields and types are none."""
+    """The JSON Schema keywords in a part of our schema, without names of fields and types."""
     found = set(part)
     for word in ("items", "additionalProperties"):
         if isinstance(part.get(word), dict):
@@ -28,7 +28,7 @@ def words(part: dict) -> set[str]:
 
 
 def test_the_scripts_know_every_word_of_the_schema() -> None:
-    """A word that they do not know would break the opening of every file and link."""
+    """The scripts know every keyword of the schema. An unknown one would break every file and link."""
     script = (schema.ASSETS / "schema.js").read_text(encoding="utf-8")
     known = set(re.findall(r"^  (\$?\w+): \(value", script.split("const WORDS")[1], re.M))
     used = set().union(*(words(part) for part in schema.schema()["types"].values()))
@@ -36,7 +36,7 @@ def test_the_scripts_know_every_word_of_the_schema() -> None:
 
 
 def test_every_text_list_and_number_is_bounded() -> None:
-    """A forged file cannot make the page draw without end."""
+    """Every text, list and number has a bound, so that a forged file cannot make the page draw without end."""
 
     def loose(part: dict) -> bool:
         bounds = {"string": {"maxLength", "const", "enum"}, "array": {"maxItems"}}

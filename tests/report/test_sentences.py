@@ -1,4 +1,4 @@
-"""Every sentence of a judgement, held in one file. ``python tests/report/test_sentences.py`` writes it anew."""
+"""All sentences of a judgement are kept in one file, which ``python tests/report/test_sentences.py`` rewrites."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SWEEP = {"calls": "5", "planned": "57", "share": words.percent(0.08)}
 
 
 def sentences() -> Iterator[str]:
-    """All of them, each under its kind."""
+    """All sentences by their kind."""
     for kind in Kind:
         yield f"[{kind.name}]"
         for found in (ONE, replace(FIVE, stalled=1)):
@@ -68,7 +68,7 @@ def test_every_kind_has_its_row(table: dict) -> None:
 
 
 def test_a_share_needed_is_told_from_the_share_kept() -> None:
-    """Rounded to whole percents, 48.3 and 48.4 would read "only 48 % kept; needs 48 %"."""
+    """The needed and the kept share are never printed as equal: 48.3 and 48.4 would both round to 48 %."""
     alpha, needed = words.kept_and_needed(replace(ONE, alpha=0.4831, needed_alpha=0.4842))
     assert alpha != needed
 

@@ -1,4 +1,4 @@
-"""The code to take home: what it says runs, says what differs, and carries no value of a stranger as code."""
+"""The code to take home runs, says what differs, and never contains a stranger's value as code."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def codes_of(pair=None, settings=None, params=None, **asked) -> dict[str, str]:
 
 
 def served(code: str, folder: Path) -> list[str]:
-    """vLLM's line for a server, which stands in a comment of its Python."""
+    """vLLM's command for a server, from a comment of its Python code."""
     return commands(re.search("^# As a server: (.*)$", code, re.M)[1], folder)[0]
 
 
 def test_the_code_of_every_way_to_draft_runs(tmp_path):
-    """transformers' and our own lines run as they stand; vLLM's are valid Python, the others' a shell's."""
+    """The code for transformers and for specdec runs unchanged. vLLM's is valid Python, the others' valid shell."""
     for pair, settings, params in WAYS:
         codes = codes_of(pair, settings, params)
         assert list(codes) == ["specdec", "transformers", "vLLM", "SGLang", "llama.cpp"]
@@ -80,7 +80,7 @@ def test_the_code_of_every_way_to_draft_runs(tmp_path):
 
 
 def test_the_servers_draft_as_the_page_did(tmp_path):
-    """A draft model, the context, or nothing: each server is told the method and the draft length in its own words."""
+    """Each server gets its own options for method and draft length: a draft model, prompt lookup, or nothing."""
     sampled = {"temperature": 0.7, "top_p": 0.9, "seed": 2**40}
     codes = codes_of(HUB, params=sampled)
     config = {"method": "draft_model", "model": "c/d", "num_speculative_tokens": 5}
@@ -95,7 +95,7 @@ def test_the_servers_draft_as_the_page_did(tmp_path):
     neutral = {"prompt": "Once upon a time", "max_tokens": 6, "temperature": 0.7, "top_p": 0.9, "min_p": 0}
     assert ask_it[:2] == ["curl", "http://localhost:30000/v1/completions"]
     said = {"top_k": -1, "repetition_penalty": 1, "seed": 2**40}
-    assert json.loads(options(ask_it)["-d"]) == neutral | said  # it knows no top-k 0
+    assert json.loads(options(ask_it)["-d"]) == neutral | said  # it does not accept top-k 0
     *converted, serve, ask_it = commands(codes["llama.cpp"], tmp_path)
     assert [" ".join(line) for line in converted] == [
         "python convert_hf_to_gguf.py a/b --remote --outfile target.gguf",
@@ -128,7 +128,7 @@ def test_the_servers_draft_as_the_page_did(tmp_path):
 
 
 def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
-    """An EAGLE-3 head, and the target's own MTP layers."""
+    """The servers draft with the run's EAGLE-3 head or MTP layers."""
     codes = codes_of(HUB | HEAD)
     config = {"method": "eagle3", "model": "c/d", "num_speculative_tokens": 5}
     assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
@@ -150,7 +150,7 @@ def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
 
 
 def test_the_code_says_what_a_server_cannot_do(tmp_path):
-    """A comment alone where it has no such method; a remark where the lines differ from what the page did."""
+    """A server without the method gets a comment only. Code that differs from the page's run says so."""
     codes = codes_of(HUB | EARLY)
     for name in ("vLLM", "SGLang", "llama.cpp"):
         assert re.fullmatch("#.* no method of the kind early-exit.\n", codes[name])
@@ -166,7 +166,7 @@ def test_the_code_says_what_a_server_cannot_do(tmp_path):
 
 
 def test_the_code_for_two_tokenizers_names_both(tmp_path):
-    """What others take for two tokenizers, as rows are unequal: transformers asks for each, others for one in kind."""
+    """For two tokenizers transformers' code names both, vLLM's has an option, and the others say what they need."""
     codes = codes_of(HUB | {"draft": DRAFT | {"rows": 2}})
     ast.parse(codes["transformers"])
     assert 'draft_tokenizer = AutoTokenizer.from_pretrained("c/d")' in codes["transformers"]
@@ -200,19 +200,19 @@ def test_hostile_values_stay_arguments_of_the_shell(tmp_path):
             body = json.loads(options(command)["-d"])
             assert (body["messages"][0]["content"] if chat else body["prompt"]) == prompt
         for lines in codes.values():
-            assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", lines)  # a terminal would act on them
+            assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", lines)  # a terminal would obey them
 
 
 @pytest.mark.parametrize("name", ["--trust-remote-code", "a/b\n>bitten", "a/b\x1b[201~", {"a": "b"}])
 def test_an_impossible_model_name_gives_no_code(name):
-    """An option in a name's place, a line of its own in a comment, or no text at all."""
+    """A model name that is an option, has a line break or is no text gives no code."""
     for role in ("target", "draft"):
         with pytest.raises(specdec.InvalidInput, match="names a model that cannot exist|its pair cannot be read"):
             codes_of(HUB | {role: HUB[role] | {"name": name}})
 
 
 def test_no_expression_of_a_recording_becomes_code() -> None:
-    """What builds a way to draft is written by this program, from the text form of a method that it knows."""
+    """The expression that builds a draft method is written by us, from the text form of a known method."""
     bite = "__import__('os').system('id')"
     forged = [LOOKUP["draft"] | {"python": bite}, EARLY["draft"] | {"python": "subprocess.Popen('id')"}]
     for draft, own in zip(forged, ("specdec.PromptLookup()", "specdec.EarlyExit(3)"), strict=True):

@@ -1,4 +1,4 @@
-"""What is said about a race: from events made by hand, so that every word can be worked out."""
+"""The verdict on races whose events are made by hand, so that every figure is known."""
 
 from __future__ import annotations
 
@@ -97,8 +97,7 @@ def test_one_run_that_pays() -> None:
 
 
 def test_our_loop_beside_them_adds_both_shares() -> None:
-    """Plain takes 1 s a token, our loop 0.5 s and speculation 0.4 s: 2x and 1.25x, then what of the guesses and the
-    texts is said."""
+    """Plain takes 1 s a token, our loop 0.5 s and speculation 0.4 s, so the shares are 2x and 1.25x."""
     run = {"generate": plain(), "speculative": speculative(1.6), LOOP.key: loop(0.5)}
     said = verdict([run])
     assert [(figure["value"], figure["label"]) for figure in said["figures"]] == [
@@ -118,7 +117,10 @@ def test_rates_are_medians_over_the_runs() -> None:
 
 
 def test_a_finished_greedy_race_tells_of_other_lengths() -> None:
-    """Costs are of all runs and of our loop, the rounds of the run that is shown; the gain is over plain generate."""
+    """Other lengths use the costs of all runs and our loop, and the rounds of the shown run.
+
+    Gains are over plain generate.
+    """
     runs = [{"generate": plain(), "speculative": speculative(step), LOOP.key: loop(0.5)} for step in (1.45, 1.45, 3.0)]
     found = verdict(runs)["whatif"]
     assert schema.parse(line(verdict(runs)), 1)["whatif"] == found
@@ -145,7 +147,7 @@ def test_a_race_that_cannot_tell_of_other_lengths_says_why() -> None:
 
 
 def test_several_runs_give_a_median_with_its_spread() -> None:
-    """Speed-ups 1.25, 2 and 4: the run of the 2 is shown, and the row of the lane holds all three."""
+    """With speed-ups 1.25, 2 and 4 the run of the 2 is shown, and the lane's row has all three."""
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.2, 1.0, 2.0)]
     said = verdict(runs)
     assert "median of 3 runs, 1.2\u20134.0x" in said["sentence"]
@@ -165,14 +167,14 @@ def test_a_spread_around_one_is_no_difference() -> None:
 
 
 def test_a_guess_dearer_than_a_token_cannot_pay() -> None:
-    """A guess of 1.2 plain tokens' time: no acceptance makes up for it."""
+    """If a guess takes as long as 1.2 plain tokens, no acceptance makes it pay."""
     said = verdict([{"generate": plain(), "speculative": speculative(6.0, draft=1.2)}])
     assert (said["kind"], said["reason"], said["factor"]) == ("slower_unsplit", "guesses_cost", "0.67x")
     assert "can yield at most 5 tokens" in said["sentence"] and "needs" not in said["sentence"]
 
 
 def test_too_few_guesses_kept_names_what_is_needed() -> None:
-    """A round of 2.5 plain tokens writes 2: the closed form says which acceptance would write 2.5."""
+    """A round costs 2.5 plain tokens and writes 2. The closed form gives the acceptance that would write 2.5."""
     said = verdict([{"generate": plain(), "speculative": speculative(2.5, kept=1)}])
     needed = break_even_alpha(4, 2.5)
     assert expected_tokens(needed, 4) == pytest.approx(2.5)
@@ -188,12 +190,12 @@ def test_a_round_dearer_than_all_it_can_write() -> None:
 
 
 def test_the_first_difference_names_both_tokens_and_the_margin() -> None:
-    """Where texts part, both tokens stand beside the place; a draft that was right there carries no margin."""
+    """The first difference names its position and both tokens. A draft that was right there has no margin."""
     other = [*TEXT[:8], 77, *TEXT[9:]]
     said = verdict([{"generate": plain(), "speculative": speculative(text=other)}], text_of=lambda token: f"<{token}>")
     assert "First difference at token 9: plain \u201c<18>\u201d, speculative \u201c<77>\u201d." in said["notes"]
     assert labelled(said["figures"])["tokens identical"] == "8 of 21" and not said["same"]
-    parting = [*TEXT[:4], 77, *TEXT[5:]]  # where the target corrected a guess
+    parting = [*TEXT[:4], 77, *TEXT[5:]]  # at a guess that the target corrected
     for penalty, words in ((1.0, "logit margin 0.002."), (1.5, "logit margin before the repetition penalty 0.002.")):
         params = SamplingParams(max_new_tokens=21, repetition_penalty=penalty)
         lane = speculative(text=parting, params=params)
@@ -224,7 +226,7 @@ def test_lossy_sampling_promises_nothing() -> None:
 
 
 def test_slower_with_enough_kept_does_not_contradict_itself() -> None:
-    """Where drafts are shorter than gamma the closed form does not apply: what a round cost and wrote is said."""
+    """Where drafts are shorter than gamma, the closed form does not apply. The text gives a round's cost and tokens."""
     short = [
         replace(event, draft=event.draft[:1]) if isinstance(event, Round) and event.index else event
         for event in speculative(4.4)
@@ -242,7 +244,7 @@ def test_the_row_of_a_lane_is_of_all_runs() -> None:
 
 
 def test_a_run_without_a_speed_up_is_left_out_everywhere() -> None:
-    """Plain ends at its first token in one of three runs, and half its guesses are kept there: no figure holds them."""
+    """In one of three runs plain ends at its first token, so no figure uses that run."""
     runs = [{"generate": plain(), "speculative": speculative(kept=kept)} for kept in (3, 1, 3)]
     runs[1]["generate"] = plain(text=TEXT[:1])
     said, alone = verdict(runs), verdict([runs[0], runs[2]])
@@ -282,7 +284,7 @@ def test_further_lanes_have_a_row_each() -> None:
 
 
 def test_a_difference_in_half_precision_is_looked_at_in_float32() -> None:
-    """The target in bfloat16: the note names what float32 chooses at the place where the texts part."""
+    """With the target in bfloat16 the note says what float32 would choose where the texts differ."""
     target = shared_tiny("llama", 4, layers=3)
     half = noisy_copy(target, 4, scale=0.0).to(torch.bfloat16)
     pair = specdec.Pair(target=half, draft=noisy_copy(target, 5, scale=0.01), tokenizer=byte_tokenizer())
@@ -303,7 +305,7 @@ def test_a_difference_in_half_precision_is_looked_at_in_float32() -> None:
 
 
 def test_float32_chooses_behind_the_repetition_penalty_as_the_lanes_do() -> None:
-    """The prompt's own tokens are made unlikely: what the raw logits prefer is what no lane would write."""
+    """float32 chooses after the repetition penalty too, else it would name a token that no lane writes."""
     half = tiny("llama", 4, layers=3, context=512).to(torch.bfloat16)
     pair = specdec.Pair(target=half, draft=None, tokenizer=byte_tokenizer())
     prompt = torch.arange(2, 300)

@@ -49,7 +49,7 @@ def test_the_example_runs(address: str, capsys) -> None:
 
 @pytest.mark.parametrize("lane", ["speculative", "generate", "assisted"])
 def test_decode_streams_the_recording(client: Client, lane: str) -> None:
-    """Its lines are the events of the same call in Python."""
+    """/decode streams the events of the same call in Python."""
     pair = specdec.load_pair()
     params = specdec.SamplingParams(max_new_tokens=24)
     events = decoded(client, max_new_tokens=24, lane=lane)
@@ -60,7 +60,7 @@ def test_decode_streams_the_recording(client: Client, lane: str) -> None:
 
 
 def test_every_lane_of_the_table_decodes(client: Client, request: pytest.FixtureRequest) -> None:
-    """A row that is added is one more lane, and its events bear its name."""
+    """Every row of the lane table can be decoded, and its events have its name."""
     from specdec.engine.decode import decode
 
     toy = Lane("toy", "Toy lane", "a toy lane", lambda request, gamma, *acceptance: decode(request, 1))
@@ -120,21 +120,21 @@ def test_a_refusal_is_a_sentence(client: Client, name: str, settings: dict, said
 
 @pytest.mark.parametrize("name", ["/decode", "/race"])
 def test_only_text_is_a_prompt(client: Client, name: str) -> None:
-    """Chat messages would go round the limit of a public page."""
+    """Chat messages are refused, as they would bypass the limit of a public page."""
     with pytest.raises(AppError, match="prompt is"):
         client.predict([{"role": "user", "content": "hi"}], api_name=name)
 
 
 @pytest.mark.parametrize("name", ["/decode", "/race"])
 def test_a_client_that_leaves_ends_its_work(client: Client, name: str) -> None:
-    """After a cancel the machine is free for the next call, long before the cancelled one would have ended."""
+    """A cancelled call frees the machine for the next one, long before it would have ended."""
     settings = {"ignore_eos": True} if name == "/decode" else {"runs": 20}
     job = client.submit(PROMPT, max_new_tokens=2000, api_name=name, **settings)
     next(iter(job))
     job.cancel()
     began = time.monotonic()
     client.predict(PROMPT, max_new_tokens=4, api_name="/decode")
-    assert time.monotonic() - began < 30  # the whole would take minutes
+    assert time.monotonic() - began < 30  # the whole call would take minutes
 
 
 def test_the_page_itself_is_no_endpoint(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""The door: each rule against a bare app that records what reaches it, then all of them on a served Gradio page."""
+"""The door's rules, each on a bare app that records its requests, then all of them on a served Gradio page."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Reply:
 
 @dataclass
 class Bare:
-    """An app that answers 200 to all and keeps what reached it."""
+    """An app that answers 200 to everything and records its requests."""
 
     paths: list[str] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
@@ -72,7 +72,10 @@ def ask(
 
 
 async def ask_soon(door, path, method, body, headers, peer, query, root, raw) -> Reply:
-    """A request as the server gives it on; ``body`` may be several chunks, or seconds to wait between them."""
+    """A request in the form a server passes it on.
+
+    ``body`` may be several chunks, with seconds to wait between them.
+    """
     chunks, reply = body if isinstance(body, list) else [body], Reply()
     parts = iter(chunks)
     left = len([chunk for chunk in chunks if isinstance(chunk, bytes)])
@@ -159,14 +162,14 @@ def test_a_path_takes_only_its_own_method(path):
 
 
 def test_an_encoded_path_is_not_found():
-    """The server decodes a path; one that was encoded is odd, whatever it means."""
+    """An encoded path is not found, whatever it means: the page's own paths need no encoding."""
     for raw in ("/%63onfig", "/static/%2e%2e/config", "/static%2fx.js", "/config%00"):
         assert ask(door(), "/config", raw=raw).status == 404
     assert ask(door(), "/config", raw="/config?a=%20").status == 200
 
 
 def test_paths_under_a_prefix_are_checked_alike():
-    """A proxy may or may not take the prefix off."""
+    """Paths under a prefix have the same rules, whether or not the proxy removes the prefix."""
     for path in ("/demo/config", "/config", "/demo", "/demo/"):
         assert ask(door(), path, root="/demo").status == 200
     for path in ("/demo/gradio_api/upload", "/demoX/config", "/demo/demo/config", "/demo/../config"):
@@ -213,7 +216,7 @@ def test_a_large_body_is_refused_by_what_it_says_and_by_what_it_is():
     assert not app.paths
     assert post(small, body=b'{"data": "%s"}' % (b"x" * 80)).status == 200
     assert post(door(app), {"data": [{"name": "a", "text": "x" * 2_999_900}]}).status == 200
-    assert ask(door(app), "/config", body=b"x").status == 413  # no question has a body
+    assert ask(door(app), "/config", body=b"x").status == 413  # no GET has a body
 
 
 def test_a_slow_body_is_refused(monkeypatch):
@@ -285,7 +288,7 @@ def test_an_owner_s_prompt_is_as_long_as_the_model_takes():
     ],
 )  # fmt: skip
 def test_refusing_a_body_is_fast(body):
-    """To parse the first one takes 2 s of the event loop."""
+    """Refusing a body is fast. Parsing the first of these would block the event loop for 2 s."""
     front, began = door(), time.process_time()
     assert post(front, body=body).status in (400, 413)
     assert time.process_time() - began < 0.5
@@ -305,7 +308,7 @@ def test_an_owner_s_page_is_reached_by_its_own_names(host):
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["/config", "/healthz", "/specdec-assets/page.css"])
 def test_an_owner_s_page_has_nothing_for_others(headers, path):
-    """A web site whose name was made to lead to this machine, and guests of a proxy."""
+    """An owner's page answers neither web sites whose name resolves to this machine nor a proxy's guests."""
     app = Bare()
     reply = ask(door(app, names=OWNER), path, headers=headers)
     assert reply.status == 403 and "--behind-proxy" in reply.sentence and not app.paths
@@ -313,7 +316,7 @@ def test_an_owner_s_page_has_nothing_for_others(headers, path):
 
 @dataclass
 class Packing:
-    """An app with one file, which it packs."""
+    """An app with one file, which it compresses."""
 
     asked: list[Headers] = field(default_factory=list)
 
@@ -341,13 +344,13 @@ def test_a_file_is_packed_once():
     assert ask(front, "/assets/a.js", headers=[("Accept-Encoding", "gzip")]).body == b"packed by gzip"
     assert len(app.asked) == 2
     for _ in range(2):
-        assert ask(front, "/assets/a.js").status == 200  # without packing
-        assert ask(front, "/assets/none.js", headers=headers).status == 404  # of which nothing is kept
+        assert ask(front, "/assets/a.js").status == 200  # without compression
+        assert ask(front, "/assets/none.js", headers=headers).status == 404  # of which nothing is stored
     assert len(app.asked) == 6
 
 
 def test_a_client_that_leaves_during_a_file_does_not_damage_it(tmp_path):
-    """Starlette stops sending a file to a client who is gone."""
+    """A client that leaves during a file does not damage it for others, though Starlette stops sending."""
     (tmp_path / "a.js").write_bytes(b"x" * 1_000_000)
     front = door(Mount("/assets", StaticFiles(directory=tmp_path)))
 
@@ -402,7 +405,7 @@ def test_ordinary_json_is_let_in():
 
 
 def test_a_form_of_another_site_is_refused():
-    """A browser sends these types to any host without asking it first."""
+    """Another site's form is refused. Browsers send these content types to any host without asking it."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
         assert post(door(), body=b"{}", headers=[("content-type", kind)]).status == 415
     assert post(door(), body=b"a=b", path="/login", headers=[("content-type", "text/plain")]).status == 200
@@ -425,7 +428,7 @@ def test_a_stream_names_one_session():
 
 
 def test_a_file_in_the_json_is_refused():
-    """Gradio would fetch its address, whatever the field is for."""
+    """A file record in the JSON is refused, as Gradio would fetch its address in any field."""
     file = {"path": "https://example.com/x", "meta": {"_type": "gradio.FileData"}}
     for data in ([file], [[{"a": file}]], [file | {"meta": []}]):
         assert post(door(), {"data": data}).sentence == "This page takes no files."
@@ -436,7 +439,10 @@ def test_a_file_in_the_json_is_refused():
 
 
 def test_an_address_may_ask_so_often(monkeypatch):
-    """A burst, then as many as come back; other addresses go on, and posts have a rate of their own."""
+    """An address gets a burst, then requests at a steady rate.
+
+    Others are not affected, and posts have their own rate.
+    """
     now = 0.0
     monkeypatch.setattr(callers.time, "monotonic", lambda: now)
     app = Bare()
@@ -447,9 +453,9 @@ def test_an_address_may_ask_so_often(monkeypatch):
     reply = ask(slow)
     assert (reply.status, reply.headers["retry-after"]) == (429, "3") and "Too many requests" in reply.sentence
     now = 2.6
-    assert [ask(slow, "/nothing").status, ask(slow).status] == [404, 429]  # what is refused counts as well
+    assert [ask(slow, "/nothing").status, ask(slow).status] == [404, 429]  # refused requests count as well
     now = 1000.0
-    assert [post(slow, {}).status for _ in range(3)] == [200, 200, 429]  # no more than the burst came back
+    assert [post(slow, {}).status for _ in range(3)] == [200, 200, 429]  # no more than the burst was restored
 
 
 def test_addresses_are_forgotten(monkeypatch):
@@ -467,7 +473,7 @@ def test_addresses_are_forgotten(monkeypatch):
         ("8.8.8.8", ["1.1.1.1"], True, "8.8.8.8"),  # not through the proxy
         ("10.0.0.1", ["1.1.1.1"], False, "10.0.0.1"),
         ("10.0.0.1", ["1.1.1.1"], True, "1.1.1.1"),
-        ("127.0.0.1", ["9.9.9.9, 1.1.1.1, 10.1.2.3"], True, "1.1.1.1"),  # the first is the visitor's invention
+        ("127.0.0.1", ["9.9.9.9, 1.1.1.1, 10.1.2.3"], True, "1.1.1.1"),  # the visitor made up the first one
         ("127.0.0.1", ["9.9.9.9", "1.1.1.1"], True, "1.1.1.1"),
         ("127.0.0.1", ["9.9.9.9, nonsense"], True, "127.0.0.1"),
         ("127.0.0.1", [], True, "127.0.0.1"),
@@ -494,7 +500,7 @@ def test_no_peer_has_no_address():
 
 
 class Stream:
-    """An app that streams until it is told to end, or its client leaves; it notes who listens as it does."""
+    """An app that streams until it is told to stop or its client leaves, and records who listens."""
 
     def __init__(self, listeners, error=None):
         self.listeners, self.error, self.end = listeners, error, asyncio.Event()
@@ -518,7 +524,7 @@ def stream(door, query="session_hash=s1", path=DATA, peer=PEER, leave=20) -> asy
 
 
 def test_sessions_that_listen_and_that_left():
-    """A session listens while one of its streams is open; it left as the last one ended or its client went."""
+    """A session listens while one of its streams is open. It has left when the last one ends or its client goes."""
 
     async def main():
         left: list[str] = []
@@ -536,10 +542,10 @@ def test_sessions_that_listen_and_that_left():
         assert not listeners.listening("s1") and left == ["s1"]
         app.end.clear()
         await stream(guarded, leave=0.05)
-        assert left == ["s1", "s1"] and app.tidying[-1] is False  # told before the app has tidied up
+        assert left == ["s1", "s1"] and app.tidying[-1] is False  # reported before the app has cleaned up
         third = stream(guarded)
         await asyncio.sleep(0.01)
-        third.cancel()  # as a server does that is stopped
+        third.cancel()  # as a stopping server does
         await asyncio.wait([third])
         app.error, _ = RuntimeError("broken"), app.end.set()
         with pytest.raises(RuntimeError):
@@ -563,7 +569,7 @@ def test_a_failing_callback_does_not_keep_a_stream(caplog):
 
 
 def test_streams_are_capped():
-    """So many of an address and so many in all, heartbeats too; what closed is free again."""
+    """Streams are limited per address and in total, heartbeats too. A closed stream frees its place."""
 
     async def main():
         listeners = Listeners(of_address=2, in_all=3)
@@ -588,7 +594,7 @@ def test_streams_are_capped():
 
 
 def test_health():
-    """It is answered whatever the rates say, and a check that fails is no good health."""
+    """The health check is answered despite the rate limits, and a failing check is not healthy."""
 
     def broken():
         raise RuntimeError("secret")
@@ -604,7 +610,7 @@ def test_health():
 
 
 def test_headers():
-    """On what is let in and on what is refused; other sites may read neither."""
+    """Accepted and refused requests get the headers, and other sites may read neither."""
 
     async def open_to_all(scope, receive, send):
         allow = [
@@ -642,7 +648,7 @@ def failing(status=0, kind=b"text/plain", error: Exception | None = None):
 
 
 def test_failures_reveal_nothing(caplog):
-    """Whether the app raises or answers first, as Starlette does; the log has the traceback."""
+    """Failures reveal nothing, whether the app raises or answers first. The log has the traceback."""
     for app in (failing(error=KeyError("secret")), failing(500, error=KeyError("secret"))):
         caplog.clear()
         reply = post(door(app), {})
@@ -651,7 +657,7 @@ def test_failures_reveal_nothing(caplog):
     for status in (422, 500):
         reply = post(door(failing(status)), {})
         assert (reply.status, reply.sentence) == (status, "The page does not understand this request.")
-    reply = post(door(failing(500, b"application/json")), {})  # Gradio's own, which its frontend reads
+    reply = post(door(failing(500, b"application/json")), {})  # Gradio's own error, which its frontend reads
     assert (reply.status, reply.body) == (400, b"secret /home/me")
     with pytest.raises(KeyError):  # too late for another answer
         post(door(failing(200, error=KeyError())), {})
@@ -688,7 +694,7 @@ def demo(listeners) -> Iterator[gr.Blocks]:
 
 
 def send(demo, method: str, path: str, body: Any = None, headers=()) -> Reply:
-    """A request as it is written: its path is not put in order first."""
+    """Send a request unchanged, without normalizing its path."""
     connection = http.client.HTTPConnection("127.0.0.1", demo.server_port, timeout=30)
     content = json.dumps(body).encode() if body is not None else None
     connection.request(method, path, content, {"content-type": "application/json"} | dict(headers))
@@ -707,14 +713,14 @@ def eventually(condition) -> bool:
 
 def test_probes_find_nothing(demo):
     for path in [*CLOSED, *ODD]:
-        if path.isascii() and path.isprintable() and " " not in path:  # the others cannot be written
+        if path.isascii() and path.isprintable() and " " not in path:  # other paths cannot be sent
             for method in ("GET", "POST"):
                 reply = send(demo, method, path, {} if method == "POST" else None)
                 assert reply.status == 404 and reply.sentence, path
 
 
 def test_probes_reach_no_queued_function(demo):
-    """Neither by name nor by number, nor past the queue; forged names and files are refused as well."""
+    """Probes reach no queued function by name, by number or past the queue. Forged names and files are refused too."""
     by_number = {"data": [1], "fn_index": 0, "session_hash": "s1"}
     assert send(demo, "POST", "/gradio_api/run/count", {"data": [1]}).status == 404
     assert send(demo, "POST", RUN, by_number).status == 404
@@ -736,7 +742,7 @@ def test_failures_of_gradio_become_sentences(demo, caplog):
 
 
 def test_the_door_stands_before_all_of_gradio(demo):
-    """Its own middleware answers a preflight, and fails on a request without a host."""
+    """The door comes before Gradio, whose middleware answers preflights and fails on requests without a host."""
     asked = [("origin", "https://evil.example"), ("access-control-request-method", "POST"), ("host", "example.com")]
     assert send(demo, "OPTIONS", RUN, headers=asked).status == 404
     reply = send(demo, "GET", "/config", headers=asked)
@@ -746,7 +752,7 @@ def test_the_door_stands_before_all_of_gradio(demo):
 
 
 def test_programs_use_the_page(demo, listeners):
-    """gradio_client runs a generator, reads what there is, and cancels; its leaving is noted."""
+    """gradio_client can run a generator, read its outputs and cancel, and its leaving is recorded."""
     from gradio_client import Client
 
     LEFT.clear()
@@ -764,7 +770,7 @@ def test_programs_use_the_page(demo, listeners):
 
 
 def test_the_page_works_in_a_browser(demo, listeners):
-    """It loads with nothing refused or kept out, runs both kinds of events, and its leaving is noted at once."""
+    """The page loads in a browser with nothing refused, runs both kinds of events, and leaving is recorded."""
     playwright = pytest.importorskip("playwright.sync_api")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:

@@ -1,4 +1,4 @@
-"""Finished charts, drawn from numbers."""
+"""Finished charts made from given numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from specdec.ui.temperature_figure import temperature_figure
 
 
 def test_a_lane_has_the_mark_of_its_row_in_a_benchmark() -> None:
-    """Whichever lanes are measured beside it; one without a sign has a star, which no sign is."""
+    """A lane keeps its mark whatever lanes are beside it. A lane without its own mark has a star."""
     lookup, speculative = Entrant("prompt-lookup", 4), Entrant("speculative", 4)
     entrants = (lookup, LOOP, speculative)
     trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, entrant, loop(1.0)) for entrant in entrants)]
@@ -35,7 +35,7 @@ def test_a_lane_has_the_mark_of_its_row_in_a_benchmark() -> None:
 
 
 def test_every_draft_length_of_a_benchmark_is_in_its_chart() -> None:
-    """Each has its own line, named beside its mark; the legend names a lane once."""
+    """Each draft length has its own line with a label, and the legend names each lane once."""
     trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, Entrant("speculative", g), loop(1.0)) for g in (3, 5, 8))]
     figure = benchmark_figure(trials)
     marks, texts = figure.data[::2], figure.data[1::2]
@@ -44,7 +44,7 @@ def test_every_draft_length_of_a_benchmark_is_in_its_chart() -> None:
 
 
 def test_the_samples_of_the_test_of_losslessness_stand_side_by_side() -> None:
-    """Told apart without their colours, and no text of a model is markup."""
+    """Samples can be told apart without colours, and a model's text never becomes markup."""
     common = (Common("<b>one", 3, 4, 1), Common("two", 2, 2, 9))
     figure = samples_figure(SimpleNamespace(common=common, draws=10, lane="speculative"))
     assert [tuple(bars.x) for bars in figure.data] == [(3, 2), (4, 2), (1, 9)]
@@ -54,7 +54,7 @@ def test_the_samples_of_the_test_of_losslessness_stand_side_by_side() -> None:
 
 
 def test_a_benchmark_has_a_row_a_category_and_numbers_beside_the_marks() -> None:
-    """All prompts first. A category that is called so too has a row of its own, as have two whose names are cut."""
+    """ "All prompts" comes first. A category of that name, and two with equal cut names, have their own rows."""
     names = ("all prompts", "x" * 40, "x" * 41)
     trials = [
         trial(0, lane, run, name, name) for name in names for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0)))
@@ -124,7 +124,7 @@ SPECULATIVE = Entrant("speculative", 5)
 
 
 def test_the_map_shows_lines_region_and_points() -> None:
-    """Hollow where speculation measured slower; the dashed line is that of the papers, with v = 1."""
+    """Points are hollow where speculation was slower. The dashed line is the papers', with v = 1."""
     points = [Point("a", SPECULATIVE, 0.1, 0.8, 2.0), Point("<b>", SPECULATIVE, 0.12, 0.2, 0.8)]
     figure = map_figure(points, 1.3)
     line, region, paper, dots, _ = figure.data
@@ -155,6 +155,6 @@ def test_points_at_one_place_have_names_that_do_not_overlap() -> None:
 
 
 def test_a_draft_as_dear_as_its_target_is_on_the_map() -> None:
-    """Above c = 1 no line is left; the map still holds the point."""
+    """Above c = 1 there is no line, but the point is shown."""
     figure = map_figure([Point("a", SPECULATIVE, 2.0, 0.8, 0.5)], 1.5)
     assert figure.layout.xaxis.range[1] > 2 and max(figure.data[0].x) < 1

@@ -1,4 +1,4 @@
-"""Files that visitors choose: checked again on the server, and never a file of the server's."""
+"""Files from visitors are checked again on the server, and can never be a file of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings as HTML: every text of a person, a file or a model stays text."""
+"""Findings as HTML: text from people, files and models stays text."""
 
 from __future__ import annotations
 

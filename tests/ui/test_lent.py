@@ -1,4 +1,4 @@
-"""A page whose device is lent for each task, as on ZeroGPU: what it shows and does before it has one."""
+"""A page whose device is lent for each task, as on ZeroGPU: what it does without a device."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_lent_page_shows_a_recording_first_and_needs_no_device(page: Page) -> 
 
 
 def test_the_pair_of_a_lent_page_is_fixed(page: Page) -> None:
-    """The processes that have the device know no other pair."""
+    """A lent page's pair is fixed, because the processes that have the device know no other pair."""
     assert not [
         block for block in page.demo.blocks.values() if getattr(block, "elem_id", "") in ("sd-load", "sd-check")
     ]

@@ -1,4 +1,4 @@
-"""The line in front of the machine: order, caps, Stop, who leaves, what is told, and what the log says."""
+"""The machine's queue: order, limits, Stop, leaving visitors, messages and the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLOT = SimpleNamespace(pair="pair", loaded=True, facts={})
 
 
 class Heard:
-    """What a visitor is told."""
+    """The messages that a visitor gets."""
 
     def __init__(self) -> None:
         self.values: list = []
@@ -42,7 +42,7 @@ class Heard:
 
 
 class Gate:
-    """A job that begins, says so, and works until it is let go or stopped."""
+    """A job that reports its start and works until it is released or stopped."""
 
     def __init__(self, tokens: int = 0, kind: str = "race"):
         self.begun, self.go = threading.Event(), threading.Event()
@@ -155,7 +155,7 @@ def test_a_visitor_who_leaves_frees_the_machine(made, how: str) -> None:
 
 
 def test_nothing_begins_that_nobody_listens_to(made, monkeypatch) -> None:
-    """A request without a browser takes a place for a few seconds and no time of the machine; others pass it."""
+    """A job without a listener never begins. It keeps its place for a few seconds, and others pass it."""
     monkeypatch.setattr("specdec.ui.machine.GRACE", 0.5)
     heard_of = {"real"}
     machine = made(listening=heard_of.__contains__)
@@ -167,7 +167,7 @@ def test_nothing_begins_that_nobody_listens_to(made, monkeypatch) -> None:
 
 
 def test_a_visitor_has_few_places_in_the_queue(made) -> None:
-    """By session, by address, and in all; a refused job takes no place."""
+    """Places are limited by session, by address and in total. A refused job takes none."""
     machine, first = made(replace(PUBLIC, waiting=5, places=2, places_of_address=3)), Gate()
     asked(machine, "a", first.job, "home")
     assert first.begun.wait(WAIT)
@@ -255,7 +255,7 @@ def test_closing_tells_those_who_wait_and_ends_what_runs(made) -> None:
 
 @pytest.mark.parametrize("prompts", [False, True])
 def test_the_log_has_a_line_for_each_job(made, caplog, prompts: bool) -> None:
-    """What was asked, what became of it and how long it took; a prompt only where that is wanted, no address."""
+    """Each job has a line in the log: request, end and time, no address, and a prompt only if asked."""
     caplog.set_level(logging.INFO, "specdec.jobs")
     machine, gate = made(journal=Journal(prompts)), Gate()
     _, heard = asked(machine, "a", gate.job, "192.0.2.7")
@@ -284,7 +284,7 @@ def test_a_task_runs_with_the_runner_of_the_page(made) -> None:
 
 
 def test_a_lost_device_ends_the_page(made) -> None:
-    """Its visitor is told, the page's owner is called, and the page is not healthy any more."""
+    """After a lost device its visitor is told, the page's owner is called, and the page is no longer healthy."""
     ended = threading.Event()
     machine = made(on_lost=ended.set)
 

@@ -1,4 +1,4 @@
-"""What the tabs that measure open with, and what they say before and during a measurement."""
+"""The measuring tabs' first content, and their texts before and during a measurement."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_recorded_results_are_whole_and_of_the_page_s_examples() -> None:
 
 
 def test_a_tab_greets_until_it_has_a_result_and_every_visitor_alike() -> None:
-    """Gradio empties the updates that it sends, so that each visitor has a copy."""
+    """Every visitor gets the same greeting. Gradio empties the updates it sends, so each needs a copy."""
     with gr.Blocks(), gr.Tab("x") as tab:
         greeting, table = Greeting("sweep"), gr.HTML()
         shown = []
@@ -68,7 +68,7 @@ def test_what_there_is_to_do_follows_the_fields() -> None:
 
 @pytest.mark.parametrize("every, drawn", [(0.0, 5), (1000.0, 1)])
 def test_the_chart_grows_at_most_every_so_often(monkeypatch, every: float, drawn: int) -> None:
-    """From the second call on, as one alone is compared with nothing; and at the end in any case."""
+    """The chart grows from the second call on, not too often, and always at the end."""
     monkeypatch.setattr("specdec.ui.measuring.CHART_EVERY", every)
     asked = plan((BASELINE, LOOP), runs=3)
     made = [trial(run, e, plain(0.01) if e == BASELINE else loop(0.01)) for run in range(3) for e in asked.entrants]

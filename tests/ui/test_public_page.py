@@ -71,7 +71,7 @@ def address(served, page) -> str:
 
 @pytest.fixture
 def slow(monkeypatch) -> None:
-    """Passes that take their time, so that what is asked in the midst of a run is asked there."""
+    """Slow passes, so that requests during a run arrive during it."""
     from specdec.passes.runner import Runner
 
     forward = Runner.forward
@@ -144,8 +144,8 @@ def test_a_job_that_nobody_listens_to_never_runs(address, page, monkeypatch) -> 
 
 @pytest.mark.parametrize(("by", "places"), [("session", PUBLIC.places), ("address", PUBLIC.places_of_address)])
 def test_a_visitor_has_few_places_in_the_queue(address, page, monkeypatch, by: str, places: int) -> None:
-    """Counted for a program's calls and the page's own alike."""
-    monkeypatch.setattr("specdec.ui.machine.GRACE", WAIT)  # the first ones wait for a listener all the while
+    """A program's calls and the page's own count alike."""
+    monkeypatch.setattr("specdec.ui.machine.GRACE", WAIT)  # the first ones wait for a listener all the time
     session, home = new_session(), an_address()
 
     async def ask() -> list[str]:
@@ -178,7 +178,7 @@ def test_a_visitor_has_few_places_in_the_queue(address, page, monkeypatch, by: s
 
 
 def test_the_functions_of_the_page_are_known(page) -> None:
-    """Nothing else can be called by number, and nothing changes the pair."""
+    """Only known functions can be called by number, and none changes the pair."""
     found = Counter(
         f"{block.fn.__module__}.{block.fn.__qualname__}".removeprefix("specdec.ui.")
         for block in page.demo.fns.values()
@@ -187,9 +187,9 @@ def test_the_functions_of_the_page_are_known(page) -> None:
     assert found == {
         "race_tab.RaceTab._racing.<locals>.run": 2,  # Run, and Again
         "race_tab.RaceTab._stop": 1,
-        "race_tab.RaceTab.with_length": 1,  # the best of What if into the race's settings
+        "race_tab.RaceTab.with_length": 1,  # the best of What if goes into the race's settings
         "page.build.<locals>.answer": 1,  # the content of the Share menu
-        "page.build.<locals>.restore": 2,  # when the page opens, and for a link that is pasted later
+        "page.build.<locals>.restore": 2,  # when the page opens, and for a pasted link
         "page.build.<locals>.texts": 3,  # the page's texts about its pair
         "page.build.<locals>.<lambda>": 1,
         "ask.AskPanel.wire.<locals>.enable": 1,
@@ -209,7 +209,7 @@ def test_the_functions_of_the_page_are_known(page) -> None:
 
 
 def test_bad_inputs_are_refused(address, alone) -> None:
-    """A hundred to each endpoint, a hundred requests that are odd as a whole, and some to each of the page's own."""
+    """Bad inputs are refused: a hundred for each endpoint, a hundred malformed ones, some for each function."""
 
     async def attack() -> tuple[list[inputs.Found], str]:
         async with Web(address) as web:

@@ -1,4 +1,4 @@
-"""The race that ships with the package is a recording like any other, of the pair that ships with it."""
+"""The race in the package is an ordinary recording of the embedded pair."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_recorded_race_is_whole() -> None:
 
 
 def test_the_recorded_race_is_of_the_embedded_pair_as_it_is() -> None:
-    """Otherwise ``python -m scripts.record_race`` was forgotten: its greedy text is that of today's pair."""
+    """The recorded greedy text is that of today's pair. If not, run ``python -m scripts.record_race``."""
     lines = recorded_race().splitlines()
     pair, lanes = load_pair(), recording.lanes(lines)
     params = specdec.SamplingParams(max_new_tokens=TOKENS)

@@ -1,4 +1,4 @@
-"""What Gradio's queue keeps of sessions is bounded, whoever joins and whether or not anybody reads."""
+"""Gradio's queue stores a bounded amount for sessions, whoever joins and whether or not anybody reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 800
 
 @pytest.fixture
 def heard() -> set[str]:
-    """The sessions that somebody listens to."""
+    """The sessions with a listener."""
     return set()
 
 
@@ -26,7 +26,7 @@ def queue(heard: set[str]) -> SimpleNamespace:
 
 
 def join(queue: SimpleNamespace, session: str) -> None:
-    """As Gradio takes a job, and says at once how many are ahead."""
+    """Join as Gradio accepts a job, which reports at once how many are ahead."""
     if session not in queue.pending_messages_per_session:
         queue.pending_messages_per_session[session] = AsyncQueue()
     queue.pending_event_ids_session.setdefault(session, set()).add("a job")
@@ -56,7 +56,7 @@ def test_a_session_without_a_listener_is_dropped(queue, heard, monkeypatch) -> N
 
 
 def test_a_job_after_a_pause_is_heard(queue, heard, monkeypatch) -> None:
-    """Between a job and the stream that its browser opens for it, another session comes."""
+    """A job is heard even if another session joins before its browser opens the stream."""
     clock = SimpleNamespace(monotonic=lambda: now)
     monkeypatch.setattr(sessions, "time", clock)
     now = 0.0
@@ -82,7 +82,7 @@ def test_waiting_sessions_are_dropped_last(queue, monkeypatch) -> None:
 
 
 def test_a_visitor_who_leaves_leaves_nothing_behind(queue) -> None:
-    """Gradio drops the messages of a cut stream; of the job that runs it would keep the number for ever."""
+    """A visitor who leaves leaves nothing behind. Gradio alone would keep the running job's number for ever."""
     join(queue, "a")
     del queue.pending_messages_per_session["a"]
     assert not queue.pending_event_ids_session

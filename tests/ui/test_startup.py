@@ -1,4 +1,4 @@
-"""The start-up race runs when nobody wants the machine, gives way to every job, and greets whoever comes after it."""
+"""The start-up race runs while the machine is idle, gives way to every job, and greets later visitors."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def machine(monkeypatch) -> Iterator[Machine]:
 
 
 def greets(race: StartupRace) -> bool:
-    """Whether a visitor who comes now is shown the whole race in the end."""
+    """Whether a visitor who comes now finally sees the whole race."""
     begin, *_, last = map(json.loads, told(race)[-1].splitlines())
     return (begin["origin"], last["event"], last["stopped"]) == ("startup", "verdict", False)
 
 
 def told(race: StartupRace) -> list[str]:
-    """All that the page of a visitor who comes now receives."""
+    """Everything that the page of a new visitor receives."""
 
     async def values() -> list[str]:
         return [text async for text in race.lines()]
@@ -63,7 +63,7 @@ def failing(turn: Turn) -> Iterator[None]:
 
 
 def test_a_new_visitor_sees_the_start_up_race(machine: Machine) -> None:
-    """Who comes before its end sees the recorded race first; who comes later sees this one at once."""
+    """A visitor before its end sees the recorded race first; a later one sees this race at once."""
     race = StartupRace(machine, "Once upon a time")
     recorded, own = told(race)
     assert recorded == recorded_race()

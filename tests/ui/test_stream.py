@@ -1,4 +1,4 @@
-"""A race as the lines that reach the page: all of them in the end, a part of them on the way where they are many."""
+"""The lines of a race that reach the page: all of them at the end, and parts of them before if there are many."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_recorded_run_that_this_page_does_not_take_is_refused_in_a_sentence() 
 
 
 def test_a_long_race_comes_in_parts_that_overlap_and_ends_whole(pair, monkeypatch) -> None:
-    """Each value holds the lines from a number on that is not beyond the last value's end; the last holds them all."""
+    """Each value begins at a line that is not beyond the end of the value before; the last value holds all lines."""
     monkeypatch.setattr(module, "PART", 12_000)
     monkeypatch.setattr(module, "OVERLAP", 6_000)
     *middle, whole = values(pair)
@@ -55,7 +55,7 @@ def test_a_long_race_comes_in_parts_that_overlap_and_ends_whole(pair, monkeypatc
 
 
 def test_a_short_race_grows_line_by_line(pair) -> None:
-    """Below the size of a part every value begins with the one before it: only what is new travels."""
+    """Below the size of a part each value extends the one before, so only new lines are sent."""
     before: list[dict] = []
     for value in values(pair):
         assert value[: len(before)] == before

@@ -1,6 +1,6 @@
-"""On ZeroGPU every kind of work runs in a forked process, on which the page's own process waits without running a pass.
+"""On ZeroGPU all work runs in a forked process. The page's own process waits and runs no pass.
 
-``zero_program`` does it with a stand-in for the package ``spaces``; here stands what must come of it.
+``zero_program`` does this with a stand-in for the package ``spaces``. This file checks its results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    """What the page's process found."""
+    """The results of the page's process."""
     paths = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
     program = [sys.executable, str(TESTS / "ui" / "zero_program.py")]
     done = subprocess.run(program, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True)
@@ -45,26 +45,26 @@ def page() -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["race", "trials", "what if", "self-test"])
 def test_every_kind_of_work_gives_the_same_result_on_zerogpu(page: dict[str, Any], kind: str) -> None:
-    """Greedy texts token for token, and the draws of a seed."""
+    """Every kind of work gives the same result on ZeroGPU: greedy texts token for token, and the draws of a seed."""
     assert page[kind] == page["here"][kind]
 
 
 def test_one_worker_does_it_and_no_pass_runs_here(page: dict[str, Any]) -> None:
-    """The program's own process refuses passes, so the worker ran them all; it is forked once and kept."""
+    """One worker runs all passes, as the program's own process refuses them. It is forked once and kept."""
     assert page["elsewhere"] and page["one worker"]
     assert page["started"] == page["here"]["started"]
     assert {"engine", "own_forward"} <= {*page["started"], *page["started"]["target"]}
 
 
 def test_an_ended_iterator_ends_the_task(page: dict[str, Any]) -> None:
-    """By Stop, or from another thread as a visitor leaves. The worker is kept, and what it runs next is right."""
-    assert page["empty steps"]  # at these a race can be stopped while a lane warms up
+    """Stop or a leaving visitor ends the task. The worker is kept, and its next task is right."""
+    assert page["empty steps"]  # here a race can be stopped while a lane warms up
     assert page["stopped"] == page["left"] == [True, True]
     assert page["after a stop"] == [page["here"]["race"], True]
 
 
 def test_errors_arrive_as_they_are(page: dict[str, Any]) -> None:
-    """Of the same class with the same sentence, after the steps before; and they cost no worker."""
+    """Errors arrive with their class and sentence, after the earlier steps, and the worker stays usable."""
     assert page["refused"] == {
         "class": "InvalidInput", "says": page["here"]["refused"], "title": None, "steps": 0,
     }  # fmt: skip
@@ -101,7 +101,7 @@ def test_the_seconds_asked_for_follow_what_tasks_took(page: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("engine", ["eager", "graph"])
 def test_nothing_runs_before_the_first_event_is_asked_for(engine: str) -> None:
-    """A pair is described, and work is checked, without a pass and without the device: here it cannot be had."""
+    """A pair is described and work is checked without a pass and without the device, which is missing here."""
     target = tiny("llama", 7)
     draft = noisy_copy(target, 7)
     pair = Pair(target, draft, byte_tokenizer(), engine=engine)
@@ -120,7 +120,7 @@ def test_nothing_runs_before_the_first_event_is_asked_for(engine: str) -> None:
 
 
 def test_a_pair_remembers_its_device() -> None:
-    """On ZeroGPU only the thread that loads it sees where it is."""
+    """A pair remembers its device, because on ZeroGPU only the loading thread can see it."""
     pair = Pair(tiny("llama", 7), None)
     pair.target.to("meta")
     assert pair.device == torch.device("cpu") and pair.facts()["device"] == "cpu"

@@ -1,6 +1,6 @@
-"""A page's process on ZeroGPU, with a stand-in for ``spaces``: what ``test_zero`` asserts, printed as JSON.
+"""A page's process on ZeroGPU with a stand-in for ``spaces``. It prints the results that ``test_zero`` checks, as JSON.
 
-A process of its own, because a fork of one whose libraries keep threads may wait for them for ever.
+It is a separate process, because a fork of one whose libraries keep threads may wait for them for ever.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def recorded(pair: specdec.Pair, params: specdec.SamplingParams) -> Batches:
 
 
 def process(pair: specdec.Pair) -> Iterator[int]:
-    """Where a task runs."""
+    """The process that runs a task."""
     yield os.getpid()
 
 
@@ -117,7 +117,7 @@ def findings(steps: Any) -> dict[str, Any]:
 
 
 def error_of(task: Task[Any]) -> dict[str, Any]:
-    """How a task fails, and how many steps came before."""
+    """How a task fails, and after how many steps."""
     steps = 0
     try:
         for _ in run(task):
@@ -129,19 +129,19 @@ def error_of(task: Task[Any]) -> dict[str, Any]:
 
 
 def worker() -> int:
-    """The process of a task that is asked for now."""
+    """The process of a task that is started now."""
     (found,) = run(Task(process, 1))
     return found
 
 
 def not_here(*args: Any, **kwargs: Any) -> Any:
-    """A pass. The page's process has no GPU that could run it."""
+    """Stands for a pass, which the page's process cannot run without a GPU."""
     assert os.getpid() != HERE, "a pass in the page's process"
     return linear(*args, **kwargs)
 
 
 torch.set_num_threads(1)
-logging.basicConfig(level=logging.WARNING)  # as the page does; it goes to stderr
+logging.basicConfig(level=logging.WARNING)  # as the page does, to stderr
 pair = specdec.load_pair()
 run = zero_run(pair)
 linear, F.linear = F.linear, not_here
@@ -180,7 +180,7 @@ with tempfile.TemporaryDirectory() as folder:
     steps.close()
     found["after a stop"] = texts(run(RACE)), worker() == first
 
-# What goes wrong.
+# Failing tasks.
 found["refused"] = error_of(Task(partial(race, prompt=PROMPT, gamma=99), 1))
 found["not numbers"] = error_of(Task(not_numbers, 1))
 found["fault"] = error_of(Task(faulty, 1))
@@ -191,7 +191,7 @@ found["killed"] = error_of(Task(killed, 1))
 found["after a kill"] = texts(run(RACE)), worker() not in (first, HERE)
 found["asked"] = spaces.asked
 
-# The same in this process.
+# The same work in this process.
 F.linear = linear
 found["here"] = {
     "race": texts(RACE.run(pair)),
