@@ -30,6 +30,7 @@ from specdec.passes.cache import RoomyLayer
 from specdec.report import words
 
 LAYERS, HIDDEN, VOCABULARY, KNOWN = 6, 48, 320, 200
+HYBRIDS = ("qwen3_5_text", "qwen3_next")  # targets with recurrent state beside attention
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "normed residual": {"norm_before_residual": True},
@@ -175,7 +176,7 @@ def draft_from_scratch(target, head: Eagle3Head, config: dict, text: list[int], 
 
 
 def target_of(family: str = "llama", **changes: Any):
-    if family in TYPES:  # one with recurrent state beside attention
+    if family in HYBRIDS:
         sizes = {"hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "vocab_size": VOCABULARY}
         kinds = ["linear_attention", "full_attention"] * (LAYERS // 2)
         return small_model(small_config(TYPES[family], layer_types=kinds, max_position_embeddings=512, **sizes))
@@ -242,7 +243,7 @@ def test_a_wrong_draft_is_caught(monkeypatch, bug: str) -> None:
 
 @pytest.mark.parametrize("own_embedding", [True, False])
 @pytest.mark.parametrize("known", [None, KNOWN])
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3", "gpt2", "qwen3_5_text", "qwen3_next"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3", "gpt2", *HYBRIDS])
 def test_greedy_text_is_that_of_generate(family: str, known: int | None, own_embedding: bool) -> None:
     """Whatever the head guesses; by the lean forward and by the models' own."""
     target = target_of(family)

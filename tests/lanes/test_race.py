@@ -150,7 +150,7 @@ def test_a_lane_is_one_row(pair, request) -> None:
     from specdec.measure.trials import trials
     from specdec.report.verdict import verdict
     from specdec.ui.ask import Ask
-    from specdec.ui.page import _lane_rows
+    from specdec.ui.race_tab import _lane_rows
 
     toy = Lane("toy", "Toy lane", "a toy lane", lambda request, gamma, *acceptance: decode(request, 1), sign="star")
     request.addfinalizer(lambda: LANES.remove(toy))
