@@ -196,6 +196,7 @@ def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
         "speedup_max": max(gains, default=None),
         "latency_reduction": latency_reduction(summary.gain) if summary.gain else None,
         "acceptance": summary.middle("alpha"),
+        "expected_acceptance": summary.middle("overlap"),  # None for a greedy lane
         "tokens_per_target_pass": summary.middle("mean_acceptance_length"),
         "outside_forward": summary.middle("overhead_share"),
         "same_text": summary.same if greedy else None,  # sampled texts need not be equal

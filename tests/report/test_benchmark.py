@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -76,6 +77,13 @@ def test_every_row_of_the_csv_stands_alone(plan) -> None:
         assert (row["new_tokens"], row["planned_runs"], row["temperature"], row["seed"]) == ("64", "3", "0.7", "3")
         assert row["gammas"] == "0 4 auto" and row["torch"] == "2.13.0" and row["gpu"] == "A GPU"
     assert float(rows[0]["tokens_per_second"]) == pytest.approx(50)
+
+
+def test_a_sampled_row_has_the_acceptance_to_be_expected(plan) -> None:
+    """Its column is the mean over all tested guesses, pooled over prompts and runs. Plain ``generate`` has none."""
+    sampled = replace(FOUND[2], metrics=replace(FOUND[2].metrics, tested_at=(8, 2), kept_at=(6, 1), overlap_at=(6.5, 1)))
+    rows = list(csv.DictReader(io.StringIO(EXPORTS[".csv"](ABOUT, plan, [*FOUND[:2], sampled]))))
+    assert [row["expected_acceptance"] for row in rows] == ["", "", "0.75"]
 
 
 def test_the_json_holds_everything(plan) -> None:
