@@ -81,7 +81,8 @@ def test_every_row_of_the_csv_stands_alone(plan) -> None:
 
 def test_a_sampled_row_has_the_acceptance_to_be_expected(plan) -> None:
     """Its column is the mean over all tested guesses, pooled over prompts and runs. Plain ``generate`` has none."""
-    sampled = replace(FOUND[2], metrics=replace(FOUND[2].metrics, tested_at=(8, 2), kept_at=(6, 1), overlap_at=(6.5, 1)))
+    metrics = replace(FOUND[2].metrics, tested_at=(8, 2), kept_at=(6, 1), overlap_at=(6.5, 1))
+    sampled = replace(FOUND[2], metrics=metrics)
     rows = list(csv.DictReader(io.StringIO(EXPORTS[".csv"](ABOUT, plan, [*FOUND[:2], sampled]))))
     assert [row["expected_acceptance"] for row in rows] == ["", "", "0.75"]
 
