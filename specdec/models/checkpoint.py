@@ -185,6 +185,8 @@ def _on_hub(name: str, revision: str | None, token: bool) -> Checkpoint:
     api = HfApi()
     commit = api.resolve_revision(name, revision=revision, token=_token(token)).resolved
     try:
+        # Without a network this fails at once, while the list of files is asked for again and again for 23 seconds.
+        api.model_info(name, revision=commit, expand=["sha"], token=_token(token))
         entries = api.list_repo_tree(name, revision=commit, token=_token(token))
         sizes = _bounded(name, ((file.path, file.size) for file in entries if isinstance(file, RepoFile)))
     except (httpx2.TransportError, OfflineModeIsEnabled):  # offline: use what was fetched before
