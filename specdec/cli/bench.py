@@ -34,6 +34,52 @@ from specdec.report.compare import compare, table
 
 
 def main(argv: Sequence[str]) -> None:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.compare:
+        _compare(arguments.compare)
+        return
+    silence_libraries()
+    leave_a_core()
+    # Before the models, because it gives each process of a launch its GPU. The slowest process may take days longer.
+    PartialState(cpu=arguments.device == "cpu", timeout=timedelta(days=7))
+    if unknown := [path for path in arguments.export if path.suffix not in {*EXPORTS, ".json"}]:
+        parser.error(f"{unknown[0]} must end in .csv, .json or .md")
+    if missing := [path for path in arguments.export if not path.parent.is_dir()]:
+        parser.error(f"the folder of {missing[0]} does not exist")
+    console = console_of(piped=132)
+    pair = plan = limit = None
+    try:
+        asked = _asked(arguments)  # first, so that wrong settings are refused before models are read or made
+        pair = _pair_of(arguments)
+        plan, left_out = _with_entrants(asked, arguments, pair)
+        if arguments.shape:
+            pair = recorded(pair, plan.prompts, plan.params)
+        if PartialState().is_main_process:
+            limit = limit_of(pair)
+        found = measure(pair, plan, arguments.results)
+    except SpecdecError as error:
+        raise SystemExit(f"specdec: {error}") from error
+    except KeyboardInterrupt:
+        if PartialState().is_main_process:
+            sys.stderr.write(f"{_kept(arguments.results, pair, plan)}\n")
+        raise SystemExit(130) from None
+    if limit is None:  # not the main process
+        return
+    about, record = measured_on(pair), limit_record(limit, pair, plan, found)
+    report(console, about, plan, found, record, left_out)
+    for path in arguments.export:
+        export = EXPORTS.get(path.suffix)
+        text = export(about, plan, found) if export else as_json(about, plan, found, record)
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise SystemExit(
+                f"specdec: {path} cannot be written ({error.strerror}); its table is printed above."
+            ) from error
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="specdec bench", description=__doc__)
     add_pair_arguments(parser)
     parser.add_argument(
@@ -81,64 +127,32 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument(
         "--export", type=Path, nargs="+", default=[], help="files to write the table to: .csv, .json or .md"
     )
-    arguments = parser.parse_args(argv)
-    if arguments.compare:
-        _compare(arguments.compare)
-        return
-    silence_libraries()
-    leave_a_core()
-    # Before the models, because it gives each process of a launch its GPU. The slowest process may take days longer.
-    PartialState(cpu=arguments.device == "cpu", timeout=timedelta(days=7))
-    if unknown := [path for path in arguments.export if path.suffix not in {*EXPORTS, ".json"}]:
-        parser.error(f"{unknown[0]} must end in .csv, .json or .md")
-    if missing := [path for path in arguments.export if not path.parent.is_dir()]:
-        parser.error(f"the folder of {missing[0]} does not exist")
-    console = console_of(piped=132)
-    pair = plan = limit = None
-    try:
-        # Refuse wrong settings before models are read or made.
-        for gamma in arguments.gammas:
-            policy_of(gamma)
-        params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
-        name = NAME if arguments.prompts == EXAMPLES else arguments.prompts.name
-        choice = Choice(name, arguments.first, arguments.chat)
-        asked = Plan(choice.of(read_prompts(arguments.prompts)), (), params, arguments.runs, choice)
-        pair = _pair_of(arguments)
-        request = make_request(pair, asked.prompts[0].message(pair.tokenizer), params)
-        refusals = {lane.key: _refusal(lane, request, arguments.gammas) for lane in LANES if lane.bench}
-        lanes = arguments.lanes or [key for key, refusal in refusals.items() if not refusal]
-        if BASELINE.key not in lanes:
-            raise InvalidInput("All lanes are compared with the lane generate; add it to --lanes.")
-        plan = replace(asked, entrants=entrants_of(lanes, arguments.gammas))
-        if arguments.shape:
-            pair = recorded(pair, plan.prompts, params)
-        if PartialState().is_main_process:
-            limit = limit_of(pair)
-        found = measure(pair, plan, arguments.results)
-    except SpecdecError as error:
-        raise SystemExit(f"specdec: {error}") from error
-    except KeyboardInterrupt:
-        if PartialState().is_main_process:
-            sys.stderr.write(f"{_kept(arguments.results, pair, plan)}\n")
-        raise SystemExit(130) from None
-    if limit is None:  # not the main process
-        return
-    about, record = measured_on(pair), limit_record(limit, pair, plan, found)
+    return parser
+
+
+def _asked(arguments: argparse.Namespace) -> Plan:
+    """The plan without its entrants, which depend on the pair."""
+    for gamma in arguments.gammas:
+        policy_of(gamma)
+    params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
+    name = NAME if arguments.prompts == EXAMPLES else arguments.prompts.name
+    choice = Choice(name, arguments.first, arguments.chat)
+    return Plan(choice.of(read_prompts(arguments.prompts)), (), params, arguments.runs, choice)
+
+
+def _with_entrants(asked: Plan, arguments: argparse.Namespace, pair: Pair) -> tuple[Plan, list[str]]:
+    """The plan with the lanes that were asked for, or all that the pair can run, and why each of the others cannot."""
+    request = make_request(pair, asked.prompts[0].message(pair.tokenizer), asked.params)
+    refusals = {lane.key: _refusal(lane, request, arguments.gammas) for lane in LANES if lane.bench}
+    lanes = arguments.lanes or [key for key, refusal in refusals.items() if not refusal]
+    if BASELINE.key not in lanes:
+        raise InvalidInput("All lanes are compared with the lane generate; add it to --lanes.")
     left_out = [
         words.LEFT_OUT.format(lane=row_of(key).choice, reason=refusal)
         for key, refusal in refusals.items()
         if refusal and not arguments.lanes
     ]
-    report(console, about, plan, found, record, left_out)
-    for path in arguments.export:
-        export = EXPORTS.get(path.suffix)
-        text = export(about, plan, found) if export else as_json(about, plan, found, record)
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise SystemExit(
-                f"specdec: {path} cannot be written ({error.strerror}); its table is printed above."
-            ) from error
+    return replace(asked, entrants=entrants_of(lanes, arguments.gammas)), left_out
 
 
 def _refusal(lane: Lane, request: Request, gammas: Sequence[int | str]) -> str | None:
