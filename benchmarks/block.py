@@ -1,7 +1,7 @@
 """Measures what block verification gains over verification guess by guess: ``python -m benchmarks.block``.
 
-The embedded pair is sampled at several temperatures. Prints the tokens per target pass, as a mean over all example
-prompts and seeds with calls of equal length, and the gain: the ratio of both means with its standard error over the
+The embedded pair is sampled at several temperatures. Prints the mean tokens per target pass over all example
+prompts and seeds, with calls of equal length. The gain is the ratio of the two means, with its standard error over the
 calls. These are counts, so no figure depends on the speed of the machine. Puts the table into docs/performance.md.
 """
 

@@ -1,10 +1,10 @@
 """Measures the ways to draft for the embedded target, in turns: ``python -m benchmarks.drafters``.
 
 The 2-layer draft, the EAGLE-3 head, prompt lookup and suffix decoding write 128 greedy tokens after each example
-prompt, and after texts that begin a second time. Prints for both, as medians (lowest-highest) over the runs: the
-speed-up over plain ``generate``, speculation's share of it, c, v (docs/metrics.md), the share of guesses that were
-kept, in total and at each place of a draft, and the tokens per target pass. Then it prints the bytes of each way's
-weights. Puts everything into docs/performance.md.
+prompt, and after texts that begin a second time. Two tables have the speed-up over plain ``generate``, speculation's
+share of it, c, v (docs/metrics.md), acceptance in total and by position, and the tokens per target pass. Speed-ups are
+medians (lowest-highest) over the runs. Puts the tables into docs/performance.md, and prints the bytes of each method's
+weights.
 """
 
 from __future__ import annotations

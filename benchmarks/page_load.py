@@ -1,7 +1,7 @@
 """Measures how fast the page loads: ``python -m benchmarks.page_load``. Needs Chromium.
 
-Prints, as medians over visits with an empty cache (lowest-highest): seconds until the first paint and until the race is
-shown or moves, the longest task of the first ten seconds, and the bytes that were transferred.
+Visits have an empty cache. Prints the seconds until the first paint and until the race is shown or moves, the longest
+task of the first ten seconds, and the transferred bytes. All are medians over the visits (lowest-highest).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """See what top-k acceptance gains and loses: ``python examples/lossy.py``.
 
 Top-k acceptance keeps a guess that is among the target's k most likely tokens. It keeps more guesses and is not
-lossless. For several k, prints the share of tested guesses that were kept, the tokens a target pass, how many tokens
-are those of plain decoding before the first difference, and the target's mean log-probability of a written token.
+lossless. For several k this prints the acceptance rate and the tokens a target pass, which is the gain. It also prints
+how many tokens equal plain decoding before the first difference, and the target's mean log-probability of a written
+token, which is the loss.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ def speculative(
     """Decode ``prompt`` speculatively: yield ``Started``, a ``Round`` for each target pass, and ``Finished``.
 
     ``prompt`` is a str, a list of chat messages, or a LongTensor (n,) or (1, n). ``gamma`` is how many tokens the draft
-    proposes a round: a number from 0 to 16, where 0 is plain decoding by the same loop; "auto", which chooses round by
-    round; or a policy such as ``ConfidenceStop``.
+    proposes a round, from 0 to 16; 0 is plain decoding by the same loop. "auto" chooses the number in each round. A
+    policy such as ``ConfidenceStop`` chooses it by rules of its own.
 
     ``acceptance`` "lossless" keeps the target's distribution; greedy text is the target's own. "block" is lossless too:
     it judges a sampled draft as a whole and keeps more of it (Sun et al. 2403.10444). "top-k" is not lossless: it keeps

@@ -1,7 +1,7 @@
 """Writes code that decodes as a run did, for specdec, transformers, vLLM, SGLang and llama.cpp.
 
-A recording may come from a stranger. So a schema checks what is read of it, every value is written as a literal of
-Python or JSON or quoted for the shell, and no expression of the recording is copied. The first line of each block names
+A recording may come from a stranger. So a schema checks it, and no expression of it is copied. Every value is written
+as a literal of Python or JSON, or quoted for the shell. The first line of each block names
 the version whose documentation and sources it follows.
 """
 

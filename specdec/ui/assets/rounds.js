@@ -156,9 +156,9 @@ export class RoundCard {
     return this.#floats || this.card.classList.contains("inflow");
   }
 
-  // Moves the card beside the chosen place without covering anything useful: on a wide page over the other text,
-  // which is the same, or below the strip if there is room; on a phone, and for a further lane, in the flow of the
-  // page. The card is beside the points of the chart anyway.
+  // Moves the card beside the chosen place without covering anything useful. On a wide page it covers the other text,
+  // which is the same, or goes below the strip if there is room. On a phone, and for a further lane, it goes into the
+  // flow of the page. For a point of the chart it is already beside it.
   #place(anchor) {
     const part = anchor.closest(".sd-box, .sd-strip, .sd-fold");
     this.dock();
