@@ -137,8 +137,7 @@ def plan_pair(
     if bits is not None:
         _require_bits(bits)
 
-    def part(source: str | Path, revision: str | None, dtype: str, bits: int | None = None) -> Part:
-        checkpoint = open_checkpoint(str(source), revision, token)
+    def model(checkpoint: Checkpoint, dtype: str, bits: int | None = None) -> Part:
         config = checkpoint.config()
         with as_load_failed(checkpoint.name, "configuration"):
             refuse_unsuitable(config)
@@ -146,8 +145,8 @@ def plan_pair(
         _require_as_many(checkpoint.name, config, parameters)
         return Part(checkpoint, config, checkpoint.tokenizer(), parameters, dtype_named(dtype, where), bits)
 
-    def head_of(source: str) -> Part | None:
-        """The config of the head in ``source``; None if it is a model."""
+    def model_or_head(source: str) -> Part:
+        """What drafts, by the content of its config."""
         own = isinstance(method, Eagle3) and source == EMBEDDED_HEAD
         checkpoint = open_checkpoint(str(EMBEDDED / "head") if own else source, draft_revision, token)
         raw = checkpoint.raw_config()
@@ -157,18 +156,17 @@ def plan_pair(
                     f"{checkpoint.name!r} is no EAGLE-3 head, by its config.json. Choose a head, or give it as a draft "
                     "model."
                 )
-            return None
+            return model(checkpoint, draft_dtype)
         with as_load_failed(checkpoint.name, "configuration"):
             head = head_config(raw)
             require_fit(head, planned.config)
         return Part(checkpoint, head.layer, None, checkpoint.parameters(), dtype_named(draft_dtype, where), head=head)
 
-    planned = part(target, revision, dtype, bits)
+    planned = model(open_checkpoint(str(target), revision, token), dtype, bits)
     if method is not None:
         with as_load_failed(planned.checkpoint.name, "configuration"):
             method.refuse(planned.config)
-    sources = () if method is None else method.parts()
-    draft_parts = tuple(head_of(source) or part(source, draft_revision, draft_dtype) for source in sources)
+    draft_parts = () if method is None else tuple(map(model_or_head, method.parts()))
     method = _as_head(method, draft_parts)
     require_engine(engine)
     return PairPlan(planned, method, draft_parts, where, name, engine)
