@@ -84,7 +84,7 @@ def program(monkeypatch, tmp_path, compiled) -> Iterator:
     return run
 
 
-def test_every_lane_stands_in_the_document_with_how_many_texts_are_equal(program) -> None:
+def test_every_lane_is_in_the_document_with_its_number_of_equal_texts(program) -> None:
     before = list(LANES)
     written = program(pair_of())
     assert written.startswith("# Performance\n\nWritten by hand.\n")
@@ -116,7 +116,7 @@ def test_a_lane_that_cannot_run_is_listed_with_the_reason(program, monkeypatch) 
     assert "and more lines" not in written and "our speculative decoding" in written
 
 
-def test_without_its_marks_the_end_of_the_document_is_the_sections() -> None:
+def test_a_section_without_marks_is_added_at_the_end() -> None:
     begin, end = marks("peers")
     document = with_section("# Title\n\nBy hand.\n", "peers", "one")
     assert document == f"# Title\n\nBy hand.\n\n{begin}\none\n{end}\n"

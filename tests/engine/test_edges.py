@@ -318,7 +318,7 @@ def test_eos_ids_in_a_tensor_end_the_text(lane: str, eos: torch.Tensor) -> None:
     [{"num_return_sequences": 3}, {"num_return_sequences": 3, "do_sample": True}, {"speculation_type": "dflash"}],
     ids=str,
 )
-def test_fields_of_the_targets_generation_config_that_would_go_elsewhere(fields: dict, lane: str, pair) -> None:
+def test_settings_of_the_targets_checkpoint_are_neutralised(fields: dict, lane: str, pair) -> None:
     target = tiny("llama", 6)
     for name, value in fields.items():
         setattr(target.generation_config, name, value)

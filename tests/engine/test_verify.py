@@ -43,7 +43,7 @@ def test_greedy_is_the_limit_of_sampling(draft, choices) -> None:
     assert (int(sampled.accepted), int(sampled.token_id)) == (int(greedy.accepted), int(greedy.token_id))
 
 
-def test_a_token_that_the_target_likes_better_than_the_draft_is_certain() -> None:
+def test_a_guess_with_p_above_q_is_always_accepted() -> None:
     """min(1, p/q): never above 1, and exactly 1 where p is above q."""
     q, p = torch.tensor([[0.25, 0.75]]), torch.tensor([[0.75, 0.25], [0.5, 0.5]])
     verdicts = [verify(torch.tensor([0]), q, p, torch.Generator().manual_seed(seed)) for seed in range(50)]

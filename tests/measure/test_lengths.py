@@ -72,7 +72,7 @@ def test_the_walk_makes_the_rounds_of_a_run_at_every_length(recorded: int) -> No
     assert exact > (0.5 if recorded == 1 else 0.8) * 6 * len(ALL)
 
 
-def test_guesses_that_were_never_made_are_taken_as_the_known_ones_are() -> None:
+def test_unknown_guesses_have_the_acceptance_of_the_known_ones() -> None:
     """If a round has no known guess, its acceptance is taken from the rounds before it."""
     events = run(small_tables(1), 5, 60)
     guessing, silent = events[:13], events[13:-1]

@@ -136,7 +136,7 @@ def test_repeated_ngrams() -> None:
     assert repeated_ngrams([1, 2, 1, 2, 1, 2], n=2) == pytest.approx(1 - 2 / 5)
 
 
-def test_reading_again_is_what_a_pass_takes_beyond_one_that_read_nothing_again() -> None:
+def test_the_cost_of_reading_again_is_the_time_beyond_a_pass_without_it() -> None:
     """Reading again costs the time of a pass beyond the median pass over as many guesses.
 
     It is unknown without such passes.

@@ -101,7 +101,7 @@ def test_a_text_that_ends_inside_a_draft() -> None:
     assert inside > 5
 
 
-def test_where_the_recorded_draft_went_on_a_confident_one_is_known_too() -> None:
+def test_a_confidence_stop_is_exact_within_a_longer_recorded_draft() -> None:
     """A recording at 16 holds every draft of up to 4 tokens with a confidence stop, so its draft tokens are exact."""
     for seed in range(4):
         pair, prompt = small_tables(seed), torch.tensor([1, 2])
@@ -207,7 +207,7 @@ def test_rounds_by_hand() -> None:
     assert (outcome.name, outcome.gamma, outcome.exact) == ("2", 2, True)
 
 
-def test_what_a_confident_draft_wastes_is_expected_from_the_discarded() -> None:
+def test_the_waste_of_a_confidence_stop_is_estimated_from_discarded_guesses() -> None:
     """After a miss one draft token in four was unsure. A draft of up to 8 has 4 tokens where the recorded one went on.
 
     Elsewhere it is expected to continue by 1 + 3/4 + 9/16 + ... of the 7 remaining tokens.
@@ -264,7 +264,7 @@ def test_a_calibration_tries_all_lengths_and_leaves_the_text_alone() -> None:
     assert [len(r.draft) for r in rounds_of([*begun, *one])] == [len(r.draft) for r in rounds_of(events)]
 
 
-def test_early_exit_is_expected_where_its_bonus_tokens_hide_a_guess() -> None:
+def test_what_if_of_early_exit_is_close_and_not_called_exact() -> None:
     """Early exit shares the target's cache and never re-reads, so its passes are close and not called exact."""
     pair = specdec.Pair(target=shared_tiny("llama", 0, layers=3), draft=specdec.EarlyExit(2))
     recorded = run(pair, 4, 60)

@@ -187,14 +187,14 @@ def test_each_family_and_a_text_that_outgrows_its_bound(family: str, captured, m
     assert engine._capture.replays > 20 and not engine._capture.unknown
 
 
-def test_a_round_without_a_draft_and_another_length_between_replays(captured) -> None:
+def test_rounds_without_a_draft_or_with_another_length_between_replays(captured) -> None:
     graph = pair_of()
     eager = dataclasses.replace(graph, engine="eager")
     ours, theirs = (rounds_of(pair, prompt_of(6), {"gamma": Changing()}, 80) for pair in (graph, eager))
     assert told(ours) == told(theirs) and max(len(r.missed) for r in ours) > 3
 
 
-def test_another_draft_of_the_target_is_not_replayed_as_the_one_before(captured, monkeypatch) -> None:
+def test_a_graph_of_one_draft_is_not_replayed_for_another(captured, monkeypatch) -> None:
     """A deleted object may pass its ``id`` to the next one, so here all objects have the same ``id``."""
     monkeypatch.setattr("specdec.drafters.model.id", lambda thing: 1, raising=False)
     target = shared_tiny("llama", 1, layers=3)

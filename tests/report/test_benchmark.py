@@ -96,7 +96,7 @@ def test_the_json_holds_everything(plan) -> None:
     assert {row["lane"] for row in found["rows"]} == {"generate", "speculative"}
 
 
-def test_the_table_for_people_has_the_rows_below_what_they_come_from(plan) -> None:
+def test_the_markdown_table_has_its_rows_after_their_source(plan) -> None:
     lines = EXPORTS[".md"](ABOUT, plan, FOUND).splitlines()
     head = lines.index("")
     assert all(line.startswith("- ") for line in lines[:head])

@@ -316,7 +316,7 @@ def test_rows_are_plain_numbers_by_category_and_over_all(tmp_path) -> None:
     assert cells(table[1])[1:5] == ["Speculative", "4", "159", "1.75x"]
 
 
-def test_auto_is_scored_on_other_runs_than_the_best_is_picked_on() -> None:
+def test_auto_is_judged_on_other_runs_than_those_that_pick_the_best() -> None:
     found = []
     for run in (0, 1):
         found += [trial(run, "a", "generate", None, GENERATE), trial(run, "a", "speculative", 4, DRAFTED)]

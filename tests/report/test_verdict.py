@@ -304,7 +304,7 @@ def test_a_difference_in_half_precision_is_looked_at_in_float32() -> None:
     assert half.dtype == torch.bfloat16
 
 
-def test_float32_chooses_behind_the_repetition_penalty_as_the_lanes_do() -> None:
+def test_float32_chooses_after_the_repetition_penalty_as_the_lanes_do() -> None:
     """float32 chooses after the repetition penalty too, else it would name a token that no lane writes."""
     half = tiny("llama", 4, layers=3, context=512).to(torch.bfloat16)
     pair = specdec.Pair(target=half, draft=None, tokenizer=byte_tokenizer())

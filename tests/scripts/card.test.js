@@ -25,7 +25,7 @@ function race(origin = "run") {
   return found;
 }
 
-test("the picture says what the page says, but for where it is looked at", () => {
+test("the picture has the figures of the page, and its origin in short words", () => {
   const card = cardOf(race(), "https://huggingface.co/spaces/some/specdec");
   assert.equal(card.sentence, "Slower: it runs at 0.83x.");
   assert.deepEqual(card.figures, [
@@ -51,7 +51,7 @@ test("a bar holds every round after the first token, its passes within its time"
   assert.ok(round.draft + round.verify <= round.whole);
 });
 
-test("an address that only this machine opens is not named", () => {
+test("an address that only this machine can open is not named", () => {
   for (const own of ["http://localhost:7860/", "http://127.0.0.1:7860/?a=1", "http://[::1]:7860/"])
     assert.equal(nameOf(own), "specdec");
   assert.equal(nameOf("https://lab.example.org/specdec/"), "lab.example.org/specdec");

@@ -60,7 +60,7 @@ test("length 0 is one token a round", () => {
   assert.ok(found.rounds.slice(1).every((round) => kindsOf(round)[0] === "target" && !round.draft.length));
 });
 
-test("in the midst of a round its guesses come one after the other, and then the target checks", () => {
+test("during a round its guesses come one by one, and then the target checks", () => {
   const [race, lane] = recorded();
   const found = laneAt(race, lane, 3);
   assert.deepEqual(momentOf(found, null), { rounds: 4, guesses: null });

@@ -53,7 +53,7 @@ function raceOf(drafts, extra = {}) {
   return { race, lane: race.lanes.get("speculative") };
 }
 
-test("the round that tells most has guesses kept, a miss, and guesses after it", () => {
+test("the shown round has accepted guesses, a miss, and guesses after it", () => {
   const { race, lane } = raceOf([
     [30, 31, 32], // 2 is right: nothing kept
     [3, 4, 5], // all kept
@@ -76,12 +76,12 @@ test("the round that tells most has guesses kept, a miss, and guesses after it",
   assert.equal(telling.tellingRound(third, missing).index, 2);
 });
 
-test("nothing was guessed: nothing is told", () => {
+test("a race without guesses gives no steps", () => {
   const { race, lane } = raceOf([]);
   assert.equal(telling.tellingRound(race, lane), undefined);
 });
 
-test("the words of a round stand after the end of the text", () => {
+test("the words of a round follow the text before it", () => {
   const { race, lane } = raceOf([[2, 3, 30]]);
   const words = telling.wordsOf(race, lane, lane.rounds[1]);
   assert.deepEqual(words, {
@@ -111,14 +111,14 @@ test("the times are the race's own: medians of like passes, against our loop wit
   assert.ok(!plain.oneIsLoop && Math.abs(telling.sum(plain.alone) - 0.3) < 1e-9);
 });
 
-test("what a race does not say is left out", () => {
+test("unknown figures of a race are left out", () => {
   const { race, lane } = raceOf([[2, 3, 30]], { draft_seconds: null, verify_seconds: null });
   for (const name of ["generate", "speculative:0"]) race.lanes.delete(name);
   const { draft, check, one, alone } = telling.timesOf(race.lanes, lane, lane.rounds[1]);
   assert.deepEqual([draft, check, one, alone], [null, null, null, null]);
 });
 
-test("a token alone is shown by signs, never empty", () => {
+test("a single token is shown with visible signs, never empty", () => {
   assert.equal(telling.shown(" dog"), "dog");
   assert.equal(telling.shown("\n"), "\u21b5");
   assert.equal(telling.shown("  "), "\u2423\u2423");
@@ -141,7 +141,7 @@ const LONG = [
   [19, 20, 30],
 ];
 
-test("no round of the game shows what another asks for, nor what the steps have shown", () => {
+test("a round of the game never shows the tokens of another round or of the steps", () => {
   const { race, lane } = raceOf(LONG);
   const told = lane.rounds[1];
   const games = gameRounds(race, lane, told);
@@ -158,7 +158,7 @@ test("no round of the game shows what another asks for, nor what the steps have 
   }
 });
 
-test("half a character is nothing to choose", () => {
+test("half a character is not offered as a choice", () => {
   const { race, lane } = raceOf(LONG);
   for (let id = 5; id <= 21; id++) race.bytes.set(id, [0xe2]);
   assert.deepEqual(gameRounds(race, lane, lane.rounds[1]), []);
@@ -181,7 +181,7 @@ test("choices hold the target's token and the draft's, differ as shown, and are 
   assert.ok(new Set(orders).size > 1, "the right one always stands at the same place");
 });
 
-test("a word twice is no choice", () => {
+test("a word is offered once", () => {
   const { race, lane } = raceOf(LONG);
   for (const game of gameRounds(race, lane, null))
     for (let place = 0; place < game.length; place++) {

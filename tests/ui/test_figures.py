@@ -108,7 +108,7 @@ def test_a_name_is_cut_and_is_no_markup() -> None:
     assert shown("") == ""
 
 
-def test_over_temperature_stand_the_gain_the_acceptance_and_what_was_to_be_expected() -> None:
+def test_the_temperature_chart_has_gain_acceptance_and_expected_acceptance() -> None:
     ran = [trial(0, BASELINE, plain(2.0)), trial(0, SPECULATIVE, drafting(5, (3, 1), 0.01, 1.0, made=3))]
     (greedy,) = [summary for summary in summarise(ran) if summary.entrant == SPECULATIVE]
     lane = greedy.sides[0].lane
