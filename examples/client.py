@@ -1,4 +1,4 @@
-"""Use a running page from a program: start ``python app.py``, then ``python examples/client.py [ADDRESS]``.
+"""Use a running page from a program: start ``python app.py``, then ``python -m examples.client [ADDRESS]``.
 
 ``/decode`` streams a recording, one event a line. ``/race`` returns the verdict of a race with all its figures.
 ``client.view_api()`` lists the parameters of both.

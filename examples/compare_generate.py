@@ -1,4 +1,4 @@
-"""Compare with transformers' own ways: ``python examples/compare_generate.py``.
+"""Compare with transformers' own ways: ``python -m examples.compare_generate``.
 
 Plain ``generate``, assisted generation, our loop without a draft and speculative decoding write the same text in turns.
 Prints the medians of three runs: seconds, tokens/s, speed-up over plain ``generate``, the share of time saved, and

@@ -1,4 +1,4 @@
-"""See what top-k acceptance gains and loses: ``python examples/lossy.py``.
+"""See what top-k acceptance gains and loses: ``python -m examples.lossy``.
 
 Top-k acceptance keeps a guess that is among the target's k most likely tokens. It keeps more guesses and is not
 lossless. For several k this prints the acceptance rate and the tokens a target pass, which is the gain. It also prints

@@ -1,4 +1,4 @@
-"""Tell one round of speculative decoding step by step: ``python examples/one_round.py [PROMPT]``.
+"""Tell one round of speculative decoding step by step: ``python -m examples.one_round [PROMPT]``.
 
 The embedded pair writes sampled text until the target rejects a guess. That round is printed: the draft, the target's
 single pass, the test of each guess, the outcome, and what both caches keep.

@@ -1,4 +1,4 @@
-"""Add a way to draft in one file: ``python examples/own_drafter.py``.
+"""Add a way to draft in one file: ``python -m examples.own_drafter``.
 
 ``Bigrams`` guesses the token that most often followed the last one so far. It has two parts: a method, which is a value
 that a pair holds, and a drafter, which guesses within one call. To use it on the command line, on the page and in

@@ -1,4 +1,4 @@
-"""Try a pair of your own: ``python examples/own_pair.py TARGET [DRAFT] [PROMPT]``.
+"""Try a pair of your own: ``python -m examples.own_pair TARGET [DRAFT] [PROMPT]``.
 
 TARGET is a hub id or a folder. DRAFT is one too, or "prompt-lookup" (the default), "suffix" or "early-exit:4". Prints
 why the pair is refused, or whether speculation pays with it and what a round costs.

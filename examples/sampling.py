@@ -1,4 +1,4 @@
-"""Sample with speculative decoding: ``python examples/sampling.py``.
+"""Sample with speculative decoding: ``python -m examples.sampling``.
 
 Temperature and top-k apply to both models, and the sampled text has the target's distribution. For several settings,
 prints the share of tested guesses that were kept, the share to be expected (the mean of the sum of min(p, q) over the

@@ -68,7 +68,7 @@ def test_commands_exist_with_their_options(path: Path) -> None:
             assert (ROOT / words[1]).exists(), line
             if words[1] == "app.py":
                 assert {word for word in words if word.startswith("--")} <= options_of("page"), line
-        elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks"):
+        elif words[:2] == ["python", "-m"] and words[2].startswith(("benchmarks.", "examples.")):
             assert (ROOT / f"{words[2].replace('.', '/')}.py").exists(), line
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -33,6 +36,15 @@ def elsewhere(tmp_path, monkeypatch) -> None:
 def test_all_examples_are_run_here() -> None:
     tested = {"one_round", "compare_generate", "own_pair", "sampling", "gamma_sweep", "lossy", "own_drafter"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested | {"client"}, "client: see ui/test_api.py"
+    for path in EXAMPLES.glob("*.py"):
+        assert f"``python -m examples.{path.stem}" in path.read_text(encoding="utf-8").splitlines()[0]
+
+
+def test_an_example_starts_in_a_checkout_that_is_not_installed() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-m", "examples.one_round"]
+    out = subprocess.run(command, cwd=EXAMPLES.parent, env=environment, capture_output=True, text=True)
+    assert (out.returncode, "\n5. " in out.stdout) == (0, True), out.stderr
 
 
 def test_one_round_is_told_to_its_end(capsys) -> None:
