@@ -10,8 +10,8 @@ from typing import Any
 class Preset:
     """Hub ids (None: the embedded pair, which needs no network) and numbers of parameters, from their model cards.
 
-    ``unchecked``: the ids come from documents and the sizes from the names; no config could be read. The pair check
-    reads the real ones before anything is fetched.
+    ``unchecked``: the ids and sizes come from documents; no config could be read. The pair check reads the real ones
+    before anything is fetched.
     """
 
     name: str
@@ -74,7 +74,7 @@ PRESETS = (
         135e6, "a small GPU or a strong CPU; chat",
     ),
     Preset(
-        "Qwen3.5-4B <- 0.8B", "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-0.8B", 4e9, 0.8e9,
+        "Qwen3.5-4B <- 0.8B", "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-0.8B", 4206e6, 752e6,
         "a GPU of 16 GB; hybrid models: three in four layers keep a recurrent state", unchecked=True,
     ),
     Preset(
@@ -86,7 +86,7 @@ PRESETS = (
         "a GPU of 80 GB; a head in the speculators format", unchecked=True,
     ),
     Preset(
-        "gemma-3-4b <- 270m", "google/gemma-3-4b-it", "google/gemma-3-270m-it", 4e9, 0.27e9,
+        "gemma-3-4b <- 270m", "google/gemma-3-4b-it", "google/gemma-3-270m-it", 3880e6, 268e6,
         "a GPU of 16 GB; sliding windows, many languages", licensed=True, unchecked=True,
     ),
 )  # fmt: skip
@@ -95,6 +95,12 @@ PRESETS = (
 def _qwen(**sizes: Any) -> dict[str, Any]:
     rope = {"rope_type": "default", "rope_theta": 1e6}
     return {"rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "rope_parameters": rope, **sizes}
+
+
+def _qwen35(**sizes: Any) -> dict[str, Any]:
+    rope = {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25}
+    shared = {"model_type": "qwen3_5_text", "max_position_embeddings": 262144, "tie_word_embeddings": True}
+    return shared | {"rope_parameters": rope, **sizes}
 
 
 # The configs of the presets' models, and of a pair that was made for tests on a CPU: the fields that differ from the
@@ -157,6 +163,24 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152, "max_position_embeddings": 8192,
         "rms_norm_eps": 1e-5, "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
         "tie_word_embeddings": True,
+    },
+    # Sizes as published; the language models have 4,206, 752, 3,880 and 268 million parameters.
+    "qwen3.5-4b": _qwen35(
+        hidden_size=2560, intermediate_size=9216, num_hidden_layers=32, num_attention_heads=16, num_key_value_heads=4,
+        linear_num_value_heads=32,
+    ),
+    "qwen3.5-0.8b": _qwen35(
+        hidden_size=1024, intermediate_size=3584, num_hidden_layers=24, num_attention_heads=8, num_key_value_heads=2,
+        linear_num_value_heads=16,
+    ),
+    "gemma-3-4b": {
+        "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208, "sliding_window": 1024,
+    },
+    "gemma-3-270m": {
+        "model_type": "gemma3_text", "hidden_size": 640, "intermediate_size": 2048, "num_hidden_layers": 18,
+        "num_attention_heads": 4, "num_key_value_heads": 1, "vocab_size": 262144, "sliding_window": 512,
+        "max_position_embeddings": 32768,
     },
     "llama-500m": {
         "model_type": "llama", "hidden_size": 1536, "intermediate_size": 4096, "num_hidden_layers": 16,
