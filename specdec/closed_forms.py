@@ -37,7 +37,8 @@ def break_even_alpha(gamma: int, round_cost: float) -> float | None:
 def least_alpha(cost_coefficient: float, verify_growth: float = 1.0, longest: int = 16) -> float | None:
     """The acceptance rate above which the best draft length of 1 to ``longest`` gains, by the closed form.
 
-    None where no draft length gains at any rate. With ``verify_growth`` 1 it is the cost coefficient itself.
+    None where no draft length gains at any rate. With ``verify_growth`` 1 and a cost
+    coefficient below 1 it is the cost coefficient itself.
     """
     rates = (break_even_alpha(g, g * cost_coefficient + verify_growth) for g in range(1, longest + 1))
     return min((rate for rate in rates if rate is not None), default=None)

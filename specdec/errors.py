@@ -1,6 +1,6 @@
 """The errors of this package. ``SpecdecError`` is their base class. Each message says what was found and what to do.
 
-Each error is made from its message alone, so that it can be pickled and raised again in another process.
+An error is made from at most one text, so that it can be pickled and raised again in another process.
 """
 
 import reprlib

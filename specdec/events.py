@@ -29,8 +29,9 @@ class SamplingParams:
     - ``top_k``: sample from the k most likely tokens; 0 keeps the whole vocabulary.
     - ``top_p``: sample from the most likely tokens that together have this probability, above 0 up to 1.
     - ``min_p``: leave out tokens whose probability is below this share of the highest one, 0 to 1.
-    - ``repetition_penalty``: above 1 makes tokens that occurred before less likely (Keskar et al. 1909.05858).
-    - ``seed``: of the call's one random generator; None draws a seed, which ``Started`` names.
+    - ``repetition_penalty``: above 1 makes tokens that occurred before less likely (Keskar et al. 1909.05858); above 0
+      up to 100.
+    - ``seed``: of the call's one random generator, 0 to 2^63 - 1; None draws a seed, which ``Started`` names.
     - ``stop``: one or more strings; the text ends with the token that completes one of them, which is kept.
     - ``ignore_eos``: go on after an end-of-text token.
 

@@ -34,7 +34,7 @@ class Script:
         self._depth = 0
 
     def choose(self, chances: Sequence[float]) -> int:
-        """The index of the outcome that this path takes; what cannot be is never taken."""
+        """The index of the outcome that this path takes. An outcome of probability 0 is never taken."""
         options = [(i, p) for i, p in enumerate(chances) if p > 0]
         if self._depth == len(self._path):
             self._path.append(options)

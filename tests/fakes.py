@@ -86,7 +86,7 @@ class TableLayer(nn.Module):
 
 
 class Output(dict):
-    """What a table model returns: transformers' own class takes longer than the looking up."""
+    """What a table model returns: transformers' own class takes longer to make than the table lookup."""
 
     def __init__(self, **values):
         super().__init__(values)

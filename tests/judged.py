@@ -33,8 +33,7 @@ def started(lane: str, gamma: int | str, tokens: int = len(TEXT), **settings) ->
 
 @cache
 def plain(seconds: float, lane: Entrant = BASELINE, stall: float = 0.0, text: tuple[int, ...] = TEXT) -> list[Event]:
-    """A token a round, each of so many seconds; the tenth is ``stall`` seconds late. Our loop takes 9/10 for its
-    passes."""
+    """One token a round, ``seconds`` apart; the tenth is ``stall`` seconds late. Passes of our loop take 9/10 of it."""
     verify = None if lane == BASELINE else 0.9 * seconds
     rounds = [
         Round(i, (), t, "target", (t,), 0.0, verify, 1 + i * seconds + (stall if i >= 10 else 0.0), 0.9 * seconds)
@@ -55,9 +54,11 @@ def drafting(
     gamma: int | str, kept: tuple[int, ...], guess: float, check: float, rest: float = 0.0, *, made: int | None = None,
     stall: float = 0.0, text: tuple[int, ...] = TEXT, capped: bool = True,
 ) -> list[Event]:  # fmt: skip
-    """Rounds of ``made`` guesses (gamma, if not given), of which ``kept`` stand, in turns. Seconds: of a guess, of the
-    check of a round, and of the rest of a round; the third round is ``stall`` seconds late. Not ``capped``, the length
-    cuts no draft, and the last round may write beyond the text."""
+    """Rounds of ``made`` guesses, or gamma if not given. ``kept`` has the accepted guesses of each round, used in turn.
+
+    ``guess``, ``check`` and ``rest`` are seconds of one guess, of a round's check and of other work. The third round is
+    ``stall`` seconds late. If ``capped`` is false, a draft and the last round may go beyond the text.
+    """
     length = made if made is not None else gamma
     rounds = [Round(0, (), text[0], "target", text[:1], 0.0, check, 1.0, check)]
     written, elapsed = 1, 1.0

@@ -23,6 +23,6 @@ def test_the_least_alpha_is_where_the_best_draft_length_begins_to_gain(c: float,
 
 
 @pytest.mark.parametrize("c", [0.02, 0.3, 0.99])
-def test_in_the_papers_a_draft_pays_where_it_hits_more_often_than_it_costs(c: float) -> None:
+def test_in_the_papers_a_draft_pays_where_alpha_exceeds_the_cost_coefficient(c: float) -> None:
     """Corollary 3.9 of Leviathan et al.: a draft pays where alpha > c, if a check costs as much as one token."""
     assert least_alpha(c) == pytest.approx(c)

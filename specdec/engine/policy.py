@@ -6,6 +6,7 @@ draft only.
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
@@ -109,10 +110,12 @@ class EveryLength:
         lengths = range(max(2, most), 0, -1)
         self.lengths = [*(n for n in lengths for _ in range(2)), 0, 0] if twice else [0, *lengths]
         self.least_confidence = least_confidence
+        self._left = iter(self.lengths)
 
     def start(self) -> EveryLength:
-        self._left = iter(self.lengths)
-        return self
+        fresh = copy.copy(self)  # so that a second call does not take lengths from the first
+        fresh._left = iter(self.lengths)
+        return fresh
 
     def length(self) -> int:
         return next(self._left)

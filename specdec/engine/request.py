@@ -117,7 +117,7 @@ def make_request(pair: Pair, prompt: Prompt, params: SamplingParams) -> Request:
     Nothing runs on the device, so a process that may not use the device can check a request too.
     """
     if not isinstance(pair, Pair):
-        raise InvalidInput(f"The pair is a {type(pair).__name__}; give a Pair, which load_pair makes of names.")
+        raise InvalidInput(f"The pair is a {type(pair).__name__}; give a Pair; load_pair makes one from model names.")
     if not isinstance(params, SamplingParams):
         raise InvalidInput(f"params is a {type(params).__name__}; give SamplingParams(...), or leave it out.")
     # The pair set eval mode when it was made. Setting it here again would change a model that somebody may be training.
@@ -140,7 +140,8 @@ def _stop_strings(pair: Pair, stop: tuple[str, ...]) -> StopStrings:
         return StopStrings(pair.tokenizer, list(stop))
     except (ValueError, IndexError, KeyError) as error:
         raise InvalidInput(
-            f"stop is {quoted(stop)}, of which the target's tokenizer cannot write every character; leave those out."
+            f"stop is {quoted(stop)}, and the target's tokenizer has no token for some of its characters; leave those "
+            "out."
         ) from error
 
 

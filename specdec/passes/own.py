@@ -44,7 +44,7 @@ class OwnPasses:
         if self._tapped:
             kwargs["output_hidden_states"] = True
         self._length = start + len(ids)
-        with _without_bounds(self._bounded if start else ()):
+        with _time_steps(self._bounded, bounded=start == 0):
             out = self._model(input_ids=ids[None], past_key_values=self._cache, use_cache=True, **kwargs)
         if self._tapped:
             self._hidden = [out.hidden_states[number][0] for number in self._tapped]
@@ -92,12 +92,18 @@ class OwnPasses:
 
 
 @contextmanager
-def _without_bounds(layers: Sequence[Any]) -> Iterator[None]:
-    """Remove the bounds on the time steps of Mamba-2 layers; restore them afterwards."""
+def _time_steps(layers: Sequence[Any], bounded: bool) -> Iterator[None]:
+    """Keep the bounds on the time steps of Mamba-2 layers, or remove them and restore them afterwards.
+
+    Threads that share such a model take turns, because the bounds belong to the model.
+    """
     if not layers:
         yield
         return
     with _changing_bounds:
+        if bounded:
+            yield
+            return
         own = [layer.time_step_limit for layer in layers]
         try:
             for layer in layers:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Runner:
-    """Runs one model for one call. The cache belongs to the call; the model is shared and only read."""
+    """Runs one model for one call. The cache belongs to the call. The model is shared; its weights are only read."""
 
     def __init__(self, model: PreTrainedModel, engine: Engine | None = None, passes: Passes | None = None):
         self.model = model
@@ -29,7 +29,7 @@ class Runner:
         self._copies: list[tuple[Mark, Mark]] = []
         self._restores: list[tuple[Mark, Mark]] = []
         self._in_step = False
-        self._hear: Callable[[int, torch.Tensor], None] | None = None
+        self._on_features: Callable[[int, torch.Tensor], None] | None = None
 
     def __len__(self) -> int:
         """How many tokens are cached. Counted here, because cache classes report different things."""
@@ -47,17 +47,17 @@ class Runner:
         if start is not None:
             self._marks.append((start, mark(self.device)))
         self._length += len(ids)
-        if self._hear is not None:
-            self._hear(self._length - len(ids), self._passes.features())
+        if self._on_features is not None:
+            self._on_features(self._length - len(ids), self._passes.features())
         return logits
 
-    def tap(self, layers: Sequence[int], hear: Callable[[int, torch.Tensor], None]) -> None:
-        """Call ``hear`` after each pass with the number of tokens before it and its hidden states.
+    def tap(self, layers: Sequence[int], on_features: Callable[[int, torch.Tensor], None]) -> None:
+        """Call ``on_features`` after each pass with the number of tokens before it and its hidden states.
 
         These are the inputs of ``layers``, joined: (n, layers x H).
         """
         self._passes.tap(layers)
-        self._hear = hear
+        self._on_features = on_features
 
     def catch_up(self, context: Context, most: int) -> None:
         """Read the uncached committed tokens but the last in a pass of their own, if they are more than ``most``."""

@@ -19,13 +19,23 @@ FROM_PADDING = (
 )  # fmt: skip
 
 
+# Types with recurrent state that is not rolled back yet, with caches of their own, that read in both directions, or
+# that are no models of their own.
+REFUSED = (
+    "bailing_hybrid", "bamba", "blt", "cpmant", "deepseek_v4", "falcon_mamba", "gemma4_assistant",
+    "gemma4_unified_assistant", "granitemoehybrid", "jamba", "kimi_linear", "mamba", "mamba2", "minimax", "moshi",
+    "musicgen", "musicgen_melody", "openai-gpt", "prophetnet", "qwen4_exp", "qwen4_exp_text", "recurrent_gemma",
+    "reformer", "rwkv", "xlm", "xlnet", "xlstm", "zamba", "zamba2", "zaya",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("name", sorted(name for name in TYPES if FULL or name not in SLOW))
 def test_a_type_equals_generate_or_is_refused(name: str) -> None:
     outcome = outcome_of(name) if FULL else outcome_of(name, new_tokens=10, ways=("a noisy draft",))
     if outcome.kind == "not built":
         assert NOT_BUILT.get(name, "nothing is allowed to be missing") in outcome.says, outcome
     else:
-        assert outcome.kind in ("equal", "near-tie", "refused"), outcome
+        assert outcome.kind in (("refused",) if name in REFUSED else ("equal", "near-tie")), outcome
     if outcome.kind == "refused":
         assert outcome.says.endswith(".") and "\n" not in outcome.says
 

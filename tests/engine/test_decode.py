@@ -433,7 +433,7 @@ def test_inference_mode_is_off_while_the_consumer_holds_an_event() -> None:
 
 
 class FakeClock:
-    """Each look at it takes a millisecond."""
+    """A clock that advances by one millisecond at each reading."""
 
     now = 0.0
 

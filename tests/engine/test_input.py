@@ -232,7 +232,7 @@ def test_tokenizers_that_agree() -> None:
     assert not pair.draft.own_tokenizer
 
 
-def test_recurrent_state_is_refused() -> None:
+def test_a_model_without_attention_is_refused() -> None:
     """Recurrent state of these models cannot be rolled back, and decoding would go wrong unnoticed."""
     size = {"vocab_size": 320, "hidden_size": 16, "num_hidden_layers": 1, "state_size": 4}
     mamba = MambaForCausalLM(MambaConfig(**size))

@@ -25,7 +25,10 @@ SIGNIFICANCE = 1e-4
 
 
 def p_value(counts: torch.Tensor, probabilities: torch.Tensor) -> float:
-    """Chi-square; cells expected below 5 are pooled into one, an outcome that cannot be gives 0."""
+    """The p-value of a chi-square test, 0 if an outcome of probability 0 occurred.
+
+    Cells expected below 5 are pooled.
+    """
     counts, probabilities = counts.double(), probabilities.double()
     if (counts[probabilities <= 0] > 0).any():
         return 0.0
@@ -66,10 +69,10 @@ BLOCKS = 100  # continuations in one text: each begins at another place of a rou
 
 
 def forgetful_table(seed: int) -> torch.Tensor:
-    """Logits of the next token by the three before it: a letter, by the letters since STOP; after three of them STOP.
+    """Logits of the next token by the three before it: a letter, or STOP after three letters.
 
-    So the letters between two STOPs are independent of all others, and one long text holds many continuations. A
-    text out of step shows as an outcome that cannot be.
+    A letter depends on the letters since the last STOP only. So the letters between two STOPs are independent of all
+    others, and one long text holds many continuations. A text out of step shows as an outcome of probability 0.
     """
     table = random_table(WIDTH + 1, CONTINUATION, seed)
     for place in range(CONTINUATION):  # of STOP; a later one overwrites what an earlier one says
@@ -96,8 +99,7 @@ def exact_continuations(params: specdec.SamplingParams) -> torch.Tensor:
 
 
 def pair_of(drafting: str) -> specdec.Pair:
-    """TARGET, drafted for by a table of its own, over its own tokens or others, by copying, or by the first of two
-    layers whose sum it is."""
+    """A pair with TARGET and a draft method: another table, with the same tokens or others, lookup, or early exit."""
     if drafting == "model":
         return table_pair(TARGET, DRAFT)
     if drafting == "prompt lookup":
