@@ -41,8 +41,8 @@ def shares(found: list[Trial]) -> str:
     said = judge(find(summarise(found), ours).sides, 5)
     rival = find(summarise(found, theirs), ours)
     return (
-        f"At γ 5 our loop gains {said.engine:.2f}x and speculation {said.speculation:.2f}x. A guess costs {said.c:.2f} "
-        f"target passes (c), and\nchecking six tokens costs {said.v:.2f} (v). Speculative decoding runs at "
+        f"At γ 5 our loop gains {said.engine:.2f}x and speculation {said.speculation:.2f}x. A draft pass costs "
+        f"{said.c:.2f} target passes (c), and\nchecking six tokens costs {said.v:.2f} (v). Speculative decoding runs at "
         f"{words.times(rival.gains)} the speed of transformers'\nassisted generation at γ 5.\n"
     )
 

@@ -22,8 +22,8 @@ def expected_speedup(alpha: float, gamma: int, cost_coefficient: float, verify_g
 def break_even_alpha(gamma: int, round_cost: float) -> float | None:
     """The acceptance rate at which a round of ``gamma`` guesses writes as many tokens as it costs, by the closed form.
 
-    ``round_cost`` is seconds of a round / seconds of a plain token. None where a round costs more than it
-    writes even if all guesses are kept.
+    ``round_cost`` is seconds of a round / seconds per token of what the round is compared with. With gamma c + v, that
+    is our loop without a draft. None where a round costs more than it writes even if all guesses are kept.
     """
     if round_cost > gamma + 1:
         return None

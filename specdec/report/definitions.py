@@ -37,7 +37,7 @@ DEFINITIONS = {
         "from speculation",
         "factor",
         "Seconds per token of our loop at \u03b3 0 / seconds per token of the speculative lane.",
-        "It is not the gain over plain generate: that is both shares multiplied.",
+        "It is not the gain over plain generate, which is both shares multiplied.",
     ),
     "predicted": Definition(
         "predicted gain",
@@ -94,7 +94,8 @@ DEFINITIONS = {
         "cost coefficient (c)",
         "target passes over one token",
         "Seconds of a draft pass / seconds of a target pass over one token (our loop at \u03b3 0).",
-        "It is not the ratio of the models' sizes: on small models and fast GPUs a pass costs by its layers.",
+        "It is not the ratio of the models' sizes: on small models and fast GPUs the number of layers sets the "
+        "time of a pass.",
     ),
     "verify growth": Definition(
         "verify growth (v)",
@@ -112,14 +113,15 @@ DEFINITIONS = {
     "round cost": Definition(
         "cost of a round",
         "plain tokens",
-        "Seconds per round / seconds per token of plain generate. A round breaks even if it yields this many tokens.",
+        "Seconds per round / seconds per token of plain generate. A round that yields this many tokens is as fast as "
+        "plain generate.",
         "It is not \u03b3 c + v: all work around the passes is in it.",
     ),
     "break-even": Definition(
         "acceptance needed to break even",
         "share of guesses",
-        "The acceptance rate at which a round yields as many tokens as it costs: (1 - \u03b1^(\u03b3+1)) / "
-        "(1 - \u03b1) = \u03b3 c + v, with the measured v.",
+        "The acceptance rate above which speculation gains over our loop at \u03b3 0, by theory: "
+        "(1 - \u03b1^(\u03b3+1)) / (1 - \u03b1) = \u03b3 c + v, with the measured v.",
         "It is computed, for this \u03b3 only. Another draft length needs another rate.",
     ),
     "loop overhead": Definition(
@@ -157,7 +159,7 @@ DEFINITIONS = {
         "kept, of tested",
         "share of guesses",
         "Guesses kept at this place / guesses tested at this place.",
-        "It is not vLLM's rate by position, which is the next but one.",
+        'It is not vLLM\'s rate by position, which is called "kept, of all drafts" here.',
     ),
     "expected, of tested": Definition(
         "expected, of tested",

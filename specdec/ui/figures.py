@@ -20,8 +20,8 @@ from specdec.report.losslessness import sample_name
 from specdec.report.sweep import Row
 from specdec.ui.labels import apart, shown
 
-# Colours of marks, with a contrast of at least 3:1 on the white page and on the dark one.
-BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#5aa9a3"
+# Colours of marks in both themes: their contrast is at least 3:1 on the white page and on the dark one.
+BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#4a948e"
 TEXT, LINE = 14, 20  # pixels: the size of text, and the height of a line
 MOST = MAX_GAMMA + 0.5  # where the charts over draft lengths end
 MOST_ROWS = 120  # of a chart

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
+from plotly.colors import hex_to_rgb
 
 from specdec.report.cost_map import Point, break_even
 from specdec.ui.figures import BLUE, COLOURS, GREY, LINE, styled
@@ -17,7 +18,7 @@ NEAR, GAP = 0.05, 0.03  # of the width: points with names in one column, and the
 NAMES = 0.2, 0.08  # of the width: a name on a phone, and on a wide screen
 PAPERS = "break-even, v = 1"
 Line = Sequence[tuple[float, float]]  # costs with acceptance rates, in small steps
-PAYS = "rgba(58, 127, 208, 0.13)"  # a tint of BLUE on either theme
+PAYS = f"rgba{(*hex_to_rgb(BLUE), 0.13)}"  # light enough for both themes
 
 
 def map_figure(points: Sequence[Point], v: float | None) -> go.Figure:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from judged import drafting, loop, plain, trial
+from plotly.colors import hex_to_rgb
 
+import specdec.ui.figures
 from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.losslessness import Common
 from specdec.measure.summary import summarise
@@ -158,3 +162,24 @@ def test_a_draft_as_dear_as_its_target_is_on_the_map() -> None:
     """Above c = 1 there is no line, but the point is shown."""
     figure = map_figure([Point("a", SPECULATIVE, 2.0, 0.8, 0.5)], 1.5)
     assert figure.layout.xaxis.range[1] > 2 and max(figure.data[0].x) < 1
+
+
+PAGES = re.findall(
+    "--sd-page: (#......)", (Path(specdec.ui.figures.__file__).parent / "assets/colours.css").read_text()
+)
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour by WCAG 2.2, 0 to 1."""
+    parts = [part / 255 for part in hex_to_rgb(colour)]
+    red, green, blue = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("colour", COLOURS.values())
+def test_marks_stand_out_from_the_page_in_both_themes(colour: str, page: str) -> None:
+    """WCAG 2.2 asks for a contrast of 3:1 of what a chart is read by."""
+    assert len(PAGES) == 2
+    dark, light = sorted((luminance(colour), luminance(page)))
+    assert (light + 0.05) / (dark + 0.05) >= 3
