@@ -42,8 +42,9 @@ def shares(found: list[Trial]) -> str:
     rival = find(summarise(found, theirs), ours)
     return (
         f"At γ 5 our loop gains {said.engine:.2f}x and speculation {said.speculation:.2f}x. A draft pass costs "
-        f"{said.c:.2f} target passes (c), and\nchecking six tokens costs {said.v:.2f} (v). Speculative decoding runs at "
-        f"{words.times(rival.gains)} the speed of transformers'\nassisted generation at γ 5.\n"
+        f"{said.c:.2f} target passes (c), and\nchecking six tokens costs {said.v:.2f} (v). "
+        f"Speculative decoding runs at {words.times(rival.gains)} the speed of "
+        "transformers'\nassisted generation at γ 5.\n"
     )
 
 

@@ -164,9 +164,8 @@ def test_a_draft_as_dear_as_its_target_is_on_the_map() -> None:
     assert figure.layout.xaxis.range[1] > 2 and max(figure.data[0].x) < 1
 
 
-PAGES = re.findall(
-    "--sd-page: (#......)", (Path(specdec.ui.figures.__file__).parent / "assets/colours.css").read_text()
-)
+STYLES = Path(specdec.ui.figures.__file__).parent / "assets/colours.css"
+PAGES = re.findall("--sd-page: (#......)", STYLES.read_text())
 
 
 def luminance(colour: str) -> float:
