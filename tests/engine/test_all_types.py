@@ -19,8 +19,8 @@ FROM_PADDING = (
 )  # fmt: skip
 
 
-# Types with recurrent state that is not rolled back yet, with caches of their own, that read in both directions, or
-# that are no models of their own.
+# Types with recurrent state that cannot be rolled back yet, with caches of their own, that read in both directions, or
+# that are no models of their own. The small models of bamba and granitemoehybrid have no attention layer.
 REFUSED = (
     "bailing_hybrid", "bamba", "blt", "cpmant", "deepseek_v4", "falcon_mamba", "gemma4_assistant",
     "gemma4_unified_assistant", "granitemoehybrid", "jamba", "kimi_linear", "mamba", "mamba2", "minimax", "moshi",

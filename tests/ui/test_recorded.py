@@ -9,6 +9,7 @@ from specdec.lanes.table import DEFAULT_KEYS, key_of
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.loading import load_pair
 from specdec.report import recording, schema, words
+from specdec.report.definitions import DEFINITIONS
 from specdec.ui.recorded import recorded_race
 from specdec.ui.startup import RUNS, TOKENS
 
@@ -38,3 +39,11 @@ def test_the_recorded_race_is_of_the_embedded_pair_as_it_is() -> None:
     text = specdec.collect(specdec.speculative(pair, prompt, params=params)).token_ids
     assert all(specdec.collect(events).token_ids == text for events in lanes)
     assert json.loads(lines[0])["pair"] == words.pair_line(pair.facts())
+
+
+def test_the_recorded_verdict_has_the_definitions_of_today() -> None:
+    """A visitor's first hints are those of docs/metrics.md. If not, run ``python -m scripts.record_race``."""
+    today = {definition.meaning for definition in DEFINITIONS.values()}
+    verdict = json.loads(recorded_race().splitlines()[-1])
+    figures = [*verdict["figures"], *verdict["details"], *verdict["why"]["figures"], *verdict["lanes"]["columns"]]
+    assert {figure["definition"] for figure in figures if figure.get("definition")} <= today
