@@ -57,10 +57,11 @@ SHARES = {
     Kind.TOO_EARLY: "A verdict needs at least one call of every draft length on every prompt.",
 }
 
-# Why speculation loses: if a round could break even, if it cannot, and if the closed form does not apply.
+# Why speculation loses: if a round could break even, if it cannot, and if the closed form does not apply. Each
+# names what is compared, because a lane can be faster than plain generate and slower than our loop.
 _YIELDS = "each round yields {tokens} tokens for the time of {cost} {units}"
 _AT_MOST = "a round takes as long as {cost} {units} but can yield at most {most} tokens"
-_NEEDS = "so \u03b3 {gamma} needs {needed} of guesses kept to break even; {alpha} are kept"
+_NEEDS = "so \u03b3 {gamma} must keep {needed} of guesses to be as fast as {rival}; it keeps {alpha}"
 REASONS = {
     Reason.GUESSES_COST: (
         "A guess takes as long as {c} {units}, " + _NEEDS + ".",
@@ -68,9 +69,9 @@ REASONS = {
         "A guess takes as long as {c} {units}: " + _YIELDS + ".",
     ),
     Reason.FEW_KEPT: (
-        "Only {alpha} of guesses kept; \u03b3 {gamma} needs {needed} to break even.",
-        "Only {alpha} of guesses kept: " + _AT_MOST + ".",
-        "Only {alpha} of guesses kept: " + _YIELDS + ".",
+        "Only {alpha} of guesses are kept; \u03b3 {gamma} needs {needed} to be as fast as {rival}.",
+        "Only {alpha} of guesses are kept: " + _AT_MOST + ".",
+        "Only {alpha} of guesses are kept: " + _YIELDS + ".",
     ),
     Reason.CHECKING_GROWS: (
         "Checking a round takes {v} times as long as checking one token, " + _NEEDS + ".",
@@ -157,12 +158,14 @@ WHY_TERMS = (
     "At \u03b3 {gamma} each round yields {tokens} tokens. Drafting a guess takes {c} times as long as a target pass "
     "over one token, and checking a round takes {v} times as long. {alpha} of tested guesses are kept{needs}."
 )
-WHY_NEEDS = {True: " and {needed} are needed to break even", False: "; even 100\u00a0% would not break even", None: ""}
+_TO_BE_AS_FAST = "to be as fast as our loop without a draft"
+_NOT_ENOUGH = "even 100\u00a0% would not be enough " + _TO_BE_AS_FAST
+WHY_NEEDS = {True: "; {needed} are needed " + _TO_BE_AS_FAST, False: "; " + _NOT_ENOUGH, None: ""}
 # If the measured gain contradicts the closed form.
 _IF_THEORY = "; if guesses were kept independently of each other and all time went into passes, "
 WHY_REFUTED = {
-    True: _IF_THEORY + "{needed} would be needed to break even",
-    False: _IF_THEORY + "even 100\u00a0% would not break even",
+    True: _IF_THEORY + "{needed} would be needed " + _TO_BE_AS_FAST,
+    False: _IF_THEORY + _NOT_ENOUGH,
     None: "",
 }
 NONE_IS_ENOUGH = "more than 100\u00a0%"
@@ -263,6 +266,7 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "overhead": percent(found.overhead), "gamma": str(found.gamma),
         "most": str(found.gamma + 1) if isinstance(found.gamma, int) else "\u2013",
         "units": "target passes" if found.split else "plain tokens",
+        "rival": "our loop without a draft" if found.split else "plain generate",
         "stalled": str(found.stalled), "count": runs(found.runs), "runs": _runs(found),
     }  # fmt: skip
 

@@ -67,10 +67,12 @@ NAMED = {
         rf"^gain over \u03b3 0: {N}x", rf"^from speculation: {N}x",
     ),
     "alpha": (
-        rf"Only {P}", rf"{P} of tested guesses", rf"{P} of guesses are kept", rf"break even; {P} are kept",
+        rf"Only {P}", rf"{P} of tested guesses", rf"{P} of guesses are kept", rf"; it keeps {P}",
         rf"^Acceptance rate.*: {P}", rf"^acceptance.*: {P}", rf"^of guesses kept: {P}",
     ),
-    "needed": (rf"needs {P}", rf"and {P} are needed", rf"{P} would be needed", rf"^Acceptance needed.*: {P}"),
+    "needed": (
+        rf"needs {P}", rf"must keep {P}", rf"; {P} are needed", rf"{P} would be needed", rf"^Acceptance needed.*: {P}",
+    ),
     "tokens": (rf"ach round yields {N} tokens", rf"^tokens per.*: {N}"),
     "round cost": (rf"for the time of {N} plain", rf"as long as {N} plain tokens but", rf"^Cost of a round.*: {N}"),
     "c": (
@@ -99,7 +101,7 @@ def require_one_figure_a_name(screen: list[str]) -> None:
 def require_theory_not_refuted(many: Overall) -> None:
     """The closed form's break-even is stated as a fact only where the measured gain agrees."""
     found, told = many.judgement, " ".join(many.notes)
-    if found.speculation is not None and found.can_break_even is not None and "break even" in told:
+    if found.speculation is not None and found.can_break_even is not None and "to be as fast" in told:
         enough = found.can_break_even and found.alpha >= found.needed_alpha
         assert ("if guesses were kept independently" in told) == ((found.speculation >= 1) != enough), told
 

@@ -179,7 +179,7 @@ def test_too_few_guesses_kept_names_what_is_needed() -> None:
     needed = break_even_alpha(4, 2.5)
     assert expected_tokens(needed, 4) == pytest.approx(2.5)
     assert (said["kind"], said["reason"]) == ("slower_unsplit", "few_kept")
-    assert f"Only 50\u00a0% of guesses kept; γ 4 needs {100 * needed:.0f}\u00a0%" in said["sentence"]
+    assert f"Only 50\u00a0% of guesses are kept; γ 4 needs {100 * needed:.0f}\u00a0%" in said["sentence"]
     assert break_even_alpha(4, 5.1) is None
 
 
