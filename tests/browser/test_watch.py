@@ -303,3 +303,17 @@ def test_run_pressed_before_the_page_is_ready_runs(browser, address):
         page.goto(address)
         page.click("#sd-run")
         page.wait_for_selector(".sd-notes:has-text('1 run on this machine')")
+
+
+@pytest.mark.parametrize("sentences", [1, 40])
+def test_after_a_race_the_beginning_of_what_was_written_is_in_view(page, sentences):
+    """A long prompt fills its box. It does not hide the text that the race was about."""
+    ask(page, "The sun was warm. " * sentences, tokens=8)
+    run(page)
+    seen = page.evaluate(
+        """[...document.querySelectorAll('.sd-boxBody')].map((body) => {
+            const [box, first] = [body, body.querySelector('.sd-token')].map((node) => node.getBoundingClientRect());
+            return [box.top <= first.top && first.bottom <= box.bottom, body.scrollTop > 0];
+        })"""
+    )
+    assert seen == [[True, sentences > 1]] * 2

@@ -102,6 +102,11 @@ export class Ribbon {
     this.#settle(end && end < this.#blocks.length ? this.#blocks[end - 1] : null);
   }
 
+  // The block of the first round: what was written begins there.
+  get first() {
+    return this.#blocks[0] ?? null;
+  }
+
   // The last visible block, to keep it in view.
   get tip() {
     return this.#guessing ?? this.#blocks[this.#visible - 1] ?? null;

@@ -87,11 +87,13 @@ export class Texts {
     else this.follow();
   }
 
-  // Complete texts are read from the beginning.
+  // Complete texts are read from the beginning; after a long prompt, from its last line.
   #rewind() {
-    for (const { body } of this.#boxes.values()) {
-      body?.scrollTo(0, 0);
-      if (body) cue(body);
+    for (const { ribbon, body } of this.#boxes.values()) {
+      if (!body) continue;
+      const written = ribbon.first?.offsetTop ?? 0;
+      body.scrollTo(0, written > body.clientHeight / 2 ? LINE * (Math.floor(written / LINE) - 1) : 0);
+      cue(body);
     }
   }
 
