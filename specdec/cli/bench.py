@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         "--prompts",
         type=Path,
         default=EXAMPLES,
-        help="JSON lines: ours, HumanEval, or conversations (Spec-Bench, MT-bench, SPEED-Bench)",
+        help="JSON lines: of names and prompts, HumanEval, or conversations (Spec-Bench, MT-bench, SPEED-Bench)",
     )
     parser.add_argument("--first", type=int, metavar="N", help="only the first N prompts of each category")
     parser.add_argument(
