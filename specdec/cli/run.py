@@ -124,7 +124,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--seed", type=int)
     parser.add_argument(
-        "--block", action="store_true", help="when sampling, judge the draft as a whole: lossless, and more guesses are kept"
+        "--block",
+        action="store_true",
+        help="when sampling, judge the draft as a whole: lossless, and keeps more guesses",
     )
     add_pair_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the events as JSON lines")
