@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
 
@@ -106,11 +107,12 @@ class EveryLength:
     and it does not capture the round after one without a draft.
     """
 
+    _left: Iterator[int]  # in what ``start`` returns
+
     def __init__(self, most: int, least_confidence: float | None = None, twice: bool = False):
         lengths = range(max(2, most), 0, -1)
         self.lengths = [*(n for n in lengths for _ in range(2)), 0, 0] if twice else [0, *lengths]
         self.least_confidence = least_confidence
-        self._left = iter(self.lengths)
 
     def start(self) -> EveryLength:
         fresh = copy.copy(self)  # so that a second call does not take lengths from the first

@@ -33,7 +33,8 @@ class OwnPasses:
         self._keeps_logits = model._supports_logits_to_keep()
         # transformers 5.23 bounds the time steps of Mamba-2 layers in a pass over several tokens, but not in a pass
         # over one token. Nemotron-H has such a bound. ``generate`` reads the prompt with it, and later tokens without.
-        self._bounded = [part for part in model.modules() if getattr(part, "time_step_limit", None) not in _FREE]
+        with _changing_bounds:  # another thread may have removed the bounds for a pass
+            self._bounded = [part for part in model.modules() if getattr(part, "time_step_limit", None) not in _FREE]
         self._takes_positions = "position_ids" in inspect.signature(type(model).forward).parameters
 
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
@@ -101,13 +102,11 @@ def _time_steps(layers: Sequence[Any], bounded: bool) -> Iterator[None]:
         yield
         return
     with _changing_bounds:
-        if bounded:
-            yield
-            return
         own = [layer.time_step_limit for layer in layers]
         try:
-            for layer in layers:
-                layer.time_step_limit = _UNBOUNDED
+            if not bounded:
+                for layer in layers:
+                    layer.time_step_limit = _UNBOUNDED
             yield
         finally:
             for layer, limit in zip(layers, own, strict=True):

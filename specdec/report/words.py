@@ -57,11 +57,12 @@ SHARES = {
     Kind.TOO_EARLY: "A verdict needs at least one call of every draft length on every prompt.",
 }
 
-# Why speculation loses: if a round could break even, if it cannot, and if the closed form does not apply. Each
-# names what is compared, because a lane can be faster than plain generate and slower than our loop.
+# Why speculation loses: a round could break even, it cannot, or the closed form does not apply. Each says what it is
+# compared with, because a lane can be faster than plain generate and slower than our loop.
 _YIELDS = "each round yields {tokens} tokens for the time of {cost} {units}"
 _AT_MOST = "a round takes as long as {cost} {units} but can yield at most {most} tokens"
-_NEEDS = "so \u03b3 {gamma} must keep {needed} of guesses to be as fast as {rival}; it keeps {alpha}"
+_AS_FAST = "to be as fast as {rival}"
+_NEEDS = "so \u03b3 {gamma} must keep {needed} of guesses " + _AS_FAST + "; it keeps {alpha}"
 REASONS = {
     Reason.GUESSES_COST: (
         "A guess takes as long as {c} {units}, " + _NEEDS + ".",
@@ -69,7 +70,7 @@ REASONS = {
         "A guess takes as long as {c} {units}: " + _YIELDS + ".",
     ),
     Reason.FEW_KEPT: (
-        "Only {alpha} of guesses are kept; \u03b3 {gamma} needs {needed} to be as fast as {rival}.",
+        "Only {alpha} of guesses are kept; \u03b3 {gamma} needs {needed} " + _AS_FAST + ".",
         "Only {alpha} of guesses are kept: " + _AT_MOST + ".",
         "Only {alpha} of guesses are kept: " + _YIELDS + ".",
     ),
@@ -158,13 +159,12 @@ WHY_TERMS = (
     "At \u03b3 {gamma} each round yields {tokens} tokens. Drafting a guess takes {c} times as long as a target pass "
     "over one token, and checking a round takes {v} times as long. {alpha} of tested guesses are kept{needs}."
 )
-_TO_BE_AS_FAST = "to be as fast as our loop without a draft"
-_NOT_ENOUGH = "even 100\u00a0% would not be enough " + _TO_BE_AS_FAST
-WHY_NEEDS = {True: "; {needed} are needed " + _TO_BE_AS_FAST, False: "; " + _NOT_ENOUGH, None: ""}
+_NOT_ENOUGH = "even 100\u00a0% would not be enough " + _AS_FAST
+WHY_NEEDS = {True: "; {needed} are needed " + _AS_FAST, False: "; " + _NOT_ENOUGH, None: ""}
 # If the measured gain contradicts the closed form.
 _IF_THEORY = "; if guesses were kept independently of each other and all time went into passes, "
 WHY_REFUTED = {
-    True: _IF_THEORY + "{needed} would be needed " + _TO_BE_AS_FAST,
+    True: _IF_THEORY + "{needed} would be needed " + _AS_FAST,
     False: _IF_THEORY + _NOT_ENOUGH,
     None: "",
 }

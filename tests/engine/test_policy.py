@@ -10,7 +10,7 @@ import pytest
 from fakes import prompt_of, shared_tiny
 
 import specdec
-from specdec.engine.policy import REREAD, AutoGamma, ConfidenceStop, Fixed, gamma_of, policy_of
+from specdec.engine.policy import REREAD, AutoGamma, ConfidenceStop, EveryLength, Fixed, gamma_of, policy_of
 
 ROUNDS = 400
 
@@ -148,3 +148,9 @@ def test_a_draft_length_is_written_in_one_way_everywhere() -> None:
             gamma_of(text)
     with pytest.raises(specdec.InvalidInput):
         policy_of(str(ConfidenceStop(8, 0.4)))
+
+
+def test_two_calls_of_a_warm_up_take_no_lengths_from_each_other() -> None:
+    every = EveryLength(3)
+    one, other = every.start(), every.start()
+    assert [one.length() for _ in every.lengths] == [other.length() for _ in every.lengths] == [0, 3, 2, 1]

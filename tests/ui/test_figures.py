@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from judged import drafting, loop, plain, trial
 from plotly.colors import hex_to_rgb
 
-import specdec.ui.figures
 from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.losslessness import Common
 from specdec.measure.summary import summarise
@@ -21,6 +19,7 @@ from specdec.report.sweep import sweep_rows
 from specdec.ui.figures import COLOURS, LINE, MOST_ROWS, benchmark_figure, samples_figure, sweep_figure
 from specdec.ui.labels import apart, shown
 from specdec.ui.map_figure import MOST_LABELS, PLOT, map_figure
+from specdec.ui.serving import ASSETS
 from specdec.ui.temperature_figure import temperature_figure
 
 
@@ -164,8 +163,7 @@ def test_a_draft_as_dear_as_its_target_is_on_the_map() -> None:
     assert figure.layout.xaxis.range[1] > 2 and max(figure.data[0].x) < 1
 
 
-STYLES = Path(specdec.ui.figures.__file__).parent / "assets/colours.css"
-PAGES = re.findall("--sd-page: (#......)", STYLES.read_text())
+PAGES = re.findall("--sd-page: (#......)", (ASSETS / "colours.css").read_text())
 
 
 def luminance(colour: str) -> float:
