@@ -67,6 +67,8 @@ def test_a_pair_of_ones_own_is_measured_or_refused(capsys) -> None:
     module = example("own_pair")
     module.main(str(EMBEDDED / "target"), str(EMBEDDED / "draft"), "Once upon a time")
     assert "c = " in capsys.readouterr().out
+    module.main(str(EMBEDDED / "target"))  # with the draft that it names as its default
+    assert "Speculation at" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="There is no folder"):
         module.main("/no/such/folder")
 

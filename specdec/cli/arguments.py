@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from specdec.drafters.methods import forms, method_of
+from specdec.drafters.methods import forms
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA
@@ -64,7 +64,7 @@ def plan_of(arguments: argparse.Namespace) -> PairPlan:
     """The plan of the named pair, before its weights are loaded. An empty name counts as none."""
     return plan_pair(
         arguments.target or None,
-        method_of(arguments.draft or ""),
+        arguments.draft,
         device=arguments.device,
         dtype=arguments.dtype,
         draft_dtype=arguments.dtype,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from specdec.cli.arguments import console_of
 from specdec.drafters.base import Finding
-from specdec.drafters.methods import forms, method_of
+from specdec.drafters.methods import forms
 from specdec.errors import IncompatiblePair, SpecdecError
 from specdec.models.check import check
 from specdec.models.loading import plan_pair
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> None:
     silence_libraries()
     console = console_of(highlight=False)
     try:
-        plan = plan_pair(arguments.target, method_of(arguments.draft), device=arguments.device, dtype=arguments.dtype)
+        plan = plan_pair(arguments.target, arguments.draft, device=arguments.device, dtype=arguments.dtype)
         findings = check(plan)
     except IncompatiblePair as error:
         findings = [Finding("bad", "Pair", str(error))]

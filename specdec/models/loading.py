@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedMod
 from specdec.drafters.base import DraftMethod, Loaded
 from specdec.drafters.eagle3 import EMBEDDED_HEAD, Eagle3, require_fit
 from specdec.drafters.eagle3_head import HeadConfig, head_config, is_head
+from specdec.drafters.methods import method_of
 from specdec.drafters.model import DraftModel
 from specdec.drafters.mtp import Mtp
 from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed
@@ -123,16 +124,14 @@ def plan_pair(
     ``token``: whether the owner's token is sent to the hub, now and when the plan is loaded; False for a stranger's
     choice.
     """
-    name = None
+    name, method = None, _method(draft)
     if target is None:
-        if isinstance(draft, (str, Path, DraftModel)):
-            named = draft.model if isinstance(draft, DraftModel) else draft
-            raise InvalidInput(f"A draft ({named}) was given without a target; give both, or neither.")
+        if isinstance(method, DraftModel):
+            raise InvalidInput("A draft model was given without a target; give both, or neither.")
         target, name = str(EMBEDDED / "target"), "embedded"
-        draft = draft or EMBEDDED / "draft"
+        method = method or DraftModel(str(EMBEDDED / "draft"))
         # Float32 everywhere, so that its texts are the same on every machine, except for near-ties.
         dtype, draft_dtype = ("float32" if kind == "auto" else kind for kind in (dtype, draft_dtype))
-    method = DraftModel(str(draft)) if isinstance(draft, (str, Path)) else draft
     where = device_named(device)
     if bits is not None:
         _require_bits(bits)
@@ -170,6 +169,13 @@ def plan_pair(
     method = _as_head(method, draft_parts)
     require_engine(engine)
     return PairPlan(planned, method, draft_parts, where, name, engine)
+
+
+def _method(draft: str | Path | DraftMethod | None) -> DraftMethod | None:
+    """The method that is given or named. A path is the folder of a model, whatever its name."""
+    if isinstance(draft, Path):
+        return DraftModel(str(draft))
+    return method_of(draft) if isinstance(draft, str) else draft
 
 
 def _as_head(method: DraftMethod | None, parts: Sequence[Part]) -> DraftMethod | None:
@@ -212,7 +218,7 @@ def load_pair(
     """Load a target and a draft. Without arguments it is the embedded pair, which needs no network.
 
     - ``target``, ``draft``: a hub id or a folder. ``draft`` may also be a way to draft, as a value (``PromptLookup()``)
-      or as text ("prompt-lookup"). Without a draft only gamma 0 can run.
+      or as text ("prompt-lookup"). Without a draft only gamma 0 can run. An empty text counts as none.
     - ``device``: "auto" is the CUDA GPU if there is one, else the CPU.
     - ``dtype``, ``draft_dtype``: a name such as "float16". "auto" is bfloat16 on a GPU that computes in it (compute
       capability 8.0 or more) and float16 on an older one. It is float32 on a CPU and for the embedded pair.

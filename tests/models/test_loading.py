@@ -136,6 +136,18 @@ def test_a_strange_name_is_no_model(name: str) -> None:
         specdec.load_pair(name, name)
 
 
+def test_a_way_to_draft_may_be_written_as_text(shelf) -> None:
+    """It may be, with a target of one's own and with the embedded one. A draft that is a model needs its target."""
+    for target in (shelf / "me/good", None):
+        assert specdec.load_pair(target, "prompt-lookup:2-4").draft == specdec.PromptLookup(min_ngram=2, max_ngram=4)
+        assert specdec.load_pair(target, "early-exit:1").draft == specdec.EarlyExit(1)
+    named = specdec.load_pair(str(shelf / "me/good"), str(shelf / "me/draft")).draft
+    assert named is not None and len(named.models) == 1
+    for draft in (shelf / "me/draft", str(shelf / "me/draft"), named):
+        with pytest.raises(specdec.InvalidInput, match="without a target"):
+            specdec.load_pair(draft=draft)
+
+
 def test_an_impossible_early_exit_is_refused_before_weights_are_read(shelf, monkeypatch) -> None:
     monkeypatch.setattr(loading, "_read", lambda *args: pytest.fail("weights were read"))
     with pytest.raises(specdec.IncompatiblePair, match="Early exit after 99 layers"):
