@@ -3,19 +3,23 @@
 ``Bigrams`` guesses the token that most often followed the last one so far. It has two parts: a method, which is a value
 that a pair holds, and a drafter, which guesses within one call. To use it on the command line, on the page and in
 links, put the two classes into ``specdec/drafters/bigrams.py`` and add ``Bigrams`` to ``METHODS`` in
-``specdec/drafters/methods.py``.
+``specdec/drafters/methods.py``. docs/architecture.md lists the rest: a public name, tests and documents.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 import specdec
-from specdec.drafters.base import DraftMethod, Finding, NoDraft, Proposal
+from specdec.drafters.base import DraftMethod, Finding, NoDraft, Planned, Proposal
+from specdec.passes.context import Context
+from specdec.passes.runner import Runner
+from specdec.passes.sampling import Sampler
 
 
 @dataclass(frozen=True)
@@ -32,39 +36,45 @@ class Bigrams(DraftMethod):
         return cls() if text == cls.kind else None
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind, "text": self.kind, "python": "Bigrams()", "depends_on_start": False}
+        return {
+            "kind": self.kind,
+            "text": self.kind,
+            "python": "Bigrams()",  # "specdec.Bigrams()" as a public name
+            "depends_on_start": True,  # it counts what stands before the draft, and none of its own guesses
+        }
 
-    def findings(self, target, parts):
+    def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         yield Finding("good", "Cost", "Bigrams cost next to nothing; they pay where the text repeats itself.")
 
-    def start(self, target, vocabulary, sampler, context) -> BigramDraft:
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> BigramDraft:
         return BigramDraft(vocabulary, sampler.greedy, context)
 
 
 class BigramDraft(NoDraft):
     """Guesses within one call. ``NoDraft`` has the methods that a drafter without a model can leave as they are."""
 
-    def __init__(self, vocabulary: int, greedy: bool, context):
+    def __init__(self, vocabulary: int, greedy: bool, context: Context):
         super().__init__(vocabulary, context)
         self._vocabulary, self._greedy = vocabulary, greedy
         self._followers: dict[int, Counter[int]] = defaultdict(Counter)
         self._read = 1
 
-    def propose(self, context, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
         tokens = context.tokens  # the prompt and what is committed after it
         for before, after in zip(tokens[self._read - 1 :], tokens[self._read :], strict=False):
             self._followers[before][after] += 1
         self._read = len(tokens)
         guesses: list[int] = []
-        while len(guesses) < gamma and (after := self._followers.get(guesses[-1] if guesses else tokens[-1])):
-            guesses.append(after.most_common(1)[0][0])
+        while len(guesses) < gamma and (seen := self._followers.get(guesses[-1] if guesses else tokens[-1])):
+            guesses.append(seen.most_common(1)[0][0])
         if not guesses:
             return self._nothing
         context.put(guesses)  # the target's pass reads them there
         ids = context.ids(context.length, context.length + len(guesses))
-        # q is the distribution that each guess was drawn from. These guesses are certain, so q is one-hot.
-        q = None if self._greedy else torch.nn.functional.one_hot(ids, self._vocabulary).float()
-        return Proposal(ids, q, logits=(), guesses=ids, nats=torch.zeros(len(guesses)))
+        # q is the distribution that each guess was drawn from. These guesses are certain, so q is one-hot. A comparison
+        # makes it without waiting for the device, as ``one_hot`` would.
+        q = None if self._greedy else (ids[:, None] == torch.arange(self._vocabulary, device=ids.device)).float()
+        return Proposal(ids, q, logits=(), guesses=ids, nats=torch.zeros(len(guesses), device=ids.device))
 
 
 def main() -> None:

@@ -85,7 +85,8 @@ class DraftMethod(ABC):
         - ``text``: a text that ``parse`` reads.
         - ``python``: the expression that builds the method.
         - ``depends_on_start``: whether a guess depends on the place where its draft began, and not only on the text
-          before it.
+          before it, guesses included. If so, one run does not tell what other draft lengths would have guessed, and
+          "What if" (``measure/whatif.py``) refuses to compute them.
         - further values that tell two methods of one kind apart.
         """
 
@@ -190,7 +191,10 @@ class Drafter(Protocol):
 
 
 class NoDraft:
-    """Proposes nothing, so that plain decoding is the same loop (gamma 0)."""
+    """Proposes nothing, so that plain decoding is the same loop (gamma 0).
+
+    It is also the base of drafters without a model, which have no passes to time and no cache to cut back.
+    """
 
     def __init__(self, vocabulary: int, context: Context):
         self._nothing = nothing(vocabulary, context.device)

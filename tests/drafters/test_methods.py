@@ -179,6 +179,10 @@ def test_a_method_is_a_value_with_a_text(text: str, method: DraftMethod) -> None
         assert eval(method.describe()["python"], {"specdec": specdec}) == method
 
 
+def test_every_method_is_among_those_tried_here() -> None:
+    assert {type(method) for _, method in NAMED} == set(methods.METHODS), "add a line to NAMED"
+
+
 def test_the_example_of_a_method_names_that_method() -> None:
     for row in methods.METHODS:
         assert not row.example or type(methods.method_of(row.example)) is row

@@ -197,7 +197,9 @@ def pair_of(drafting: str, eos: int | list[int] | None = None) -> specdec.Pair:
         return specdec.Pair(target=target, draft=table_model(random_table(WIDTH + 1, 2, seed=3)))
     if drafting == "narrower draft":  # it cannot propose the last id, and has no row to read it with
         return specdec.Pair(target=target, draft=table_model(random_table(WIDTH - 1, 2, seed=4)))
-    return specdec.Pair(target=target, draft=table_model(DRAFT))
+    if drafting == "model":
+        return specdec.Pair(target=target, draft=table_model(DRAFT))
+    raise ValueError(drafting)
 
 
 METHODS = ("model", "prompt lookup", "early exit", "other tokenizer")
