@@ -11,20 +11,20 @@ import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
 
 from specdec.engine.policy import Policy
-from specdec.engine.request import make_request
+from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput, quoted
 from specdec.events import Event, SamplingParams, Status
 from specdec.lanes.driver import driven
 from specdec.lanes.race import start
 from specdec.lanes.table import BASELINE, LANES, Entrant
-from specdec.measure.result import collect
+from specdec.measure.result import Result, collect
 from specdec.models.pair import Pair, Prompt
 from specdec.text import text_of
 
@@ -143,6 +143,40 @@ def self_test(
     Arguments are checked at once. Closing the generator ends the running lane. There are no findings before the end,
     because looking at them early would raise the chance of a false alarm.
     """
+    _require_testable(params, draws, tokens, lane, gamma)
+    seed = secrets.randbits(32) if params.seed is None else params.seed
+    params = replace(params, max_new_tokens=tokens, seed=seed)
+    samples = {
+        "plain": Sample(BASELINE),
+        "lossless": Sample(Entrant(lane, gamma)),
+        "lossy": Sample(Entrant(OURS, gamma), "top-k", accept_top_k),
+    }
+    request = make_request(pair, prompt, params)
+    for sample in samples.values():
+        sample.start(request)  # checks its arguments and runs nothing yet
+
+    def run() -> Generator[Progress | Findings, None, None]:
+        yield from _draw(list(samples.values()), request, seed, draws, seconds)
+        drawn = {name: sample.drawn for name, sample in samples.items()}
+        yield Findings(
+            lossless=compare(drawn["plain"], drawn["lossless"], seed),
+            lossy=compare(drawn["plain"], drawn["lossy"], seed),
+            alpha=samples["lossless"].alpha,
+            lossy_alpha=samples["lossy"].alpha,
+            draws=len(drawn["plain"]),
+            gamma=str(gamma),
+            accept_top_k=accept_top_k,
+            params=params,
+            common=most_common(pair, drawn),
+            lane=lane,
+            drafted=samples["lossless"].drafted,
+        )
+
+    return run()
+
+
+def _require_testable(params: SamplingParams, draws: int, tokens: int, lane: str, gamma: int | str | Policy) -> None:
+    """Raise ``InvalidInput`` for settings with which the test could find nothing."""
     if params.greedy:
         raise InvalidInput(
             "The temperature is 0 (greedy), and this test needs sampling. The race compares greedy text token for "
@@ -155,57 +189,55 @@ def self_test(
         raise InvalidInput(f"The lane {quoted(lane)} makes no guesses to test; choose from {', '.join(testable())}.")
     if gamma == 0:
         raise InvalidInput("gamma is 0, which makes no guesses to test; use 1 or more.")
-    seed = secrets.randbits(32) if params.seed is None else params.seed
-    params = replace(params, max_new_tokens=tokens, seed=seed)
-    tested, lossy = Entrant(lane, gamma), Entrant(OURS, gamma)
-    lanes: dict[str, tuple[Entrant, str, int | None]] = {
-        "plain": (BASELINE, "lossless", None),
-        "lossless": (tested, "lossless", None),
-        "lossy": (lossy, "top-k", accept_top_k),
-    }
-    request = make_request(pair, prompt, params)
-    for way in lanes.values():
-        start(request, *way)  # checks its arguments and runs nothing yet
 
-    def run() -> Generator[Progress | Findings, None, None]:
-        samples: dict[str, list[Ids]] = {name: [] for name in lanes}
-        statuses: dict[str, Counter[Status]] = {name: Counter() for name in lanes}
-        drafted = False
-        seeds, total, began = random.Random(seed), len(lanes) * draws, time.monotonic()
-        for done, name in enumerate(list(lanes) * draws):
-            drawn, within = divmod(done, len(lanes))
-            late = seconds is not None and time.monotonic() - began > seconds
-            if late and not within and drawn >= LEAST["draws"]:
-                break
-            # Every draw of every sample has its own seed: with equal seeds two samples would not be independent.
-            events: list[Event] = []
-            for batch in driven(start(request.with_params(seed=seeds.getrandbits(53)), *lanes[name])):
-                events += batch
-                if not batch:  # a slow lane: let the consumer stop it
-                    yield Progress(done, total)
-            result = collect(events)
-            samples[name].append(tuple(result.token_ids))
-            statuses[name].update(token.status for r in result.rounds for token in r.draft or ())
-            if name == "lossless":
-                # A lane that does not report its guesses has made one if a pass wrote more than one token.
-                guessed = (len(r.committed_ids) > 1 if r.draft is None else r.draft for r in result.rounds[1:])
-                drafted = drafted or any(guessed)
-            yield Progress(done + 1, total)
-        yield Findings(
-            lossless=compare(samples["plain"], samples["lossless"], seed),
-            lossy=compare(samples["plain"], samples["lossy"], seed),
-            alpha=_accepted(statuses["lossless"]),
-            lossy_alpha=_accepted(statuses["lossy"]),
-            draws=len(samples["plain"]),
-            gamma=str(gamma),
-            accept_top_k=accept_top_k,
-            params=params,
-            common=most_common(pair, samples),
-            lane=lane,
-            drafted=drafted,
-        )
 
-    return run()
+@dataclass
+class Sample:
+    """The continuations that one lane draws, and what becomes of its guesses."""
+
+    entrant: Entrant
+    acceptance: str = "lossless"
+    accept_top_k: int | None = None
+    drawn: list[Ids] = field(default_factory=list)
+    statuses: Counter[Status] = field(default_factory=Counter)
+    drafted: bool = False
+
+    def start(self, request: Request) -> Iterator[Event]:
+        """The events of one draw. The lane's arguments are checked at once."""
+        return start(request, self.entrant, self.acceptance, self.accept_top_k)
+
+    def add(self, result: Result) -> None:
+        self.drawn.append(tuple(result.token_ids))
+        self.statuses.update(token.status for r in result.rounds for token in r.draft or ())
+        # A lane that does not report its guesses has made one if a pass wrote more than one token.
+        guessed = (len(r.committed_ids) > 1 if r.draft is None else r.draft for r in result.rounds[1:])
+        self.drafted = self.drafted or any(guessed)
+
+    @property
+    def alpha(self) -> float | None:
+        """Draft tokens accepted / tested; None if none was tested."""
+        tested = self.statuses["accepted"] + self.statuses["rejected"]
+        return self.statuses["accepted"] / tested if tested else None
+
+
+def _draw(
+    samples: Sequence[Sample], request: Request, seed: int, draws: int, seconds: float | None
+) -> Iterator[Progress]:
+    """Add ``draws`` continuations to each sample, in turns; fewer after ``seconds``, but as many to each."""
+    seeds, total, began = random.Random(seed), len(samples) * draws, time.monotonic()
+    for done, sample in enumerate(list(samples) * draws):
+        drawn, within = divmod(done, len(samples))
+        late = seconds is not None and time.monotonic() - began > seconds
+        if late and not within and drawn >= LEAST["draws"]:
+            return
+        # Every draw of every sample has its own seed: with equal seeds two samples would not be independent.
+        events: list[Event] = []
+        for batch in driven(sample.start(request.with_params(seed=seeds.getrandbits(53)))):
+            events += batch
+            if not batch:  # a slow lane: let the consumer stop it
+                yield Progress(done, total)
+        sample.add(collect(events))
+        yield Progress(done + 1, total)
 
 
 def testable() -> tuple[str, ...]:
@@ -264,8 +296,3 @@ def _distance(ours: torch.Tensor, both: torch.Tensor) -> torch.Tensor:
     """The total variation (...,), from counts (..., cells) of one sample and (cells,) of both."""
     first, second = ours.double(), (both - ours).double()
     return (first / first.sum(-1, keepdim=True) - second / second.sum(-1, keepdim=True)).abs().sum(-1) / 2
-
-
-def _accepted(statuses: Counter[Status]) -> float | None:
-    tested = statuses["accepted"] + statuses["rejected"]
-    return statuses["accepted"] / tested if tested else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -30,7 +30,17 @@ from specdec.ui.work import UNLIMITED, followed
 
 def add_endpoints(machine: Machine, limits: Limits) -> None:
     """Add both endpoints to the Blocks that are being built."""
+    lanes = {
+        "lanes": _named_lanes(LANES),
+        "default": " and ".join(DEFAULT_KEYS),
+        "further": _named_lanes([lane for lane in LANES if not lane.race]),
+    }
+    for endpoint in (_decode_endpoint(machine, limits), _race_endpoint(machine, limits)):
+        endpoint.__doc__ = (endpoint.__doc__ or "").format(**lanes)  # shown to programs
+        gr.api(endpoint, **UNLIMITED)
 
+
+def _decode_endpoint(machine: Machine, limits: Limits) -> Callable[..., AsyncIterator[str]]:
     async def decode(
         request: gr.Request,
         prompt: str,
@@ -80,6 +90,10 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
                     if not isinstance(lines, Ahead):
                         yield lines
 
+    return decode
+
+
+def _race_endpoint(machine: Machine, limits: Limits) -> Callable[..., AsyncIterator[dict[str, Any]]]:
     async def race(
         request: gr.Request,
         prompt: str,
@@ -123,14 +137,7 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
                 raise gr.Error(record["message"], print_exception=False)
             yield record
 
-    lanes = {
-        "lanes": _named_lanes(LANES),
-        "default": " and ".join(DEFAULT_KEYS),
-        "further": _named_lanes([lane for lane in LANES if not lane.race]),
-    }
-    for endpoint in (decode, race):
-        endpoint.__doc__ = (endpoint.__doc__ or "").format(**lanes)  # shown to programs
-        gr.api(endpoint, **UNLIMITED)
+    return race
 
 
 def _decode(turn: Turn, prompt: str, params: SamplingParams, task: Task[list[Event]], limits: Limits) -> Iterator[str]:
