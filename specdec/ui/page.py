@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from specdec.errors import SpecdecError
-from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.measure.task import Run
 from specdec.models.slot import Slot
 from specdec.report import words
@@ -97,80 +98,105 @@ def build(
         lent=run is not None,
         trusted_proxy=trusted_proxy,
     )
-    startup, ask = StartupRace(machine, examples[0].prompt) if run is None else None, AskPanel(limits)
+    startup = StartupRace(machine, examples[0].prompt) if run is None else None
+    with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
+        _Components(machine, slot, limits, startup, examples).wire(demo)
+        add_endpoints(machine, limits)
+    demo.queue(api_open=False)  # a job's listener can only be called through the queue
+    return Page(demo, machine)
 
-    def answer(event: gr.EventData, *values: Any) -> str:
+
+class _Components:
+    """What the page consists of, from top to bottom. ``startup`` is None where the device is lent."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        slot: Slot,
+        limits: Limits,
+        startup: StartupRace | None,
+        examples: Sequence[PromptItem],
+    ):
+        self._machine, self._slot, self._limits, self._startup = machine, slot, limits, startup
+        self._ask = AskPanel(limits)
+        with gr.Row(elem_id="sd-top"):
+            self._header = gr.HTML(self._facing()[0], elem_id="sd-header")
+            # A Space is shown in a frame, so links must name the page around it.
+            space = os.environ.get("SPACE_ID")
+            around = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
+            script = _MENU % around
+            self._menu = gr.HTML("", html_template="", js_on_load=script, elem_id="sd-share", apply_default_css=False)
+        with gr.Column(elem_id="sd-change"):  # opened by a button of the header
+            self._panel = None if startup is None or limits.pairs == "none" else PairPanel(slot, limits, startup)
+            if limits.public:
+                gr.HTML(your_own(space), elem_id="sd-own", apply_default_css=False)
+        with gr.Tabs(elem_id="sd-tabs", overflow_behavior="wrap") as self._tabs:
+            with _tab("Race"):
+                self._race = RaceTab(machine, limits, self._ask, examples, _LIVE)
+            with _tab("Best gamma") as gamma:
+                self._gamma = GammaTab(machine, examples, limits, self._ask, _SCRIPTS)
+            with _tab("Benchmark") as bench:
+                self._bench = BenchTab(machine, limits, _SCRIPTS)
+            with _tab("Lossless?") as lossless:
+                self._lossless = LosslessTab(machine, limits)
+            with _tab("How it works"):
+                how_tab(_ASSET % "how.js")
+        self._measuring = gamma, bench, lossless  # they show a result when they are opened
+        self._address = gr.HTML("", html_template="", js_on_load=_ADDRESS, apply_default_css=False)
+        self._link, self._loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
+
+    def wire(self, demo: gr.Blocks) -> None:
+        """What happens on each event. ``demo`` is the Blocks that is being built."""
+        race, ask, tabs = self._race, self._ask, self._tabs
+        race.wire(self._link, lambda ran: self._renew(ran.then))
+        self._menu.answer(self._shared, ask.inputs, self._menu, queue=False, trigger_mode="multiple", **INTERNAL)
+        linked: dict[str, Any] = {"inputs": self._link, "outputs": [*ask.inputs, race.problems]}
+        linked |= {"fn": self._restore, "js": _READ_LINK, "queue": False} | INTERNAL
+        race.tell(self._menu.restore(trigger_mode="always_last", **linked))
+        self._menu.tab(None, None, tabs, js=_TAB, **INTERNAL)
+        faces = [self._header, race.prompt, ask.chat, self._bench.chat]
+        if self._panel is not None:
+            _, changed = self._panel.wire(self._machine, race.start, faces)
+            self._renew(changed.then)
+        ask.wire()
+        self._renew(demo.load)
+        opened = demo.load(self._facing, outputs=faces, queue=False, **INTERNAL).then(**linked)
+        race.tell(opened.then(None, ask.inputs, ask.inputs, js=_KEPT, **INTERNAL))
+        gr.on([field.change for field in ask.inputs], None, ask.inputs, js=_KEEP, **INTERNAL)
+        first = self._startup.lines if self._startup else recorded_race
+        demo.load(first, outputs=race.live, **UNLIMITED, **INTERNAL)
+        gamma, bench, lossless = self._measuring
+        self._gamma.wire(gamma, tabs, self._address)
+        self._bench.wire(bench, tabs, self._address)
+        self._lossless.wire(lossless)
+        into_race = [tabs, race.problems, *ask.lengths]
+        race_it = self._gamma.race_it.click
+        race.tell(race_it(race.with_length, self._gamma.best, into_race, queue=False, **INTERNAL))
+
+    def _renew(self, event: Any) -> None:
+        """Write the header again after ``event``: another visitor may have loaded another pair meanwhile."""
+        written = event(self._texts, outputs=[self._header, self._loaded], queue=False, **INTERNAL)
+        written.then(None, self._loaded, js=_LOADED, **INTERNAL)
+
+    def _facing(self) -> tuple[Any, ...]:
+        return facing(self._slot, self._limits)
+
+    def _texts(self) -> tuple[str, str]:
+        return self._facing()[0], words.pair_line(self._slot.facts)
+
+    def _restore(self, link: str) -> tuple[Any, ...]:
+        return self._race.restore(link, self._slot.chat)
+
+    def _shared(self, event: gr.EventData, *values: Any) -> str:
         """The content of the Share menu: the settings of the form, and the code of the shown run if there is one."""
         number, shown = given(event, "number"), given(event, "run")
         found = {"number": number, "code": code_answer(shown) if isinstance(shown, str) else None}
         try:
-            asked = ask.read(*values)
-            check(slot.pair, asked.message, asked.params, limits)
+            asked = self._ask.read(*values)
+            check(self._slot.pair, asked.message, asked.params, self._limits)
             return json.dumps(found | {"settings": asked.settings()})
         except SpecdecError as error:
             return json.dumps(found | {"problem": str(error)})
-
-    with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
-        with gr.Row(elem_id="sd-top"):
-            header = gr.HTML(facing(slot, limits)[0], elem_id="sd-header")
-            # A Space is shown in a frame, so links must name the page around it.
-            space = os.environ.get("SPACE_ID")
-            around = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
-            menu = gr.HTML("", html_template="", js_on_load=_MENU % around, elem_id="sd-share", apply_default_css=False)
-        with gr.Column(elem_id="sd-change"):  # opened by a button of the header
-            panel = None if startup is None or limits.pairs == "none" else PairPanel(slot, limits, startup)
-            if limits.public:
-                gr.HTML(your_own(space), elem_id="sd-own", apply_default_css=False)
-        with gr.Tabs(elem_id="sd-tabs", overflow_behavior="wrap") as tabs:
-            with _tab("Race"):
-                race_tab = RaceTab(machine, limits, ask, examples, _LIVE)
-            with _tab("Best gamma") as gamma:
-                gamma_tab = GammaTab(machine, examples, limits, ask, _SCRIPTS)
-            with _tab("Benchmark") as bench:
-                bench_tab = BenchTab(machine, limits, _SCRIPTS)
-            with _tab("Lossless?") as lossless:
-                lossless_tab = LosslessTab(machine, limits)
-            with _tab("How it works"):
-                how_tab(_ASSET % "how.js")
-        address = gr.HTML("", html_template="", js_on_load=_ADDRESS, apply_default_css=False)
-        link, loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
-        faces = [header, race_tab.prompt, ask.chat, bench_tab.chat]
-
-        def restore(link: str) -> tuple[Any, ...]:
-            return race_tab.restore(link, slot.chat)
-
-        def texts() -> tuple[str, str]:
-            return facing(slot, limits)[0], words.pair_line(slot.facts)
-
-        def renew(event: Any) -> None:
-            """Write the header again after ``event``: another visitor may have loaded another pair meanwhile."""
-            written = event(texts, outputs=[header, loaded], queue=False, **INTERNAL)
-            written.then(None, loaded, js=_LOADED, **INTERNAL)
-
-        race_tab.wire(link, lambda ran: renew(ran.then))
-        menu.answer(answer, ask.inputs, menu, queue=False, trigger_mode="multiple", **INTERNAL)
-        linked: dict[str, Any] = {"inputs": link, "outputs": [*ask.inputs, race_tab.problems]}
-        linked |= {"fn": restore, "js": _READ_LINK, "queue": False} | INTERNAL
-        race_tab.tell(menu.restore(trigger_mode="always_last", **linked))
-        menu.tab(None, None, tabs, js=_TAB, **INTERNAL)
-        if panel is not None:
-            _, changed = panel.wire(machine, race_tab.start, faces)
-            renew(changed.then)
-        ask.wire()
-        renew(demo.load)
-        opened = demo.load(lambda: facing(slot, limits), outputs=faces, queue=False, **INTERNAL).then(**linked)
-        race_tab.tell(opened.then(None, ask.inputs, ask.inputs, js=_KEPT, **INTERNAL))
-        gr.on([field.change for field in ask.inputs], None, ask.inputs, js=_KEEP, **INTERNAL)
-        demo.load(startup.lines if startup else recorded_race, outputs=race_tab.live, **UNLIMITED, **INTERNAL)
-        gamma_tab.wire(gamma, tabs, address)
-        bench_tab.wire(bench, tabs, address)
-        lossless_tab.wire(lossless)
-        into_race = [tabs, race_tab.problems, *ask.lengths]
-        race_it = gamma_tab.race_it.click
-        race_tab.tell(race_it(race_tab.with_length, gamma_tab.best, into_race, queue=False, **INTERNAL))
-        add_endpoints(machine, limits)
-    demo.queue(api_open=False)  # a job's listener can only be called through the queue
-    return Page(demo, machine)
 
 
 def _tab(name: str) -> gr.Tab:

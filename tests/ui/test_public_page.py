@@ -188,10 +188,10 @@ def test_the_functions_of_the_page_are_known(page) -> None:
         "race_tab.RaceTab._racing.<locals>.run": 2,  # Run, and Again
         "race_tab.RaceTab._stop": 1,
         "race_tab.RaceTab.with_length": 1,  # the best of What if goes into the race's settings
-        "page.build.<locals>.answer": 1,  # the content of the Share menu
-        "page.build.<locals>.restore": 2,  # when the page opens, and for a pasted link
-        "page.build.<locals>.texts": 3,  # the page's texts about its pair
-        "page.build.<locals>.<lambda>": 1,
+        "page._Components._shared": 1,  # the content of the Share menu
+        "page._Components._restore": 2,  # when the page opens, and for a pasted link
+        "page._Components._texts": 3,  # the page's texts about its pair
+        "page._Components._facing": 1,
         "ask.AskPanel.wire.<locals>.enable": 1,
         "startup.StartupRace.lines": 1,
         "opening.Greeting._greet": 3,  # what a tab opens with
@@ -203,8 +203,8 @@ def test_the_functions_of_the_page_are_known(page) -> None:
         "measuring.Buttons.wire.<locals>.run": 4,  # sweep, what-if, benchmark, losslessness
         "measuring.Buttons.wire.<locals>.stop": 4,
         "measuring.Buttons.wire.<locals>.<lambda>": 4,
-        "api.add_endpoints.<locals>.decode": 1,
-        "api.add_endpoints.<locals>.race": 1,
+        "api._decode_endpoint.<locals>.decode": 1,
+        "api._race_endpoint.<locals>.race": 1,
     }
 
 
