@@ -287,6 +287,98 @@ def load_or_build(out: Path, resume: bool) -> tuple[PreTrainedTokenizerFast | No
     return tokenizer, target, draft
 
 
+class Training:
+    """The pair while it is trained: its models, what they learn from, and one step of each stage."""
+
+    def __init__(self, target: LlamaForCausalLM, draft: LlamaForCausalLM, windows: Windows, rate: float):
+        self.device, self.windows, self.rate = windows.device, windows, rate
+        self.target, self.draft = target.to(self.device), draft.to(self.device)
+        self._target_learner, self._draft_learner = Learner(self.target, rate), Learner(self.draft, rate)
+        self._start: dict[str, torch.Tensor] | None = None  # the target's weights as "deepen" began with them
+        self._pools: dict[str, Iterator[tuple[torch.Tensor, ...]]] = {}
+        self._autocast = torch.autocast(self.device.type, torch.bfloat16)
+
+        # Compiled, these functions run a third faster on two cores; without a C++ compiler they run as they are.
+        def compiled(function):
+            able = self.device.type == "cuda" or shutil.which("g++")
+            return torch.compile(function, dynamic=False) if able else function
+
+        self._losses, self._logits_of, self._distil, self._reject, self._unlike = map(
+            compiled, (target_loss, target_logits, distillation_loss, rejection_loss, unlikelihood_loss)
+        )
+
+    def enter(self, stage: str) -> None:
+        """Make the target deeper where "deepen" begins, and blend its weights where that ends."""
+        if stage == "deepen" and self._start is None:
+            self.target = deepened(self.target)
+            self._target_learner = Learner(self.target, self.rate)
+            self._start = copy.deepcopy(self.target.state_dict())
+        elif stage != "deepen" and self._start is not None:
+            blend(self.target, self._start)
+            self._start = None
+
+    def step(self, stage: str, number: int, progress: float, target_progress: float) -> int:
+        """Learn from one batch, and return its number of tokens.
+
+        ``progress`` and ``target_progress`` are the shares of all training and of the target's that have passed.
+        """
+        batch_tokens = DISTIL_BATCH_TOKENS if stage == "distil" else BATCH_TOKENS
+        length = WINDOW if number % LONG_EVERY else CONTEXT
+        rows = math.ceil(batch_tokens / length)
+        ids = self.windows.batch(rows, length)
+        if stage != "distil":
+            logits = self._learn_text(stage, ids, circles=stage != "joint" and number % 2 == 1, at=target_progress)
+        elif number % 4:
+            ids, logits = self._written(stage, rows)
+        else:
+            logits = self._judged(ids)
+        if stage != "deepen":
+            loss_of = self._reject if stage == "distil" else self._distil
+            with self._autocast:
+                draft_loss = loss_of(self.draft, ids[:, :-1], logits)
+            self._draft_learner.step(draft_loss, progress)
+        return ids[:, 1:].numel()
+
+    def _learn_text(self, stage: str, ids: torch.Tensor, circles: bool, at: float) -> torch.Tensor:
+        """One update of the target, which returns its logits. ``circles``: it also learns not to repeat itself."""
+        with self._autocast:
+            loss, early_loss, logits = self._losses(self.target, ids)
+        loss = loss + 0.2 * early_loss
+        if circles:
+            (texts,) = self._written(stage, len(ids))
+            with self._autocast:
+                loss = loss + UNLOOP_WEIGHT * self._unlike(self.target, texts, repeats(texts, start=32))
+        self._target_learner.step(loss, at)
+        return logits
+
+    def _judged(self, ids: torch.Tensor) -> torch.Tensor:
+        """The frozen target's logits for all but the last of ``ids``."""
+        with torch.no_grad(), self._autocast:
+            return self._logits_of(self.target, ids[:, :-1])
+
+    def _written(self, stage: str, rows: int) -> tuple[torch.Tensor, ...]:
+        """The next windows for this stage that the target wrote; in "distil" its logits come with them."""
+        if stage not in self._pools:
+            self._pools[stage] = self._write(stage == "distil", rows)
+        return next(self._pools[stage])
+
+    def _write(self, distil: bool, rows: int) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Let the target write 128 windows, and yield all of them in an order by chance, ``rows`` at a time.
+
+        For "unloop" they are greedy. For "distil" one half is greedy and the other one sampled.
+        """
+        length, greedy, uses = (WINDOW, (True, False), USES) if distil else (WINDOW // 2 + 32, (True, True), 2)
+        while True:
+            halves = self.windows.batch(128, 31).chunk(2)
+            written = [write_windows(self.target, h, length + 1, g) for h, g in zip(halves, greedy, strict=True)]
+            both = [torch.cat(written)]
+            if distil:
+                both.append(torch.cat([self._judged(part) for part in both[0].split(rows)]))
+            for _ in range(uses):
+                for some in torch.randperm(len(both[0]), device=self.device).split(rows):
+                    yield tuple(part[some] for part in both)
+
+
 def train(
     corpus_dir: Path, out: Path, minutes: float, stages: list[str], resume: bool, rate: float = 1.0, seed: int = 0
 ) -> None:
@@ -300,90 +392,31 @@ def train(
     tokenizer, target, draft = load_or_build(out, resume)
     if tokenizer is None:
         tokenizer = train_tokenizer([d for name in ("story", "children", "python") for d in documents[name]])
-    windows = Windows(documents, tokenizer, device, seed)
     held_out = Windows(held_out_documents, tokenizer, device, seed)
-    target_learner, draft_learner = Learner(target.to(device), rate), Learner(draft.to(device), rate)
+    pair = Training(target, draft, Windows(documents, tokenizer, device, seed), rate)
     shares = [STAGES[stage] for stage in stages]
     edges = dict(zip(stages, accumulate(share / sum(shares) for share in shares), strict=True))
     target_end = max((edge for stage, edge in edges.items() if stage != "distil"), default=1.0)
-    began, tokens, step, start = time.monotonic(), 0, 0, None
-    pools: dict[str, Iterator[tuple[torch.Tensor, ...]]] = {}
-    autocast = torch.autocast(device.type, torch.bfloat16)
+    began, tokens, step = time.monotonic(), 0, 0
     log = []
-
-    # Compiled, these functions run a third faster on two cores; without a C++ compiler they run as they are.
-    def compiled(function):
-        return torch.compile(function, dynamic=False) if device.type == "cuda" or shutil.which("g++") else function
-
-    losses, logits_of, distil, reject, unlike = map(
-        compiled, (target_loss, target_logits, distillation_loss, rejection_loss, unlikelihood_loss)
-    )
 
     def report(stage: str) -> None:
         row = {"step": step, "stage": stage, "minutes": round((time.monotonic() - began) / 60, 1), "tokens": tokens}
-        row |= {"target": held_out_loss(target, held_out), "draft": held_out_loss(draft, held_out)}
+        row |= {"target": held_out_loss(pair.target, held_out), "draft": held_out_loss(pair.draft, held_out)}
         log.append(row)
         print(json.dumps(row), flush=True)
-        for name, model in (("target", target), ("draft", draft)):
+        for name, model in (("target", pair.target), ("draft", pair.draft)):
             save(model, tokenizer, out / name)
         (out / "training.json").write_text(json.dumps(log, indent=1) + "\n")
 
-    def judged(ids: torch.Tensor) -> torch.Tensor:
-        """The frozen target's logits for all but the last of ``ids``."""
-        with torch.no_grad(), autocast:
-            return logits_of(target, ids[:, :-1])
-
-    def written(rows: int, length: int, greedy: tuple[bool, bool], uses: int) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Yield windows that the target wrote, 128 at a time, greedy or sampled as ``greedy`` says.
-
-        Where the target is frozen, its logits come with them.
-        """
-        while True:
-            halves = windows.batch(128, 31).chunk(2)
-            texts = torch.cat([write_windows(target, h, length + 1, g) for h, g in zip(halves, greedy, strict=True)])
-            both = [texts]
-            if stage == "distil":
-                both.append(torch.cat([judged(part) for part in texts.split(rows)]))
-            for _ in range(uses):
-                for some in torch.randperm(len(texts), device=device).split(rows):
-                    yield tuple(part[some] for part in both)
-
     while (progress := (time.monotonic() - began) / (60 * minutes)) < 1:
         stage = next(stage for stage, edge in edges.items() if progress < edge or stage == stages[-1])
-        if stage == "deepen" and start is None:
-            target = deepened(target)
-            target_learner, start = Learner(target, rate), copy.deepcopy(target.state_dict())
-        elif stage != "deepen" and start is not None:
-            blend(target, start)
-            start = None
-        batch_tokens = DISTIL_BATCH_TOKENS if stage == "distil" else BATCH_TOKENS
-        length = WINDOW if step % LONG_EVERY else CONTEXT
-        rows = math.ceil(batch_tokens / length)
-        ids = windows.batch(rows, length)
-        if stage == "distil":
-            if step % 4:
-                ids, logits = next(pools.setdefault(stage, written(rows, WINDOW, (True, False), USES)))
-            else:
-                logits = judged(ids)
-        else:
-            with autocast:
-                loss, early_loss, logits = losses(target, ids)
-            loss = loss + 0.2 * early_loss
-            if stage != "joint" and step % 2:
-                (circles,) = next(pools.setdefault(stage, written(rows, WINDOW // 2 + 32, (True, True), uses=2)))
-                with autocast:
-                    loss = loss + UNLOOP_WEIGHT * unlike(target, circles, repeats(circles, start=32))
-            target_learner.step(loss, progress / target_end)
-        if stage != "deepen":
-            with autocast:
-                draft_loss = (reject if stage == "distil" else distil)(draft, ids[:, :-1], logits)
-            draft_learner.step(draft_loss, progress)
-        tokens += ids[:, 1:].numel()
+        pair.enter(stage)
+        tokens += pair.step(stage, step, progress, progress / target_end)
         step += 1
         if step % 250 == 0:
             report(stage)
-    if start is not None:
-        blend(target, start)
+    pair.enter("end")
     report("end")
 
 
