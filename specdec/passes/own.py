@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import cached_property, partial
+from types import MethodType
 from typing import Any
 
 import torch
@@ -15,9 +16,7 @@ from specdec.errors import IncompatiblePair
 from specdec.passes.cache import first_layers_of, new_cache
 from specdec.passes.states import States
 
-_UNBOUNDED = (0.0, float("inf"))
-_FREE = (None, _UNBOUNDED)
-_changing_bounds = threading.Lock()
+_UNBOUNDED = (0.0, float("inf"))  # the time steps of a Mamba-2 layer
 
 
 class OwnPasses:
@@ -31,10 +30,6 @@ class OwnPasses:
         self._tapped: Sequence[int] = ()
         self._hidden: Sequence[torch.Tensor] = ()
         self._keeps_logits = model._supports_logits_to_keep()
-        # transformers 5.23 bounds the time steps of Mamba-2 layers in a pass over several tokens, but not in a pass
-        # over one token. Nemotron-H has such a bound. ``generate`` reads the prompt with it, and later tokens without.
-        with _changing_bounds:  # another thread may have removed the bounds for a pass
-            self._bounded = [part for part in model.modules() if getattr(part, "time_step_limit", None) not in _FREE]
         self._takes_positions = "position_ids" in inspect.signature(type(model).forward).parameters
 
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
@@ -45,11 +40,20 @@ class OwnPasses:
         if self._tapped:
             kwargs["output_hidden_states"] = True
         self._length = start + len(ids)
-        with _time_steps(self._bounded, bounded=start == 0):
-            out = self._model(input_ids=ids[None], past_key_values=self._cache, use_cache=True, **kwargs)
+        model = self._later if start else self._model
+        out = model(input_ids=ids[None], past_key_values=self._cache, use_cache=True, **kwargs)
         if self._tapped:
             self._hidden = [out.hidden_states[number][0] for number in self._tapped]
         return out.logits[0, -keep:] if keep else out.logits[0]
+
+    @cached_property
+    def _later(self) -> PreTrainedModel:
+        """The model for passes after that over the prompt.
+
+        transformers 5.23 bounds the time steps of Mamba-2 layers in a pass over several tokens, but not in a pass over
+        one token. Nemotron-H has such a bound. ``generate`` reads the prompt with it, and later tokens without.
+        """
+        return _without_bounds(self._model)
 
     def tap(self, layers: Sequence[int]) -> None:
         self._tapped = layers
@@ -92,22 +96,20 @@ class OwnPasses:
             raise IncompatiblePair(f"{name} leaves its cache empty, so it cannot go on where it stopped; use another.")
 
 
-@contextmanager
-def _time_steps(layers: Sequence[Any], bounded: bool) -> Iterator[None]:
-    """Keep the bounds on the time steps of Mamba-2 layers, or remove them and restore them afterwards.
+def _without_bounds(module: Any) -> Any:
+    """The same weights in a copy whose Mamba-2 layers do not bound time steps; ``module`` itself if none does.
 
-    Threads that share such a model take turns, because the bounds belong to the model.
+    The model itself must not change: another thread may be in a pass of it.
     """
-    if not layers:
-        yield
-        return
-    with _changing_bounds:
-        own = [layer.time_step_limit for layer in layers]
-        try:
-            if not bounded:
-                for layer in layers:
-                    layer.time_step_limit = _UNBOUNDED
-            yield
-        finally:
-            for layer, limit in zip(layers, own, strict=True):
-                layer.time_step_limit = limit
+    parts = {name: part and _without_bounds(part) for name, part in module._modules.items()}
+    bounded = getattr(module, "time_step_limit", None) not in (None, _UNBOUNDED)
+    if not bounded and all(part is module._modules[name] for name, part in parts.items()):
+        return module
+    twin = copy.copy(module)
+    twin._modules = parts
+    if bounded:
+        twin.time_step_limit = _UNBOUNDED
+    if hasattr(module, "_hf_hook"):  # accelerate's ``forward`` would run the original
+        twin._old_forward = MethodType(type(module).forward, twin)
+        twin.forward = partial(module.forward.func, twin)
+    return twin

@@ -6,10 +6,10 @@ Tiny random models of each family that is decoded this way. The draft is a noisy
 from __future__ import annotations
 
 import itertools
-import threading
 
 import pytest
 import torch
+from accelerate import cpu_offload, dispatch_model
 from all_types import TYPES, VOCABULARY, small_config, small_model
 from comparison import FULL, Comparison
 from enumeration import CLOSE, OfModel, distance, distribution
@@ -84,41 +84,28 @@ def test_a_pass_over_several_tokens_gives_what_passes_over_one_give(family: str)
     assert family != "nemotron_h" or limits == {(0.5, float("inf"))}, "the model itself is as it was"
 
 
-@pytest.mark.parametrize("made", ["before", "meanwhile"])
-def test_threads_that_share_bounds_on_time_steps_take_turns(made: str) -> None:
-    """A thread begins a text while another one is in a later pass, for which the bounds are removed from the model.
+def hooked(target):
+    """Accelerate puts a hook into every module."""
+    return dispatch_model(target, {"": "cpu"}, main_device="cpu", force_hooks=True)
 
-    The pass over the prompt waits, and then it has the bounds.
-    """
-    model, ids = model_of("nemotron_h", time_step_min=0.5), prompt_of(3, VOCABULARY)
-    own, inside, go_on = model.forward, threading.Event(), threading.Event()
-    seen: list[set[tuple[float, float]]] = []
 
-    def forward(*args, **kwargs):
-        seen.append({part.time_step_limit for part in model.modules() if hasattr(part, "time_step_limit")})
-        if len(seen) == 2:
-            inside.set()
-            go_on.wait(30)
-        return own(*args, **kwargs)
-
-    @torch.inference_mode()
-    def read(passes: int, runner: Runner | None) -> None:
-        runner = Runner(model) if runner is None else runner  # an unread one is false
-        for _ in range(passes):
-            runner.forward(ids, stands=True)
-
-    model.forward = forward
-    ready = Runner(model) if made == "before" else None
-    first, second = (threading.Thread(target=read, args=each) for each in ((2, None), (1, ready)))
-    first.start()
-    assert inside.wait(30)
-    second.start()
-    second.join(0.2)
-    assert len(seen) == 2
-    go_on.set()
-    first.join()
-    second.join()
-    assert seen[0] == seen[2] == {(0.5, float("inf"))} and seen[1] == {(0.0, float("inf"))}
+@pytest.mark.parametrize("placed", [lambda target: target, hooked, cpu_offload], ids=["whole", "hooked", "offloaded"])
+def test_bounds_on_time_steps_stay_in_the_model(placed) -> None:
+    """The pass over the prompt has them, and later passes do not. A thread may use the model itself meanwhile."""
+    prompt_ids, seen = prompt_of(14, VOCABULARY), []
+    target = placed(model_of("nemotron_h", time_step_min=5.0))
+    parts = [part for part in target.modules() if hasattr(part, "time_step_limit")]
+    for part in parts:
+        part.register_forward_pre_hook(
+            lambda used, *_, part=part: seen.append((used.time_step_limit, part.time_step_limit))
+        )
+    own, free = (5.0, float("inf")), (0.0, float("inf"))
+    pair = specdec.Pair(target, specdec.PromptLookup())
+    params = specdec.SamplingParams(max_new_tokens=TOKENS)
+    ids = specdec.collect(specdec.speculative(pair, prompt_ids, gamma=4, params=params)).token_ids
+    assert set(seen[: len(parts)]) == {(own, own)} and set(seen[len(parts) :]) == {(free, own)}
+    reference = generated(model_of("nemotron_h", time_step_min=5.0), prompt_ids, TOKENS)
+    Comparison().require_same(model_of("nemotron_h", time_step_min=5.0), prompt_ids, tuple(ids), reference)
 
 
 @pytest.mark.parametrize("drafting", ["model", "prompt lookup", "early exit"])
