@@ -4,7 +4,7 @@ Eight of its twelve layers were split into two halves each (``specdec.embedded.t
 again (the mean of both halves' weights, the sum of their two output matrices) gives targets of 12 and 14 layers that
 write nearly as well. Each target runs with the same draft, in turns: plain ``generate``, our loop without a draft, and
 speculative decoding at γ 3 and 5. Prints medians (lowest-highest) over the runs: the speed-up over plain ``generate``,
-speculation's share of it, c, v (docs/metrics.md), and the share of guesses that were kept.
+what of it comes from speculation, c, v (docs/metrics.md), and the share of guesses that were kept.
 """
 
 from __future__ import annotations

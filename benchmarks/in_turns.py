@@ -19,7 +19,7 @@ from specdec.measure.trials import trials
 from specdec.models.pair import Pair, silence_libraries
 from specdec.report import words
 
-COLUMNS = ("over plain generate", "speculation's share", "c", "v", "kept")
+COLUMNS = ("over plain generate", "from speculation", "c", "v", "kept")
 
 
 def asked_runs(description: str | None) -> int:
@@ -59,7 +59,7 @@ def cells(lane: Summary) -> list[str]:
     """A row's cells under ``COLUMNS``: medians, gains with lowest and highest."""
     costs = [
         [cost for side in lane.sides if (cost := getattr(side, name)) is not None]
-        for name in ("guess_cost", "verify_growth")
+        for name in ("cost_coefficient", "verify_growth")
     ]
     return [
         words.times(lane.gains),

@@ -1,7 +1,7 @@
 """Measures acceptance and speed against temperature: ``python -m benchmarks.temperature``.
 
 The embedded pair writes 128 tokens of each example prompt at temperatures from 0 to 1.5, in turns. The table has the
-speed-up over plain ``generate``, speculation's share of it, c, v (docs/metrics.md), acceptance, the acceptance expected
+speed-up over plain ``generate``, the part from speculation, c, v (docs/metrics.md), acceptance, the acceptance expected
 by the sum of min(p, q), and the tokens per target pass. Speed-ups are medians (lowest-highest) over the runs. Puts the
 table into docs/performance.md.
 """

@@ -36,7 +36,7 @@ def main(target: str, draft: str = "prompt-lookup", prompt: str = "def add(a, b)
     if not found.drafted:
         print("The draft made no guess here.")
         return
-    # Costs are counted in target passes over one token: c is the cost of a guess, v that of checking a round.
+    # Costs are counted in target passes over one token: c is the time of a draft pass, v that of checking a round.
     one_token = median(one.verify_seconds / one.target_passes for one, _ in pairs)
     c = median(other.draft_seconds / other.drafted for _, other in pairs) / one_token
     v = median(other.verify_seconds / other.target_passes for _, other in pairs) / one_token

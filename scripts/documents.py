@@ -23,7 +23,15 @@ SECTIONS = {
     "Ways to draft": ("PromptLookup", "Suffix", "EarlyExit", "Eagle3", "Mtp"),
     "Events": ("Event", "Started", "Round", "DraftToken", "Decision", "Finished"),
     "Results": ("Result", "Metrics"),
-    "Errors": ("SpecdecError", "InvalidInput", "IncompatiblePair", "LoadFailed"),
+    "Errors": (
+        "SpecdecError",
+        "InvalidInput",
+        "IncompatiblePair",
+        "LoadFailed",
+        "NotNumbers",
+        "OutOfMemory",
+        "DeviceLost",
+    ),
 }
 
 
@@ -32,7 +40,9 @@ def api() -> str:
     parts = [
         "# Public names",
         "Made from the docstrings by `python scripts/documents.py`. All of these are attributes of `specdec`. Shapes\n"
-        "are in parentheses, times in seconds; p is the target's distribution and q the draft's.",
+        "are in parentheses, times in seconds; p is the target's distribution and q the draft's.\n"
+        "[architecture.md](architecture.md#a-policy) describes a `Policy`, and\n"
+        "[`drafters/base.py`](../specdec/drafters/base.py) a `DraftMethod`.",
     ]
     for section, names in SECTIONS.items():
         parts.append(f"## {section}")
@@ -47,7 +57,14 @@ def _entry(name: str, value: Any) -> str:
         return f"{lines[0]}\n\n```python\n{name} = {parts}\n```"
     if not (inspect.isclass(value) and issubclass(value, Exception)):
         lines.append(f"```python\n{_signature(name, value)}\n```")
-    return "\n\n".join([*lines, _markdown(inspect.getdoc(value) or "")])
+    return "\n\n".join([*lines, _markdown(inspect.getdoc(value) or ""), *_properties(value)])
+
+
+def _properties(value: Any) -> list[str]:
+    """The properties of a class that have docstrings of their own, with the first lines of these."""
+    found = {name: part.__doc__ for name, part in vars(value).items() if isinstance(part, property) and part.__doc__}
+    rows = [f"- `{name}`: {text.splitlines()[0]}" for name, text in found.items() if name[0] != "_"]
+    return ["Properties:\n\n" + _markdown("\n".join(rows))] if rows else []
 
 
 def _signature(name: str, value: Any) -> str:
@@ -95,9 +112,10 @@ def metrics() -> str:
         "Every figure of the page, the terminal and the exports has one definition. This table is made by `python",
         "scripts/documents.py` from `specdec/report/definitions.py`, which the page's hints come from too.",
         "",
-        "A *plain token* is the time of a token of plain `generate`. A *target pass over one token* is one of our own",
-        "loop without a draft (\u03b3 0). Both are measured in the same runs as the lane that is compared with them.",
-        "Medians are over the runs; the lowest and the highest run stand in brackets.",
+        "A cost in *tokens of plain generate* is the number of tokens that plain `generate` writes in that time. A",
+        "*target pass over one token* is one of our own loop without a draft (\u03b3 0). Both are measured in the",
+        "same runs as the lane that is compared with them. Medians are over the runs; the lowest and the highest run",
+        "stand in brackets.",
         "",
         "| Figure | Unit | Meaning | What it is not |",
         "|---|---|---|---|",

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from specdec.drafters.suffix import Suffix
     from specdec.engine.decode import speculative
     from specdec.engine.policy import AutoGamma, ConfidenceStop
-    from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed, SpecdecError
+    from specdec.errors import (
+        DeviceLost,
+        IncompatiblePair,
+        InvalidInput,
+        LoadFailed,
+        NotNumbers,
+        OutOfMemory,
+        SpecdecError,
+    )
     from specdec.events import Decision, DraftToken, Event, Finished, Round, SamplingParams, Started
     from specdec.lanes.driver import driven
     from specdec.lanes.transformers_lanes import assisted, generate
@@ -34,7 +42,15 @@ _MODULES = {
     "drafters.suffix": ("Suffix",),
     "engine.decode": ("speculative",),
     "engine.policy": ("AutoGamma", "ConfidenceStop"),
-    "errors": ("IncompatiblePair", "InvalidInput", "LoadFailed", "SpecdecError"),
+    "errors": (
+        "DeviceLost",
+        "IncompatiblePair",
+        "InvalidInput",
+        "LoadFailed",
+        "NotNumbers",
+        "OutOfMemory",
+        "SpecdecError",
+    ),
     "events": ("Decision", "DraftToken", "Event", "Finished", "Round", "SamplingParams", "Started"),
     "lanes.driver": ("driven",),
     "lanes.transformers_lanes": ("assisted", "generate"),
@@ -49,6 +65,7 @@ __all__ = [
     "AutoGamma",
     "ConfidenceStop",
     "Decision",
+    "DeviceLost",
     "DraftToken",
     "Eagle3",
     "EarlyExit",
@@ -59,6 +76,8 @@ __all__ = [
     "LoadFailed",
     "Metrics",
     "Mtp",
+    "NotNumbers",
+    "OutOfMemory",
     "Pair",
     "PromptLookup",
     "Result",

@@ -49,7 +49,7 @@ class DeviceLost(SpecdecError):
 
 
 class InvalidInput(SpecdecError, ValueError):
-    """A prompt, a draft length or a setting cannot be used. Nothing ran."""
+    """A prompt, a draft length or a setting cannot be used. Nothing ran, unless a policy gave a bad length later."""
 
 
 class IncompatiblePair(SpecdecError, ValueError):

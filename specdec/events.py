@@ -54,6 +54,8 @@ class SamplingParams:
         if not isinstance(self.stop, (list, tuple)):
             raise InvalidInput(f"stop is {quoted(self.stop)}; give one or more strings.")
         object.__setattr__(self, "stop", tuple(self.stop))
+        if not isinstance(self.ignore_eos, bool):
+            raise InvalidInput(f"ignore_eos is {quoted(self.ignore_eos)}; give True or False.")
         _require_int("max_new_tokens", self.max_new_tokens, 1)
         _require_int("top_k", self.top_k, 0)
         _require_number("temperature", self.temperature, 0, 100)
@@ -103,7 +105,8 @@ class Started:
 class DraftToken:
     """One guess and its outcome.
 
-    - ``status``: "accepted", "rejected" (the first that was not accepted) or "discarded" (after that one: not tested).
+    - ``status``: "accepted", "rejected" (the first that was not accepted) or "discarded" (after that
+      one; it is not tested, or in block verification its test does not count).
     - ``draft_prob``: q at this token, 0 to 1; 1 in greedy decoding, where q is one-hot.
     - ``target_prob``: p at this token; in greedy decoding 1 if the target chose it, else 0.
     - ``accept_prob``: the chance that the test passes, min(1, p/q). With top-k acceptance it is 1 or 0. With block
@@ -159,8 +162,8 @@ class Round:
     - ``model_seconds``: seconds inside the models' forward passes.
     - ``target_margin``: the gap between the target's two largest raw logits where it added its token.
     - ``decision``: the most likely tokens there.
-    - ``missed``: the draft's own choice and its confidence at places where the target had added a token before the
-      draft read that far. They belong to the last ``len(missed)`` ids before this round.
+    - ``missed``: what the draft would have guessed, with its confidence, at places where the target had added a token
+      before the draft read that far. They belong to the last ``len(missed)`` ids before this round.
     - ``reread``: how many committed tokens the target read again in this round, because recurrent state can only be
       set back to the start of an earlier pass; 0 for models without such state.
     - ``state_seconds``: seconds of copying recurrent state; ``verify_seconds`` does not count them.
@@ -211,7 +214,9 @@ def _require_int(name: str, value: object, low: int, high: int | None = None) ->
         raise InvalidInput(f"{name} is {quoted(value)}; give a whole number.")
     if value < low or (high is not None and value > high):
         raise InvalidInput(
-            f"{name} {value} is outside {low}-{high}." if high is not None else f"{name} {value} is below {low}."
+            f"{name} is {value}; give {low} to {high}."
+            if high is not None
+            else f"{name} is {value}; give {low} or more."
         )
 
 

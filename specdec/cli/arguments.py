@@ -29,8 +29,8 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=ENGINES,
         default="auto",
-        help="eager: start each pass separately; graph: use fixed buffers, captured as CUDA graphs on a GPU; auto: "
-        "graph on a GPU (not run on one so far)",
+        help="eager: start each pass separately; graph: use fixed buffers, captured as CUDA graphs on a GPU (not tried "
+        "on one so far); auto: graph on a GPU, else eager",
     )
 
 
@@ -63,7 +63,7 @@ def console_of(piped: int | None = None, **options: Any) -> Console:
 def plan_of(arguments: argparse.Namespace) -> PairPlan:
     """The plan of the named pair, before its weights are loaded. An empty name counts as none."""
     return plan_pair(
-        arguments.target or None,
+        arguments.target,
         arguments.draft,
         device=arguments.device,
         dtype=arguments.dtype,

@@ -96,11 +96,11 @@ def _parser() -> argparse.ArgumentParser:
         "--prompts",
         type=Path,
         default=EXAMPLES,
-        help="JSON lines: of names and prompts, HumanEval, or conversations (Spec-Bench, MT-bench, SPEED-Bench)",
+        help="JSON lines with names and prompts, or of HumanEval, Spec-Bench, MT-bench or SPEED-Bench",
     )
     parser.add_argument("--first", type=int, metavar="N", help="only the first N prompts of each category")
     parser.add_argument(
-        "--chat", action="store_true", help="send every prompt as a chat message; without it, only conversations"
+        "--chat", action="store_true", help="send every prompt as a chat message, and not only conversations"
     )
     parser.add_argument(
         "--lanes",
@@ -115,9 +115,9 @@ def _parser() -> argparse.ArgumentParser:
         default=[2, 3, 4, 5, 6, 8],
         help="draft lengths, 0 to 16, auto, or confidence:0.4",
     )
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--runs", type=int, default=5, help="calls of each lane and prompt (default 5)")
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens of each call (default 128)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
     parser.add_argument(
         "--results", type=Path, help="file that keeps every call (JSON lines); the same command continues from it"
     )

@@ -70,9 +70,8 @@ def _show(console: Console, events: Iterator[Event], tokenizer: Any, keys: Seque
         if isinstance(event, Started):
             key = key_of(event.lane, event.gamma, keys)
             lanes[key] = lane = []
-            if key != SPECULATIVE:
-                console.print(f"Running {row_of(key).choice} ...", style="dim")
-            else:
+            console.print(f"Running {row_of(key).choice} ...", style="dim")
+            if key == SPECULATIVE:
                 prompt = "".join(stream.push(token_id) for token_id in event.prompt_ids)
                 console.print(Text(prompt, STYLES["prompt"]), end="")
         lane.append(event)
@@ -100,7 +99,7 @@ def kinds(event: Round) -> list[str]:
 
 def legend() -> Text:
     words = {"accepted": "accepted: guess kept", "correction": "correction: the target's replacement"}
-    words |= {"bonus": "bonus: extra token after a perfect round"}
+    words |= {"bonus": "bonus: extra token if all guesses are kept"}
     parts = [piece for kind, text in words.items() for piece in ((text, STYLES[kind]), "   ")]
     return Text.assemble(*parts[:-1])
 
@@ -120,13 +119,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--tokens", type=int, default=128, help="new tokens (default 128)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
-    parser.add_argument("--top-k", type=int, default=0)
-    parser.add_argument("--top-p", type=float, default=1.0)
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--top-k", type=int, default=0, help="sample from the k most likely tokens; 0: all (default)")
+    parser.add_argument(
+        "--top-p", type=float, default=1.0, help="sample from the tokens with this probability in all (default 1)"
+    )
+    parser.add_argument("--seed", type=int, help="for sampling; default: one is drawn, and --json names it")
     parser.add_argument(
         "--block",
         action="store_true",
-        help="when sampling, judge the draft as a whole: lossless, and keeps more guesses",
+        help="block verification: with sampling it keeps more guesses, and it is lossless too",
     )
     add_pair_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the events as JSON lines")

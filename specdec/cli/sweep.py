@@ -33,9 +33,13 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument(
         "--prompts", type=Path, default=EXAMPLES, help="JSON lines with prompts, instead of the examples"
     )
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--tokens", type=int, default=NEW_TOKENS)
-    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, help=f"calls of each draft length and prompt (default {RUNS})"
+    )
+    parser.add_argument(
+        "--tokens", type=int, default=NEW_TOKENS, help=f"new tokens of each call (default {NEW_TOKENS})"
+    )
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
     arguments = parser.parse_args(argv)
     silence_libraries()
     leave_a_core()

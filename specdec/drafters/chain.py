@@ -39,7 +39,7 @@ class ChainDraft(ABC):
         least_confidence: float | None,
         missed: list[tuple[torch.Tensor, torch.Tensor]],
     ) -> Proposal:
-        """Draft. ``missed``: raw logits and choices at places where the target added a token before they were read."""
+        """Draft. ``missed``: raw logits and choices at places that were not read before the target added its token."""
         length = context.length
         ids, logits, q = [], [], []
         for i in range(gamma):
@@ -57,9 +57,8 @@ class ChainDraft(ABC):
             if least_confidence and not context.waits and chance_of(raw, ids[-1]).item() < least_confidence:
                 break
         limit = None
-        if (
-            least_confidence and context.waits
-        ):  # looking at each token would wait for the device: cut the draft afterwards
+        # To look at each token would wait for the device, so the draft is cut afterwards.
+        if least_confidence and context.waits:
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
         joined = torch.cat(ids)
         return Proposal(

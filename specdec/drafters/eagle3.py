@@ -97,8 +97,8 @@ class Eagle3(DraftMethod):
         wide, ours = embedding.weight.shape[1], self.head.config.layer.hidden_size
         if wide != ours:
             raise IncompatiblePair(
-                f"The EAGLE-3 head reads embeddings of {ours:,} numbers and has none of its own, and the target's have "
-                f"{wide:,}; the head belongs to another target."
+                f"The EAGLE-3 head needs embeddings of width {ours:,}, and the target's have {wide:,}. Choose a head "
+                "that was made for this target."
             )
         layer_ids = self.head.config.layers_of(_depth(target.config))
         return replace(self, layer_ids=layer_ids, embedding=embedding.weight.detach())
@@ -119,13 +119,13 @@ def require_fit(head: HeadConfig, target_config: Any) -> None:
     """Refuse a head that belongs to another target, by the two configs alone."""
     text = target_config.get_text_config(decoder=True)
     for what, theirs, ours in (
-        ("hidden states", head.target_size, text.hidden_size),
+        ("a hidden size", head.target_size, text.hidden_size),
         ("a vocabulary", head.layer.vocab_size, text.vocab_size),
     ):
         if theirs != ours:
             raise IncompatiblePair(
-                f"The EAGLE-3 head was made for {what} of {theirs:,}, and the target has {ours:,}; the head belongs to "
-                "another target."
+                f"The EAGLE-3 head was made for {what} of {theirs:,}, and the target has {ours:,}. Choose a head "
+                "that was made for this target."
             )
     head.layers_of(_depth(target_config))
 

@@ -51,8 +51,8 @@ class HeadConfig:
         ids = self.layer_ids or (2, depth // 2, depth - 3)
         if wrong := [number for number in ids if not 0 <= number < depth]:
             raise IncompatiblePair(
-                f"The EAGLE-3 head reads layer {wrong[0]}, and the target has layers 0 to {depth - 1}; the head "
-                "belongs to another target."
+                f"The EAGLE-3 head reads layer {wrong[0]}, and the target has layers 0 to {depth - 1}. Choose a "
+                "head that was made for this target."
             )
         return ids
 

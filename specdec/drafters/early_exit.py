@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -44,7 +45,7 @@ class EarlyExit(DraftMethod):
         layers = after_kind(text, cls.kind)
         if layers is None:
             return None
-        if not (layers.isascii() and layers.isdecimal()):
+        if not re.fullmatch("[0-9]{1,4}", layers):
             raise InvalidInput(f"{text!r} has no number of layers; write {cls.example}, for example.")
         return cls(int(layers))
 
@@ -81,7 +82,7 @@ class EarlyExit(DraftMethod):
 def refuse_exit(config: Any, count: int) -> None:
     """Refuse a model that cannot be left after ``count`` layers, by its config alone."""
     if config.model_type == "git":  # its layers for images come first and may be as many as those for text
-        raise IncompatiblePair("GIT cannot be left early; use a draft model or PromptLookup().")
+        raise IncompatiblePair("Early exit does not work with GIT models; use a draft model or prompt-lookup.")
     config = config.get_text_config(decoder=True)
     depth, kinds = config.num_hidden_layers, getattr(config, "layer_types", None) or ["full_attention"]
     if count >= depth:
@@ -89,7 +90,9 @@ def refuse_exit(config: Any, count: int) -> None:
     if not any(map(attends, kinds[:count])):
         raise IncompatiblePair(f"None of the target's first {count} layers is an attention layer; use more.")
     if getattr(config, "hidden_size_per_layer_input", None):
-        raise IncompatiblePair("The target gives each layer an input of its own, so it cannot be left early.")
+        raise IncompatiblePair(
+            "Early exit does not work with this target, which gives each layer an input of its own; use prompt-lookup."
+        )
 
 
 def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
@@ -102,7 +105,10 @@ def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
     # A vision tower may have as many layers as the text model. Of nested lists the outer one holds the layers.
     stacks = [m for m in model.get_decoder().modules() if isinstance(m, nn.ModuleList) and len(m) == depth]
     if not stacks:
-        raise IncompatiblePair(f"{type(model).__name__} has no single list of its {depth} layers to leave early.")
+        raise IncompatiblePair(
+            f"Early exit does not work with {type(model).__name__}: it has no single list of its {depth} layers. Use "
+            "prompt-lookup."
+        )
     path = next(name for name, module in model.named_modules() if module is stacks[0]).split(".")
     view = module = _shallow(model, count)
     for name in path[:-1]:

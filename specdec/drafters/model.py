@@ -138,14 +138,14 @@ def _cost(target: Planned, draft: Planned) -> Finding:
     # 2211.17192, Theorem 3.8). This leaves out the loop, and that checking two tokens takes longer than one.
     level: Level = "good" if high < 0.25 else "note" if low < 0.5 else "bad"
     advice = {
-        "good": "Cheap drafting.",
-        "note": "Measure it: the layers decide the speed of small models, the bytes that of large ones.",
+        "good": "Drafting is cheap.",
+        "note": "Measure it: layers decide the speed of small models, bytes the speed of large models.",
         "bad": "Such a draft hardly pays; choose one with fewer layers and parameters.",
     }[level]
     return Finding(
         level,
         "Cost",
-        f"A draft pass should cost {by_layers:.2f} of a target pass by layers ({shallow} of {deep}) and {by_size:.2f} "
+        f"A draft pass costs about {by_layers:.2f} of a target pass by layers ({shallow} of {deep}) and {by_size:.2f} "
         f"by bytes ({_millions(draft)} of {_millions(target)} million parameters). {advice}",
     )
 
@@ -167,13 +167,12 @@ class ModelDraft(ChainDraft):
         self._runner = runner
         self._rows = runner.model.get_input_embeddings().weight.shape[0]
         self._prefilled: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._told = 0  # how many ids its choice is known for: its own guesses, and what earlier rounds reported
+        self._told = 0  # for how many ids its choice is known: its own guesses, and what earlier rounds reported
 
     def prefill(self, context: Context) -> None:
         raw, processed = self._forward(context, context.length, keep=1, stands=True)
-        if (
-            not self._runner.engine.captures
-        ):  # else the first pass of the first draft reads the prompt's last token again
+        # A captured draft begins with the prompt's last token instead, which is read again there.
+        if not self._runner.engine.captures:
             self._prefilled = [(raw, processed.argmax(-1))]
 
     def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:

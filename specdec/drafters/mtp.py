@@ -60,11 +60,15 @@ class Mtp(DraftMethod):
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         layers = layers_of(target.config)
         share = 1 / target.config.get_text_config(decoder=True).num_hidden_layers
-        how = "each guess passes through the same one" if layers == 1 else f"guess {layers} and later use the last"
+        how = (
+            "layer; each guess passes through it"
+            if layers == 1
+            else f"layers; from guess {layers} on, the last is used"
+        )
         yield Finding(
             "good" if share < 0.25 else "note",
             "Cost",
-            f"MTP layers of the target: {layers}; {how}. A guess costs about {share:.2f} of a target pass.",
+            f"The target has {layers} MTP {how}. A guess costs about {share:.2f} of a target pass.",
         )
 
     def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:

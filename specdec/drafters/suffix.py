@@ -28,7 +28,7 @@ class Suffix(DraftMethod):
 
     kind: ClassVar[str] = "suffix"
     label: ClassVar[str] = "Suffix decoding"
-    form: ClassVar[str] = "suffix for copies as long as the match in front of them"
+    form: ClassVar[str] = "suffix, which copies no more tokens than it matched"
     example: ClassVar[str] = "suffix"
 
     @classmethod

@@ -117,7 +117,7 @@ def main() -> None:
 
     text = "\n".join(doc for name in corpus.MIXTURE if name != "copy" for doc in documents[name])
     rows = read_prompts(EXAMPLES)
-    print("Example prompts, 128 greedy tokens each, gamma 5:\n")
+    print("Example prompts, 128 greedy tokens each (an end-of-text token does not end them), gamma 5:\n")
     print("| prompt | in the training text | acceptance | tokens a pass | repeated 4-grams |\n|---|---|---|---|---|")
     for row in rows:
         alpha, length, repeated = acceptance(pair, [row.prompt], 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import torch
 
@@ -10,7 +10,7 @@ from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
 from specdec.engine.observe import Decided, draft_tokens, gather, read
 from specdec.engine.policy import REREAD, Policy
 from specdec.engine.request import Call, Request, make_request, prepare
-from specdec.engine.verify import Verdict, verify, verify_block, verify_greedy, verify_top_k
+from specdec.engine.verify import Outcome, verify, verify_block, verify_greedy, verify_top_k
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind, check_gamma
 from specdec.models.pair import Pair, Prompt
 from specdec.passes.clock import CallClock, Mark, between, mark
@@ -58,7 +58,9 @@ def _rounds(call: Call) -> Iterator[Event]:
     yield call.started
     clock, policy, inference = CallClock(), call.policy.start(), torch.inference_mode()
     with call.pair.new_engine(len(call.prompt_ids) + call.params.max_new_tokens) as engine:
-        with inference:  # includes the run's buffers: the engine keeps them, and other callers need not be in this mode
+        # The engine may use the run's buffers again in other calls. In this mode they are made as inference tensors,
+        # whatever the mode of this call's reader is.
+        with inference:
             run = _Run(call, engine, clock)
             event = run.prefill()
         prefill_seconds = event.elapsed_seconds
@@ -92,7 +94,7 @@ class _Run:
         else:
             self.drafter = pair.draft.start(self.target, pair.vocabulary, self.sampler, self.context)
         self.new_ids: list[int] = []
-        self.index = 0
+        self.index = -1
         self._settings = self.sampler.key, call.acceptance, call.accept_top_k
         self.reason: FinishReason | None = None
 
@@ -126,13 +128,11 @@ class _Run:
             p = None if sampler.greedy else sampler.probabilities(processed)
             return Decided(_accept(self.call, sampler, proposal, processed, choices, p), logits, choices, p)
 
-        # A step's key says which steps are alike. After the prompt, all rounds with the same draft length are.
-        key = (proposal.key, *self._settings) if proposal.key and len(target) == context.length - 1 else None
+        key = self._key(proposal)
         decided = target.run(key and ("decide", *key), decide, length)
         verified = mark(self.device)
         gathered = self.engine.run(key and ("gather", *key), lambda: gather(proposal, decided, context.waits))
         seen = read(gathered, proposal.repeats)
-        gamma = len(seen.draft_ids)
         # 4. Commit the block, cut at EOS, a stop string or the length. Cut both caches back to all but the last token.
         block = [*seen.draft_ids[: seen.accepted], seen.token_id]
         kept, self.reason = self.call.cut(self.new_ids, block)
@@ -145,10 +145,10 @@ class _Run:
         whole = kept == len(block)
         self.index += 1
         return Round(
-            index=self.index - 1,
-            draft=draft_tokens(seen, kept, one_by_one=self._settings[1] == "lossless"),
+            index=self.index,
+            draft=draft_tokens(seen, kept, one_by_one=self.call.acceptance == "lossless"),
             token_id=seen.token_id if whole else None,
-            token_kind=_kind(seen.accepted, gamma) if whole else None,
+            token_kind=_kind(seen.accepted, len(seen.draft_ids)) if whole else None,
             committed_ids=tuple(block[:kept]),
             draft_seconds=between(began, drafted),
             verify_seconds=between(drafted, verified) - copying,
@@ -161,6 +161,11 @@ class _Run:
             state_seconds=copying + restoring,
         )
 
+    def _key(self, proposal: Proposal) -> tuple[Hashable, ...] | None:
+        """Which steps are alike. After the prompt, all rounds with the same draft length are."""
+        alike = proposal.key and len(self.target) == self.context.length - 1
+        return (proposal.key, *self._settings) if alike else None
+
 
 def _accept(
     call: Call,
@@ -169,7 +174,7 @@ def _accept(
     processed: torch.Tensor,
     choices: torch.Tensor,
     p: torch.Tensor | None,
-) -> Verdict:
+) -> Outcome:
     if (k := call.accept_top_k) is not None:
         drawn = choices if p is None else sampler.draw(p)
         return verify_top_k(proposal.ids, processed, drawn, k, proposal.limit)

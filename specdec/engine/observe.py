@@ -1,4 +1,4 @@
-"""Gathers everything that a round's event says on the device, and brings it to the host in one transfer."""
+"""Gathers on the device everything that a round's event will say, and brings it to the host in one transfer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from specdec.drafters.base import Proposal
-from specdec.engine.verify import Verdict
+from specdec.engine.verify import Outcome
 from specdec.errors import NotNumbers
 from specdec.events import Decision, DraftToken
 
@@ -37,7 +37,7 @@ class Observed(NamedTuple):
 class Decided(NamedTuple):
     """The result of the target's pass over g draft tokens, on the device."""
 
-    verdict: Verdict
+    outcome: Outcome
     logits: torch.Tensor  # (g + 1, V): the target's raw ones
     choices: torch.Tensor  # (g + 1,): its most likely tokens
     p: torch.Tensor | None  # (g + 1, V); None in greedy
@@ -59,8 +59,8 @@ def gather(proposal: Proposal, decided: Decided, waits: bool) -> Gathered:
 
     Where the host ``waits`` for the device (see ``Context``), nothing is read here: rows are selected on the device.
     """
-    verdict, logits, choices, p = decided
-    gamma, at, width = len(proposal.ids), verdict.accepted, min(TOP, logits.shape[-1])
+    outcome, logits, choices, p = decided
+    gamma, at, width = len(proposal.ids), outcome.accepted, min(TOP, logits.shape[-1])
     # Raw log-probabilities: the target's where it decided, then the draft's at its guesses.
     raw = torch.cat([_row(logits, at, waits), *proposal.logits]).log_softmax(-1)
     nats = -_of(raw[1:], proposal.guesses) if proposal.logits else cast(torch.Tensor, proposal.nats)
@@ -74,20 +74,20 @@ def gather(proposal: Proposal, decided: Decided, waits: bool) -> Gathered:
         shown = [_row(p, at, waits), _row(q, at, waits)] if gamma else [_row(p, at, waits)]
         sampled = {"best": raw[0].topk(2).values, "q": _of(q, proposal.ids), "p": _of(p[:gamma], proposal.ids)}
         sampled["overlap"] = torch.minimum(p[:gamma], q).sum(-1)
-        if verdict.residual is not None:
-            shown.append(verdict.residual)
-        if verdict.draw is not None:
-            sampled["draw"] = verdict.draw
+        if outcome.residual is not None:
+            shown.append(outcome.residual)
+        if outcome.draw is not None:
+            sampled["draw"] = outcome.draw
     top = torch.cat(shown).topk(width)
     parts = {
         "accepted": at,
-        # The largest value of each row is NaN or infinite if any value is. In greedy decoding it is known already.
+        # NaN and infinity show in a row's largest value (-inf is allowed), and in greedy decoding in the chosen one.
         "peaks": _of(logits, choices) if p is None else logits.amax(-1),
-        "token_id": verdict.token_id,
+        "token_id": outcome.token_id,
         "choices": choices,
         "guesses": proposal.guesses,
         "nats": nats,
-        "accept_prob": verdict.accept_prob,
+        "accept_prob": outcome.accept_prob,
         "tokens": top.indices,
         "values": top.values,
         **sampled,
@@ -177,7 +177,7 @@ def _require_numbers(whose: str, values: Iterable[float]) -> None:
 
 
 def _row(rows: torch.Tensor, at: torch.Tensor, waits: bool) -> torch.Tensor:
-    """The row where the target added its token, (1, V); a draft's last row after a full acceptance."""
+    """The row (1, V) of the token that the target added. A draft has none after a full acceptance: its last row."""
     last = len(rows) - 1
     if waits:
         return rows.index_select(0, at.clamp(max=last))

@@ -180,7 +180,7 @@ class Call:
 
     @cached_property
     def started(self) -> Started:
-        """The first event. To know what runs the passes may need passes, so it is made where the call runs."""
+        """The first event. Made on first use, where the call runs: to describe the pair may take passes."""
         return Started(
             lane=self.lane,
             prompt_ids=tuple(self.request.prompt_ids.tolist()),

@@ -15,12 +15,14 @@ import torch
 from specdec.passes import chance
 
 
-class Verdict(NamedTuple):
+class Outcome(NamedTuple):
     """The outcome of one draft. ``draw`` and ``residual`` are None where no p / q decided."""
 
     accepted: torch.Tensor  # (): n, how many draft tokens are accepted; the first rejected one is at index n
     token_id: torch.Tensor  # (): the token that the target adds after them
-    accept_prob: torch.Tensor  # (g,): the probability that the test at each draft token passes; bool if it is 0 or 1
+    accept_prob: (
+        torch.Tensor
+    )  # (g,): the probability that the test at each draft token passes; bool if nothing is drawn
     draw: torch.Tensor | None  # (g,): uniform on [0, 1)
     residual: torch.Tensor | None  # (1, V): the distribution that ``token_id`` was drawn from
 
@@ -31,7 +33,7 @@ def verify(
     p: torch.Tensor,
     rng: torch.Generator,
     limit: torch.Tensor | None = None,
-) -> Verdict:
+) -> Outcome:
     """Test the draft tokens in order and draw the token after them, so that the output is distributed as ``p``.
 
     - draft_ids (g,): the draft tokens.
@@ -43,11 +45,11 @@ def verify(
     u = chance.uniform(len(draft_ids), rng, like=p)
     n = _leading(_within(limit, u < accept_prob))
     rest = residual(n, _drafted(q, limit), p)
-    return Verdict(n, chance.draw(rest, rng)[0], accept_prob, u, rest)
+    return Outcome(n, chance.draw(rest, rng)[0], accept_prob, u, rest)
 
 
 def residual(n: torch.Tensor, q: torch.Tensor, p: torch.Tensor, weight: torch.Tensor | float = 1.0) -> torch.Tensor:
-    """norm(max(0, weight p - q)) at position ``n``, (1, V); ``weight`` () is 1 but in block verification.
+    """norm(max(0, weight p - q)) at position ``n``, (1, V); ``weight`` () is 1 except in block verification.
 
     After a full acceptance there is no q. It counts as zero, so the residual is p itself, and the bonus token is a
     case of the correction.
@@ -66,7 +68,7 @@ def verify_block(
     p: torch.Tensor,
     rng: torch.Generator,
     limit: torch.Tensor | None = None,
-) -> Verdict:
+) -> Outcome:
     """Judge the draft as a whole (Sun et al. 2403.10444, Algorithm 2). Arguments and result are those of ``verify``.
 
     It is lossless too, and on average it keeps no less. Every place is tested, and the draft is accepted up to the last
@@ -86,24 +88,24 @@ def verify_block(
     u = chance.uniform(len(draft_ids), rng, like=p)
     n = _last(_within(limit, u < accept_prob))
     rest = residual(n, q, p, weight.take(n))
-    return Verdict(n, chance.draw(rest, rng)[0], accept_prob, u, rest)
+    return Outcome(n, chance.draw(rest, rng)[0], accept_prob, u, rest)
 
 
-def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor, limit: torch.Tensor | None = None) -> Verdict:
+def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor, limit: torch.Tensor | None = None) -> Outcome:
     """``verify`` at temperature 0, where p and q are one-hot: a draft token is accepted if the target chose it too.
 
     draft_ids (g,). choices (g + 1,): the target's most likely token at each position. limit (): as in ``verify``.
     """
     if not len(draft_ids):  # plain decoding: a shortcut, because all time beside the pass is overhead
-        return Verdict(draft_ids.new_zeros(()), choices[0], draft_ids, None, None)
+        return Outcome(draft_ids.new_zeros(()), choices[0], draft_ids, None, None)
     match = draft_ids == choices[:-1]
     n = _leading(_within(limit, match))
-    return Verdict(n, choices.take(n), match, None, None)
+    return Outcome(n, choices.take(n), match, None, None)
 
 
 def verify_top_k(
     draft_ids: torch.Tensor, processed: torch.Tensor, choices: torch.Tensor, k: int, limit: torch.Tensor | None = None
-) -> Verdict:
+) -> Outcome:
     """Accept a draft token that is among the target's ``k`` most likely ones. Not lossless: faster, and another text.
 
     - processed (g + 1, V): the target's processed logits. A token that a filter removed (-inf) is never accepted.
@@ -113,7 +115,7 @@ def verify_top_k(
     best = processed[:-1].topk(min(k, processed.shape[-1]))
     passes = ((best.indices == draft_ids[:, None]) & (best.values > float("-inf"))).any(-1)
     n = _leading(_within(limit, passes))
-    return Verdict(n, choices.take(n), passes, None, None)
+    return Outcome(n, choices.take(n), passes, None, None)
 
 
 def _ratios(draft_ids: torch.Tensor, q: torch.Tensor, p: torch.Tensor) -> torch.Tensor:

@@ -65,8 +65,8 @@ def assistance(request: Request, gamma: int) -> Assistance:
                 )
             if len(request.prompt_ids) < layers:
                 raise InvalidInput(
-                    f"The prompt has fewer tokens than the target has MTP layers ({layers}), which transformers fails "
-                    "at; write a longer one, or leave the lane assisted out."
+                    f"The prompt has fewer tokens than the target has MTP layers ({layers}), and transformers fails "
+                    "then; write a longer one, or leave the lane assisted out."
                 )
             # transformers' own generator would read the layers from the checkpoint again in each call.
             target._get_candidate_generator = partial(_LoadedMtp, model)
@@ -75,36 +75,32 @@ def assistance(request: Request, gamma: int) -> Assistance:
 
 
 def cannot_assist(pair: Pair) -> str | None:
-    """Why transformers' assisted generation cannot run this pair, and what to do; None if it can."""
+    """Why transformers' assisted generation cannot run this pair; None if it can."""
     draft = pair.draft
     if isinstance(draft, SyntheticDraft):
-        return "transformers' assisted generation cannot use a synthetic draft; leave this lane out for a shape."
+        return "transformers' assisted generation cannot use a synthetic draft."
     if not isinstance(draft, (DraftModel, PromptLookup, EarlyExit, Mtp)):
-        return "transformers' assisted generation has no such way to draft; leave the lane assisted out."
+        return "transformers' assisted generation cannot draft in this way."
     if getattr(pair.target, "_is_stateful", False):
-        return "transformers' assisted generation does not take targets with recurrent state; leave this lane out."
+        return "transformers' assisted generation does not take targets with recurrent state."
     if isinstance(draft, EarlyExit) and slides(pair.target.config):
-        return (
-            "transformers' early exit fails at targets whose layers do not all attend to the whole text; leave the "
-            "lane assisted out."
-        )
+        return "transformers' early exit fails with targets whose layers do not all attend to the whole text."
     models = pair.models(drafting=True)
     if any(model.device.type == "meta" for model in models):
         return (
-            "transformers' assisted generation does not find the device of a model whose first weights are offloaded; "
-            "leave this lane out."
+            "transformers' assisted generation does not find the device of a model whose first weights are offloaded."
         )
     if isinstance(draft, DraftModel):
         rows = [model.config.get_text_config(decoder=True).vocab_size for model in models]
         if draft.own_tokenizer and rows[0] == rows[1]:
             return (
                 f"Target and draft have different tokenizers and {rows[0]} vocabulary rows each; transformers' "
-                "assisted generation takes that for one tokenizer. Leave this lane out."
+                "assisted generation takes that for one tokenizer."
             )
         if not draft.own_tokenizer and rows[0] != rows[1]:
             return (
                 f"The target has {rows[0]} vocabulary rows and the draft {rows[1]}; transformers' assisted generation "
-                "treats them as two tokenizers. Leave this lane out; the lane speculative handles the padding."
+                "treats them as two tokenizers. The lane speculative handles the padding."
             )
     return None
 

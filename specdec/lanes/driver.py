@@ -50,7 +50,9 @@ class PushedLane(Iterator[Event]):
     def __next__(self) -> Event:
         if self._events is None:
             if threading.current_thread().name.startswith(_THREAD_NAME):
-                raise InvalidInput("A lane of transformers is wrapped in a generator; give driven the lane itself.")
+                raise InvalidInput(
+                    "A lane of transformers is wrapped in a generator; pass the lane itself to driven()."
+                )
             # ``driven`` gets a copy. With this object, both would refer to each other, and a lane that nobody reads any
             # more would go on.
             self._batches = driven(PushedLane(self.run))

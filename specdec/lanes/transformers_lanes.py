@@ -62,7 +62,7 @@ def assisted_lane(request: Request, gamma: int | str | Policy, lane: str = "assi
     if not isinstance(call.gamma, int) or gamma == 0:
         raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
     if reason := cannot_assist(request.pair):
-        raise IncompatiblePair(reason)
+        raise IncompatiblePair(f"{reason} Leave the lane {lane} out.")
     target, options = assistance(request, call.gamma)
     return transformers_lane(call, target, **options)
 
@@ -70,7 +70,7 @@ def assisted_lane(request: Request, gamma: int | str | Policy, lane: str = "assi
 def draft_alone_lane(request: Request) -> Iterator[Event]:
     """Plain ``generate`` of the draft model: what the draft writes if no target checks it."""
     if reason := cannot_draft_alone(request.pair):
-        raise IncompatiblePair(reason)
+        raise IncompatiblePair(f"{reason} Leave the lane draft-alone out.")
     draft = request.pair.draft
     assert isinstance(draft, DraftModel)  # otherwise ``cannot_draft_alone`` gives a reason
     alone = Pair(target=draft.model, tokenizer=request.pair.tokenizer)
@@ -80,9 +80,9 @@ def draft_alone_lane(request: Request) -> Iterator[Event]:
 def cannot_draft_alone(pair: Pair) -> str | None:
     """Why the draft cannot write on its own; None if it can."""
     if not isinstance(pair.draft, DraftModel):
-        return "This pair has no draft model that can run alone; leave the lane draft-alone out."
+        return "This pair has no draft model that can run alone."
     if pair.draft.own_tokenizer:
-        return "The draft has its own tokenizer; leave the lane draft-alone out."
+        return "The draft has its own tokenizer."
     return None
 
 

@@ -109,7 +109,7 @@ def limit_of(pair: Pair) -> Limit | str:
     target, draft = stack_of(pair.target), _draft_stack(pair)
     for role, stack in (("target", target), ("draft", draft)):
         if isinstance(stack, str):
-            return f"What a pass of the {role} must do is not known. {stack}"
+            return f"The work of a pass of the {role} is not known. {stack}"
     assert isinstance(target, Stack) and not isinstance(draft, str)
     return Limit(target, rates_for(target), draft, rates_for(draft) if draft else None)
 
@@ -120,11 +120,11 @@ def _draft_stack(pair: Pair) -> Stack | str | None:
         stack = stack_of(pair.target)
         return stack if isinstance(stack, str) else stack.first(draft.layers)
     if draft is not None and draft.heads:
-        return "A head is no model of its own, so what its pass must do is not computed."
+        return "A head is not a whole model."
     if draft is None or not draft.models:
         return None
     if getattr(draft, "own_tokenizer", False):
-        return "It has a tokenizer of its own, so how many passes a round takes is not fixed."
+        return "It has its own tokenizer, so the number of its passes differs from round to round."
     return stack_of(draft.models[0])
 
 

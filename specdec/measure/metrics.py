@@ -81,6 +81,7 @@ class Metrics:
 
     @property
     def drafted(self) -> int | None:
+        """All guesses: accepted, rejected and discarded."""
         if self.accepted is None or self.rejected is None or self.discarded is None:
             return None
         return self.accepted + self.rejected + self.discarded
@@ -92,6 +93,7 @@ class Metrics:
 
     @property
     def seconds_per_token(self) -> float | None:
+        """Decode seconds / decode tokens."""
         return 1 / self.tokens_per_second if self.tokens_per_second else None
 
 

@@ -55,7 +55,9 @@ class Plan:
         if isinstance(self.runs, bool) or not isinstance(self.runs, int) or self.runs < 1:
             raise InvalidInput(f"runs is {self.runs!r}; give a whole number, 1 or more.")
         if self.params.max_new_tokens < LEAST_TOKENS:
-            raise InvalidInput(f"{self.params.max_new_tokens} new tokens are too few to measure; use {LEAST_TOKENS}.")
+            raise InvalidInput(
+                f"{self.params.max_new_tokens} new tokens are too few to measure; use {LEAST_TOKENS} or more."
+            )
         if self.params.seed is None:
             object.__setattr__(self, "params", replace(self.params, seed=secrets.randbits(32)))
 

@@ -46,8 +46,8 @@ class Sides:
         return loop.verify_seconds / loop.target_passes if loop and loop.verify_seconds and loop.target_passes else None
 
     @property
-    def guess_cost(self) -> float | None:
-        """Seconds of drafting a guess, in target passes over one token (c); without our loop in plain tokens."""
+    def cost_coefficient(self) -> float | None:
+        """c: the time of a guess in target passes over one token; without our loop, in tokens of plain ``generate``."""
         if not self.loop:
             return guess_cost(self.plain, self.lane)
         if not self.single_pass or not self.lane.drafted or self.lane.draft_seconds is None:

@@ -104,7 +104,11 @@ class Costs:
         least, most = min(verify), max(verify)
         if least:
             verify = {0: max(median(plain) - rest, 0.0) if plain else verify[least]} | verify
-            source = "that of transformers' generate" if plain else f"assumed to equal that over {least} draft tokens"
+            source = (
+                "that of transformers' generate"
+                if plain
+                else f"assumed to equal that of a pass over {least} draft tokens"
+            )
             assumed.append(f"The time of a target pass without a draft is {source}.")
         if most < MAX_GAMMA:
             assumed.append(f"The cost of more than {most} draft tokens is extrapolated.")
@@ -198,7 +202,7 @@ class Text:
             raise InvalidInput(f"Acceptance was {about.acceptance}: another draft length would write another text.")
         if about.acceptance == "block" and not params.greedy:
             raise InvalidInput(
-                "The draft was verified as a block: what stands depends on its length, so other lengths must be run."
+                "The draft was verified as a block: what is kept depends on its length, so other lengths must be run."
             )
         if (about.pair.get("draft") or {}).get("depends_on_start"):
             raise InvalidInput(

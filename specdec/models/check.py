@@ -12,6 +12,7 @@ from transformers import DynamicCache
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from specdec.drafters.base import Finding
+from specdec.drafters.mtp import Mtp
 from specdec.errors import LoadFailed
 from specdec.models.checkpoint import as_load_failed
 from specdec.models.compatibility import recurrent_layers
@@ -64,7 +65,7 @@ def _context(target: Part) -> Iterator[Finding]:
 
 def _memory(plan: PairPlan) -> Iterator[Finding]:
     free = free_bytes(plan.device)
-    sentence = f"{plan.needs} needed; {gigabytes(free)} free on {plan.device}."
+    sentence = f"The pair needs {plan.needs}; {gigabytes(free)} are free on {plan.device}."
     try:
         spread = must_spread(plan)
     except LoadFailed as error:
@@ -114,11 +115,13 @@ def _passes(plan: PairPlan) -> Iterator[Finding]:
     ]
     if not any(reasons):
         yield Finding(
-            "good", "Passes", "Lean forward, if its logits agree with the model's own when the pair is loaded."
+            "good",
+            "Passes",
+            "By specdec's lean forward pass, if its logits agree with those of transformers when the pair is loaded.",
         )
     for part, reason in zip(models, reasons, strict=True):
         if reason:
-            yield Finding("note", "Passes", f"{part.checkpoint.name} uses its own forward. {reason}")
+            yield Finding("note", "Passes", f"{part.checkpoint.name} uses transformers' forward pass. {reason}")
 
 
 def _chat(plan: PairPlan) -> Iterator[Finding]:
@@ -132,5 +135,7 @@ def _extra_layers(plan: PairPlan) -> Iterator[Finding]:
     """Layers for multi-token prediction, which transformers leaves out."""
     names = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
     count = next((value for name in names if (value := getattr(_text(plan.target), name, None))), None)
-    if count:
-        yield Finding("note", "MTP", f"The target has {count} layer(s) for multi-token prediction; they are not used.")
+    if count and not isinstance(plan.draft, Mtp):
+        yield Finding(
+            "note", "MTP", f"The target has {count} MTP layer{'s' * (count != 1)}; this draft does not use them."
+        )

@@ -33,8 +33,8 @@ def read_head(
         tensors.setdefault("d2t", torch.zeros(vocabulary, dtype=torch.long))
     if missing := sorted(wanted.keys() - tensors.keys()):
         raise LoadFailed(
-            f"{name!r} lacks {len(missing)} of the weights its configuration asks for, {missing[0]} first. Fetch the "
-            "checkpoint again, or choose another."
+            f"{name!r} lacks {len(missing)} of the weights that its configuration asks for; the first is {missing[0]}. "
+            "Fetch the checkpoint again, or choose another."
         )
     for key, there in wanted.items():
         if tensors[key].shape != there.shape:

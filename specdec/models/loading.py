@@ -18,7 +18,7 @@ from specdec.drafters.eagle3_head import HeadConfig, head_config, is_head
 from specdec.drafters.methods import method_of
 from specdec.drafters.model import DraftModel
 from specdec.drafters.mtp import Mtp
-from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed
+from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed, quoted
 from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed, open_checkpoint
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
 from specdec.models.heads import read_head, read_mtp
@@ -125,9 +125,14 @@ def plan_pair(
     choice.
     """
     name, method = None, _method(draft)
-    if target is None:
+    if not (target is None or isinstance(target, (str, Path))):
+        raise _no_name("target", target)
+    if target is None or target == "":
         if isinstance(method, DraftModel):
-            raise InvalidInput("A draft model was given without a target; give both, or neither.")
+            raise InvalidInput(
+                f"The draft {_written(method)} is a model, and there is no target for it. Give a target too, or draft "
+                "in another way, such as prompt-lookup."
+            )
         target, name = str(EMBEDDED / "target"), "embedded"
         method = method or DraftModel(str(EMBEDDED / "draft"))
         # Float32 everywhere, so that its texts are the same on every machine, except for near-ties.
@@ -152,8 +157,8 @@ def plan_pair(
         if not is_head(raw):
             if isinstance(method, Eagle3):
                 raise IncompatiblePair(
-                    f"{checkpoint.name!r} is no EAGLE-3 head, by its config.json. Choose a head, or give it as a draft "
-                    "model."
+                    f"The config.json of {checkpoint.name!r} is not that of an EAGLE-3 head. Choose a head, or give it "
+                    "as a draft model."
                 )
             return model(checkpoint, draft_dtype)
         with as_load_failed(checkpoint.name, "configuration"):
@@ -173,9 +178,26 @@ def plan_pair(
 
 def _method(draft: str | Path | DraftMethod | None) -> DraftMethod | None:
     """The method that is given or named. A path is the folder of a model, whatever its name."""
+    if draft is None or isinstance(draft, DraftMethod):
+        return draft
     if isinstance(draft, Path):
         return DraftModel(str(draft))
-    return method_of(draft) if isinstance(draft, str) else draft
+    if isinstance(draft, str):
+        return method_of(draft)
+    raise _no_name("draft", draft)
+
+
+def _no_name(role: str, value: object) -> InvalidInput:
+    found = (
+        quoted(value) if value is None or isinstance(value, (str, bytes, int, float)) else f"a {type(value).__name__}"
+    )
+    ways = ", or a way to draft such as PromptLookup()" if role == "draft" else ""
+    return InvalidInput(f"The {role} is {found}; give a hub id or a folder{ways}. Pair takes loaded models.")
+
+
+def _written(draft: DraftModel) -> str:
+    """A draft model in a sentence: the name that was given, or the class of a loaded model."""
+    return quoted(draft.model) if isinstance(draft.model, str) else type(draft.model).__name__
 
 
 def _as_head(method: DraftMethod | None, parts: Sequence[Part]) -> DraftMethod | None:
@@ -197,8 +219,8 @@ def _require_as_many(name: str, config: Any, parameters: int) -> None:
     least = max(rows, default=0) * (getattr(text, "hidden_size", None) or 1)
     if least > parameters:
         raise LoadFailed(
-            f"The config.json of {name!r} asks for a model of {least:,} numbers or more, and its weights hold "
-            f"{parameters:,}. Fetch the checkpoint again, or choose another."
+            f"The config.json of {name!r} asks for a model of at least {least:,} parameters, and its weights "
+            f"have {parameters:,}. Fetch the checkpoint again, or choose another."
         )
 
 
@@ -286,7 +308,7 @@ def must_spread(plan: PairPlan, regained: float = 0.0) -> bool:
         there = f"{gigabytes(gpus)} on GPUs and {gigabytes(free_bytes(cpu))} of main memory"
     raise LoadFailed(
         f"{plan.target.checkpoint.name!r} and its draft need {plan.needs}, and {there} are free. "
-        "Choose a smaller pair, fewer bytes per number, or a larger machine."
+        "Choose a smaller pair, a smaller dtype, or a larger machine."
     )
 
 
@@ -323,8 +345,8 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
             )
             if missing := sorted(found["missing_keys"]):
                 raise LoadFailed(
-                    f"{name!r} lacks {len(missing)} of the weights its configuration asks for, {missing[0]} first. "
-                    "Fetch the checkpoint again, or choose another."
+                    f"{name!r} lacks {len(missing)} of the weights that its configuration asks for; the first is "
+                    f"{missing[0]}. Fetch the checkpoint again, or choose another."
                 )
             model = model if "device_map" in options else model.to(device)
             _require_numbers(model, name)

@@ -13,7 +13,7 @@ from transformers.utils import logging as transformers_logging
 
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.model import DraftModel
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, quoted
 from specdec.models.apart import NoAnswer, render
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
 from specdec.passes.engines import EagerEngine, Engine
@@ -60,6 +60,11 @@ class Pair:
         if not (draft is None or isinstance(draft, DraftMethod)):
             require_model("draft", draft, "PromptLookup(), EarlyExit(layers) or None")
             draft = DraftModel(draft, draft_tokenizer)
+        elif draft_tokenizer is not None:
+            raise InvalidInput("A draft tokenizer was given, and the draft is not a model; leave the tokenizer out.")
+        for name, given in (("tokenizer", self.tokenizer), ("draft_tokenizer", draft_tokenizer)):
+            if not (given is None or hasattr(given, "get_vocab")):
+                raise InvalidInput(f"{name} is {quoted(given)}; give a loaded tokenizer. load_pair takes names.")
         for model in (self.target, *(draft.models if draft else ())):
             refuse_unsuitable(model.config, type(model))
             refuse_untimed(model.device)

@@ -44,15 +44,15 @@ PRESETS = (
     ),
     Preset(
         "gpt2-large <- distilgpt2", "openai-community/gpt2-large", "distilbert/distilgpt2", 774e6, 82e6,
-        "the same with a shallower draft",
+        "a CPU with patience; a draft with half the layers of gpt2",
     ),
     Preset(
         "gpt2-xl <- distilgpt2", "openai-community/gpt2-xl", "distilbert/distilgpt2", 1558e6, 82e6,
-        "a deep target with a shallow draft: cheap drafting",
+        "a CPU with patience; a deep target whose draft is cheap",
     ),
     Preset(
         "pythia-1.4b <- 160m", "EleutherAI/pythia-1.4b-deduped", "EleutherAI/pythia-160m-deduped", 1415e6, 162e6,
-        "one family, trained on the same text in the same order",
+        "a strong CPU or a small GPU; two models trained on the same text in the same order",
     ),
     Preset(
         "pythia-12b <- 70m", "EleutherAI/pythia-12b", "EleutherAI/pythia-70m", 11846e6, 70e6,

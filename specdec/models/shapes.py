@@ -32,7 +32,7 @@ def shape_pair(shape: str, agreement: float, device: str = "auto", dtype: str = 
     if needed > free:
         raise LoadFailed(
             f"The shape {shape!r} needs {gigabytes(needed)} for its weights, and {gigabytes(free)} of {where} memory "
-            "are free. Choose a smaller shape, fewer bytes per number, or a larger machine."
+            "are free. Choose a smaller shape, a smaller dtype, or a larger machine."
         )
     target, draft = (_fill(model, where, seed) for seed, model in enumerate(models))
     return Pair(target, SyntheticDraft(draft, agreement=agreement), engine=engine)

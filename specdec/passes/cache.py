@@ -10,7 +10,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-ROOM = 256  # tokens that fit after the prompt at first
+FIRST_ROOM = 256  # tokens that fit after the prompt at first
 
 
 class RoomyLayer(DynamicLayer):
@@ -35,7 +35,7 @@ class RoomyLayer(DynamicLayer):
             self.lazy_initialization(key_states, value_states)
         start, count = self._length, key_states.shape[-2]
         if start + count > self._room:
-            self._room = max(2 * self._room, start + count + ROOM)
+            self._room = max(2 * self._room, start + count + FIRST_ROOM)
             self._keys, self._values = (self._moved(states) for states in (self.keys, self.values))
         self._keys.narrow(-2, start, count).copy_(key_states)
         self._values.narrow(-2, start, count).copy_(value_states)

@@ -60,7 +60,7 @@ class Engine(Protocol):
         """The call's ids: the prompt (n,), and room for ``room`` new tokens."""
 
     def rng(self, seed: int) -> torch.Generator:
-        """The call's only random generator."""
+        """The call's only random generator, on the device of its ``context``, which is made first."""
 
     def passes(self, model: PreTrainedModel) -> Passes:
         """Passes of ``model`` over an empty cache."""

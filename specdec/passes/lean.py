@@ -26,7 +26,7 @@ from specdec.passes.stacks import FAMILIES, NotLean, Stack
 
 ROWS = (9, 1, 2, 6, 1)  # rows of each compared pass, in order
 # The largest difference of logits that counts as agreement, as a share of their range. With 16-bit numbers, a pass over
-# one row and a pass over several differ by more than that through rounding.
+# one row and a pass over several differ by more than that through rounding, so passes over the same rows are compared.
 BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 2**-5, torch.float16: 2**-8}
 ROPE_TYPES = {"default", "linear", "llama3", "yarn"}  # other types change their angles with the length of a text
 

@@ -41,7 +41,7 @@ class Runner:
         ``stands`` says that all of them are committed, so no crop will remove one.
         """
         if not stands and self._passes.stateful:
-            self._copied(self._copies, lambda: self._passes.remember(self._length))
+            self._timed(self._copies, lambda: self._passes.remember(self._length))
         start = None if self._in_step else mark(self.device)
         logits = self._passes.logits(ids.to(self.device), self._length, keep).float()
         if start is not None:
@@ -60,7 +60,7 @@ class Runner:
         self._on_features = on_features
 
     def catch_up(self, context: Context, most: int) -> None:
-        """Read the uncached committed tokens but the last in a pass of their own, if they are more than ``most``."""
+        """Read the uncached committed tokens, except the last, in their own pass if there are more than ``most``."""
         if 0 < self._length < context.length - 1 - most:
             self.forward(context.ids(self._length, context.length - 1), keep=1, stands=True)
             self.crop_to(context.length - 1)
@@ -68,8 +68,8 @@ class Runner:
     def run(self, key: Hashable | None, step: Callable[[], T], length: int) -> T:
         """Run ``step``, whose passes of this model leave ``length`` tokens in the cache, and return its result.
 
-        An engine that captures replays a step without this code. Then the step is timed as a whole, so choosing tokens
-        counts as part of the passes.
+        An engine that captures replays a step without running this code. Then the step is timed as a whole, so choosing
+        tokens counts as part of the passes.
         """
         if not self.engine.captures:
             return step()
@@ -92,7 +92,7 @@ class Runner:
         """
         count = max(0, self._length - length)
         if count and self._passes.stateful:
-            self._length -= self._copied(self._restores, lambda: self._passes.forget(count))
+            self._length -= self._timed(self._restores, lambda: self._passes.forget(count))
         else:
             self._length -= self._passes.forget(count)
 
@@ -124,9 +124,9 @@ class Runner:
         """Seconds since the last call spent in copying recurrent state before passes, and in restoring it."""
         return taken(self._copies), taken(self._restores)
 
-    def _copied(self, marks: list[tuple[Mark, Mark]], copy: Callable[[], T]) -> T:
+    def _timed(self, marks: list[tuple[Mark, Mark]], work: Callable[[], T]) -> T:
         start = mark(self.device)
-        found = copy()
+        found = work()
         marks.append((start, mark(self.device)))
         return found
 

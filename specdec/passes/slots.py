@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-ROOM = 256  # free slots after the prompt, at least
+SPARE = 256  # free slots after the prompt, at least
 FEW = 64  # rows; a mask of up to so many is turned into numbers
 READ_AHEAD = 1 << 20  # bytes; a matrix up to here fits in a core's L2 cache
 
@@ -15,7 +15,8 @@ class Slots:
     """One slot for each token and layer. A pass overwrites the slots after its start. A full buffer grows.
 
     held    a tensor (room, *shape) for each layer; ``shape`` holds the keys and values of one token
-    angles  cosines and sines (room, rotary dimensions) by position; the first half of the sines is negated
+    angles  cosines and sines (room, rotary dimensions) by position; the first half of the sines is negated, because
+            rotating two halves is then a roll, two products and a sum
     """
 
     def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor, rotary: Any):
@@ -33,7 +34,7 @@ class Slots:
         """Make room for ``end`` tokens."""
         if end <= self._room:
             return
-        self._room = end + max(ROOM, end // 8)
+        self._room = end + max(SPARE, end // 8)
         for place, old in enumerate(self.held):
             self.held[place] = old.new_empty((self._room, *old.shape[1:]))
             self.held[place][: len(old)] = old
@@ -44,7 +45,7 @@ class Span:
     """The rows of one pass, n of them after ``start`` tokens: slices of the slots.
 
     cos, sin  (n, rotary dimensions): the angles of the rows' positions
-    folds     whether the heads that share keys are folded into rows: see ``Stack``
+    folds     whether the heads that share keys are folded into rows: see ``Stack._attend``
     """
 
     def __init__(self, start: int, end: int, table: tuple[torch.Tensor, torch.Tensor], like: torch.Tensor):
@@ -63,7 +64,7 @@ class Span:
         held[self._start : self._end].copy_(states)
 
     def seen(self, held: torch.Tensor, window: int | None) -> tuple[torch.Tensor, torch.Tensor | None, bool]:
-        """The slots that the rows see (m, *shape), their mask (n, m) or None, and whether they are causal instead."""
+        """The slots that the rows see (m, *shape), their mask (n, m) or None, and if ``is_causal`` takes its place."""
         if window not in self._masks:
             self._masks[window] = _mask(self._start, self._end, window, self._like)
         low, mask = self._masks[window]

@@ -117,7 +117,7 @@ def against_assisted(trials: Sequence[Trial]) -> str:
         gamma: find(summarise(trials, Entrant("assisted", gamma)), Entrant("speculative", gamma)) for gamma in lengths
     }
     return ", ".join(
-        f"\u03b3 {gamma} {words.times(rival.gains)}" for gamma, rival in rivals.items() if rival and rival.gains
+        f"\u03b3 {gamma}: {words.times(rival.gains)}" for gamma, rival in rivals.items() if rival and rival.gains
     )
 
 
@@ -143,7 +143,7 @@ def report(
     found = overall(trials, plan)
     console.print(" ".join(filter(None, [label and f"{label.capitalize()}.", found.headline, *found.notes])))
     outside = [(s.gamma, s.middle("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
-    told = ", ".join(f"\u03b3 {gamma} {words.percent(share, 1)}" for gamma, share in outside if share is not None)
+    told = ", ".join(f"\u03b3 {gamma}: {words.percent(share, 1)}" for gamma, share in outside if share is not None)
     console.print(f"Time outside the models' passes: {told or 'no guesses were made'}.")
     if rivals := against_assisted(trials):
         console.print(f"Speed-up over assisted generation at the same \u03b3: {rivals}.")

@@ -106,13 +106,13 @@ DEFINITIONS = {
     ),
     "draft cost": Definition(
         "cost of a guess",
-        "plain tokens",
+        "tokens of plain generate",
         "Seconds per guess / seconds per token of plain generate.",
         "It is not c, which is counted in passes of our own loop.",
     ),
     "round cost": Definition(
         "cost of a round",
-        "plain tokens",
+        "tokens of plain generate",
         "Seconds per round / seconds per token of plain generate. A round that yields this many tokens is as fast as "
         "plain generate.",
         "It is not \u03b3 c + v: all work around the passes is in it.",
@@ -177,7 +177,7 @@ DEFINITIONS = {
     "share of passes": Definition(
         "share of passes",
         "share of passes",
-        "Target passes that wrote so many tokens / all target passes after the prompt.",
+        "Target passes that wrote this many tokens / all target passes after the prompt.",
         "Passes cut short by the end of the text are counted here.",
     ),
 }

@@ -88,10 +88,10 @@ class Judgement:
     engine        plain ``generate`` / our loop without a draft
     speculation   our loop without a draft / this lane: gain / engine
     c, v          seconds of a draft pass, and of a target pass over a round / seconds of one over a single token.
-                  Without the loop, ``c`` is the cost of a guess in plain tokens, and ``v`` is None
+                  Without the loop, ``c`` is the cost of a guess in tokens of plain generate, and ``v`` is None
     alpha         guesses kept / guesses tested
     needed_alpha  the alpha at which a round yields as many tokens as it costs, by the closed form
-    cost          the cost of a round: gamma c + v target passes; without the loop, in plain tokens
+    cost          the cost of a round: gamma c + v target passes; without the loop, in tokens of plain generate
     tokens        tokens per target pass, without rounds cut by EOS or length
     guesses       guesses per round
     round_cost    seconds of a round / seconds per token of plain ``generate``
@@ -211,7 +211,7 @@ def _figures(runs: Sequence[Sides], gamma: int | str | None) -> Judgement:
     share = None if found.speculation is None else _sign([run.speculation for run in runs], found.speculation)
     found = replace(
         found, kind=_KINDS[_sign(gains, gain), share],
-        c=middle(runs, lambda run: run.guess_cost),
+        c=middle(runs, lambda run: run.cost_coefficient),
         v=middle(runs, lambda run: run.verify_growth),
         guesses=middle(runs, lambda run: run.guesses),
         round_cost=middle(runs, lambda run: run.round_cost),

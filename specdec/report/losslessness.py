@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from specdec.measure.losslessness import Comparison, Findings
 
 HEADLINES = {
-    "lossless": "Same distribution; the test caught the lossy version.",
-    "not lossless": "Not the same distribution: the two samples differ by more than chance allows.",
+    "lossless": "No difference found; the test detects the lossy version.",
+    "not lossless": "Not lossless: the two samples differ by more than chance allows.",
     "untested": "The draft made no guesses for this prompt, so nothing was tested.",
-    "undecided": "Undecided: the test missed even the lossy version, so it is too weak here.",
+    "undecided": "Undecided: the test misses even the lossy version, so it is too weak here.",
 }
 FOUND = (
     "{lane} {passes}: the two samples differ by {found} (total variation); chance alone gives {mean} on average, "
@@ -24,15 +24,16 @@ FOUND = (
     "Lossy top-k acceptance {caught}."
 )
 UNTESTED = "There was no guess to test."
-CAUGHT = {True: "is caught: {lossy}", False: "is missed ({lossy}): use more draws"}
+CAUGHT = {True: "is caught: {lossy}", False: "is missed ({lossy})"}
 STOPPED = "Stopped early: no conclusion."
-COLUMNS = ("Sample", "total variation", "by chance alone", "cells", "p", "verdict", "acceptance")
+COLUMNS = ("Sample", "total variation", "by chance alone", "groups", "p", "verdict", "acceptance")
 CAPTION = (
     "{draws} continuations of {tokens} tokens in each sample, compared with as many of plain generate; draft length "
-    "\u03b3 {gamma}, temperature {temperature:g}, top-k {top_k}, seed {seed}. Total variation: half the sum of the "
-    "differences between the shares of all cells, from 0 (alike) to 1 (nothing in common); by chance alone: its mean "
-    "if both samples come from one distribution, and the bound exceeded by chance once in 1,000. p: chi-square test of "
-    "homogeneity; the samples differ where it is below {level:g}."
+    "\u03b3 {gamma}, temperature {temperature:g}, top-k {top_k}, seed {seed}. Groups: the different continuations, "
+    "rare ones together. Total variation: half the sum of the differences between the shares of all groups, from 0 "
+    "(alike) to 1 (nothing in common); by chance alone: its mean if both samples come from one distribution, and the "
+    "bound exceeded by chance once in 1,000. p: chi-square test of homogeneity; the samples differ where it is below "
+    "{level:g}."
 )
 
 _NOT_TRIED = "The first difference was not checked in float32: the target's weights are {state}."
@@ -73,7 +74,7 @@ def caption(found: Findings) -> str:
 
 def tested(found: Findings) -> str:
     """What was tested, as the beginning of a sentence."""
-    choice = "lossless" if found.lane == "speculative" else row_of(found.lane).choice
+    choice = row_of(found.lane).choice
     return choice if choice.startswith("transformers") else words.capital(choice)
 
 

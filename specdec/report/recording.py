@@ -135,7 +135,7 @@ def token_bytes(lines: Iterable[str]) -> dict[int, bytes]:
             try:
                 found[int(token_id)] = characters.encode("latin-1")
             except ValueError as error:  # includes UnicodeEncodeError
-                raise InvalidInput(f"Line {number} is not a line of a recording (its tokens).") from error
+                raise InvalidInput(f"Line {number} is not a line of a recording: its tokens are wrong.") from error
     return found
 
 

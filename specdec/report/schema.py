@@ -188,7 +188,7 @@ def parse(text: str | bytes, number: int) -> Any:
     try:
         return _LINES.validate_json(text, strict=True)
     except ValidationError as error:
-        raise InvalidInput(f"Line {number} is not a line of a recording (its {place(error)}).") from error
+        raise InvalidInput(f"Line {number} is not a line of a recording: its {place(error)} is wrong.") from error
 
 
 def place(error: ValidationError) -> str:

@@ -109,8 +109,8 @@ def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event
         _figure(words.times_or_none(total), "Speed-up including the prompt", "with the prompt"),
         _figure(saved, "Time saved after the first token", "saved"),
         _figure(words.percent(kept), "Guesses kept, untested ones included", "drafted and kept"),
-        _figure(words.number(guess, 2), "Cost of a guess, in plain tokens", "draft cost"),
-        _figure(words.number(found.round_cost, 2), "Cost of a round, in plain tokens", "round cost"),
+        _figure(words.number(guess, 2), "Cost of a guess, in tokens of plain generate", "draft cost"),
+        _figure(words.number(found.round_cost, 2), "Cost of a round, in tokens of plain generate", "round cost"),
         _figure(words.percent(outside), "Time outside the models' passes", "outside"),
     ]
     facts = {

@@ -64,7 +64,7 @@ def verdict(
         if written < LEAST:
             return _incomplete(runs[0], stopped)
         asked = started_of(runs[0][SPECULATIVE]).params.max_new_tokens
-        notes.append(f"{stopped} at {written} of {asked}; compared over the tokens that both wrote.")
+        notes.append(f"{stopped} at {written} of {asked} tokens; only tokens that both lanes wrote are compared.")
         runs = [{**runs[0], BASELINE.key: _up_to(runs[0][BASELINE.key], written)}]
     measured = [{key: metrics.measure(events) for key, events in run.items() if _counts(key, events)} for run in runs]
     sides = {at: both for at, lanes in enumerate(measured) if (both := _sides(lanes))}
@@ -195,10 +195,10 @@ def _text_notes(
         return [f"Identical text{' so far' if stopped else ''}: {same} of {len(theirs)} tokens."]
     tokens = [f"\u201c{text_of(ids[same])}\u201d" if same < len(ids) else "the end" for ids in (theirs, ours)]
     margin = _margin_at(speculative, same)
-    raw = " before the repetition penalty" * (started_of(speculative).params.repetition_penalty != 1)
+    raw = " (before the repetition penalty)" * (started_of(speculative).params.repetition_penalty != 1)
     return [
         f"First difference at token {same + 1}: plain {tokens[0]}, speculative {tokens[1]}"
-        + ("." if margin is None else f"; logit margin{raw} {margin:.3g}.")
+        + ("." if margin is None else f"; logit margin {margin:.3g}{raw}.")
     ]
 
 

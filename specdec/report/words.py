@@ -47,9 +47,9 @@ HEADLINES = {
 
 # The line below the headline. A kind without a row has none.
 SHARES = {
-    Kind.FASTER: "{engine}x comes from our loop, {speculation}x from speculation.",
-    Kind.UNCLEAR: "Our loop alone gives {engine}x, speculation gives {speculation}x.",
-    Kind.SLOWER: "Our loop alone gives {engine}x, speculation gives {speculation}x.",
+    Kind.FASTER: "The gain is {engine}x from our loop times {speculation}x from speculation.",
+    Kind.UNCLEAR: "Our loop alone gives {engine}x, times {speculation}x from speculation.",
+    Kind.SLOWER: "Our loop alone gives {engine}x, times {speculation}x from speculation.",
     Kind.FASTER_UNSPLIT: "The share of speculation is not known, because our loop without a draft did not run.",
     Kind.UNCLEAR_UNSPLIT: "It is not known whether speculation pays, because our loop without a draft did not run.",
     Kind.SLOWER_UNSPLIT: "The share of speculation is not known, because our loop without a draft did not run.",
@@ -80,9 +80,9 @@ REASONS = {
         "Checking a round takes {v} times as long as checking one token: " + _YIELDS + ".",
     ),
     Reason.CHECKING_OR_LOOP: (
-        "Checking a round and the work around it take as long as {rest} plain tokens, " + _NEEDS + ".",
-        "Checking a round and the work around it take as long as {rest} plain tokens: " + _AT_MOST + ".",
-        "Checking a round and the work around it take as long as {rest} plain tokens: " + _YIELDS + ".",
+        "Checking a round and the work around it take as long as {rest} {units}, " + _NEEDS + ".",
+        "Checking a round and the work around it take as long as {rest} {units}: " + _AT_MOST + ".",
+        "Checking a round and the work around it take as long as {rest} {units}: " + _YIELDS + ".",
     ),
     Reason.UNEVEN: ("{alpha} of guesses are kept, but unevenly: " + _YIELDS + ".",) * 3,
     Reason.OVERHEAD: (
@@ -102,7 +102,7 @@ ADVICE = {
 
 DOUBTS = {
     Doubt.STALL: "Stall in {stalled} of {count}: one round took more than 5 times as long as usual and more than "
-    "10\u00a0% of the time.",
+    "10\u00a0% of the lane's time.",
     Doubt.WIDE_SPREAD: "The runs differ widely, from {low}x to {high}x.",
     Doubt.CHECKING_SHRINKS: "Checking a round was measured as faster than checking one token ({v}); this is "
     "measurement noise.",
@@ -150,10 +150,10 @@ RATES = (
 NO_LIMIT = "No limit is computed. {reason}"
 
 # The explanation of a race and of a sweep.
-WHY_TITLE = "Why: each round yields {tokens} tokens for the time of {round_cost} plain tokens"
+WHY_TITLE = "Why: each round yields {tokens} tokens; plain generate writes {round_cost} in that time"
 WHY_UNSPLIT = (
-    "Per round, drafting takes as long as {drafting} plain tokens, checking and the rest {rest}. To learn both shares, "
-    "run our loop without a draft (\u03b3 0) too."
+    "Per round, drafting takes as long as {drafting} tokens of plain generate, checking and the rest as long as "
+    "{rest}. To learn both shares, run our loop without a draft (\u03b3 0) too."
 )
 WHY_TERMS = (
     "At \u03b3 {gamma} each round yields {tokens} tokens. Drafting a guess takes {c} times as long as a target pass "
@@ -265,7 +265,7 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "round_cost": number(found.round_cost), "drafting": number(drafting), "rest": number(rest),
         "overhead": percent(found.overhead), "gamma": str(found.gamma),
         "most": str(found.gamma + 1) if isinstance(found.gamma, int) else "\u2013",
-        "units": "target passes" if found.split else "plain tokens",
+        "units": "target passes" if found.split else "tokens of plain generate",
         "rival": "our loop without a draft" if found.split else "plain generate",
         "stalled": str(found.stalled), "count": runs(found.runs), "runs": _runs(found),
     }  # fmt: skip
@@ -432,9 +432,12 @@ def passes(facts: dict[str, Any]) -> str:
     models = {"target": facts["target"], "draft": facts["draft"] or {}}
     known = {role: model["own_forward"] for role, model in models.items() if "own_forward" in model}
     if not any(known.values()):
-        return "lean forward; its logits were compared once with those of transformers" if known else "not recorded"
+        return (
+            "lean forward pass; its logits were compared once with those of transformers" if known else "not recorded"
+        )
     return " ".join(
-        f"{role}: {f'its own forward. {reason}' if reason else 'lean forward.'}" for role, reason in known.items()
+        f"{role}: {f'the forward pass of transformers. {reason}' if reason else 'lean forward pass.'}"
+        for role, reason in known.items()
     )
 
 

@@ -99,7 +99,7 @@ def check_json(content_type: str, body: bytes, most: int) -> None:
     for _ in range(DEPTH + 1):
         characters += sum(len(item) for item in level if isinstance(item, str))
         if characters > most:
-            raise Refusal(413, f"The request has more than {most:,} characters beside its files.")
+            raise Refusal(413, f"The request has more than {most:,} characters besides its files.")
         groups = [item for item in level if isinstance(item, (dict, list))]
         if not groups:
             return

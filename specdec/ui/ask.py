@@ -197,7 +197,7 @@ class AskPanel:
                 values[name] = self._value(name, str(text))
             except SpecdecError as error:
                 raise InvalidInput(
-                    f"This run's {name} {quoted(text)} cannot be used here ({error}). Nothing ran."
+                    f"This run's {name} {quoted(text)} cannot be used here ({_clause(error)}). Nothing ran."
                 ) from error
         return _ask(values | {"lanes": values["lanes"].split(",")}, runs)
 
@@ -217,7 +217,7 @@ class AskPanel:
                 left = (
                     "it is left out" if _DEFAULTS.get(name, "") in ("", None) else f"{_DEFAULTS[name]} is used instead"
                 )
-                problems.append(f"The link's {name[:40]} {quoted(text)} was not used ({error}); {left}.")
+                problems.append(f"The link's {name[:40]} {quoted(text)} was not used ({_clause(error)}); {left}.")
                 taken.pop(name, None)
         if "gamma" in taken:
             taken |= _lengths(taken["gamma"])
@@ -253,6 +253,11 @@ class AskPanel:
         if name == "accept_top_k" and value < 1:
             raise InvalidInput("below 1")
         return value
+
+
+def _clause(error: Exception) -> str:
+    """The text of an error as a part of another sentence."""
+    return str(error).rstrip(".")
 
 
 def _ask(values: dict[str, Any], runs: int = 1) -> Ask:

@@ -36,7 +36,7 @@ from specdec.ui.measuring import Buttons, Findings, Measurement, Values, setting
 from specdec.ui.opening import Opening, packed
 from specdec.ui.work import INTERNAL
 
-KNOWN = "The embedded pair writes stories, dialogue and Python and copies; results on other prompts mean little."
+KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
 FIRST = "Prompts per category"
 MOST_TEXT = 200  # characters in the field for draft lengths

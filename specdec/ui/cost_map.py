@@ -16,8 +16,8 @@ TITLE = "Where speculation pays"
 LEGEND = (
     "Each point is measured: the share of tested guesses that are kept, against the cost of a draft pass. The line is "
     "theory (Leviathan et al., Theorem 3.8, at the best \u03b3). Above the line, speculation is faster than our loop "
-    "without a draft. v is the time of a target pass over a round / the time of one over a single token; the line "
-    "assumes the same v at every \u03b3. At a hollow point, speculation was measured as slower."
+    "without a draft. v is the time of a target pass over a round, divided by that of a pass over one token; the "
+    "line assumes the same v at every \u03b3. At a hollow point, speculation was slower."
 )
 
 

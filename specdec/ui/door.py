@@ -194,7 +194,8 @@ def _check_owner(headers: Headers, names: frozenset[str]) -> None:
     if host not in names or "x-forwarded-for" in headers or "forwarded" in headers:
         raise Refusal(
             403,
-            "Only its own machine may open this page. Start it with --behind-proxy or --host to let others in.",
+            "Only the machine that serves this page may open it. Start it with --behind-proxy or --host to let others "
+            "in.",
         )
 
 

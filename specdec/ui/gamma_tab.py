@@ -87,10 +87,9 @@ class GammaTab:
             self._lines = gr.HTML("", js_on_load=_TAKE_HOME % scripts["takehome"], **look)
         with gr.Accordion("What if: other draft lengths from one run", elem_id="sd-gamma-whatif", **settings):
             gr.HTML(
-                '<p class="sd-hint">This records one run whose draft length changes from round to round. From it the '
-                "page computes the result of every other draft length: exact tokens per pass if greedy, expected "
-                "values "
-                "if sampling.</p>",
+                '<p class="sd-hint">This records one run whose draft length changes from round to round. The page '
+                "computes every other draft length from it: exact tokens per pass for greedy text, expected values for "
+                "sampling.</p>",
                 apply_default_css=False,
             )
             self._record = Buttons("Record one run", "whatif")

@@ -40,7 +40,7 @@ class Limits:
             ("Prompts", prompts, self.prompts),
         ):
             if found > most:
-                raise InvalidInput(f"{name} {quoted(found)} is above {most}. Nothing ran.")
+                raise InvalidInput(f"{name} is {quoted(found)}; this page allows at most {most}. Nothing ran.")
 
 
 LOCAL = Limits()

@@ -103,8 +103,8 @@ class LosslessTab:
                     return
                 elif most is not None and turn.seconds > 2 * most:
                     raise InvalidInput(
-                        f"This pair is too slow for the test: in {2 * most:.0f}\u00a0s {step.done // 3} continuations "
-                        f"of each sample were drawn, and {LEAST['draws']} are needed. Test it on your own machine."
+                        f"This pair is too slow for the test: it drew {step.done // 3} continuations of each sample "
+                        f"in {2 * most:.0f}\u00a0s, and {LEAST['draws']} are needed. Test it on your own machine."
                     )
                 elif time.monotonic() - shown > 0.25:
                     shown = time.monotonic()

@@ -307,7 +307,7 @@ class Machine:
         except Exception as error:
             LOG.exception("A job of the kind %s failed.", place.job.kind)
             turn.problem = error
-            place.tell("error", Refused("It failed. The log of the program gives the reason."))
+            place.tell("error", Refused("The job failed. The log of the program gives the reason."))
         try:
             self._note(place, turn)
         except Exception:

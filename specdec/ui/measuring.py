@@ -50,7 +50,7 @@ new MutationObserver(reopen).observe(element, { childList: true, subtree: true }
 """
 
 # If Gradio itself ends a job (the quota of a shared GPU is used up, the server is lost), its notice gives the reason.
-REFUSED = "It did not finish. The notice at the top gives the reason, if it is known."
+REFUSED = "The job did not finish. The notice at the top gives the reason, if it is known."
 
 
 class Buttons:
@@ -238,7 +238,7 @@ class Measurement:
                     self._turn.counts["calls"] = done
                 if (why := self._ended()) and len(found) < planned:
                     counted = len(comparable(found))
-                    rest = f"; the verdict uses the {counted:,} of runs that all lanes finished" * (
+                    rest = f"; the verdict uses {counted:,} calls, of runs that all lanes finished" * (
                         counted < len(found)
                     )
                     yield fragments.status(f"{why}: {len(found):,} of {planned:,} calls done{rest}."), True

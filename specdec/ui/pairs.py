@@ -28,7 +28,7 @@ from specdec.ui.startup import StartupRace
 from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
 OWN = "Another pair"
-SETS = "Send every prompt as a chat message. If off, only prompts of conversation sets are sent so."
+SETS = "Send every prompt as a chat message. If off, only conversations are."
 STEP = 0.25  # seconds between two messages about a load
 _PRESETS = {preset.name: preset for preset in PRESETS}
 

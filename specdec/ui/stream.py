@@ -141,7 +141,7 @@ def check(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams
     """Raise ``InvalidInput`` for what is above this page's limits. The engine checks the rest."""
     limits.take(params.max_new_tokens)
     if limits.prompt_tokens is not None:
-        takes = f"this public page takes {limits.prompt_tokens} tokens. Nothing ran."
+        takes = f"this public page takes at most {limits.prompt_tokens} tokens. Nothing ran."
         written = prompt if isinstance(prompt, str) else prompt[0]["content"]
         if len(written) > 32 * limits.prompt_tokens:  # too long to count its tokens
             raise InvalidInput(f"The prompt has {len(written)} characters; {takes}")

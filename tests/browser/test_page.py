@@ -122,7 +122,7 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
 @pytest.mark.parametrize(
     ("field", "typed", "said"),
     [
-        ("gamma", "40", "gamma 40 is outside 0-16"),
+        ("gamma", "40", "gamma is 40; give 0 to 16"),
         ("gamma", "", "Draft length γ is empty"),
         ("tokens", "2.5", "max_new_tokens is 2.5; give a whole number"),
         ("tokens", "", "New tokens is empty"),

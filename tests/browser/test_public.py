@@ -89,7 +89,7 @@ def test_limits_are_shown_in_sentences(page):
     """A prompt that is too long and too many tokens are refused by name, and the page keeps working."""
     ask(page, tokens=257)
     run(page)
-    assert "New tokens 257 is above 256. Nothing ran." in text(page, "#sd-said .sd-error")
+    assert "New tokens is 257; this page allows at most 256. Nothing ran." in text(page, "#sd-said .sd-error")
     ask(page, tokens=8)
     ask(page, "word " * 600)
     run(page)

@@ -222,7 +222,9 @@ def test_the_strip_is_true_to_scale(page):
 def test_why_tells_the_engine_from_speculation(page):
     """The fold's title gives tokens and cost of a round. With our loop at gamma 0 it shows the terms and steps."""
     title = page.locator(".sd-why summary")
-    assert re.fullmatch(r"Why: each round yields [\d.]+ tokens for the time of [\d.]+ plain tokens", title.inner_text())
+    assert re.fullmatch(
+        r"Why: each round yields [\d.]+ tokens; plain generate writes [\d.]+ in that time", title.inner_text()
+    )
     title.click()
     page.wait_for_selector(".sd-why .main-svg")
     assert "our loop without a draft" in text(page, ".sd-why p")

@@ -321,12 +321,12 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
 @pytest.mark.parametrize(
     ("changes", "damage", "found"),
     [
-        ({"hidden_size": 64}, {}, "hidden states of 64"),
+        ({"hidden_size": 64}, {}, "a hidden size of 64"),
         ({"vocab_size": 400}, {}, "a vocabulary of 400"),
         ({"eagle_aux_hidden_state_layer_ids": [1, 2, 40]}, {}, "layer 40"),
         ({"eagle_aux_hidden_state_layer_ids": [1, 2]}, {}, "reads 2 hidden states"),
         ({"num_hidden_layers": 2}, {}, "has 2 layers"),
-        ({"architectures": ["LlamaForCausalLM"]}, {}, "is no EAGLE-3 head"),
+        ({"architectures": ["LlamaForCausalLM"]}, {}, "not that of an EAGLE-3 head"),
         ({}, {"without": "fc.weight"}, "lacks 1 of the weights"),
         ({"intermediate_size": 96}, {}, "has the shape"),
         ({"draft_vocab_size": KNOWN}, {"without": "d2t"}, "d2t"),

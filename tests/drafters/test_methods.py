@@ -189,8 +189,11 @@ def test_the_example_of_a_method_names_that_method() -> None:
     assert methods.method_of("") is None
 
 
-@pytest.mark.parametrize("text", ["early-exit", "early-exit:", "early-exit:x", "early-exit:0", "prompt-lookup:3",
-                                  "prompt-lookup:0-3", "prompt-lookup:4-3", "prompt-lookup:"])  # fmt: skip
+NOT_COMPLETE = ["early-exit", "early-exit:", "early-exit:x", "early-exit:0", "early-exit:" + "9" * 5000,
+                "prompt-lookup:3", "prompt-lookup:0-3", "prompt-lookup:4-3", "prompt-lookup:"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NOT_COMPLETE)
 def test_a_text_that_is_not_complete_is_refused(text: str) -> None:
     with pytest.raises(specdec.InvalidInput):
         methods.method_of(text)

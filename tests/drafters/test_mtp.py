@@ -205,8 +205,8 @@ def published_depth(monkeypatch) -> None:
 
 def test_layers_are_loaded_from_the_targets_checkpoint(tmp_path, published_depth) -> None:
     folder = save(tmp_path)
-    findings = check(plan_pair(folder, specdec.Mtp()))
-    assert any("MTP" in finding.sentence for finding in findings)
+    drafting, unused = ({f.topic for f in check(plan_pair(folder, draft))} for draft in (specdec.Mtp(), "suffix"))
+    assert "MTP" not in drafting and "MTP" in unused, "a note says if the target's layers are not used"
     pair = load_pair(folder, specdec.Mtp())
     facts = pair.facts()["draft"]
     assert facts["kind"] == "mtp" and facts["layers"] == 1

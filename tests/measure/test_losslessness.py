@@ -52,7 +52,7 @@ def test_lossless_passes_and_lossy_is_caught(one) -> None:
     assert findings.lossless.p_value >= LEVEL > findings.lossy.p_value
     assert findings.lossy.total_variation > findings.lossy.noise_bound
     assert 0 < findings.alpha < findings.lossy_alpha < 1
-    assert sentence(findings).startswith("Lossless passes: the two samples differ by 0.")
+    assert sentence(findings).startswith("Speculative decoding passes: the two samples differ by 0.")
     assert "Lossy top-k acceptance is caught: 0." in sentence(findings)
     counts = [(one.plain, one.lossless, one.lossy) for one in findings.common]
     assert sorted(map(sum, counts), reverse=True) == list(map(sum, counts)) and 1 < len(counts) <= MOST_COMMON
@@ -93,7 +93,7 @@ def test_missing_residual_is_caught(monkeypatch) -> None:
     monkeypatch.setattr(verify_module, "residual", lambda n, q, p: p.index_select(0, n.view(1)))
     findings = found(**coin)[1]
     assert findings.verdict == "not lossless"
-    assert sentence(findings).startswith("Lossless fails")
+    assert sentence(findings).startswith("Speculative decoding fails")
 
 
 def test_a_test_that_misses_lossy_acceptance_is_undecided() -> None:

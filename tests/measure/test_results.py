@@ -140,7 +140,7 @@ def _set(path: str, value: Any):
         (_set("entrants", [["generate", None], ["nothing", 5]]), "There is no lane 'nothing'"),
         (_set("entrants", [["generate", 5]]), "its lane generate has a draft length"),
         (_set("entrants", [["speculative", None]]), "its lane speculative has no draft length"),
-        (_set("entrants", [["speculative", 99]]), "gamma 99 is outside"),
+        (_set("entrants", [["speculative", 99]]), "gamma is 99; give"),
         (_set("entrants", [["speculative", "confidence:2"]]), "least_confidence is 2.0"),
         (_set("entrants", [["speculative", "<img>"]]), "gamma is '<img>'"),
         (_set("runs", 10**9), "its field 'runs' cannot be read"),

@@ -309,7 +309,7 @@ def test_a_stopped_measurement_tells_what_its_verdict_counts(pair) -> None:
         if measured.results and len(measured.results.trials) == len(asked) // 3 + 1:
             stop.set()
     made = len(measured.results.trials)
-    assert f"Stopped: {made} of {len(asked)} calls done; the verdict uses the {made - 1} of runs" in statuses[-1]
+    assert f"Stopped: {made} of {len(asked)} calls done; the verdict uses {made - 1} calls" in statuses[-1]
 
 
 def test_a_set_from_another_editor_reads_alike(tmp_path) -> None:

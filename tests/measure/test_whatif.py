@@ -242,7 +242,7 @@ def test_one_length_alone_does_not_tell_what_a_plain_pass_costs() -> None:
     lane = made(["+++"] * 5, [(3, 10, 1)] * 5)
     costs = Costs.of(lane)
     assert [costs.seconds(n) for n in (0, 1, 3, 6)] == [11, 12, 14, 17]
-    assert "without a draft is assumed to equal that over 3 draft tokens" in costs.assumed
+    assert "without a draft is assumed to equal that of a pass over 3 draft tokens" in costs.assumed
     plain = made([""] * 9, [(0, 0, 20)] * 2 + [(0, 0, 8)] * 7, lane="generate")
     costs = Costs.of(plain, lane)
     assert [costs.seconds(n) for n in (0, 3, 6)] == [8, 14, 20]

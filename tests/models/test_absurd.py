@@ -78,12 +78,12 @@ def index(content: str) -> Callable[[Path], None]:
 ABSURD: dict[str, tuple[Callable[[Path], object], str]] = {
     "a million layers": (config(num_hidden_layers=10**6), "sets num_hidden_layers to 1e\\+06"),
     "endless layers": (config(num_hidden_layers=10**30), "sets num_hidden_layers to 1e\\+30"),
-    "more layers than weights": (config(num_hidden_layers=1000, hidden_size=4096), "its weights hold"),
+    "more layers than weights": (config(num_hidden_layers=1000, hidden_size=4096), "its weights have"),
     "wide": (config(hidden_size=10**9), "sets hidden_size to 1e\\+09"),
-    "wider than its weights": (config(hidden_size=10**7), "its weights hold"),
+    "wider than its weights": (config(hidden_size=10**7), "its weights have"),
     "no width": (config(hidden_size=0, head_dim=12), "sets hidden_size to 0"),
     "no heads": (config(num_attention_heads=0), "could not be loaded|sets num_attention_heads to 0"),
-    "many words": (config(vocab_size=10**7), "its weights hold"),
+    "many words": (config(vocab_size=10**7), "its weights have"),
     "negative words": (config(vocab_size=-5), "sets vocab_size to -5"),
     "many labels": (config(num_labels=10**7), "sets num_labels to 1e\\+07"),
     "nested": (config(rope_parameters=nested(40)), "nested too deeply"),
@@ -189,7 +189,7 @@ def test_the_process_for_templates_knows_no_token(started, monkeypatch) -> None:
 def test_weights_in_a_file_of_another_shape_are_refused(sound, tmp_path) -> None:
     absurd = copied(sound, tmp_path)
     save_file({"x": torch.zeros(3)}, absurd / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(specdec.LoadFailed, match="its weights hold 3"):
+    with pytest.raises(specdec.LoadFailed, match="its weights have 3"):
         plan_pair(absurd, sound)
 
 

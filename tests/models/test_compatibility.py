@@ -47,7 +47,7 @@ def test_what_only_looks_unsuitable_equals_generate(model_type: str, changes: di
 
 def test_leaving_git_early_is_refused() -> None:
     model = small_model(small_config(TYPES["git"]))
-    with pytest.raises(specdec.IncompatiblePair, match="GIT cannot be left early"):
+    with pytest.raises(specdec.IncompatiblePair, match="Early exit does not work with GIT"):
         specdec.Pair(model, specdec.EarlyExit(2))
     assert outcome_of("git").kind == "equal"
 

@@ -141,11 +141,28 @@ def test_a_way_to_draft_may_be_written_as_text(shelf) -> None:
     for target in (shelf / "me/good", None):
         assert specdec.load_pair(target, "prompt-lookup:2-4").draft == specdec.PromptLookup(min_ngram=2, max_ngram=4)
         assert specdec.load_pair(target, "early-exit:1").draft == specdec.EarlyExit(1)
+    assert specdec.load_pair("").name == "embedded"
     named = specdec.load_pair(str(shelf / "me/good"), str(shelf / "me/draft")).draft
     assert named is not None and len(named.models) == 1
     for draft in (shelf / "me/draft", str(shelf / "me/draft"), named):
-        with pytest.raises(specdec.InvalidInput, match="without a target"):
+        with pytest.raises(specdec.InvalidInput, match="no target for it"):
             specdec.load_pair(draft=draft)
+    with pytest.raises(specdec.InvalidInput, match="promptlookup"):
+        specdec.load_pair(draft="promptlookup")
+
+
+def test_a_path_is_a_folder_whatever_its_name(shelf, tmp_path, monkeypatch) -> None:
+    (tmp_path / "suffix").symlink_to(shelf / "me/draft")
+    monkeypatch.chdir(tmp_path)
+    assert len(specdec.load_pair(shelf / "me/good", Path("suffix")).draft.models) == 1
+
+
+@pytest.mark.parametrize("given", [3, True, ["a"], specdec.PromptLookup, tiny("llama", 0)], ids=repr)
+def test_what_is_no_name_is_refused_as_what_it_is(given, shelf) -> None:
+    for role, pair in (("target", (given, None)), ("draft", (shelf / "me/good", given))):
+        with pytest.raises(specdec.InvalidInput, match=f"The {role} is .*; give a hub id or a folder") as refusal:
+            specdec.load_pair(*pair)
+        assert "\n" not in str(refusal.value)
 
 
 def test_an_impossible_early_exit_is_refused_before_weights_are_read(shelf, monkeypatch) -> None:

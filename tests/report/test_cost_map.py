@@ -27,7 +27,7 @@ def test_a_point_a_category_at_the_best_length_over_all_prompts() -> None:
 
 
 def test_without_our_loop_there_is_no_point() -> None:
-    """Without our loop there is no point, because a cost in plain tokens is another figure."""
+    """Without our loop there is no point, because a cost in tokens of plain generate is another figure."""
     found = [trial(0, BASELINE, plain(1.0)), trial(0, FAST, drafting(4, (4,), 0.09, 1.8))]
     assert points(found) == [] and measured_growth(found) is None
     assert points([]) == [] and measured_growth([]) is None

@@ -399,7 +399,7 @@ def test_assisted_generation_is_compared_at_every_length_both_ran_at() -> None:
         for run in range(3)
         for (name, gamma), second in seconds.items()
     ]
-    assert against_assisted(ran) == "\u03b3 3 1.50x (1.50\u20133.00), \u03b3 5 1.25x (1.25\u20132.50)"
+    assert against_assisted(ran) == "\u03b3 3: 1.50x (1.50\u20133.00), \u03b3 5: 1.25x (1.25\u20132.50)"
     assert against_assisted([t for t in ran if t.lane != "assisted"]) == ""
 
 

@@ -167,7 +167,7 @@ def test_a_spread_around_one_is_no_difference() -> None:
 
 
 def test_a_guess_dearer_than_a_token_cannot_pay() -> None:
-    """If a guess takes as long as 1.2 plain tokens, no acceptance makes it pay."""
+    """If a guess takes as long as 1.2 tokens of plain generate, no acceptance makes it pay."""
     said = verdict([{"generate": plain(), "speculative": speculative(6.0, draft=1.2)}])
     assert (said["kind"], said["reason"], said["factor"]) == ("slower_unsplit", "guesses_cost", "0.67x")
     assert "can yield at most 5 tokens" in said["sentence"] and "needs" not in said["sentence"]
@@ -186,7 +186,7 @@ def test_too_few_guesses_kept_names_what_is_needed() -> None:
 def test_a_round_dearer_than_all_it_can_write() -> None:
     said = verdict([{"generate": plain(), "speculative": speculative(5.6)}])
     assert said["reason"] == "checking_or_loop"
-    assert "a round takes as long as 5.6 plain tokens but can yield at most 5 tokens" in said["sentence"]
+    assert "a round takes as long as 5.6 tokens of plain generate but can yield at most 5 tokens" in said["sentence"]
 
 
 def test_the_first_difference_names_both_tokens_and_the_margin() -> None:
@@ -196,7 +196,7 @@ def test_the_first_difference_names_both_tokens_and_the_margin() -> None:
     assert "First difference at token 9: plain \u201c<18>\u201d, speculative \u201c<77>\u201d." in said["notes"]
     assert labelled(said["figures"])["tokens identical"] == "8 of 21" and not said["same"]
     parting = [*TEXT[:4], 77, *TEXT[5:]]  # at a guess that the target corrected
-    for penalty, words in ((1.0, "logit margin 0.002."), (1.5, "logit margin before the repetition penalty 0.002.")):
+    for penalty, words in ((1.0, "logit margin 0.002."), (1.5, "logit margin 0.002 (before the repetition penalty).")):
         params = SamplingParams(max_new_tokens=21, repetition_penalty=penalty)
         lane = speculative(text=parting, params=params)
         lane = [replace(e, target_margin=0.002) if isinstance(e, Round) else e for e in lane]
@@ -233,7 +233,7 @@ def test_slower_with_enough_kept_does_not_contradict_itself() -> None:
     ]
     said = verdict([{"generate": plain(), "speculative": short}])
     assert (said["reason"], said["factor"]) == ("checking_or_loop", "0.91x")
-    assert "each round yields 4.0 tokens for the time of 4.4 plain tokens" in said["sentence"]
+    assert "each round yields 4.0 tokens for the time of 4.4 tokens of plain generate" in said["sentence"]
 
 
 def test_the_row_of_a_lane_is_of_all_runs() -> None:
@@ -264,7 +264,7 @@ def test_a_race_stopped_in_a_later_run_keeps_those_that_ended() -> None:
 
 def test_a_stopped_race_compares_what_both_wrote() -> None:
     said = verdict([{"generate": plain(), "speculative": speculative()[:4]}], "Stopped")
-    assert said["notes"][0] == "Stopped at 9 of 21; compared over the tokens that both wrote."
+    assert said["notes"][0] == "Stopped at 9 of 21 tokens; only tokens that both lanes wrote are compared."
     assert said["factor"] == "2.0x" and said["end"]["lane"] == "speculative"
 
 

@@ -1,4 +1,4 @@
-// A lane at another draft length, from what the server says of the race on show; and where a replay is at a moment.
+// A lane at another draft length, from what the server says of the shown race; and where a replay is at a moment.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { laneAt } from "../../specdec/ui/assets/gamma.js";

@@ -81,7 +81,7 @@ function checking(story) {
   // Reading more cannot be less work, so a ratio below 1 says nothing about the method.
   const cause = times.oneIsLoop
     ? " Other work on the machine slowed the shorter pass down. Repeat the race."
-    : " Plain generate takes longer around each pass than our loop does, which did not run in this race.";
+    : " Plain generate spends more time outside its passes than our loop, which did not run in this race.";
   const doubt = both && times.check < 0.95 * times.one ? cause : "";
   const plain = times.oneIsLoop ? "without a draft" : "of plain generate";
   return {

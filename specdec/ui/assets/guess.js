@@ -77,7 +77,7 @@ export class Game {
     const sampled = this.#lane.started.params.temperature !== 0;
     const ask =
       `You are the ${this.#rival} now. Guess the next ${counted(game.length, "token")} of this text, one by one. ` +
-      `Then the target checks them in one pass.${sampled ? " In this game it keeps the tokens that it wrote in the race." : ""}`;
+      `Then the target checks them in one pass.${sampled ? " In this game it keeps only guesses that it wrote itself in the race." : ""}`;
     this.said.textContent = "";
     this.#show(
       [el("p", "sd-gameAsk", ask), this.line, this.label, this.choices],

@@ -17,7 +17,7 @@ const ORIGINS = {
 
 const LOSSY = "The race that is shown used lossy acceptance, so this does not apply to it.";
 const BLOCK =
-  "The race that is shown judged each draft as a block (Sun et al. 2403.10444): every place is tested, the draft stands up to the last test that passes, and the replacement is drawn from norm(max(0, w p \u2212 q)), where w is the weight of what stands. That is lossless too, and keeps more.";
+  "The race that is shown judged each draft as a block (Sun et al. 2403.10444): every place is tested, guesses are kept up to the last test that passes, and the replacement is drawn from norm(max(0, w p \u2212 q)), where w is the weight of the kept guesses. That is lossless too, and keeps more guesses.";
 
 export function mount(element) {
   const steps = new Steps();

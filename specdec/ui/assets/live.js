@@ -258,7 +258,8 @@ class View {
     if (state.running) return;
     this.status.wait(false);
     const why = this.stage.showLength(gamma);
-    if (why) this.status.say(`\u03b3 ${gamma} is not computed from the run on show. ${why} Run race measures it.`);
+    if (why)
+      this.status.say(`\u03b3 ${gamma} is not computed from the shown run. ${why} Press Run race to measure it.`);
   }
 
   // Runs the shown race again, whatever the form contains now.

@@ -127,7 +127,7 @@ export function checked(records, numbers = records.map((_, at) => at + 1)) {
     throw new Error(`It has version ${begin.version}; this page reads version ${VERSION}.`);
   records.forEach((record, at) => {
     const wrong = wrongField(record) ?? unknownLane(record);
-    if (wrong) throw new Error(`Line ${numbers[at]} is not a line of a recording (its ${wrong}).`);
+    if (wrong) throw new Error(`Line ${numbers[at]} is not a line of a recording: its ${wrong} is wrong.`);
   });
   if (records.at(-1).event !== "verdict") throw new Error("It ends before the verdict.");
   const race = new Race(begin);
@@ -146,7 +146,7 @@ export function checked(records, numbers = records.map((_, at) => at + 1)) {
     throw new Error("Its verdict compares lanes that are missing from it.");
   }
   if (whatif && !isOf(whatif, race.lanes.get("speculative")))
-    throw new Error("What it tells of other draft lengths is not of its speculative lane.");
+    throw new Error("Its data for other draft lengths belong to another lane.");
   return records;
 }
 

@@ -6,7 +6,7 @@ import { kindsOf } from "./race.js";
 export const KINDS = [
   ["accepted", "Accepted", "guess kept"],
   ["correction", "Correction", "the target's replacement"],
-  ["bonus", "Bonus", "extra token after a perfect round"],
+  ["bonus", "Bonus", "extra token if all guesses are kept"],
   ["rejected", "Rejected", "guess not kept"],
   ["discarded", "Discarded", "never checked"],
 ];

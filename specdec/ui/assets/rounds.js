@@ -24,7 +24,7 @@ const COLUMNS = [
 // With block verification the last passed test decides, so a guess may be kept although its own test failed.
 const BLOCK = new Map([
   ["min(1, p/q)", ["Block test", "the probability that the test of the draft up to here passes"]],
-  ["Draw", ["Draw", "the draft stands up to the last draw that is below its block test"]],
+  ["Draw", ["Draw", "guesses are kept up to the last draw below its block test"]],
 ]);
 const SAMPLED = 3; // the first of the columns that only sampling needs
 const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
