@@ -34,7 +34,10 @@ class Context:
         return self.part(self._ids, start, end)
 
     def keep(self, values: torch.Tensor) -> torch.Tensor:
-        """Keep ``values`` (n,), one for each place of the text, for ``part``. A call may keep one such row."""
+        """Keep ``values`` (n,), one for each place of the text, for ``part``. A call may keep one such row.
+
+        A synthetic draft keeps the target's text in this way.
+        """
         return values.to(self.device)
 
     def part(self, row: torch.Tensor, start: int, end: int) -> torch.Tensor:

@@ -192,7 +192,7 @@ def no_graphs(models: Sequence[PreTrainedModel]) -> str | None:
     for model in models:
         stack = stack_of(model)
         if isinstance(stack, str):
-            return f"{type(model).__name__} has no lean forward here."
+            return f"{type(model).__name__} has no lean forward pass here."
         with _lock:
             known = _reasons.get(model)
         if known is None or known[0] is not stack:

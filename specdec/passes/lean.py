@@ -56,7 +56,7 @@ def stack_of(model: PreTrainedModel) -> Stack | str:
 def undescribed(name: str, config: Any) -> str | None:
     """Why a model of class ``name`` with this config has no lean forward; None if nothing speaks against it."""
     if name not in FAMILIES:
-        return f"{name} has no lean forward."
+        return f"{name} has no lean forward pass."
     rope_type = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     if rope_type not in ROPE_TYPES:
         return f"Its rotary angles ({rope_type}) change with the length of a text."
@@ -142,15 +142,15 @@ def _build(model: PreTrainedModel) -> Stack | str:
         return "Its weights are not loaded."
     if len({weight.dtype for weight in weights}) > 1 or model.dtype not in BOUNDS:
         kinds = sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})
-        return f"Its weights are {' and '.join(kinds)}; a lean forward takes one of float32, bfloat16 and float16."
+        return f"Its weights are {' and '.join(kinds)}; a lean forward pass takes one of float32, bfloat16 and float16."
     try:
         with torch.inference_mode(False), torch.no_grad():  # the model's parameters become views of tensors made here
             stack = Stack(model)
         worst = _largest_difference(model, stack)
     except (NotLean, RuntimeError, AttributeError, NotImplementedError, TypeError) as error:
-        return f"Its lean forward could not be built ({str(error).splitlines()[0]})."
+        return f"Its lean forward pass could not be built ({str(error).splitlines()[0]})."
     if not worst <= BOUNDS[model.dtype]:  # not ``>``: NaN counts as a difference
-        return f"Its logits would differ from those of its own forward by {worst:.0e} of their range."
+        return f"Its logits would differ from those of transformers by {worst:.0e} of their range."
     return stack
 
 

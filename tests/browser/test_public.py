@@ -93,7 +93,7 @@ def test_limits_are_shown_in_sentences(page):
     ask(page, tokens=8)
     ask(page, "word " * 600)
     run(page)
-    assert "this public page takes 512 tokens. Nothing ran." in text(page, "#sd-said .sd-error")
+    assert "this public page takes at most 512 tokens. Nothing ran." in text(page, "#sd-said .sd-error")
     ask(page, "Once upon a time", tokens=8)
     run(page)
     assert not page.locator("#sd-said .sd-error").is_visible()
@@ -106,7 +106,7 @@ def test_caps_hold_where_more_is_measured(page):
     page.click("#sd-gamma-whatif button.label-wrap")
     for name in ("gamma", "whatif"):
         page.click(f"#sd-{name}-start")
-        page.wait_for_selector(f"#sd-{name}-status .sd-error:has-text('takes 512 tokens. Nothing ran.')")
+        page.wait_for_selector(f"#sd-{name}-status .sd-error:has-text('takes at most 512 tokens. Nothing ran.')")
 
 
 def test_a_file_above_the_cap_is_not_read(page, tmp_path):

@@ -98,7 +98,7 @@ def test_bad_values_of_a_link_are_named(browser, address):
         page.wait_for_selector("#sd-problems .sd-error")
         said = page.locator("#sd-problems .sd-error").all_inner_texts()
         assert len(said) == 5
-        for part in ("gamma '40'", "outside 0-16", "tokens '99999'", "temperature 'hot'", "nobody", "mood '<b>'"):
+        for part in ("gamma '40'", "give 0 to 16", "tokens '99999'", "temperature 'hot'", "nobody", "mood '<b>'"):
             assert any(part in sentence for sentence in said), part
         assert page.locator("#sd-gamma input[type=number]").input_value() == "5"
         unfold(page, "#sd-more")

@@ -143,7 +143,7 @@ def test_a_target_whose_weights_are_offloaded(draft, comparison) -> None:
     comparison.require_same(target, prompt_ids, spoken(pair, prompt_ids, 5), plain)
     params = specdec.SamplingParams(max_new_tokens=NEW_TOKENS)
     assert specdec.collect(specdec.generate(pair, prompt_ids, params=params)).token_ids == list(plain)
-    with pytest.raises(specdec.IncompatiblePair, match="leave this lane out"):
+    with pytest.raises(specdec.IncompatiblePair, match="Leave the lane assisted out"):
         specdec.assisted(pair, prompt_ids, params=params)
 
 

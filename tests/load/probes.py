@@ -227,7 +227,7 @@ async def _limits(web: Web, note: Any) -> None:
     passed = []
     for name, (function, values) in asked.items():
         heard = await web.call(function, values, forwarded=an_address(), seconds=60)
-        if "above" not in (text := _refusal(heard)) and "takes" not in text and "characters" not in text:
+        if "at most" not in (text := _refusal(heard)) and "takes" not in text and "characters" not in text:
             passed.append((name, text[:150]))
     note(f"{len(asked)} limits exceeded", "a sentence, nothing runs", f"{len(passed)} passed {passed[:2]}", not passed)
 

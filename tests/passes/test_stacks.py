@@ -480,5 +480,5 @@ def test_which_forward_runs_is_said_with_its_reason() -> None:
     lookup = specdec.PromptLookup()
     assert words.passes(specdec.Pair(tiny("llama"), lookup).describe()).startswith("lean forward")
     said = words.passes(specdec.Pair(tiny("llama"), tiny("gemma2")).describe())
-    assert "target: lean forward" in said and "draft: its own forward. Gemma2ForCausalLM" in said
+    assert "target: lean forward" in said and "draft: the forward pass of transformers. Gemma2ForCausalLM" in said
     assert words.passes({"target": {}, "draft": None}) == "not recorded"

@@ -58,12 +58,13 @@ NAMED = {
         rf"^row: {N}x",
     ),
     "engine": (
-        rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"{N}x comes from our loop", rf"loop alone gives {N}x",
-        rf"was faster: {N}x", rf"^Our loop: gain.*: {N}x", rf"^loop row: {N}x", rf"^from our loop: {N}x",
+        rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"The gain is {N}x from our loop",
+        rf"loop alone gives {N}x", rf"was faster: {N}x", rf"^Our loop: gain.*: {N}x", rf"^loop row: {N}x",
+        rf"^from our loop: {N}x",
     ),
     "speculation": (
         rf"peculation itself (?:loses time|pays) \({N}x\)", rf"itself pays \({N}x\)", rf"{N}x from speculation",
-        rf"speculation gives {N}x", rf"Speculation runs at {N}x", rf"^Speculation: .*: {N}x",
+        rf"Speculation runs at {N}x", rf"^Speculation: .*: {N}x",
         rf"^gain over \u03b3 0: {N}x", rf"^from speculation: {N}x",
     ),
     "alpha": (
@@ -74,12 +75,15 @@ NAMED = {
         rf"needs {P}", rf"must keep {P}", rf"; {P} are needed", rf"{P} would be needed", rf"^Acceptance needed.*: {P}",
     ),
     "tokens": (rf"ach round yields {N} tokens", rf"^tokens per.*: {N}"),
-    "round cost": (rf"for the time of {N} plain", rf"as long as {N} plain tokens but", rf"^Cost of a round.*: {N}"),
+    "round cost": (
+        rf"plain generate writes {N} in that time", rf"for the time of {N} tokens of",
+        rf"as long as {N} tokens of plain generate but", rf"^Cost of a round.*: {N}",
+    ),
     "c": (
         rf"Drafting a guess takes {N}", rf"A guess takes as long as {N} target", rf"^Cost coefficient.*: {N}",
         rf"^c: {N}",
     ),
-    "guess cost": (rf"A guess takes as long as {N} plain", rf"^Cost of a guess.*: {N}"),
+    "guess cost": (rf"A guess takes as long as {N} tokens of plain", rf"^Cost of a guess.*: {N}"),
     "v": (rf"round takes {N} times", rf"^Verify growth.*: {N}", rf"^v: {N}"),
     "predicted": (rf"theory predicts {N}x", rf"^Predicted gain: {N}x", rf"^predicted: {N}x"),
     "beside": (rf"{P} of the time is spent outside", rf"^Outside drafting.*: {P}"),
