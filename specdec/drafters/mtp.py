@@ -61,9 +61,7 @@ class Mtp(DraftMethod):
         layers = layers_of(target.config)
         share = 1 / target.config.get_text_config(decoder=True).num_hidden_layers
         how = (
-            "layer; each guess passes through it"
-            if layers == 1
-            else f"layers; from guess {layers} on, the last is used"
+            f"layers; from guess {layers} on, the last is used" if layers > 1 else "layer; each guess passes through it"
         )
         yield Finding(
             "good" if share < 0.25 else "note",

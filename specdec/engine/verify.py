@@ -20,9 +20,7 @@ class Outcome(NamedTuple):
 
     accepted: torch.Tensor  # (): n, how many draft tokens are accepted; the first rejected one is at index n
     token_id: torch.Tensor  # (): the token that the target adds after them
-    accept_prob: (
-        torch.Tensor
-    )  # (g,): the probability that the test at each draft token passes; bool if nothing is drawn
+    accept_prob: torch.Tensor  # (g,): the probability that each draft token's test passes; bool if nothing is drawn
     draw: torch.Tensor | None  # (g,): uniform on [0, 1)
     residual: torch.Tensor | None  # (1, V): the distribution that ``token_id`` was drawn from
 

@@ -188,9 +188,7 @@ def _method(draft: str | Path | DraftMethod | None) -> DraftMethod | None:
 
 
 def _no_name(role: str, value: object) -> InvalidInput:
-    found = (
-        quoted(value) if value is None or isinstance(value, (str, bytes, int, float)) else f"a {type(value).__name__}"
-    )
+    found = quoted(value) if isinstance(value, (bytes, int, float)) else f"a {type(value).__name__}"
     ways = ", or a way to draft such as PromptLookup()" if role == "draft" else ""
     return InvalidInput(f"The {role} is {found}; give a hub id or a folder{ways}. Pair takes loaded models.")
 
