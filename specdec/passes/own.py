@@ -109,7 +109,7 @@ def _without_bounds(module: Any) -> Any:
     twin._modules = parts
     if bounded:
         twin.time_step_limit = _UNBOUNDED
-    if hasattr(module, "_hf_hook"):  # accelerate's ``forward`` would run the original
+    if isinstance(module.forward, partial):  # that of accelerate, which would run the original
         twin._old_forward = MethodType(type(module).forward, twin)
         twin.forward = partial(module.forward.func, twin)
     return twin

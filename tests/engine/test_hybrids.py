@@ -108,6 +108,12 @@ def test_bounds_on_time_steps_stay_in_the_model(placed) -> None:
     Comparison().require_same(model_of("nemotron_h", time_step_min=5.0), prompt_ids, tuple(ids), reference)
 
 
+def test_bounds_are_left_out_of_the_first_layers_of_a_model_with_hooks() -> None:
+    """Early exit has copied the way to these layers before, without the hooks."""
+    target = hooked(model_of("nemotron_h", time_step_min=5.0))
+    assert compare(target, specdec.Pair(target, specdec.EarlyExit(3)), (4,)) > {"accepted"}
+
+
 @pytest.mark.parametrize("drafting", ["model", "prompt lookup", "early exit"])
 @pytest.mark.parametrize("family", FEW)
 def test_other_ways_to_draft_for_a_hybrid(family: str, drafting: str) -> None:
