@@ -14,6 +14,12 @@ def quoted(value: object) -> str:
     return _SHORT.repr(value)
 
 
+def identified(value: object) -> str:
+    """What somebody gave in the place of something else, for a message: a name or a number itself, else its class."""
+    plain = value is None or isinstance(value, (str, bytes, int, float))
+    return quoted(value) if plain else f"a {type(value).__name__}"
+
+
 class SpecdecError(Exception):
     """The base class: something that specdec refuses to do."""
 

@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
-from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.errors import IncompatiblePair, InvalidInput, identified
 from specdec.passes.facts import attends
 
 # Types whose recurrent state transformers keeps in its own cache and can continue over several tokens. Their states are
@@ -43,9 +43,8 @@ def require_model(role: str, model: Any, or_else: str = "") -> None:
     if name.startswith("Peft") or hasattr(model, "merge_and_unload"):
         raise IncompatiblePair(f"The {role} is wrapped by PEFT ({name}); give what its merge_and_unload() returns.")
     if not isinstance(model, PreTrainedModel):
-        found = repr(model) if model is None or isinstance(model, (str, int, float)) else f"a {name}"
         more = f", {or_else}" if or_else else ""
-        raise InvalidInput(f"The {role} is {found}; give a loaded model{more}. load_pair takes names.")
+        raise InvalidInput(f"The {role} is {identified(model)}; give a loaded model{more}. load_pair takes names.")
     if not model.can_generate() or model.get_output_embeddings() is None:
         raise IncompatiblePair(f"The {role} is a {name}, which cannot write text; give a causal language model.")
     if not getattr(model.config, "return_dict", True):

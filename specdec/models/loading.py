@@ -18,7 +18,7 @@ from specdec.drafters.eagle3_head import HeadConfig, head_config, is_head
 from specdec.drafters.methods import method_of
 from specdec.drafters.model import DraftModel
 from specdec.drafters.mtp import Mtp
-from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed, quoted
+from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed, identified, quoted
 from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed, open_checkpoint
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
 from specdec.models.heads import read_head, read_mtp
@@ -188,9 +188,10 @@ def _method(draft: str | Path | DraftMethod | None) -> DraftMethod | None:
 
 
 def _no_name(role: str, value: object) -> InvalidInput:
-    found = quoted(value) if isinstance(value, (bytes, int, float)) else f"a {type(value).__name__}"
     ways = ", or a way to draft such as PromptLookup()" if role == "draft" else ""
-    return InvalidInput(f"The {role} is {found}; give a hub id or a folder{ways}. Pair takes loaded models.")
+    return InvalidInput(
+        f"The {role} is {identified(value)}; give a hub id or a folder{ways}. Pair takes loaded models."
+    )
 
 
 def _written(draft: DraftModel) -> str:
