@@ -1,13 +1,39 @@
-"""What the tests of heads have in common: the drafts of a call, to be compared with drafts made from scratch."""
+"""What the tests of heads have in common: EAGLE-3 heads with random weights, and drafts made from scratch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from fakes import prompt_of, rounds_of
+from fakes import isolated_rng, prompt_of, rounds_of
 
 import specdec
+from specdec.drafters.eagle3_head import Eagle3Head, head_config
+
+HIDDEN, VOCABULARY = 48, 320  # of ``fakes.tiny``
+
+
+def config_of(**options: Any) -> dict[str, Any]:
+    """A ``config.json`` as SafeAILab and AngelSlim write it."""
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": HIDDEN,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "num_hidden_layers": 1,
+        "vocab_size": VOCABULARY, "rms_norm_eps": 1e-5, "hidden_act": "silu", "max_position_embeddings": 512,
+    } | options  # fmt: skip
+
+
+def head_of(config: dict[str, Any], embeds: bool = True, seed: int = 0, scale: float = 0.3) -> Eagle3Head:
+    """A head with random weights, and tokens of a reduced vocabulary scattered over the target's."""
+    with isolated_rng(seed):
+        head = Eagle3Head(head_config(config), "random", embeds).eval().requires_grad_(False)
+        for name, weight in head.named_parameters():
+            torch.nn.init.normal_(weight, mean=float("norm" in name), std=scale)
+        known = head.config.draft_vocabulary
+        if known is not None:
+            chosen = torch.randperm(head.config.layer.vocab_size)[:known].sort().values
+            head.d2t.copy_(chosen - torch.arange(known))
+    return head
 
 
 def require_drafts_from_scratch(

@@ -16,20 +16,20 @@ import pytest
 import torch
 from all_types import TYPES, small_config, small_model
 from comparison import FULL, Comparison
-from drafting import require_close, require_drafts_from_scratch
+from drafting import HIDDEN, VOCABULARY, config_of, head_of, require_close, require_drafts_from_scratch
 from enumeration import CLOSE, OfModel, distance, distribution
 from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of, tiny
 from safetensors.torch import save_file
 
 import specdec
 from specdec.drafters.eagle3 import Eagle3Draft
-from specdec.drafters.eagle3_head import FEATURES, Eagle3Head, head_config
+from specdec.drafters.eagle3_head import FEATURES, Eagle3Head
 from specdec.models.check import check
 from specdec.models.loading import load_pair, plan_pair
 from specdec.passes.cache import RoomyLayer
 from specdec.report import words
 
-LAYERS, HIDDEN, VOCABULARY, KNOWN = 6, 48, 320, 200
+LAYERS, KNOWN = 6, 200
 HYBRIDS = ("qwen3_5_text", "qwen3_next")  # targets with recurrent state beside attention
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -42,15 +42,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def config_of(**options: Any) -> dict[str, Any]:
-    """A ``config.json`` as SafeAILab and AngelSlim write it."""
-    return {
-        "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": HIDDEN,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "num_hidden_layers": 1,
-        "vocab_size": VOCABULARY, "rms_norm_eps": 1e-5, "hidden_act": "silu", "max_position_embeddings": 512,
-    } | options  # fmt: skip
-
-
 def as_speculators(config: dict[str, Any], model_type: str = "llama") -> dict[str, Any]:
     """The same as vLLM's ``speculators`` writes it: the layer in a part of its own."""
     outside = ("draft_vocab_size", "norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
@@ -61,19 +52,6 @@ def as_speculators(config: dict[str, Any], model_type: str = "llama") -> dict[st
         "speculators_model_type": "eagle3",
         "transformer_layer_config": layer | {"model_type": model_type},
     } | {name: config[name] for name in outside if name in config}
-
-
-def head_of(config: dict[str, Any], embeds: bool = True, seed: int = 0, scale: float = 0.3) -> Eagle3Head:
-    """A head with random weights, and tokens of a reduced vocabulary scattered over the target's."""
-    with isolated_rng(seed):
-        head = Eagle3Head(head_config(config), "random", embeds).eval().requires_grad_(False)
-        for name, weight in head.named_parameters():
-            torch.nn.init.normal_(weight, mean=float("norm" in name), std=scale)
-        known = head.config.draft_vocabulary
-        if known is not None:
-            chosen = torch.randperm(head.config.layer.vocab_size)[:known].sort().values
-            head.d2t.copy_(chosen - torch.arange(known))
-    return head
 
 
 # --- an independent reading ------------------------------------------------------------------------------------------
