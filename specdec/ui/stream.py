@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from functools import partial
@@ -14,16 +13,14 @@ from typing import Any
 import gradio as gr
 
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.events import Event, Finished, Round, SamplingParams, Started
-from specdec.lanes.table import key_of
+from specdec.events import Event, Finished, Round, SamplingParams
 from specdec.measure.half_precision import float32_check
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
-from specdec.report import words
 from specdec.report.losslessness import FLOAT32_FAILED, float32_note
+from specdec.report.race_lines import begin_line, event_lines
 from specdec.report.recording import Recorder, line
-from specdec.report.schema import VERSION
-from specdec.report.verdict import lane_end, verdict
+from specdec.report.verdict import verdict
 from specdec.ui.ask import Ask
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Turn
@@ -45,7 +42,8 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
     last value has all lines again. The last line is a ``verdict``, or an ``error`` with a sentence to show.
     """
     check(turn.pair, ask.message, ask.params, limits)  # before the prompt, which may be too long, is sent back
-    written = _Written(_begin(origin, turn.slot.facts, ask))
+    begun = begin_line(next(_numbers), origin, turn.slot.facts, ask.settings(), ask.keys, ask.runs)
+    written = _Written(begun)
     yield written.latest()
     runs: list[dict[str, list[Event]]] = []
     keys = ask.keys
@@ -54,7 +52,7 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
         recorder = Recorder(turn.pair.tokenizer)
         with closing(turn.run(ask.task)) as batches:
             for batch in batches:
-                written.lines += _lines(batch, runs, keys, recorder)
+                written.lines += event_lines(batch, runs, keys, recorder)
                 yield written.latest()
                 if turn.stop.is_set():
                     stopped = "Stopped"
@@ -147,29 +145,6 @@ def check(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams
             raise InvalidInput(f"The prompt has {len(written)} characters; {takes}")
         if (found := pair.encode(prompt).shape[1]) > limits.prompt_tokens:
             raise InvalidInput(f"The prompt has {found} tokens; {takes}")
-
-
-def _lines(
-    batch: list[Event], runs: list[dict[str, list[Event]]], keys: list[str], recorder: Recorder
-) -> Iterator[str]:
-    """The lines of a batch; its events are kept in ``runs``, by the keys of a race's lanes."""
-    for event in batch:
-        if isinstance(event, Started):
-            if not runs or len(runs[-1]) == len(keys):
-                runs.append({})
-            runs[-1][key_of(event.lane, event.gamma, keys)] = []
-        lane = next(reversed(runs[-1]))
-        runs[-1][lane].append(event)
-        yield recorder.line(event)
-        if isinstance(event, Finished) and (end := lane_end(lane, runs[-1][lane])):
-            yield line(end)
-
-
-def _begin(origin: str, facts: dict[str, Any], ask: Ask) -> str:
-    """The first line. It differs from run to run, so that the page notices a new string."""
-    record: dict[str, Any] = {"event": "begin", "version": VERSION, "number": next(_numbers), "origin": origin}
-    record |= {"at": time.time(), "pair": words.pair_line(facts)}
-    return line(record | {"settings": ask.settings(), "lanes": ask.keys, "runs": ask.runs})
 
 
 def _error(message: str) -> str:

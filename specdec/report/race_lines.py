@@ -1,0 +1,43 @@
+"""Writes the recording of a race: its first line, and the lines of its lanes. ``verdict`` makes the last one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from specdec.events import Event, Finished, Started
+from specdec.lanes.table import key_of
+from specdec.report import words
+from specdec.report.recording import Recorder, line
+from specdec.report.schema import VERSION
+from specdec.report.verdict import lane_end
+
+
+def begin_line(
+    number: int, origin: str, facts: dict[str, Any], settings: dict[str, Any], keys: Sequence[str], runs: int
+) -> str:
+    """The first line.
+
+    ``number`` differs from race to race, so that a page notices a new one. ``facts`` are those of ``Pair.facts``,
+    ``settings`` those that a link holds, ``keys`` those of the lanes, and ``runs`` says how often each lane runs.
+    """
+    record: dict[str, Any] = {"event": "begin", "version": VERSION, "number": number, "origin": origin}
+    record |= {"at": time.time(), "pair": words.pair_line(facts)}
+    return line(record | {"settings": settings, "lanes": keys, "runs": runs})
+
+
+def event_lines(
+    batch: Iterable[Event], runs: list[dict[str, list[Event]]], keys: Sequence[str], recorder: Recorder
+) -> Iterator[str]:
+    """The lines of a batch. Its events are added to ``runs``, in each run by the keys of the race's lanes."""
+    for event in batch:
+        if isinstance(event, Started):
+            if not runs or len(runs[-1]) == len(keys):
+                runs.append({})
+            runs[-1][key_of(event.lane, event.gamma, keys)] = []
+        lane = next(reversed(runs[-1]))
+        runs[-1][lane].append(event)
+        yield recorder.line(event)
+        if isinstance(event, Finished) and (end := lane_end(lane, runs[-1][lane])):
+            yield line(end)
