@@ -37,7 +37,9 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2Config,
+    Qwen3_5TextConfig,
     Qwen3Config,
+    SmolLM3Config,
 )
 
 import specdec
@@ -189,6 +191,16 @@ def _config(family: str, layers: int, vocab_size: int, context: int):
         "gemma3": lambda: Gemma3TextConfig(**shape, **gemma, layer_types=turns),
         "phi3": lambda: Phi3Config(**shape),
         "mixtral": lambda: MixtralConfig(**shape, num_local_experts=4, num_experts_per_tok=2),
+        "smollm3": lambda: SmolLM3Config(**shape),
+        "qwen3_5_text": lambda: Qwen3_5TextConfig(
+            **shape,
+            head_dim=12,
+            linear_num_key_heads=2,
+            linear_num_value_heads=4,
+            linear_key_head_dim=12,
+            linear_value_head_dim=12,
+            layer_types=[("linear_attention", "full_attention")[i % 2] for i in range(layers)],
+        ),
         "lfm2": lambda: Lfm2Config(**shape, layer_types=[("conv", "full_attention")[i % 2] for i in range(layers)]),
     }
     return configs[family]()

@@ -14,6 +14,7 @@ from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA
 from specdec.models.loading import PairPlan, load, plan_pair
 from specdec.models.pair import ENGINES, Pair
+from specdec.report.tried import GRAPHS_TRIED
 
 
 def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +30,8 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=ENGINES,
         default="auto",
-        help="eager: start each pass separately; graph: use fixed buffers, captured as CUDA graphs on a GPU (not tried "
-        "on one so far); auto: graph on a GPU, else eager",
+        help="eager: start each pass separately; graph: use fixed buffers, captured as CUDA graphs on a GPU; auto: "
+        f"graph on a GPU, else eager. {GRAPHS_TRIED}",
     )
 
 

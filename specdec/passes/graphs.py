@@ -5,10 +5,10 @@ round has three graphs: the draft's passes with their choices, the target's pass
 what the round reports. A step is captured when its key occurs for the second time; the first time warms it up. On a CPU
 the same steps run without a capture.
 
-NOT RUN ON A GPU SO FAR. Three things are proven without one. The steps write the tokens of the eager engine. A
-stand-in for the capture, which repeats the recorded operators on the recorded tensors, shows that a replay needs
-nothing else. On torch's meta device the host waits once a round. On a GPU, where a capture fails or logits differ at
-the check, the eager engine runs instead, and the reason is shown.
+``report/tried`` says on which GPUs it has run. Three things are proven without one. The steps write the tokens of the
+eager engine. A stand-in for the capture, which repeats the recorded operators on the recorded tensors, shows that a
+replay needs nothing else. On torch's meta device the host waits once a round. On a GPU, where a capture fails or logits
+differ at the check, the eager engine runs instead, and the reason is shown.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A CUDA graph repeats the kernels of its capture on the same addresses. So the nu
 on the device, not a slice in Python. Positions are that value plus an offset. Keys and values are written by index.
 Every pass reads all slots up to a bound, with a mask that hides the slots after each row. The same code runs on a CPU
 without a capture, where it can be compared with the other slots.
-
-Not run on a GPU so far: see ``graphs``.
 """
 
 from __future__ import annotations

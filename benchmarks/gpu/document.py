@@ -1,0 +1,198 @@
+"""Writes a campaign's results into the documents: the tables, and in one place the sentence on where it has run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.document import table, with_section
+from benchmarks.gpu.campaign import STEPS, Found, line_of_record
+from specdec.report import words
+from specdec.report.tried import GRAPHS_TRIED
+
+REHEARSAL = (
+    "**A rehearsal on a CPU, with models a thousandth of the size. These figures say nothing about a GPU and are no "
+    "result.**"
+)
+COLUMNS = (
+    "Target and draft", "`generate`", "assisted", "our loop, eager", "our loop, graph", "speculative, eager",
+    "speculative, graph", "of that speculation", "c", "v", "same text", "share of the limit", "outside passes",
+)  # fmt: skip
+ROWS = (1, 2, 5, 9, 17)  # whose growth is shown
+WITHOUT = "- None of the figures was taken on a GPU. {tried}"
+WITH = "- {tried} [Performance](docs/performance.md#on-a-gpu) has the figures. All others are from CPUs."
+
+
+class Results:
+    """The results of a campaign by step and part."""
+
+    def __init__(self, folder: Path):
+        self.steps: dict[str, dict[str, Found]] = {}
+        self.rehearsal = False
+        for step in STEPS:
+            path = folder / f"{step}.json"
+            if path.exists():
+                known = json.loads(path.read_text(encoding="utf-8"))
+                self.steps[step], self.rehearsal = known["parts"], known["rehearsal"]
+        if "machine" not in self.found("facts", "facts"):
+            raise SystemExit(f"{folder} has no results of this program; run it with --out {folder} first.")
+
+    def found(self, step: str, part: str) -> Found:
+        """What a part has found; {} if it has not run."""
+        return self.steps.get(step, {}).get(part, {}).get("found", {})
+
+    def shapes(self, compiled: bool = False) -> list[Found]:
+        """What the parts of the table have found, if they have lanes; with ``compiled`` those of compiled passes."""
+        found = [record["found"] for record in self.steps.get("table", {}).values()]
+        return [each for each in found if each.get("lanes") and ("compiling_seconds" in each) is compiled]
+
+
+def write_all(results: Path, root: Path) -> None:
+    """Write the results in the folder ``results`` into the documents of the checkout ``root``."""
+    known = Results(results)
+    tried = sentence(known)
+    limits = (WITHOUT if known.rehearsal else WITH).format(tried=tried)
+    for name, section, text in (
+        ("docs/performance.md", "gpu:performance", performance(known)),
+        ("README.md", "gpu:readme", readme(known)),
+        ("README.md", "gpu:limits", limits),
+        ("docs/guide.md", "gpu:guide", tried),
+    ):
+        path = root / name
+        path.write_text(with_section(path.read_text(encoding="utf-8"), section, text), encoding="utf-8")
+    module = root / "specdec" / "report" / "tried.py"
+    text = module.read_text(encoding="utf-8")
+    module.write_text(text.replace(json.dumps(GRAPHS_TRIED), json.dumps(tried)), encoding="utf-8")
+    print(tried)
+
+
+def sentence(known: Results) -> str:
+    """Where the graph engine has run, and whether its texts were right there."""
+    rows = known.found("right", "texts").get("rows", [])
+    ran = [row for row in rows if row["engine"] == "graph"]
+    if known.rehearsal or not ran:
+        return GRAPHS_TRIED
+    facts = known.found("facts", "facts")
+    right = sum(row["same"] or row["tie"] for row in ran)
+    return (
+        f"The graph engine has run on one kind of GPU, {facts['machine']['gpu']}, with torch "
+        f"{facts['versions']['torch']}: {right} of {len(ran)} greedy texts are those of generate."
+    )
+
+
+def performance(known: Results) -> str:
+    """The section of docs/performance.md."""
+    facts = known.found("facts", "facts")
+    parts = [REHEARSAL] * known.rehearsal
+    parts += [f"{about(known)} {facts.get('line', '')}.", checks(known)]
+    if shapes := known.shapes():
+        parts += [settings(shapes[0]), table(COLUMNS, map(cells, shapes))]
+        parts.append("Seconds of a target pass by its rows, over those of one row, captured (and eager):")
+        parts.append(table(("Target", *map(str, ROWS)), map(growth, shapes)))
+    parts += map(compiled, known.shapes(compiled=True))
+    return "\n\n".join(part.strip() for part in parts if part)
+
+
+def readme(known: Results) -> str:
+    """The table of README.md; nothing as long as it would be one of a rehearsal or empty."""
+    shapes = known.shapes()
+    if not shapes or known.rehearsal:
+        return ""
+    shown = (0, 1, 2, 6, 7)
+    rows = [[cells(found)[at] for at in shown] for found in shapes]
+    text = (
+        f"{about(known)} Random weights of known shapes (synthetic): passes and times are real, texts mean nothing.\n\n"
+    )
+    return text + table([COLUMNS[at] for at in shown], rows)
+
+
+def about(known: Results) -> str:
+    facts = known.found("facts", "facts")
+    machine, versions = facts["machine"], facts["versions"]
+    return (
+        f"`python -m benchmarks.gpu` on {machine.get('gpu', machine['cpu'])}, torch {versions['torch']}, transformers "
+        f"{versions['transformers']}."
+    )
+
+
+def checks(known: Results) -> str:
+    """A line for each part that checks something, and for each that did not end."""
+    lines = []
+    for step in STEPS:
+        for name, record in known.steps.get(step, {}).items():
+            if step in ("right", "faults") or record["state"] != "done":
+                lines.append(f"- {step}, {name}: {line_of_record(record)}")
+    return "\n".join(lines)
+
+
+def settings(found: Found) -> str:
+    asked = found["settings"]
+    return (
+        f"Pairs of known shapes with random weights; guesses agree with probability {asked['agreement']:g}, γ "
+        f"{asked['gamma']}, {asked['tokens']} greedy tokens after one prompt, {words.runs(asked['runs'])} in turns, "
+        "medians with (lowest–highest). Factors are over plain `generate`; speculation's is over our loop, graph."
+    )
+
+
+def cells(found: Found) -> list[str]:
+    """A row under ``COLUMNS``."""
+    lanes = {(lane["lane"], lane["gamma"]): lane for lane in found["lanes"]}
+    gamma = found["settings"]["gamma"]
+    keys = (
+        ("assisted-agreeing", gamma),
+        ("eager-loop", None),
+        ("speculative", 0),
+        ("eager", gamma),
+        ("speculative", gamma),
+    )
+    plain, best = lanes["generate", None], lanes["speculative", gamma]
+    reached = {(row["lane"], row["gamma"]): row["share_of_limit"] for row in found.get("limit", {}).get("rows", [])}
+    same, compared = (sum(lane[what] for lane in found["lanes"]) for what in ("same_text", "compared"))
+    share = reached.get(("speculative", gamma))
+    return [
+        _pair(found),
+        f"{words.spread(plain['tokens_per_second'], words.rate)} tok/s",
+        *(words.times(lanes[key]["gain"]) for key in keys),
+        words.times(best["speculation"]),
+        _two(best["c"]),
+        _two(best["v"]),
+        f"{same} of {compared}",
+        "" if share is None else words.percent(share),
+        "" if best["outside_passes"] is None else words.percent(best["outside_passes"]),
+    ]
+
+
+def growth(found: Found) -> list[str]:
+    """How the time of a target pass grows with its rows: captured, and in brackets eager."""
+    passes = found.get("passes", {})
+    graph, eager = (passes.get(f"target {engine}", {}) for engine in ("graph", "eager"))
+    shown = [found["shape"].partition(":")[0]]
+    for rows in map(str, ROWS):
+        known = rows in graph and rows in eager
+        shown.append(f"{graph[rows] / graph['1']:.2f} ({eager[rows] / eager['1']:.2f})" if known else "")
+    return shown
+
+
+def compiled(found: Found) -> str:
+    """A sentence on ``generate`` with compiled passes."""
+    lanes = {lane["lane"]: lane for lane in found["lanes"] if lane["gamma"] != 0}
+    ours, theirs = lanes["speculative"], lanes.get("generate-static-compiled")
+    if theirs is None:
+        reasons = "; ".join(f"{lane}: {reason}" for lane, reason in found["failed"].items())
+        return f"{_pair(found)}: compiled passes of `generate` were not measured. {reasons}"
+    over = [a / b for a, b in zip(ours["tokens_per_second"], theirs["tokens_per_second"], strict=True)]
+    seconds = found["compiling_seconds"]["generate-static-compiled"]
+    return (
+        f"{_pair(found)}, in a run of its own: `generate` with a static cache and compiled passes runs at "
+        f"{words.times(theirs['gain'])} plain `generate` (compiling took {seconds:.0f} s), our speculative decoding at "
+        f"{words.times(ours['gain'])}: {words.times(over)} the compiled one."
+    )
+
+
+def _pair(found: Found) -> str:
+    return found["shape"].replace(":", " ← ")
+
+
+def _two(value: Any) -> str:
+    return "" if value is None else f"{value:.2f}"
