@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import inspect
 import os
 import shlex
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
 from transformers import CompileConfig
 
 from benchmarks.document import PERFORMANCE, with_section
@@ -78,7 +80,10 @@ def peers(pair: Pair, room: int) -> list[Lane]:
     # It compiles nothing of assisted generation, which refuses static caches. There the draft is compiled here.
     draft = copy.copy(pair.draft.model) if isinstance(pair.draft, DraftModel) else None
     if draft is not None:
-        draft.compile(dynamic=True, recompile_limit=64, isolate_recompiles=True)  # beyond a limit nothing is compiled
+        # Beyond a limit nothing is compiled. torch 2.11 has no such option.
+        options = {"recompile_limit": 64, "isolate_recompiles": True}
+        known = inspect.signature(torch.compile).parameters
+        draft.compile(dynamic=True, **{name: value for name, value in options.items() if name in known})
 
     def static_eager(request: Request, *_: Any) -> Iterator[Event]:
         return transformers_lane(prepare("generate", request), **static, disable_compile=True)

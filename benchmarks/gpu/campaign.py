@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import os
 import signal
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ Found = dict[str, Any]
 START = 3.0  # seconds until a new process has begun to compute on a GPU
 RESERVE = 4.0  # seconds that are left at the end of a campaign
 STEPS = ("facts", "right", "faults", "table", "recordings")
-LOG = "log.txt"  # what the parts print
+PRINTED = 4_000  # last characters of what a failed part printed that are kept
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Results:
     """The files of a campaign: one for each step, with its parts by name.
 
     A part has ``state`` (done, failed, out of time, ended, left out), ``seconds``, ``found`` and, where it failed,
-    ``error``.
+    ``error`` and the end of what it ``printed``.
     """
 
     def __init__(self, folder: Path, rehearsal: bool):
@@ -143,9 +144,10 @@ def line_of_record(record: Found) -> str:
 
 def run_part(part: Part, setting: Setting, most: float, write: Callable[[Found], None]) -> Found:
     """Run one part in a process of its own. ``write`` gets its record each time there is something new."""
+    log, printed = tempfile.mkstemp()
     context = multiprocessing.get_context("fork" if can_fork(setting.rehearsal) else "spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(part, setting, sender))
+    process = context.Process(target=_child, args=(part, setting, sender, printed))
     began = time.monotonic()
     record: Found = {"state": "ended", "seconds": 0.0, "found": {}, "error": "It was cut off."}
     write(record)
@@ -163,29 +165,35 @@ def run_part(part: Part, setting: Setting, most: float, write: Callable[[Found],
             record |= {"state": "out of time", "error": f"It was ended after {most:.0f} s."}
     except EOFError:  # the process died
         process.join(5)
-        record |= {"error": f"Its process ended with exit status {process.exitcode}; {LOG} may say why."}
+        record |= {"error": f"Its process ended with exit status {process.exitcode}."}
     finally:
         process.kill()
         with contextlib.suppress(ProcessLookupError):  # compilers that it started
             os.killpg(process.pid, signal.SIGKILL)
         process.join()
         receiver.close()
+    with open(log, encoding="utf-8", errors="replace") as text:
+        if record["state"] != "done":
+            record["printed"] = text.read()[-PRINTED:]
+    os.unlink(printed)
     record["seconds"] = time.monotonic() - began
     write(record)
     return record
 
 
-def _child(part: Part, setting: Setting, sender: Connection) -> None:
+def _child(part: Part, setting: Setting, sender: Connection, printed: str) -> None:
     with contextlib.suppress(PermissionError):  # a new process may lead its group already
         os.setsid()
-    log = os.open(setting.out / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = os.open(printed, os.O_WRONLY | os.O_APPEND)
     for number in (1, 2):  # what it prints, and what a library or the driver prints
         os.dup2(log, number)
-    print(f"--- {part.step} {part.name}", flush=True)
     found: Found = {}
     try:
         if setting.rehearsal:
             torch.set_num_threads(1)  # a forked process cannot use the threads of the first one
+        # On some GPUs torch prefers cuDNN's attention, which prepares itself anew for each length of a text. That would
+        # slow down ``generate`` in a short run, and not captured passes, so nothing here uses it.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         for found in part.work(setting):
             sender.send({"state": "ended", "found": found})
         sender.send({"state": "done", "found": found, "error": None})

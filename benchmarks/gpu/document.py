@@ -131,7 +131,8 @@ def settings(found: Found) -> str:
     return (
         f"Pairs of known shapes with random weights; guesses agree with probability {asked['agreement']:g}, γ "
         f"{asked['gamma']}, {asked['tokens']} greedy tokens after one prompt, {words.runs(asked['runs'])} in turns, "
-        "medians with (lowest–highest). Factors are over plain `generate`; speculation's is over our loop, graph."
+        "medians with (lowest–highest). Factors are over plain `generate`; speculation's is over our loop, graph. "
+        "cuDNN's attention, which prepares itself anew for each length, is switched off in all lanes."
     )
 
 

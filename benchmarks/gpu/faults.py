@@ -136,6 +136,8 @@ def many_calls(setting: Setting) -> Iterator[Found]:
                 events.close()
                 break
         memory.append(setting.memory())
+        if number % 50 == 49:
+            yield {"memory_bytes": memory[::10], "line": f"{number + 1} calls so far"}
     grown = memory[-1] - memory[len(memory) // 4]
     same = _written(pair, usual) == before
     line = f"{calls} calls: memory grew by {grown / MB:.2f} MB after the first quarter; the next text is "

@@ -94,6 +94,9 @@ def _agreeing(request: Request, draft: SyntheticDraft) -> Any:
     vocabulary = draft.models[0].get_output_embeddings().weight.shape[0]
     guesses = given_guesses(prompt, known, draft.agreement, vocabulary, seed).to(request.pair.device)
     twin = copy.copy(draft.models[0])
+    # ``generate`` takes another number of ids for another tokenizer. Here both models have the same ids.
+    twin.config = copy.deepcopy(twin.config)
+    twin.config.vocab_size = request.pair.target.config.vocab_size
     usual = twin.forward
 
     @functools.wraps(usual)
@@ -113,10 +116,11 @@ def built(setting: Setting, name: str) -> tuple[Pair, tuple[PromptItem, ...], Sa
     stand_in(setting)
     if setting.rehearsal:
         limit.SECONDS = 0.01
-        for model in name.split(":"):
+        for place, model in enumerate(name.split(":")):
             fields = SHAPES[model]
             grouped = {"num_key_value_heads": 2} if "num_key_value_heads" in fields else {}
             sizes = {key: value for key, value in SMALL.items() if key in fields}
+            sizes |= {"vocab_size": sizes["vocab_size"] - 16 * place}  # as in some of the pairs
             SHAPES[model] = fields | sizes | grouped | ({"head_dim": 8} if "head_dim" in fields else {})
     dtype = "float32" if setting.rehearsal else "bfloat16"
     pair = shape_pair(name, AGREEMENT, str(setting.device), dtype, "graph")
@@ -132,7 +136,8 @@ def shape(setting: Setting, name: str) -> Iterator[Found]:
     pair, items, params = built(setting, name)
     facts = pair.describe()
     setting.wait()
-    found: Found = {"shape": name, "pair": facts, "weight_bytes": setting.memory()}
+    weights = sum(weight.nbytes for model in pair.models(drafting=True) for weight in model.parameters())
+    found: Found = {"shape": name, "pair": facts, "weight_bytes": weights}
     found |= {
         "build_seconds": time.monotonic() - began,
         "settings": _settings(params, 1 if setting.rehearsal else RUNS),
@@ -232,7 +237,9 @@ def _pass_seconds(setting: Setting, pair: Pair, model: Any, engine: str) -> dict
             end, seconds = CACHED + rows, []
             for _ in range(REPEATS):
                 runner.run(
-                    ("timed", rows), lambda end=end, rows=rows: runner.forward(context.ids(CACHED, end), rows), end
+                    ("timed", id(model), rows),
+                    lambda end=end, rows=rows: runner.forward(context.ids(CACHED, end), rows),
+                    end,
                 )
                 runner.crop_to(CACHED)
                 setting.wait()

@@ -60,13 +60,19 @@ class CudaCapture:
         # ``torch.cuda.graph`` would make its own stream, on the device that is current when it is first used, and it
         # leaves a stream current whose capture has failed.
         stream, usual = _capture_stream(self._device), torch.cuda.current_stream(self._device)
-        with (
-            _capturing,
-            torch.cuda.device(self._device),
-            torch.cuda.stream(usual),
-            torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"),
-        ):
-            found = step()
+        try:
+            with (
+                _capturing,
+                torch.cuda.device(self._device),
+                torch.cuda.stream(usual),
+                torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"),
+            ):
+                found = step()
+        except RuntimeError:
+            # torch leaves these generators in the capture that has failed, and they would refuse every later draw.
+            for generator in (rng, torch.cuda.default_generators[rng.device.index]):
+                generator.graphsafe_set_state(generator.clone_state())
+            raise
         return found, graph.replay
 
 
@@ -125,6 +131,8 @@ class GraphEngine:
                 return step()
             try:
                 self._graphs[key] = self._capture(step, self._rng)
+            except torch.OutOfMemoryError:  # says nothing about the next call
+                raise
             except RuntimeError as error:
                 self.failure = f"A CUDA graph could not be captured ({str(error).splitlines()[0]})."
                 return step()
@@ -145,12 +153,12 @@ class GraphEngine:
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         """Keep the buffers for the next call. After an error they may hold NaN, which a mask does not hide."""
         model, self._model = self._model, None
-        if model is None or kind not in (None, GeneratorExit):
+        if model is None:
             return
         with _lock:
             if self.failure is not None:
                 _reasons[model] = _reasons[model][0], self.failure
-            elif all(self.room >= other.room for other in _free.get(model, [])):
+            elif kind in (None, GeneratorExit) and all(self.room >= other.room for other in _free.get(model, [])):
                 _free[model] = [self]
 
     def lent(self, model: PreTrainedModel) -> Self:

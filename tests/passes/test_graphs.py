@@ -289,6 +289,28 @@ def test_a_failed_capture_leaves_the_text_and_says_so_afterwards(monkeypatch) ->
     assert found["name"] == "eager" and "not permitted" in found["reason"] and "more" not in found["reason"]
 
 
+@pytest.mark.parametrize(("error", "then"), [(RuntimeError, "eager"), (torch.OutOfMemoryError, "graph")])
+def test_a_capture_fails_in_a_call_that_fails(error: type[Exception], then: str, monkeypatch) -> None:
+    """The call after a failed capture is eager, also if the step then failed by itself. Full memory is another matter.
+
+    On a GPU torch itself fails there: it leaves a generator in the capture, whose next draw is refused.
+    """
+    forget_engines(monkeypatch.setattr)
+    pair = pair_of()
+    assert pair.describe()["engine"]["name"] == "graph"
+
+    def refuse(step, rng):
+        monkeypatch.setattr(Stack, "forward", lambda self, *rest: (_ for _ in ()).throw(error("no more")))
+        raise error("refused")
+
+    forward = Stack.forward
+    monkeypatch.setattr(graphs, "capture_for", lambda device: refuse)
+    with pytest.raises(error, match="no more|refused"):
+        rounds_of(pair, prompt_of(6), MODES["sampling"])
+    monkeypatch.setattr(Stack, "forward", forward)
+    assert pair.describe()["engine"]["name"] == then
+
+
 def test_logits_that_differ_at_the_check_leave_the_eager_engine(monkeypatch) -> None:
     monkeypatch.setattr(graphs, "_reasons", WeakKeyDictionary())
     write = StaticSpan.write
