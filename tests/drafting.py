@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from comparison import FULL, HOURS
 from fakes import isolated_rng, prompt_of, rounds_of
 
 import specdec
 from specdec.drafters.eagle3_head import Eagle3Head, head_config
 
 HIDDEN, VOCABULARY = 48, 320  # of ``fakes.tiny``
+SOME = (4, specdec.ConfidenceStop(6, 0.02))
+GAMMAS = (*range(1, 17), "auto") if HOURS else (1, 16, "auto", *SOME) if FULL else SOME  # that texts are written at
 
 
 def config_of(**options: Any) -> dict[str, Any]:

@@ -17,9 +17,11 @@ from urllib.parse import urlsplit
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fakes import random_table, table_pair  # noqa: E402
+from needed import missing_chromium, require  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WAIT = 60_000  # milliseconds; a busy machine is no reason to fail
@@ -52,13 +54,9 @@ def launch(slot, *limits) -> tuple[object, str]:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[object]:
-    missing = None if CHROMIUM else "chromium is not installed"
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing = "playwright is not installed"
-    if missing:
-        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
+    require(missing_chromium())
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
@@ -76,6 +74,36 @@ def slot(browser) -> object:
 def address(slot) -> Iterator[str]:
     """The page's address."""
     demo, address = launch(slot)
+    yield address
+    demo.close()
+
+
+@pytest.fixture(scope="package")
+def quick_slot(browser, tmp_path_factory) -> object:
+    """A pair with passes a tenth as long, for tests that measure much and look at what is done with it.
+
+    Its target is the embedded draft, and its draft a copy of that with noise, so most guesses are right.
+    """
+    from specdec.models.loading import EMBEDDED, plan_pair
+    from specdec.models.slot import Slot
+
+    folder, source = tmp_path_factory.mktemp("quick"), EMBEDDED / "draft"
+    rng = torch.Generator().manual_seed(0)
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight += torch.randn(weight.shape, generator=rng) * 0.2 * weight.std()
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+    torch.set_num_threads(1)
+    return Slot(plan_pair(source, folder))
+
+
+@pytest.fixture(scope="package")
+def quick_address(quick_slot) -> Iterator[str]:
+    """The address of a page with that pair."""
+    demo, address = launch(quick_slot)
     yield address
     demo.close()
 

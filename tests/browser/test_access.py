@@ -8,7 +8,7 @@ from browser.conftest import ask, go_to, open_page, run, unfold, visit
 from specdec.lanes.table import entrants_of
 from specdec.ui import gamma_tab
 
-pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+pytestmark = pytest.mark.xdist_group("browser access")
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 390)])

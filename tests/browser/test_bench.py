@@ -16,7 +16,17 @@ from specdec.measure.prompts import PromptItem
 from specdec.measure.results_file import ResultsText
 from specdec.measure.trials import trials
 
-pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+pytestmark = pytest.mark.xdist_group("browser bench")
+
+
+@pytest.fixture(scope="module")
+def address(quick_address) -> str:
+    return quick_address
+
+
+@pytest.fixture(scope="module")
+def slot(quick_slot) -> object:
+    return quick_slot
 
 
 def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):

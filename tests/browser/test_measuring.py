@@ -7,12 +7,17 @@ import json
 import re
 
 import pytest
-from comparison import FULL
+from comparison import HOURS
 
 from browser.conftest import FOUND, PAUSE, ask, go_to, open_page, quick_self_test, text, unfold, visit
 from specdec.ui import lossless_tab
 
-pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+pytestmark = pytest.mark.xdist_group("browser measuring")
+
+
+@pytest.fixture(scope="module")
+def address(quick_address) -> str:
+    return quick_address
 
 
 def set_number(page, field: str, value: int) -> None:
@@ -150,19 +155,6 @@ def test_bad_choices_are_a_sentence_and_nothing_runs(page):
     page.wait_for_selector("#sd-bench-status .sd-error:has-text('numbers from 0 to 16, auto')")
 
 
-def test_what_if_computes_the_other_lengths_from_one_run(page):
-    """What if computes every length, the confidence stops and the oracle from one run, and says "computed"."""
-    go_to(page, "Best gamma")
-    page.click("#sd-gamma-whatif button.label-wrap")
-    page.click("#sd-whatif-start")
-    page.wait_for_selector("#sd-whatif-table tbody tr")
-    rows = page.locator("#sd-whatif-table tbody tr").all_inner_texts()
-    assert len(rows) == 17 + 4 + 1 and rows[-1].startswith("oracle")
-    assert "not measured: tokens per pass are exact" in text(page, "#sd-whatif-table caption")
-    speeds = [float(row.split()[-2]) for row in rows]
-    assert min(speeds) == speeds[-1], "nothing is faster than the oracle"
-
-
 def give(page, field: str, path) -> None:
     """Choose a file and wait until it was read or refused."""
     page.set_input_files(f"#sd-bench-{field} input[type=file]", path)
@@ -218,18 +210,6 @@ def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_pa
         "the same rows, to the last digit"
     )
     assert [url for url in asked if "upload" in url or "file=" in url] == []
-
-
-def test_an_open_fold_stays_open_while_it_is_measured(page):
-    """Each call redraws the tables, and an open fold stays open."""
-    go_to(page, "Best gamma")
-    page.click("#sd-gamma-start")
-    page.wait_for_selector("#sd-gamma-verdict :text('Measured on this machine')")
-    page.click("#sd-gamma-table summary")
-    page.wait_for_function("document.querySelectorAll('#sd-gamma-table details tbody tr').length > 9")
-    assert page.locator("#sd-gamma-table details tbody tr").first.is_visible()
-    page.click("#sd-gamma-stop")
-    page.wait_for_selector("#sd-gamma-start:visible")
 
 
 def test_a_stopped_benchmark_leaves_files_to_go_on_from(page, tmp_path):
@@ -307,24 +287,14 @@ def test_a_file_can_be_dropped(page):
     assert page.evaluate("window.bitten") is None
 
 
-def test_another_lane_is_tested(page, monkeypatch):
-    quick_self_test(monkeypatch)
-    go_to(page, "Lossless?")
-    page.click("#sd-lossless-settings button")
-    page.check("#sd-lossless-lane input[value=transformers-lookup]")
-    page.click("#sd-lossless-start")
-    page.wait_for_selector("#sd-lossless-table tbody tr:has-text('transformers')", state="attached")
-    assert "transformers' prompt lookup" in page.locator("#sd-lossless-plot .legendtext").all_text_contents()
-
-
 def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatch):
     """One button shows progress, then both samples with their figures.
 
     Few draws are enough here: how often the test is right is tested elsewhere. The page's own pair is tested with
-    SPECDEC_FULL=1 only.
+    --hours only.
     """
     whole = lossless_tab.self_test
-    if FULL:
+    if HOURS:
         monkeypatch.setattr(lossless_tab, "self_test", lambda pair, lane, draws, seconds: whole(pair, draws=60))
     else:
         quick_self_test(monkeypatch)

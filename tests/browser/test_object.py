@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from browser.conftest import SKIP, ask, edit, notes, open_page, run, skip, text, visit
+from browser.conftest import ask, edit, notes, open_page, run, skip, text, visit
 from specdec.report.judge import Kind
 from specdec.report.words import HEADLINES
 
-pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+pytestmark = pytest.mark.xdist_group("browser object")
 
 KINDS = """() => [...document.querySelectorAll('.sd-box.speculative .sd-round')].map((round) =>
     [...round.querySelectorAll('.sd-token:not(.rejected, .discarded)')].map((mark) => mark.classList[1]))"""
@@ -26,44 +26,44 @@ def inside(page, selector: str, width: int, height: int) -> bool:
     return box["x"] >= 0 and box["y"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height
 
 
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720), (390, 844), (720, 450)])
-def test_a_race_plays_in_view_by_itself(browser, address, width: int, height: int):
+SIZES = ((1440, 900), (1280, 720), (390, 844), (720, 450))  # a desktop, a laptop, a phone, a desktop at 200 %
+
+
+def require_texts_in_view(page, width: int, height: int, *what: object) -> None:
+    for selector in (".sd-verdict", ".sd-box.generate", ".sd-box.speculative"):
+        assert inside(page, selector, width, height), (selector, width, *what)
+
+
+def test_a_race_plays_in_view_by_itself(browser, address):
     """The shown race plays once by itself. The verdict and both texts fit the window without scrolling.
 
-    The sizes are a desktop's, a laptop's and a phone's, and a desktop at 200 % (1440 x 900).
+    This also holds for the longest verdict, with a large figure.
     """
-    with visit(browser, address, viewport={"width": width, "height": height}) as page:
+    figures = {name: "0.95" for name in ("times", "engine", "speculation")} | {"asked": "128", "written": "100"}
+    figures |= {"subject": "speculative decoding", "Subject": "Speculative decoding", "stopped": "Stopped"}
+    figures |= {"runs": " (median of 3 runs, 0.91\u20131.02x)", "lane": "speculative"}
+    sentences = [row.format_map(figures) for kind, row in HEADLINES.items() if kind is not Kind.TOO_EARLY]
+    with visit(browser, address) as page:
         page.goto(address)
         page.wait_for_function("""() => {
             if (!window.specdec?.replaying) return false;
             window.moments_ ??= new Set();
             return moments_.add(document.querySelectorAll('.sd-box.speculative .sd-round:not(.later)').length).size > 2;
         }""")
-        for selector in (".sd-verdict", ".sd-box.generate", ".sd-box.speculative"):
-            assert inside(page, selector, width, height), selector
-        if width > 1000:
-            assert inside(page, ".sd-strip", width, height) and inside(page, ".sd-replay", width, height)
-        assert page.evaluate("scrollY") == 0
+        require_texts_in_view(page, 1440, 900)
         page.wait_for_function("!window.specdec.replaying")
         page.wait_for_timeout(500)
         assert not page.evaluate("window.specdec.replaying"), "it plays once"
-
-
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720), (390, 844), (720, 450)])
-def test_the_longest_verdict_leaves_both_texts_in_view(browser, address, width: int, height: int):
-    """A verdict with all its sentences and a large figure leaves room for both texts."""
-    figures = {name: "0.95" for name in ("times", "engine", "speculation")} | {"asked": "128", "written": "100"}
-    figures |= {"subject": "speculative decoding", "Subject": "Speculative decoding", "stopped": "Stopped"}
-    figures |= {"runs": " (median of 3 runs, 0.91\u20131.02x)", "lane": "speculative"}
-    sentences = [row.format_map(figures) for kind, row in HEADLINES.items() if kind is not Kind.TOO_EARLY]
-    with visit(browser, address, viewport={"width": width, "height": height}) as page:
-        page.goto(address)
-        page.wait_for_function("window.specdec?.replaying")
         page.evaluate("document.querySelector('.sd-factor').hidden = false")
-        for sentence in sentences:
-            page.evaluate("(words) => (document.querySelector('.sd-headline').textContent = words)", sentence)
-            for selector in (".sd-verdict", ".sd-box.generate", ".sd-box.speculative"):
-                assert inside(page, selector, width, height), (sentence, selector)
+        for width, height in SIZES:
+            page.set_viewport_size({"width": width, "height": height})
+            page.evaluate("scrollTo(0, 0)")
+            require_texts_in_view(page, width, height)
+            if width > 1000:
+                assert inside(page, ".sd-strip", width, height) and inside(page, ".sd-replay", width, height)
+            for sentence in sentences:
+                page.evaluate("(words) => (document.querySelector('.sd-headline').textContent = words)", sentence)
+                require_texts_in_view(page, width, height, sentence)
 
 
 def test_a_phone_moves_once_at_most_and_the_form_is_one_line(browser, address):
@@ -82,16 +82,6 @@ def test_a_phone_moves_once_at_most_and_the_form_is_one_line(browser, address):
         skip(page)
         assert page.evaluate("window.ends_") <= 1
         assert not page.locator("#sd-ask").is_visible()
-
-
-def test_guesses_are_grey_until_the_target_has_checked_them(page):
-    """During a round its guesses are grey and the target's token is missing. Then each guess gets its colour."""
-    page.click('[aria-label="Replay from the start"]')
-    page.wait_for_function("document.querySelector('.sd-box.speculative .sd-round.guessing .sd-token:not(.unborn)')")
-    page.click('[aria-label="Pause"]')
-    assert page.locator(".sd-box.generate .sd-round.guessing").count() == 0
-    page.click(SKIP)
-    assert page.locator(".sd-round.guessing").count() == 0
 
 
 def test_what_is_pointed_at_lights_up_everywhere(page):
@@ -197,40 +187,3 @@ def test_a_dragged_length_is_what_a_run_at_it_does(page):
     details = text(page, ".sd-more")
     tokens = float(re.search(r"tokens per target pass\n([\d.]+)", details)[1])
     assert tokens == pytest.approx(float(figures["tokens per target pass"]), abs=0.051)
-
-
-def test_dragging_back_shows_what_was_measured(page):
-    """The measured length brings the measured verdict back."""
-    before = [text(page, place) for place in (".sd-headline", ".sd-factor", ".sd-figures", ".sd-stripWords")]
-    drag(page, 9)
-    page.wait_for_selector(".sd-notes:has-text('Computed from')")
-    drag(page, 5)
-    page.wait_for_selector(".sd-notes:has-text('Measured on this machine')")
-    assert [text(page, place) for place in (".sd-headline", ".sd-factor", ".sd-figures", ".sd-stripWords")] == before
-
-
-def test_computed_figures_are_labelled(page):
-    """The chart, the replay and the origin say that figures are computed. A screen reader hears the new figure."""
-    page.wait_for_selector(".sd-chart .annotation-text:has-text('saved')")
-    measured = page.locator(".sd-chart .sd-plot").get_attribute("aria-label")
-    drag(page, 2)
-    page.wait_for_selector(".sd-chart .annotation-text:has-text('γ 2')")
-    saved = page.locator(".sd-chart .annotation-text", has_text=re.compile("saved|lost"))
-    assert all("computed" in words for words in saved.all_text_contents())
-    assert "γ 2 is computed" in page.locator(".sd-chart .sd-plot").get_attribute("aria-label")
-    assert "computed" in text(page, ".sd-replayWords")
-    assert "γ 2 would run at" in page.locator(".sd-spoken").text_content()
-    page.evaluate("window.specdec.loaded('another pair')")
-    assert "Computed from" in text(page, ".sd-notes") and "Measured" not in text(page, ".sd-notes")
-    drag(page, 5)
-    page.wait_for_selector(".sd-chart .annotation-text:has-text('saved')")
-    assert page.locator(".sd-chart .sd-plot").get_attribute("aria-label") == measured
-    assert "computed" not in text(page, ".sd-replayWords")
-    assert "Loaded: another pair" in text(page, ".sd-notes")
-
-
-def test_a_sampled_run_says_why_no_other_length_is_computed(page):
-    ask(page, tokens=16, temperature=1)
-    run(page)
-    drag(page, 3)
-    page.wait_for_selector(".sd-status:has-text('sampled')")

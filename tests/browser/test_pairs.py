@@ -14,7 +14,7 @@ from browser.conftest import ask, edit, launch, load_page_slot, notes, open_page
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fakes import byte_tokenizer, tiny  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+pytestmark = pytest.mark.xdist_group("browser pairs")
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +111,8 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
         run(other)
         other.wait_for_selector(".sd-pair:has-text('third')")
         assert not any("Made with" in words for words in other.evaluate("window.seen"))
+    assert page.locator("#sd-chat input").is_disabled()
+    assert "no chat template" in page.locator("#sd-chat").inner_text()
 
 
 def test_a_pair_that_cannot_be_had_leaves_the_old_one(page, shelf):
@@ -125,30 +127,16 @@ def test_a_pair_that_cannot_be_had_leaves_the_old_one(page, shelf):
     assert not page.locator("#sd-said .sd-error").is_visible()
 
 
-def test_a_base_model_says_that_it_has_no_chat(page, shelf):
-    choose(page, shelf / "base", shelf / "small")
-    page.click("#sd-load")
-    report(page, "Loaded: ")
-    assert page.locator("#sd-chat input").is_disabled()
-    assert "no chat template" in page.locator("#sd-chat").inner_text()
-
-
-@pytest.mark.parametrize("method", ["Prompt lookup", "Early exit"])
-def test_drafting_without_a_second_model(page, method: str):
-    """The embedded target drafts for itself, and the greedy text stays the same."""
+def test_drafting_without_a_second_model(page):
+    """The embedded target drafts for itself, as many tokens as pay, and the greedy text stays the same."""
     unfold(page, "#sd-change")
     pick(page, "embedded")
-    page.click(f'#sd-method label:has-text("{method}")')
+    page.click('#sd-method label:has-text("Early exit")')
     page.click("#sd-load")
     report(page, "Loaded: ")
-    ask(page, tokens=48)
-    run(page)
-    assert re.fullmatch(r"(\d+) of \1", page.locator(".sd-figures dd").last.inner_text())
-
-
-def test_gamma_is_chosen_round_by_round(page):
     edit(page)
     page.click('#sd-choice label:has-text("auto")')
     ask(page, tokens=48)
     run(page)
+    assert re.fullmatch(r"(\d+) of \1", page.locator(".sd-figures dd").last.inner_text())
     assert re.search(r"auto: [\d.]+ guesses per round", notes(page))

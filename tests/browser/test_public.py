@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +12,7 @@ from browser.conftest import ask, go_to, launch, open_page, quick_self_test, run
 from specdec.ui import build, serve, startup
 from specdec.ui.limits import PUBLIC
 
-pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+pytestmark = pytest.mark.xdist_group("browser public")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +24,23 @@ def address(slot, short_start) -> Iterator[str]:
     demo.close()
 
 
-def test_the_pair_is_fixed_and_the_way_to_another_is_shown(page):
+def test_the_pair_is_fixed_and_limits_are_sentences(page):
+    """The way to another pair is shown. What is above a limit is refused by name, everywhere, and the page works on."""
+    ask(page, tokens=257)
+    run(page)
+    assert "New tokens is 257; this page allows at most 256. Nothing ran." in text(page, "#sd-said .sd-error")
+    ask(page, "word " * 600, tokens=8)
+    run(page)
+    assert "this public page takes at most 512 tokens. Nothing ran." in text(page, "#sd-said .sd-error")
+    page.click('button[role=tab]:has-text("Best gamma")')
+    page.click("#sd-gamma-whatif button.label-wrap")
+    for name in ("gamma", "whatif"):
+        page.click(f"#sd-{name}-start")
+        page.wait_for_selector(f"#sd-{name}-status .sd-error:has-text('takes at most 512 tokens. Nothing ran.')")
+    page.click('button[role=tab]:has-text("Race")')
+    ask(page, "Once upon a time")
+    run(page)
+    assert not page.locator("#sd-said .sd-error").is_visible()
     unfold(page, "#sd-change")
     assert "python app.py --target" in text(page, "#sd-own")
     assert page.locator("#sd-own a").get_attribute("href") == (
@@ -83,44 +98,6 @@ def test_a_recording_greets_where_the_device_is_lent(browser, slot):
             assert "A recording" not in text(page, "#sd-live")
     finally:
         demo.close()
-
-
-def test_limits_are_shown_in_sentences(page):
-    """A prompt that is too long and too many tokens are refused by name, and the page keeps working."""
-    ask(page, tokens=257)
-    run(page)
-    assert "New tokens is 257; this page allows at most 256. Nothing ran." in text(page, "#sd-said .sd-error")
-    ask(page, tokens=8)
-    ask(page, "word " * 600)
-    run(page)
-    assert "this public page takes at most 512 tokens. Nothing ran." in text(page, "#sd-said .sd-error")
-    ask(page, "Once upon a time", tokens=8)
-    run(page)
-    assert not page.locator("#sd-said .sd-error").is_visible()
-
-
-def test_caps_hold_where_more_is_measured(page):
-    """The tabs that measure refuse the same prompt in the same words."""
-    ask(page, "word " * 600)
-    page.click('button[role=tab]:has-text("Best gamma")')
-    page.click("#sd-gamma-whatif button.label-wrap")
-    for name in ("gamma", "whatif"):
-        page.click(f"#sd-{name}-start")
-        page.wait_for_selector(f"#sd-{name}-status .sd-error:has-text('takes at most 512 tokens. Nothing ran.')")
-
-
-def test_a_file_above_the_cap_is_not_read(page, tmp_path):
-    """Both the size of a file and its unpacked size count."""
-    go_to(page, "Benchmark")
-    unfold(page, "#sd-bench-settings")
-    large = b" " * 1_000_001
-    for content, words in (
-        (large, "has more than 1\u00a0MB"),
-        (gzip.compress(large), "unpacks to more than 1\u00a0MB"),
-    ):
-        (tmp_path / "set.jsonl").write_bytes(content)
-        page.set_input_files("#sd-bench-set-file", tmp_path / "set.jsonl")
-        page.wait_for_selector(f"#sd-bench-set .sd-error:has-text('set.jsonl {words}')")
 
 
 def test_a_full_queue_is_reported_and_run_is_back(browser, slot, short_start):

@@ -7,13 +7,19 @@ import re
 
 import pytest
 
-from browser.conftest import PAUSE, ask, go_to, open_page, quick_self_test, run, text, unfold, visit
+from browser.conftest import PAUSE, ask, go_to, open_page, run, text, unfold, visit
 from browser.test_measuring import finish, save, set_number
 from specdec.lanes.table import entrants_of
 from specdec.measure import sweep
 from specdec.ui import gamma_tab, measuring
 
-pytestmark = pytest.mark.xdist_group("browser")  # one process drives the browser
+pytestmark = pytest.mark.xdist_group("browser results")
+
+
+@pytest.fixture(scope="module")
+def address(quick_address) -> str:
+    return quick_address
+
 
 KEYS = {"Best gamma": "gamma", "Benchmark": "bench", "Lossless?": "lossless"}
 
@@ -68,17 +74,6 @@ def test_an_unknown_tab_is_named(page):
     page.evaluate("location.hash = 'tab=lossless'")
     page.wait_for_selector("#sd-lossless-start:visible")
     assert page.locator(".sd-linkError").count() == 0
-
-
-def test_an_own_result_takes_the_place_of_the_recorded_one_for_good(page, monkeypatch):
-    quick_self_test(monkeypatch)
-    go_to(page, "Lossless?")
-    page.wait_for_selector("#sd-lossless-verdict .sd-origin:has-text('A recording')")
-    finish(page, "lossless")
-    assert origin(page, "lossless") == "Measured on this machine"
-    go_to(page, "Race")
-    go_to(page, "Lossless?")
-    assert origin(page, "lossless") == "Measured on this machine"
 
 
 def test_start_says_what_it_will_take(page):
@@ -199,6 +194,11 @@ def test_what_if_s_best_is_raced_and_so_is_a_confidence_stop(page):
     assert not page.locator("#sd-whatif-race").is_visible()
     page.click("#sd-whatif-start")
     page.wait_for_selector("#sd-whatif-race:visible")
+    rows = page.locator("#sd-whatif-table tbody tr").all_inner_texts()
+    assert len(rows) == 17 + 4 + 1 and rows[-1].startswith("oracle")
+    assert "not measured: tokens per pass are exact" in text(page, "#sd-whatif-table caption")
+    speeds = [float(row.split()[-2]) for row in rows]
+    assert min(speeds) == speeds[-1], "nothing is faster than the oracle"
     best = text(page, "#sd-whatif-race").removeprefix("Race it: ")
     assert best == page.locator("#sd-whatif-table tr.marked th").inner_text() != "oracle"
     page.click("#sd-whatif-race")
@@ -214,10 +214,3 @@ def test_what_if_s_best_is_raced_and_so_is_a_confidence_stop(page):
     run(page)
     assert text(page, ".sd-lineGamma") == "γ stop below confidence 0.3"
     assert page.evaluate("window.specdec.errors") == 0
-
-
-def test_a_link_asks_for_a_confidence_stop(browser, address):
-    with visit(browser, address) as page:
-        open_page(page, address, "#gamma=confidence:0.25&tokens=24")
-        page.wait_for_selector(".sd-lineGamma:has-text('γ stop below confidence 0.25')")
-        assert not page.locator("#sd-problems").is_visible()

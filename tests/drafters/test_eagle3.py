@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import torch
 from all_types import TYPES, small_config, small_model
-from comparison import FULL, Comparison
-from drafting import HIDDEN, VOCABULARY, config_of, head_of, require_close, require_drafts_from_scratch
+from comparison import FULL, HOURS, Comparison
+from drafting import GAMMAS, HIDDEN, VOCABULARY, config_of, head_of, require_close, require_drafts_from_scratch
 from enumeration import CLOSE, OfModel, distance, distribution
 from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of, tiny
+from pairwise import each_once, pairwise
 from safetensors.torch import save_file
 
 import specdec
@@ -185,8 +186,7 @@ def cropped(cache: RoomyLayer) -> RoomyLayer:
     return cache
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("writes", ["SafeAILab", "speculators", "speculators, qwen3"])
+@pairwise(option=tuple(OPTIONS), writes=("SafeAILab", "speculators", "speculators, qwen3")[: 3 if FULL else 2])
 def test_every_draft_is_that_of_the_published_layer(monkeypatch, option: str, writes: str) -> None:
     """In each round, after rejections and full acceptances: the logits of all guesses, made from the whole text."""
     config = config_of(**OPTIONS[option])
@@ -219,17 +219,17 @@ def test_a_wrong_draft_is_caught(monkeypatch, bug: str) -> None:
 # --- texts -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("own_embedding", [True, False])
-@pytest.mark.parametrize("known", [None, KNOWN])
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3", "gpt2", *HYBRIDS])
+@pairwise(
+    family=("llama", "qwen2", "qwen3", "gemma3", "gpt2", *HYBRIDS), known=(None, KNOWN), own_embedding=(True, False)
+)
 def test_greedy_text_is_that_of_generate(family: str, known: int | None, own_embedding: bool) -> None:
     """Whatever the head guesses; by the lean forward and by the models' own."""
     target = target_of(family)
     head = head_of(config_of(**({} if known is None else {"draft_vocab_size": known})), own_embedding)
-    prompt_ids, tokens = prompt_of(9), 300 if FULL else 40
+    prompt_ids, tokens = prompt_of(9), 300 if HOURS else 40
     reference = generated(target, prompt_ids, tokens)
     compared = Comparison()
-    for gamma in (*range(1, 17), "auto") if FULL else (1, 4, 16, "auto", specdec.ConfidenceStop(6, 0.02)):
+    for gamma in GAMMAS:
         pair = specdec.Pair(target, specdec.Eagle3(head))
         params = specdec.SamplingParams(max_new_tokens=tokens)
         ids = specdec.collect(specdec.speculative(pair, prompt_ids, gamma=gamma, params=params)).token_ids
@@ -237,8 +237,7 @@ def test_greedy_text_is_that_of_generate(family: str, known: int | None, own_emb
     compared.require_few_ties()
 
 
-@pytest.mark.parametrize("acceptance", ["lossless", "block"])
-@pytest.mark.parametrize("known", [None, 2])
+@each_once(acceptance=("lossless", "block"), known=(2, None))
 def test_sampled_text_has_the_targets_distribution(known: int | None, acceptance: str) -> None:
     """Every outcome of every draw, over rounds that follow each other; the head knows all three tokens, or two."""
     target = target_of(vocab_size=3)

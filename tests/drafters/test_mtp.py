@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 import torch
-from comparison import FULL, Comparison
-from drafting import require_drafts_from_scratch
+from comparison import HOURS, Comparison
+from drafting import GAMMAS, require_drafts_from_scratch
 from enumeration import CLOSE, OfModel, distance, distribution
 from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of, tiny
+from pairwise import each_once
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, DeepseekV3Config, Glm4MoeConfig
 from transformers.modeling_layers import MtpModel
@@ -135,18 +136,17 @@ def test_a_wrong_draft_is_caught(monkeypatch, bug: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_text_is_that_of_generate(family: str, layers: int) -> None:
     pair = pair_of(family, layers)
-    prompt_ids, tokens = prompt_of(9), 300 if FULL else 40
+    prompt_ids, tokens = prompt_of(9), 300 if HOURS else 40
     reference = generated(pair.target, prompt_ids, tokens)
     compared = Comparison()
-    for gamma in (*range(1, 17), "auto") if FULL else (1, 4, 16, "auto", specdec.ConfidenceStop(6, 0.02)):
+    for gamma in GAMMAS:
         params = specdec.SamplingParams(max_new_tokens=tokens)
         ids = specdec.collect(specdec.speculative(pair, prompt_ids, gamma=gamma, params=params)).token_ids
         compared.require_same(pair.target, prompt_ids, tuple(ids), reference)
     compared.require_few_ties()
 
 
-@pytest.mark.parametrize("acceptance", ["lossless", "block"])
-@pytest.mark.parametrize("layers", [1, 2])
+@each_once(acceptance=("lossless", "block"), layers=(2, 1))
 def test_sampled_text_has_the_targets_distribution(layers: int, acceptance: str) -> None:
     """Every outcome of every draw, over rounds that follow each other."""
     pair = pair_of("deepseek_v3", layers, vocabulary=3)

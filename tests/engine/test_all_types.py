@@ -1,6 +1,6 @@
 """Every causal language model of transformers writes the text of ``generate``, or is refused in a sentence.
 
-Each writes a short text with a noisy draft. SPECDEC_FULL=1 fills the context with every way to draft, like
+Each writes a short text with a noisy draft. --hours fills the context with every way to draft, like
 ``python tests/all_types.py``, which prints a table.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from all_types import CONTEXT, PROMPT, TYPES, WAYS, outcome_of
-from comparison import FULL
+from comparison import HOURS
 
 # Types of which no small model can be built here.
 NOT_BUILT = {"gemma3n": "timm"}
@@ -29,9 +29,9 @@ REFUSED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(name for name in TYPES if FULL or name not in SLOW))
+@pytest.mark.parametrize("name", sorted(name for name in TYPES if HOURS or name not in SLOW))
 def test_a_type_equals_generate_or_is_refused(name: str) -> None:
-    outcome = outcome_of(name) if FULL else outcome_of(name, new_tokens=10, ways=("a noisy draft",))
+    outcome = outcome_of(name) if HOURS else outcome_of(name, new_tokens=10, ways=("a noisy draft",))
     if outcome.kind == "not built":
         assert NOT_BUILT.get(name, "nothing is allowed to be missing") in outcome.says, outcome
     else:

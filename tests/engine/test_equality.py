@@ -1,6 +1,6 @@
 """Greedy speculative decoding writes token for token what ``model.generate`` writes, in fp32.
 
-The test itself calls ``generate`` for the reference, with every sampling setting neutral. SPECDEC_FULL=1 runs the full
+The test itself calls ``generate`` for the reference, with every sampling setting neutral. --hours runs the full
 table: all draft lengths from 1 to 16 and more seeds. ``-n 0 -s`` prints how many positions were compared, and the ties.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from accelerate import cpu_offload, dispatch_model
-from comparison import FULL, Comparison
+from comparison import HOURS, Comparison
 from fakes import (
     FAMILIES,
     MORE_FAMILIES,
@@ -31,13 +31,14 @@ from fakes import (
     table_pair,
     tiny,
 )
+from pairwise import pairwise
 from transformers import GenerationConfig, OpenAIGPTConfig, OpenAIGPTLMHeadModel
 
 import specdec
 
-GAMMAS = range(1, 17) if FULL else (1, 5, 16)
-SEEDS = range(6) if FULL else (0,)
-NEW_TOKENS = 60 if FULL else 40
+GAMMAS = range(1, 17) if HOURS else (1, 5, 16)
+SEEDS = range(6) if HOURS else (0,)
+NEW_TOKENS = 60 if HOURS else 40
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +101,7 @@ def spoken(pair: specdec.Pair, prompt_ids: torch.Tensor, gamma: int | str, **set
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("penalty", [1.0, 1.3])
-@pytest.mark.parametrize("gamma", GAMMAS)
-@pytest.mark.parametrize("draft", DRAFTS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pairwise(family=FAMILIES, draft=DRAFTS, gamma=GAMMAS, penalty=(1.0, 1.3))
 def test_text_equals_generate(family: str, draft: str, gamma: int, penalty: float, seed: int, comparison) -> None:
     """Whatever the draft and its length, the text is the target's own; padded ids on either side change nothing."""
     pair = pair_of(family, draft, seed)
@@ -113,12 +111,14 @@ def test_text_equals_generate(family: str, draft: str, gamma: int, penalty: floa
         comparison.require_same(pair.target, prompt_ids, ours, reference_of(family, seed, length, penalty), penalty)
 
 
-@pytest.mark.parametrize("gamma", [*GAMMAS, "auto"])
-@pytest.mark.parametrize("draft", ["near", "for llama", "fewer ids", "more ids", "other ids", "lookup", "early exit"])
-@pytest.mark.parametrize("family", [*FAMILIES, *MORE_FAMILIES])
+@pairwise(
+    family=(*FAMILIES, *MORE_FAMILIES),
+    draft=("near", "for llama", "fewer ids", "more ids", "other ids", "lookup", "early exit"),
+    gamma=(*GAMMAS, "auto"),
+)
 def test_every_family_and_every_way_to_draft(family: str, draft: str, gamma: int | str, comparison) -> None:
     """Each family as target and as draft, and drafts without a second model; 300 tokens in the full table."""
-    pair, new_tokens = pair_of(family, draft), 300 if FULL else 24
+    pair, new_tokens = pair_of(family, draft), 300 if HOURS else 24
     prompt_ids = prompt_of(20, seed=0)
     ours = spoken(pair, prompt_ids, gamma, max_new_tokens=new_tokens)
     target = "llama" if draft == "for llama" else family

@@ -11,9 +11,10 @@ import pytest
 import torch
 from accelerate import cpu_offload, dispatch_model
 from all_types import TYPES, VOCABULARY, small_config, small_model
-from comparison import FULL, Comparison
+from comparison import FULL, HOURS, Comparison
 from enumeration import CLOSE, OfModel, distance, distribution
 from fakes import count_passes, generated, noisy_copy, prompt_of, rounds_of, tiny
+from pairwise import each_once
 
 import specdec
 from specdec.engine.policy import REREAD
@@ -21,9 +22,12 @@ from specdec.models.compatibility import ROLLED_BACK
 from specdec.passes.runner import Runner
 from specdec.passes.states import States
 
-TOKENS = 300 if FULL else 48
-GAMMAS = (*range(1, 17), "auto") if FULL else (1, 4, 16, "auto")
-FAMILIES = sorted(name for name in ROLLED_BACK if name in TYPES)
+TOKENS = 300 if HOURS else 48 if FULL else 32
+GAMMAS = (*range(1, 17), "auto") if HOURS else (1, 4, 16, "auto") if FULL else (4, "auto")
+# One of each kind of layer with a state: Mamba 2 beside attention and between it, one whose passes must not bound their
+# time steps, and the gated delta rule. Others are built of the same layers.
+KINDS = ("bamba", "falcon_h1", "nemotron_h", "qwen3_5_text")
+FAMILIES = sorted(name for name in ROLLED_BACK if name in TYPES and (FULL or name in KINDS))
 LAYERS = {"granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2}, "bamba": {"attn_layer_indices": [1, 3]}}
 FEW = ("falcon_h1", "qwen3_5_text")  # Mamba 2, and the gated delta rule
 
@@ -114,8 +118,7 @@ def test_bounds_are_left_out_of_the_first_layers_of_a_model_with_hooks() -> None
     assert compare(target, specdec.Pair(target, specdec.EarlyExit(3)), (4,)) > {"accepted"}
 
 
-@pytest.mark.parametrize("drafting", ["model", "prompt lookup", "early exit"])
-@pytest.mark.parametrize("family", FEW)
+@each_once(drafting=("model", "prompt lookup", "early exit"), family=FEW)
 def test_other_ways_to_draft_for_a_hybrid(family: str, drafting: str) -> None:
     target = model_of(family)
     seen = compare(target, pair_of(target, drafting))
@@ -140,8 +143,7 @@ def test_what_is_read_again_is_bounded(family: str) -> None:
     assert max(passes[1:]) > 1 + 4
 
 
-@pytest.mark.parametrize("acceptance", ["lossless", "block"])
-@pytest.mark.parametrize("family", FEW)
+@each_once(acceptance=("lossless", "block"), family=FEW)
 def test_sampled_text_has_the_targets_distribution(family: str, acceptance: str) -> None:
     """Every outcome of every draw, over several rounds."""
     assert difference(family, acceptance) < CLOSE

@@ -1,6 +1,6 @@
 """The embedded pair is a real pair, small enough to ship, and decodes to the text of ``generate``.
 
-SPECDEC_FULL=1 runs all draft lengths on all fifty prompts, and tests the layers on much text. The suite runs three
+--hours runs all draft lengths on all fifty prompts, and tests the layers on much text. The suite runs three
 lengths and part of the prompts and the text.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from comparison import FULL, Comparison
+from comparison import HOURS, Comparison
 from fakes import generated, ids_of
 
 import specdec
@@ -23,8 +23,8 @@ from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.loading import EMBEDDED
 
-GAMMAS = (1, 2, 3, 5, 8, 16) if FULL else (1, 5, 16)
-NEW_TOKENS = 64 if FULL else 32
+GAMMAS = (1, 2, 3, 5, 8, 16) if HOURS else (1, 5, 16)
+NEW_TOKENS = 64 if HOURS else 32
 
 NAMES = ("Lily", "Tom", "Anna", "Ben", "Mia")
 OPENINGS = (
@@ -72,7 +72,7 @@ def reference(prompt: str) -> tuple[int, ...]:
 
 # The suite runs one story for each opening, and a third of the other prompts for each draft length: all of them in
 # total.
-GROUPS = {gamma: FIFTY if FULL else FIFTY[:30:5] + FIFTY[30 + i :: len(GAMMAS)] for i, gamma in enumerate(GAMMAS)}
+GROUPS = {gamma: FIFTY if HOURS else FIFTY[:30:5] + FIFTY[30 + i :: len(GAMMAS)] for i, gamma in enumerate(GAMMAS)}
 
 
 @pytest.mark.xdist_group("fifty")  # the reference texts are generated once
@@ -125,14 +125,14 @@ def test_the_whole_context_is_usable() -> None:
 def test_every_target_layer_earns_its_place() -> None:
     """Leaving out any one layer makes the target worse on held-out Python source: depth is not padding.
 
-    The suite reads too little text to judge the weakest layers; SPECDEC_FULL=1 tests every layer.
+    The suite reads too little text to judge the weakest layers; --hours tests every layer.
     """
     pair = specdec.load_pair()  # its own copy, as layers are taken out of it
     documents = {"python": python_documents()[::HELD_OUT_EVERY]}
     windows = Windows(documents, pair.tokenizer, torch.device("cpu"))
-    costs = leave_one_out(pair.target, held_out_windows(windows, "python", 256, 32 if FULL else 4))
+    costs = leave_one_out(pair.target, held_out_windows(windows, "python", 256, 32 if HOURS else 4))
     shown = [round(cost, 3) for cost in costs]
-    assert min(costs) > (0 if FULL else -0.02), shown
+    assert min(costs) > (0 if HOURS else -0.02), shown
     assert statistics.median(costs) > 0, shown
 
 
@@ -172,13 +172,13 @@ def test_the_embedded_head_drafts_for_the_embedded_target() -> None:
     facts = pair.facts()["draft"]
     assert (facts["text"], facts["local"]) == ("eagle3:embedded", False) and pair.name == "embedded"
     assert 0.5e6 < facts["parameters"] - 4096 * pair.target.config.hidden_size < 1e6  # its output matrix left out
-    tokens = 300 if FULL else 64
+    tokens = 300 if HOURS else 64
     params = specdec.SamplingParams(max_new_tokens=tokens, ignore_eos=True)
     compared = Comparison()
-    for row in read_prompts(EXAMPLES) if FULL else read_prompts(EXAMPLES)[:2]:
+    for row in read_prompts(EXAMPLES) if HOURS else read_prompts(EXAMPLES)[:2]:
         ids = pair.encode(row.prompt)[0]
         plain = generated(pair.target, ids, tokens, eos_token_id=None)
-        for gamma in (*range(1, 17), "auto") if FULL else (5,):
+        for gamma in (*range(1, 17), "auto") if HOURS else (5,):
             result = specdec.collect(specdec.speculative(pair, ids, gamma=gamma, params=params))
             compared.require_same(pair.target, ids, tuple(result.token_ids), plain)
             assert gamma != 5 or result.metrics.alpha > 0.4, row.name

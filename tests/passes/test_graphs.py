@@ -10,9 +10,11 @@ from weakref import WeakKeyDictionary
 
 import pytest
 import torch
+from comparison import FULL
 from cuda_standins import Reads, forget_engines, on_meta, reads_on_meta, stand_in_for_captures
 from enumeration import distance, distribution
 from fakes import byte_tokenizer, noisy_copy, prompt_of, shared_tiny, shuffled_tokenizer, tensors, tiny
+from pairwise import each_once
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import specdec
@@ -88,12 +90,12 @@ def captured(monkeypatch) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_replays_write_what_the_eager_engine_writes(mode: str, captured) -> None:
-    """Three calls with different texts over one engine: a graph keeps nothing of an earlier call."""
+    """Calls with different texts over one engine: a graph keeps nothing of an earlier call."""
     settings = MODES[mode]
     graph = pair_of(draft=settings.get("draft"))
     eager = dataclasses.replace(graph, engine="eager")
     assert graph.describe()["engine"] == {"name": "graph", "reason": None}
-    for seed, length in enumerate((5, 9, 3)):
+    for seed, length in enumerate((5, 9, 3) if FULL else (5, 3)):
         prompt = prompt_of(length, seed=seed)
         ours = told(rounds_of(graph, prompt, settings))
         if mode == "confidence stop":  # the eager draft ends early, and its last guess is reported as missed
@@ -102,7 +104,7 @@ def test_replays_write_what_the_eager_engine_writes(mode: str, captured) -> None
             theirs = told(rounds_of(eager, prompt, settings))
         assert ours == theirs
     ((engine,),) = graphs._free.values()
-    assert engine._capture.replays > 20 and not engine._capture.unknown, engine._capture.unknown
+    assert engine._capture.replays > 12 and not engine._capture.unknown, engine._capture.unknown
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -237,8 +239,7 @@ def reads_by_round(reads: Reads, pair: specdec.Pair, mode: dict[str, Any]) -> se
     return {after - before for before, after in zip(counts, counts[1:], strict=False)}
 
 
-@pytest.mark.parametrize("engine", ["eager", "graph"])
-@pytest.mark.parametrize("mode", [*MODES, "auto"])
+@each_once(mode=(*MODES, "auto"), engine=("graph", "eager"))
 def test_the_host_reads_once_a_round(engine: str, mode: str, reads) -> None:
     """The host reads once a round with every draft method. The device "meta" has no values, so other reads fail."""
     settings = MODES.get(mode, {"gamma": "auto"})

@@ -134,7 +134,9 @@ def test_the_plan_fits_eight_minutes(capsys) -> None:
     assert estimate.IMPORTS + sum(part.seconds for part in parts(rehearsal=False)) < 8 * 60
     assert command("--plan") == 0
     printed = capsys.readouterr().out
-    assert all(part.name in printed for part in parts(rehearsal=False)) and "Left out first: table pythia-12b" in printed
+    assert (
+        all(part.name in printed for part in parts(rehearsal=False)) and "Left out first: table pythia-12b" in printed
+    )
 
 
 def as_on_a_gpu(out: Path) -> None:

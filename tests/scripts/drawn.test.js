@@ -1,0 +1,242 @@
+// What the page draws for the lines of a race: the recorded one, which is greedy and has three lanes.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  all,
+  click,
+  drag,
+  key,
+  leave,
+  one,
+  pass,
+  point,
+  recorded,
+  recordsOf,
+  show,
+  showRun,
+  state,
+  texts,
+  words,
+} from "./page.js";
+
+await show(recorded());
+const records = recordsOf(recorded());
+const rounds = (lane) => {
+  const from = records.findIndex((r) => r.event === "started" && r.lane === lane && (lane === "generate" || r.gamma));
+  const to = records.findIndex((r, at) => at > from && r.event === "finished");
+  return records.slice(from + 1, to);
+};
+const spoken = rounds("speculative");
+const ours = ".sd-box.speculative";
+const kinds = (selector = ours) => all(`${selector} .sd-token`).map((mark) => mark.classList[1]);
+
+test("a recording is shown with its origin, its verdict and four figures", () => {
+  const verdict = records.at(-1);
+  assert.equal(state.verdicts, 1);
+  assert.equal(state.origin, "recording");
+  assert.match(words(".sd-notes"), /A recording made on .*, not measured here/);
+  assert.equal(words(".sd-headline"), verdict.sentence.replaceAll(/ (here|on this machine)\b/g, ""));
+  assert.deepEqual(
+    texts(".sd-figures dd"),
+    verdict.figures.map(({ value }) => value),
+  );
+  assert.deepEqual(texts(".sd-box h2"), ["Plain generate", "Speculative"]);
+  assert.equal(all("details > .sd-ribbon").length, 1, "our loop's text is in a fold");
+  assert.ok(one(".sd-chart .sd-plot").getAttribute("aria-label").includes(words(".sd-headline")));
+});
+
+test("both texts are the same, and every token is drawn by what it is", () => {
+  const written = (lane) =>
+    all(`.sd-box.${lane} .sd-token:not(.rejected, .discarded)`)
+      .map((mark) => mark.textContent)
+      .join("");
+  assert.equal(written("speculative"), written("generate"));
+  const expected = spoken.flatMap((round) => {
+    const kept = round.draft.filter(({ status }) => status === "accepted").map(() => "accepted");
+    const missed = round.draft.slice(kept.length).map(({ status }) => status);
+    return [...kept.slice(0, round.committed_ids.length), ...missed, ...(round.token_kind ? [round.token_kind] : [])];
+  });
+  assert.deepEqual([...kinds()].sort(), [...expected].sort());
+  for (const kind of ["accepted", "correction", "bonus", "rejected", "discarded"])
+    assert.ok(kinds().includes(kind), kind);
+  assert.equal(all(`${ours} .sd-round`).length, spoken.length);
+});
+
+test("guesses that were not kept are shown when they are asked for", () => {
+  const rejected = one(`${ours} .rejected`);
+  assert.equal(rejected.offsetParent, null);
+  click("#sd-misses");
+  assert.notEqual(rejected.offsetParent, null);
+  click("#sd-misses");
+});
+
+test("keys walk the tokens and the rounds, and each says what it is", () => {
+  const ribbon = one(`${ours} .sd-ribbon`);
+  assert.equal(ribbon.tabIndex, 0);
+  key(ribbon, "Home");
+  const seen = [];
+  for (const name of ["ArrowRight", "ArrowDown", "ArrowDown", "ArrowUp", "End"]) {
+    key(ribbon, name);
+    seen.push(words(".sd-point"));
+    assert.equal(all(".cursor").length, 1);
+  }
+  assert.equal(seen[3], seen[1], "up again from the second round");
+  assert.equal(new Set(seen).size, 4);
+  assert.ok(
+    seen.every((said) => /\u201c.*\u201d · round \d+ · /s.test(said)),
+    seen.join("\n"),
+  );
+  assert.match(seen.at(-1), new RegExp(`round ${spoken.length - 1} `));
+  key(ribbon, "Home");
+  key(ribbon, "ArrowDown");
+  key(ribbon, "ArrowDown");
+  key(ribbon, "Enter");
+  assert.match(words(".sd-card h2"), /^Round 2 of/);
+});
+
+test("what is pointed at lights up everywhere", () => {
+  const token = one(`${ours} .accepted`, 6);
+  point(token);
+  const lit = (lane) => words(`.sd-box.${lane} .lit`);
+  assert.equal(lit("speculative"), token.textContent);
+  assert.equal(lit("generate"), token.textContent);
+  assert.equal(all(".sd-stripLit:not(.current):not([hidden])").length, 3);
+  assert.equal(all(".sd-verdicts tr.lit").length, 1);
+  assert.match(words(".sd-point"), /round \d+ · Accepted: guess kept/);
+  leave(`${ours} .sd-ribbon`);
+  assert.equal(all(".lit").length, 0);
+  assert.ok(one(".sd-point").hidden && !one(".sd-legend").hidden);
+  point(one(".sd-verdicts tbody tr"));
+  assert.equal(all(`${ours} .sd-token.lit`).length, 1);
+  assert.equal(all(".sd-box.generate .lit").length, 1);
+  leave(".sd-card");
+});
+
+test("a round is read step by step, as the record has it", () => {
+  const number = spoken.findIndex((round) => round.token_kind === "correction" && round.draft.length > 2);
+  click(all(`${ours} .sd-round`)[number].querySelector(".correction"));
+  assert.equal(words(".sd-card h2"), `Round ${number} of ${spoken.length - 1}`);
+  assert.equal(all(".sd-round.current .correction").length, 1);
+  const names = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
+  assert.deepEqual(
+    all(".sd-verdicts tbody tr").map((row) => row.cells[row.cells.length - 1].textContent),
+    spoken[number].draft.map(({ status }) => names[status]),
+  );
+  const kept = spoken[number].draft.filter(({ status }) => status === "accepted").length;
+  assert.match(words(".sd-step.outcome"), new RegExp(`${kept} guess(es)? kept, plus the correction`));
+  assert.equal(all(".sd-decision li").length, 0, "greedy draws nothing");
+  const [, guess, target] = all(".sd-verdicts tbody tr")[kept].cells;
+  assert.notEqual(guess.textContent, target.textContent);
+  click('.sd-card [aria-label="Next round"]');
+  assert.match(words(".sd-card h2"), new RegExp(`^Round ${number + 1} of`));
+  click('.sd-card [aria-label="Previous round"]');
+  assert.match(words(".sd-card h2"), new RegExp(`^Round ${number} of`));
+});
+
+test("the strip is true to scale, and says what the time was spent on", () => {
+  const ends = all(".sd-stripRow .sd-stripEnd").map((end) => [
+    parseFloat(end.textContent),
+    parseFloat(end.style.left) - 8,
+  ]);
+  assert.equal(ends.length, 3);
+  for (const [seconds, pixels] of ends)
+    assert.ok(Math.abs(pixels / ends[0][1] - seconds / ends[0][0]) < 0.01 / ends[0][0] + 0.01);
+  const shares = [...words(".sd-stripWords").matchAll(/(\d+)\u00a0%/g)].map(([, share]) => Number(share));
+  assert.equal(shares.length, 3, "drafting, checking and the rest");
+  assert.ok(Math.abs(shares[0] + shares[1] + shares[2] - 100) <= 2);
+  const cells = one(".sd-stripRow.speculative canvas").drawn.filter(([, , , y]) => y > 12);
+  assert.equal(cells.length, spoken.slice(1).flatMap((round) => round.committed_ids).length, "a mark for each token");
+});
+
+test("the chart has a step line for each lane, and labels at the ends", async () => {
+  await pass(200);
+  const { data, layout } = one(".sd-chart .sd-plot");
+  const lines = data.filter(({ mode }) => mode === "lines");
+  assert.deepEqual(lines.map(({ name }) => name).sort(), ["generate", "speculative", "speculative:0"]);
+  for (const line of lines) assert.equal(line.y.at(-1), 64);
+  assert.equal(layout.xaxis.title.text, "Seconds after first token (each lane's own clock)");
+  assert.equal(layout.yaxis.title.text, "Tokens written");
+  assert.equal(layout.yaxis.range[1], 64);
+  const labels = layout.annotations.map(({ text }) => text).join(" ");
+  assert.ok(labels.includes("Plain") && labels.includes("<b>Speculative") && labels.includes("saved"));
+  assert.deepEqual(
+    texts(".sd-chartKey li").map((text) => text.replace(/[\d.]+(?=\u00a0s)/, "#")),
+    ["Our loop, γ 0 #\u00a0s"],
+  );
+});
+
+test("why tells the engine from speculation, in steps that add up", async () => {
+  assert.match(
+    words(".sd-why summary"),
+    /^Why: each round yields [\d.]+ tokens; plain generate writes [\d.]+ in that time$/,
+  );
+  const why = records.at(-1).why;
+  assert.match(words(".sd-why p"), /our loop without a draft/);
+  assert.match(words(".sd-why .sd-facts"), /Cost coefficient c/);
+  const label = one(".sd-why .sd-plot").getAttribute("aria-label");
+  for (const [name] of why.steps) assert.ok(label.includes(name), name);
+});
+
+test("a figure tells its definition", () => {
+  const name = all(".sd-figures .sd-term").find((term) => term.textContent === "of guesses kept");
+  const meaning = name.nextSibling;
+  assert.ok(meaning.hidden);
+  click(name);
+  assert.ok(!meaning.hidden && meaning.textContent.includes("Guesses kept / guesses tested"));
+  assert.equal(name.getAttribute("aria-expanded"), "true");
+  click(name);
+  assert.ok(meaning.hidden);
+});
+
+test("a dragged length is computed and labelled, and dragging back shows what was measured", async () => {
+  const shown = () => [
+    words(".sd-headline"),
+    words(".sd-factor"),
+    texts(".sd-figures dd"),
+    words(".sd-stripWords"),
+    kinds(),
+  ];
+  const before = shown();
+  const measured = one(".sd-chart .sd-plot").getAttribute("aria-label");
+  await drag(2);
+  assert.match(words(".sd-notes"), /Computed from .*, not measured/);
+  assert.match(words(".sd-headline"), /^γ 2 would run at/);
+  assert.ok(all(`${ours}.computed`).length === 1 && kinds().join() !== before.at(-1).join());
+  assert.match(one(".sd-chart .sd-plot").getAttribute("aria-label"), /γ 2 is computed/);
+  const saved = one(".sd-chart .sd-plot").layout.annotations.filter(({ text }) => /saved|lost/.test(text));
+  assert.ok(saved.every(({ text }) => text.includes("computed")));
+  assert.match(words(".sd-replayWords"), /computed/);
+  assert.match(words(".sd-spoken"), /γ 2 would run at/);
+  state.loaded("another pair");
+  assert.match(words(".sd-notes"), /Computed from/);
+  assert.equal(one("#sd-gamma input").value, "2", "Run measures it");
+  await drag(5);
+  assert.deepEqual(shown(), before);
+  assert.equal(one(".sd-chart .sd-plot").getAttribute("aria-label"), measured);
+  assert.doesNotMatch(words(".sd-replayWords"), /computed/);
+  assert.match(words(".sd-notes"), /Loaded: another pair/);
+});
+
+test("a race that runs here replaces the greeting and says so", async () => {
+  await showRun(records);
+  assert.equal(state.verdicts, 2);
+  assert.match(words(".sd-notes"), /Median of 3 runs on this machine/);
+  await show(recorded());
+  assert.match(words(".sd-notes"), /on this machine/, "a later greeting is not shown");
+});
+
+test("a refusal is a sentence and leaves the last race alive", async () => {
+  const before = words(".sd-verdict");
+  const [begin] = records;
+  await showRun([begin, { event: "error", message: "top_p is 2; give a number from 0 to 1." }]);
+  assert.ok(!one("#sd-said .sd-error").hidden);
+  assert.match(words("#sd-said .sd-error"), /top_p is 2/);
+  assert.equal(words(".sd-verdict"), before);
+  const title = words(".sd-card h2");
+  click(one(`${ours} .bonus`, 1));
+  assert.notEqual(words(".sd-card h2"), title);
+  click('[aria-label="Replay from the start"]');
+  click('[aria-label="Pause"]');
+  assert.match(words(".sd-box.generate .sd-boxStatus"), /^\d+ of \d+ tokens$/);
+  click('[aria-label="Skip to the end"]');
+});

@@ -1,0 +1,168 @@
+// The tab How it works, as drawn: three steps with the tokens and times of the shown race, and the game Be the draft.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  all,
+  click,
+  mountHow,
+  one,
+  pass,
+  race,
+  recorded,
+  recordsOf,
+  reduceMotion,
+  show,
+  showRun,
+  texts,
+  words,
+} from "./page.js";
+
+const { raceShown } = await import("../../specdec/ui/assets/shown.js"); // it needs the page
+await mountHow();
+const toggle = ".sd-howControls .sd-howButton";
+const marks = (step) => [...all(".sd-howStep")[step].querySelectorAll(".sd-howLine:not(.ghost) [data-kind]")];
+const kinds = (step) => marks(step).map((mark) => mark.dataset.kind);
+const lane = () => raceShown().lanes.get("speculative");
+const told = () => lane().rounds[Number(words(".sd-howLede").match(/Round (\d+) of/)[1])];
+const trimmed = (pieces) => pieces.map((piece) => piece.trim() || piece);
+const piecesOf = (ids) => ids.map((id) => new TextDecoder().decode(Uint8Array.from(raceShown().bytes.get(id) ?? [])));
+
+test("before a race it asks for one", () => {
+  assert.match(words(".sd-howLede"), /^Run a race on the Race tab first/);
+});
+
+test("the steps play once in view, with the words and times of a round", async () => {
+  await show(recorded());
+  await pass(100);
+  assert.equal(words(toggle), "Pause");
+  assert.match(words(".sd-howLede"), /a recording, not measured here/);
+  assert.deepEqual([...new Set(kinds(2))].sort(), ["away", "guessed", "sd-last"], "nothing is decided yet");
+  for (let at = 0; at < 80 && words(toggle) !== "Play again"; at++) await pass(500, 100);
+  assert.equal(words(toggle), "Play again");
+  const round = told();
+  const guesses = trimmed(piecesOf(round.draft.map((token) => token.token_id)));
+  for (const step of [0, 1]) {
+    const guessed = marks(step).filter((mark) => mark.dataset.kind === "guessed");
+    assert.deepEqual(
+      guessed.map((mark) => mark.textContent),
+      guesses,
+    );
+  }
+  const milliseconds = texts(".sd-howStep:nth-child(1) .sd-howValue").map(parseFloat);
+  assert.ok(Math.abs(milliseconds[0] - 1000 * round.draft_seconds) <= 0.5);
+  const [one_, check] = texts(".sd-howStep:nth-child(2) .sd-howValue").map(parseFloat);
+  const widths = all(".sd-howStep:nth-child(2) .sd-howFill").map((bar) => parseFloat(bar.style.width));
+  assert.ok(Math.abs(widths[1] / widths[0] - check / one_) < 0.06 * (check / one_));
+});
+
+test("the third step shows the outcome of the round", () => {
+  const status = told().draft.map((token) => token.status);
+  assert.ok(status.includes("accepted") && status.includes("rejected"));
+  const at = status.indexOf("rejected") + 1;
+  assert.deepEqual(kinds(2), ["sd-last", ...status.slice(0, at), told().token_kind, ...status.slice(at)]);
+});
+
+test("with reduced motion the finished pictures are there at once, and each press is a step", async () => {
+  reduceMotion(true);
+  await showRun(recordsOf(recorded()));
+  await pass();
+  const visible = () => all(".sd-howStep").map((step) => !step.querySelector(".sd-howValue").matches(".later"));
+  assert.deepEqual(visible(), [true, true, true]);
+  assert.doesNotMatch(words(".sd-howControls"), /slower/);
+  click(toggle);
+  assert.deepEqual(visible(), [true, false, false]);
+  click('[aria-label="Next step"]');
+  assert.deepEqual(visible(), [true, true, false]);
+  click('[aria-label="Previous step"]');
+  assert.deepEqual(visible(), [true, false, false]);
+  reduceMotion(false);
+});
+
+test("another race brings its own words, and one without guesses is said to have none", async () => {
+  await showRun(race("loop"));
+  assert.match(words("#sd-how"), /made no guesses/);
+  assert.ok(one(".sd-howParts").hidden);
+  await showRun(race("greedy"));
+  assert.match(words(".sd-howLede"), /measured on this machine\./);
+  assert.ok(!one(".sd-howParts").hidden);
+  await showRun(race("block"));
+  assert.match(words("#sd-how"), /judged each draft as a block/);
+  await showRun(recordsOf(recorded()));
+});
+
+// The tokens that the target wrote after the text that the game shows.
+function rightTokens() {
+  const { started, rounds } = lane();
+  const shown = words(".sd-gameText .sd-howContext").replace(/^\u2026/, "");
+  const written = rounds.flatMap((round) => round.committed_ids);
+  const at = written.findIndex((_, place) => {
+    const before = piecesOf([...started.prompt_ids, ...written.slice(0, place)]).join("");
+    return place && before.endsWith(shown);
+  });
+  return written.slice(at);
+}
+
+function choose(tokens) {
+  const length = all(".sd-gameSlot").length;
+  for (const token of tokens.slice(0, length)) click(`.sd-gameChoice[data-token="${token}"]`);
+  return length;
+}
+
+test("a wrong guess is struck and replaced, and later guesses are discarded", () => {
+  const truth = rightTokens();
+  const length = all(".sd-gameSlot").length;
+  click(all(".sd-gameChoice").find((choice) => choice.dataset.token !== String(truth[0])));
+  for (const token of truth.slice(1, length)) click(`.sd-gameChoice[data-token="${token}"]`);
+  click(".sd-gameNext .strong");
+  assert.deepEqual(
+    all(".sd-gameText [data-kind]").map((mark) => mark.dataset.kind),
+    ["rejected", "correction", ...Array(length - 1).fill("discarded")],
+  );
+  assert.match(words(".sd-gameSaid"), new RegExp(`You: 0 of ${length} kept\\.`));
+  assert.match(words(".sd-gameSaid"), /wrote one token with one target pass/);
+  assert.equal(one(".sd-gameSaid").getAttribute("aria-live"), "polite");
+  assert.match(words(".sd-gameBoard"), new RegExp(`0 of ${length}`));
+  click(".sd-gameNext .strong");
+  assert.match(words(".sd-gameLabel"), /^Round 2 of/);
+});
+
+test("the game is won with the tokens of the target, and its result is remembered", async () => {
+  await showRun(recordsOf(recorded()));
+  const rounds = Number(words(".sd-gameLabel").match(/Round 1 of (\d+)/)[1]);
+  assert.ok(rounds >= 3);
+  let total = 0;
+  for (let at = 0; at < rounds; at++) {
+    const length = choose(rightTokens());
+    total += length;
+    assert.equal(document.activeElement.textContent, "Check my guesses");
+    click(document.activeElement);
+    assert.equal(all(".sd-gameText .accepted").length, length);
+    assert.equal(all(".sd-gameText .bonus").length, 1);
+    assert.match(words(".sd-gameSaid"), new RegExp(`You: ${length} of ${length} kept\\. The draft model: `));
+    assert.equal(document.activeElement.textContent, at + 1 === rounds ? "See the result" : "Next round");
+    click(document.activeElement);
+  }
+  const end = words(".sd-gameSaid");
+  assert.ok(end.includes(`You kept ${total} of ${total} guesses`) && end.includes(`wrote ${total + rounds} tokens`));
+  await showRun(recordsOf(recorded()));
+  assert.equal(words(".sd-gameSaid"), end, "a later race shows the result of the last game");
+  click(".sd-gameNext .sd-howButton");
+  assert.ok(all(".sd-gameChoice").length >= 2);
+});
+
+test("a skipped game stays skipped, and needs no storage", async () => {
+  click(".sd-gameNext .quiet");
+  assert.equal(words(".sd-gameSaid"), "You skipped this game.");
+  await showRun(recordsOf(recorded()));
+  assert.equal(words(".sd-gameSaid"), "You skipped this game.");
+  const { prototype } = window.Storage;
+  const [get, set] = [prototype.getItem, prototype.setItem];
+  prototype.getItem = prototype.setItem = () => {
+    throw new Error("forbidden");
+  };
+  await showRun(recordsOf(recorded()));
+  assert.ok(all(".sd-gameChoice").length >= 2, "each time anew");
+  click(".sd-gameNext .quiet");
+  assert.equal(words(".sd-gameSaid"), "You skipped this game.");
+  Object.assign(prototype, { getItem: get, setItem: set });
+});

@@ -1,0 +1,94 @@
+"""The page's scripts in Node: their rules, and what they draw for the lines of races that are recorded here.
+
+``tests/scripts/page.js`` is a page without a browser. What needs layout, or a person, is tested in Chromium.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from fakes import byte_tokenizer, generated, noisy_copy, tiny
+from needed import missing_node, require
+
+import specdec
+from specdec.events import SamplingParams
+from specdec.lanes.table import LANES
+from specdec.ui.ask import Ask
+from specdec.ui.limits import Limits
+from specdec.ui.machine import Turn
+from specdec.ui.race_tab import _hints, _lane_rows
+from specdec.ui.stream import stream
+
+ROOT = Path(specdec.__file__).parent.parent
+SCRIPTS = ROOT / "tests" / "scripts"
+PROMPT = "Once upon a time"
+
+
+def asked(tokens: int, prompt: str = PROMPT, temperature: float = 0.0, **more) -> Ask:
+    return Ask(prompt, params=SamplingParams(max_new_tokens=tokens, temperature=temperature, seed=7), **more)
+
+
+RACES = {
+    "greedy": asked(64),
+    "sampled": asked(48, temperature=1.0),
+    "block": asked(48, temperature=1.0, acceptance="block"),
+    "lossy": asked(16, acceptance="top-k", accept_top_k=4),
+    "lanes": asked(16, lanes=tuple(lane.key for lane in LANES)),
+    "ended": asked(100),
+    "repeated": asked(12, runs=5),
+    "loop": asked(12, gamma=0),
+    "hostile": asked(4, prompt="<img src=x onerror='window.bitten=1'>${bitten}{{bitten}}\u202eabc\u200b"),
+    "stopped": asked(100),
+}
+
+
+def pair_of(eos: int | None = None) -> specdec.Pair:
+    """A tiny pair, whose draft is often right; its words mean nothing."""
+    target = tiny("llama", 3, layers=3, vocab_size=300, eos=eos, context=512)
+    return specdec.Pair(target, noisy_copy(target, 1, scale=0.006), byte_tokenizer(), name="tiny")
+
+
+@pytest.fixture
+def races(hurried, tmp_path_factory) -> Path:
+    """A folder with the lines of each of ``RACES``.
+
+    "ended" has a target whose text ends, and "stopped" is stopped in its second lane.
+    """
+    require(missing_node())
+    folder = tmp_path_factory.getbasetemp() / "races"
+    if (folder / "definitions.json").exists():  # made for another test of this process
+        return folder
+    folder.mkdir()
+    pair = pair_of()
+    written = generated(pair.target, pair.encode(PROMPT)[0], 40)
+    for name, ask in RACES.items():
+        one = pair_of(eos=written[30]) if name == "ended" else pair
+
+        def one_by_one(task, pair=one):
+            """A batch for each event, so that a stop comes where it is wanted."""
+            for step in task.run(pair):
+                yield from ([event] for event in step) if isinstance(step, list) else [step]
+
+        turn, text = Turn(SimpleNamespace(pair=one, facts=one.facts()), one_by_one, threading.Event()), ""
+        for text in stream(turn, ask, limits=Limits()):
+            if name == "stopped" and text.count('"event":"round"') > ask.params.max_new_tokens + 12:
+                turn.stop.set()
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    (folder / "lanes.json").write_text(_lane_rows(), encoding="utf-8")
+    (folder / "definitions.json").write_text(_hints(), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in SCRIPTS.glob("*.test.js")))
+def test_scripts(file: str, races: Path) -> None:
+    """Each file in Node. What it prints of a failure is shown."""
+    command = ["node", "--test", "--test-reporter=spec", str(SCRIPTS / file)]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"SPECDEC_RACES": str(races)}, cwd=ROOT
+    )
+    assert ran.returncode == 0, ran.stdout[ran.stdout.rfind("failing tests:") :] + ran.stderr
