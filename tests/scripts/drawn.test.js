@@ -101,7 +101,10 @@ test("what is pointed at lights up everywhere", () => {
   assert.equal(lit("speculative"), token.textContent);
   assert.equal(lit("generate"), token.textContent);
   assert.equal(all(".sd-stripLit:not(.current):not([hidden])").length, 3);
-  assert.equal(all(".sd-verdicts tr.lit").length, 1);
+  assert.deepEqual(
+    all(".sd-verdicts tr.lit").map((row) => Number(row.dataset.row)),
+    [token.detail.row],
+  );
   assert.match(words(".sd-point"), /round \d+ · Accepted: guess kept/);
   leave(`${ours} .sd-ribbon`);
   assert.equal(all(".lit").length, 0);
@@ -141,6 +144,14 @@ test("the strip is true to scale, and says what the time was spent on", () => {
   assert.equal(ends.length, 3);
   for (const [seconds, pixels] of ends)
     assert.ok(Math.abs(pixels / ends[0][1] - seconds / ends[0][0]) < 0.01 / ends[0][0] + 0.01);
+  for (const row of all(".sd-stripRow")) {
+    const blocks = row.querySelector("canvas").drawn.filter(([, , , y]) => y === 0);
+    const end = Math.max(...blocks.map(([, , x, , width]) => x + width));
+    assert.ok(
+      Math.abs(end + 8 - parseFloat(row.querySelector(".sd-stripEnd").style.left)) < 3,
+      "at the last pass's end",
+    );
+  }
   const shares = [...words(".sd-stripWords").matchAll(/(\d+)\u00a0%/g)].map(([, share]) => Number(share));
   assert.equal(shares.length, 3, "drafting, checking and the rest");
   assert.ok(Math.abs(shares[0] + shares[1] + shares[2] - 100) <= 2);
@@ -228,9 +239,13 @@ test("a race that runs here replaces the greeting and says so", async () => {
 test("a refusal is a sentence and leaves the last race alive", async () => {
   const before = words(".sd-verdict");
   const [begin] = records;
+  click(".sd-lineForm .sd-action"); // the form is open when Run is pressed
+  state.begin();
+  assert.ok(!document.body.matches(".sd-editing"));
   await showRun([begin, { event: "error", message: "top_p is 2; give a number from 0 to 1." }]);
   assert.ok(!one("#sd-said .sd-error").hidden);
   assert.match(words("#sd-said .sd-error"), /top_p is 2/);
+  assert.ok(document.body.matches(".sd-editing") && !state.running, "it shows the refused values");
   assert.equal(words(".sd-verdict"), before);
   const title = words(".sd-card h2");
   click(one(`${ours} .bonus`, 1));

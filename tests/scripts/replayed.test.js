@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { all, click, one, pass, recorded, recordsOf, reduceMotion, send, show, showRun, state, words } from "./page.js";
 
+const { momentOf } = await import("../../specdec/ui/assets/race.js");
+const { raceShown } = await import("../../specdec/ui/assets/shown.js");
 const records = recordsOf(recorded());
 const visible = () =>
   ["generate", "speculative"].map(
@@ -26,7 +28,7 @@ test("the shown race plays once by itself", async () => {
   assert.deepEqual(visible(), [64, 64]);
   assert.equal(all(".sd-round.later, .sd-round.guessing").length, 0);
   await pass(500);
-  assert.ok(!state.replaying, "it plays once");
+  assert.ok(!state.replaying && one('.sd-replay [aria-label="Play"]'), "it plays once, and then rests");
 });
 
 test("the slowest lane lasts about eight seconds, and the words say how slow it is", () => {
@@ -67,7 +69,8 @@ test("guesses are grey until the target has checked them", () => {
     const born = [...round.querySelectorAll(".sd-token")].filter(
       (mark) => mark.detail.guess && !mark.matches(".unborn"),
     );
-    assert.ok(born.length <= round.querySelectorAll(".sd-token").length);
+    const seconds = (share / 1000) * Math.max(...[...raceShown().lanes.values()].map((lane) => lane.duration));
+    assert.equal(born.length, momentOf(raceShown().lanes.get("speculative"), seconds).guesses);
     assert.ok(round.matches(".later"), "its target's token is not there yet");
   }
   assert.ok(seen > 5);
