@@ -56,7 +56,8 @@ def parts(rehearsal: bool) -> list[Part]:
         ("table", f"compiled {names[0]}", partial(table.compiled, name=names[0])),
         *(("table", name, partial(table.shape, name=name)) for name in names[4:]),
     ]
-    return [_part(*each, estimate.parts()[each[:2]], rehearsal) for each in found]
+    expected = estimate.parts()
+    return [_part(*each, expected[each[:2]], rehearsal) for each in found]
 
 
 def _part(step: str, name: str, work: Callable[..., Iterator[Found]], seconds: float, rehearsal: bool) -> Part:

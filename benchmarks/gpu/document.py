@@ -24,7 +24,7 @@ WITHOUT = "- None of the figures was taken on a GPU. {tried}"
 WITH = "- {tried} [Performance](docs/performance.md#on-a-gpu) has the figures. All others are from CPUs."
 
 
-class Results:
+class CampaignResults:
     """The results of a campaign by step and part."""
 
     def __init__(self, folder: Path):
@@ -50,7 +50,7 @@ class Results:
 
 def write_all(results: Path, root: Path) -> None:
     """Write the results in the folder ``results`` into the documents of the checkout ``root``."""
-    known = Results(results)
+    known = CampaignResults(results)
     tried = sentence(known)
     limits = (WITHOUT if known.rehearsal else WITH).format(tried=tried)
     for name, section, text in (
@@ -67,7 +67,7 @@ def write_all(results: Path, root: Path) -> None:
     print(tried)
 
 
-def sentence(known: Results) -> str:
+def sentence(known: CampaignResults) -> str:
     """Where the graph engine has run, and whether its texts were right there."""
     rows = known.found("right", "texts").get("rows", [])
     ran = [row for row in rows if row["engine"] == "graph"]
@@ -81,7 +81,7 @@ def sentence(known: Results) -> str:
     )
 
 
-def performance(known: Results) -> str:
+def performance(known: CampaignResults) -> str:
     """The section of docs/performance.md."""
     facts = known.found("facts", "facts")
     parts = [REHEARSAL] * known.rehearsal
@@ -94,7 +94,7 @@ def performance(known: Results) -> str:
     return "\n\n".join(part.strip() for part in parts if part)
 
 
-def readme(known: Results) -> str:
+def readme(known: CampaignResults) -> str:
     """The table of README.md; nothing as long as it would be one of a rehearsal or empty."""
     shapes = known.shapes()
     if not shapes or known.rehearsal:
@@ -107,7 +107,7 @@ def readme(known: Results) -> str:
     return text + table([COLUMNS[at] for at in shown], rows)
 
 
-def about(known: Results) -> str:
+def about(known: CampaignResults) -> str:
     facts = known.found("facts", "facts")
     machine, versions = facts["machine"], facts["versions"]
     return (
@@ -116,7 +116,7 @@ def about(known: Results) -> str:
     )
 
 
-def checks(known: Results) -> str:
+def checks(known: CampaignResults) -> str:
     """A line for each part that checks something, and for each that did not end."""
     lines = []
     for step in STEPS:

@@ -29,6 +29,11 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gpt2", "gp
 ENGINES = ("eager", "graph")
 
 
+def with_engine(pair: specdec.Pair, engine: str) -> specdec.Pair:
+    """The same pair with this engine."""
+    return replace(pair, engine=engine, draft_tokenizer=None)
+
+
 @dataclass(frozen=True)
 class Tried:
     """A pair to try, and the ids of its prompt (n,) on its device."""
@@ -39,7 +44,7 @@ class Tried:
 
     def on(self, engine: str) -> specdec.Pair:
         """The pair with this engine."""
-        return replace(self.pair, engine=engine, draft_tokenizer=None)
+        return with_engine(self.pair, engine)
 
 
 def stand_in(setting: Setting) -> None:

@@ -6,7 +6,6 @@ import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from transformers import DynamicCache
 
 from benchmarks.gpu import models
 from benchmarks.gpu.campaign import Found, Setting
-from benchmarks.gpu.models import ENGINES, Tried, captured, noisy_copy, prompt_of, stand_in, tiny
+from benchmarks.gpu.models import ENGINES, Tried, captured, noisy_copy, prompt_of, stand_in, tiny, with_engine
 
 from comparison import TIE, first_difference, top_two_gap  # isort: skip  models.py has made the tests importable
 from cuda_standins import on_meta, reads_on_meta  # isort: skip
@@ -101,7 +100,7 @@ def distributions(setting: Setting) -> Iterator[Found]:
     graphs.capture_for = lambda device: None
     for engine in ENGINES[: 1 if setting.rehearsal else 2]:
         for acceptance in ("lossless", "block")[: 1 if setting.rehearsal else 2]:
-            one = replace(pair, engine=engine, draft_tokenizer=None)
+            one = with_engine(pair, engine)
 
             def text(one: specdec.Pair = one, acceptance: str = acceptance) -> tuple[int, ...]:
                 events = specdec.speculative(one, prompt, gamma=2, params=params, acceptance=acceptance)

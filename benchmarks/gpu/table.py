@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.campaign import Found, Setting
-from benchmarks.gpu.models import stand_in
+from benchmarks.gpu.models import stand_in, with_engine
 from benchmarks.peers import COMPILED, compiling, first_calls, on_the_table, peers
 from specdec.drafters.synthetic import SyntheticDraft, given_guesses
 from specdec.engine.decode import decode
@@ -47,7 +47,7 @@ CACHED = 256  # tokens before a timed pass
 REPEATS = 8  # of a timed pass; the first three warm up, capture, and load kernels
 CERTAIN = 1e4  # a logit
 EAGER, EAGER_LOOP = Entrant("eager", GAMMA), Entrant("eager-loop")
-ASSISTED = Entrant("assisted-agreeing", GAMMA)
+ASSISTED, SPECULATIVE = Entrant("assisted-agreeing", GAMMA), Entrant("speculative", GAMMA)
 
 # A shape of a rehearsal: a thousandth of the parameters or fewer.
 SMALL = {
@@ -57,7 +57,7 @@ SMALL = {
 
 
 def _with_engine(request: Request, engine: str) -> Request:
-    return replace(request, pair=replace(request.pair, engine=engine, draft_tokenizer=None))
+    return replace(request, pair=with_engine(request.pair, engine))
 
 
 def _eager(request: Request, gamma: Any, *_: Any) -> Iterator[Event]:
@@ -140,10 +140,10 @@ def shape(setting: Setting, name: str) -> Iterator[Found]:
     found: Found = {"shape": name, "pair": facts, "weight_bytes": weights}
     found |= {
         "build_seconds": time.monotonic() - began,
-        "settings": _settings(params, 1 if setting.rehearsal else RUNS),
+        "settings": _settings(setting, params),
     }
     yield found
-    entrants = (BASELINE, ASSISTED, EAGER_LOOP, EAGER, LOOP, Entrant("speculative", GAMMA))
+    entrants = (BASELINE, ASSISTED, EAGER_LOOP, EAGER, LOOP, SPECULATIVE)
     with on_the_table(_rows(pair)):
         plan = Plan(items, entrants, params, found["settings"]["runs"])
         measured = list(filter(None, trials(pair, plan)))
@@ -167,8 +167,8 @@ def compiled(setting: Setting, name: str) -> Iterator[Found]:
     pair, items, params = built(setting, name)
     request = make_request(pair, items[0].message(pair.tokenizer), params)
     room = len(request.prompt_ids) + params.max_new_tokens
-    entrants = (Entrant(COMPILED[0]), BASELINE, LOOP, Entrant("speculative", GAMMA))
-    found: Found = {"shape": name, "settings": _settings(params, 1 if setting.rehearsal else RUNS)}
+    entrants = (Entrant(COMPILED[0]), BASELINE, LOOP, SPECULATIVE)
+    found: Found = {"shape": name, "settings": _settings(setting, params)}
     if setting.rehearsal:  # a compiler takes longer than all else
         torch.compile = lambda function, **options: function
     with tempfile.TemporaryDirectory() as folder, on_the_table(peers(pair, room)):
@@ -183,7 +183,8 @@ def compiled(setting: Setting, name: str) -> Iterator[Found]:
     yield found | {"line": _line(found["lanes"])}
 
 
-def _settings(params: SamplingParams, runs: int) -> Found:
+def _settings(setting: Setting, params: SamplingParams) -> Found:
+    runs = 1 if setting.rehearsal else RUNS
     return {"agreement": AGREEMENT, "gamma": GAMMA, "tokens": params.max_new_tokens, "runs": runs}
 
 
@@ -193,7 +194,7 @@ def _lane(measured: Sequence[Trial], entrant: Entrant) -> Found:
     loop = EAGER_LOOP if entrant.lane == EAGER.lane else LOOP
     runs = sorted({trial.run for trial in measured})
     sides = [Sides(*(_pooled(measured, run, each) for each in (BASELINE, entrant, loop))) for run in runs]
-    speculates = entrant in (EAGER, Entrant("speculative", GAMMA))
+    speculates = entrant in (EAGER, SPECULATIVE)
     return {
         "lane": entrant.lane,
         "label": entrant.row.choice,
@@ -229,7 +230,7 @@ def _pass_seconds(setting: Setting, pair: Pair, model: Any, engine: str) -> dict
     """Median seconds of a pass of ``model`` after 256 tokens, by its rows: 1 to 17."""
     ids = torch.randint(256, (CACHED + 1,), generator=torch.Generator().manual_seed(0)).to(setting.device)
     found = {}
-    with replace(pair, engine=engine, draft_tokenizer=None).new_engine(CACHED + 1 + ROWS[-1]) as made:
+    with with_engine(pair, engine).new_engine(CACHED + 1 + ROWS[-1]) as made:
         context = made.context(ids, ROWS[-1])
         runner = Runner(model, made)
         runner.forward(ids[:-1], keep=1, stands=True)
