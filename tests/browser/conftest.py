@@ -65,22 +65,16 @@ def browser() -> Iterator[object]:
 
 
 @pytest.fixture(scope="package")
-def slot(browser) -> object:
-    """The default pair, loaded once for all servers that do not change it."""
-    return load_page_slot()
-
-
-@pytest.fixture(scope="package")
-def address(slot) -> Iterator[str]:
-    """The page's address."""
-    demo, address = launch(slot)
+def real_address(browser) -> Iterator[str]:
+    """The address of a page with the default pair."""
+    demo, address = launch(load_page_slot())
     yield address
     demo.close()
 
 
 @pytest.fixture(scope="package")
-def quick_slot(browser, tmp_path_factory) -> object:
-    """A pair with passes a tenth as long, for tests that measure much and look at what is done with it.
+def slot(browser, tmp_path_factory) -> object:
+    """A pair whose passes take a tenth of the default pair's, loaded once for all servers that do not change it.
 
     Its target is the embedded draft, and its draft a copy of that with noise, so most guesses are right.
     """
@@ -101,9 +95,9 @@ def quick_slot(browser, tmp_path_factory) -> object:
 
 
 @pytest.fixture(scope="package")
-def quick_address(quick_slot) -> Iterator[str]:
+def address(slot) -> Iterator[str]:
     """The address of a page with that pair."""
-    demo, address = launch(quick_slot)
+    demo, address = launch(slot)
     yield address
     demo.close()
 

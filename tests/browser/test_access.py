@@ -11,11 +11,6 @@ from specdec.ui import gamma_tab
 pytestmark = pytest.mark.xdist_group("browser access")
 
 
-@pytest.fixture(scope="module")
-def address(quick_address) -> str:
-    return quick_address
-
-
 @pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 390)])
 def test_no_serious_accessibility_fault(browser, address, theme: str, width: int, monkeypatch):
     """With every fold and the Share menu open, after a sampled race with further lanes."""

@@ -19,16 +19,6 @@ from specdec.measure.trials import trials
 pytestmark = pytest.mark.xdist_group("browser bench")
 
 
-@pytest.fixture(scope="module")
-def address(quick_address) -> str:
-    return quick_address
-
-
-@pytest.fixture(scope="module")
-def slot(quick_slot) -> object:
-    return quick_slot
-
-
 def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):
     """The first prompt of each category is measured, sampled; the files say so; chat needs a template."""
     rows = [{"category": name, "turns": [f"Once upon {number}"]} for name in ("a", "b") for number in range(2)]

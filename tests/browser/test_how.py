@@ -12,11 +12,6 @@ from browser.test_access import violations
 pytestmark = pytest.mark.xdist_group("browser how")
 
 
-@pytest.fixture(scope="module")
-def address(quick_address) -> str:
-    return quick_address
-
-
 # The shown race as plain values, read from its records and not from the tab.
 RACE = """async () => {
   const { raceShown } = await import(new URL("specdec-assets/shown.js", document.baseURI).href);

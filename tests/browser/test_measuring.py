@@ -15,11 +15,6 @@ from specdec.ui import lossless_tab
 pytestmark = pytest.mark.xdist_group("browser measuring")
 
 
-@pytest.fixture(scope="module")
-def address(quick_address) -> str:
-    return quick_address
-
-
 def set_number(page, field: str, value: int) -> None:
     page.fill(f"#sd-{field} input[type=number]", str(value))
     page.locator(f"#sd-{field} input[type=number]").blur()

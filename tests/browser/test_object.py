@@ -13,11 +13,6 @@ from specdec.report.words import HEADLINES
 pytestmark = pytest.mark.xdist_group("browser object")
 
 
-@pytest.fixture(scope="module")
-def address(quick_address) -> str:
-    return quick_address
-
-
 KINDS = """() => [...document.querySelectorAll('.sd-box.speculative .sd-round')].map((round) =>
     [...round.querySelectorAll('.sd-token:not(.rejected, .discarded)')].map((mark) => mark.classList[1]))"""
 

@@ -16,6 +16,11 @@ ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 51
 MARKUP = "<script>window.bitten = 1</script><img src=x onerror='window.bitten = 1'> ${window.bitten = 1} {{value}}"
 
 
+@pytest.fixture(scope="module")
+def address(real_address) -> str:
+    return real_address
+
+
 def count(page, name: str) -> int:
     return page.evaluate(f"window.specdec.{name}")
 

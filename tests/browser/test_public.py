@@ -16,11 +16,6 @@ pytestmark = pytest.mark.xdist_group("browser public")
 
 
 @pytest.fixture(scope="module")
-def slot(quick_slot) -> object:
-    return quick_slot
-
-
-@pytest.fixture(scope="module")
 def address(slot, short_start) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPACE_ID", "someone/specdec")

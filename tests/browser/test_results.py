@@ -16,11 +16,6 @@ from specdec.ui import gamma_tab, measuring
 pytestmark = pytest.mark.xdist_group("browser results")
 
 
-@pytest.fixture(scope="module")
-def address(quick_address) -> str:
-    return quick_address
-
-
 KEYS = {"Best gamma": "gamma", "Benchmark": "bench", "Lossless?": "lossless"}
 
 

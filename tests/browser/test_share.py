@@ -36,6 +36,11 @@ VERDICTS = """() => [...document.querySelectorAll('.sd-verdicts tbody tr')]
     .map((row) => [row.cells[1].textContent, row.cells[row.cells.length - 1].textContent])"""
 
 
+@pytest.fixture(scope="module")
+def address(real_address) -> str:
+    return real_address
+
+
 def share(page) -> None:
     """Open the menu and wait until the server has answered."""
     page.click(".sd-shareButton")

@@ -12,11 +12,6 @@ from browser.test_share import SHOWN, link, open_link, share
 pytestmark = pytest.mark.xdist_group("browser visit")
 
 
-@pytest.fixture(scope="module")
-def address(quick_address) -> str:
-    return quick_address
-
-
 LONG = "class Stack:\n    def __init__(self):\n        self.items = []"  # 250 tokens and no end of text
 SELECTED = "[role=tab][aria-selected=true]"
 DAMAGED = "#run=jVZtb9s2EP7eX3F"

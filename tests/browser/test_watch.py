@@ -12,11 +12,6 @@ from browser.conftest import SKIP, ask, notes, open_page, run, text, unfold, vis
 pytestmark = pytest.mark.xdist_group("browser watch")
 
 
-@pytest.fixture(scope="module")
-def address(quick_address) -> str:
-    return quick_address
-
-
 ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 512 tokens and no end of text
 
 
