@@ -3,6 +3,7 @@
 Changes one comparison, sum, product, constant, condition or ``not`` of a module at a time, and runs the tests that are
 named after ``--`` with each change. A failing test has caught the change. Prints a line for each change that no test
 caught, then how many were caught. A change without an effect cannot be caught, so look at the survivors.
+``--before FOLDER`` tries each survivor with the tests of an earlier checkout too: what those caught is lost now.
 
 Each change runs in a forked process, so torch is loaded once. It replaces the module at its import, and no file is
 written. Programs that a test starts do not see it.
@@ -24,6 +25,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -106,9 +108,17 @@ class Changed(MetaPathFinder, Loader):
         exec(compile(self.source, self.path, "exec"), vars(module))
 
 
-def caught(task: tuple[Path, str, list[str]]) -> bool:
+class Task(NamedTuple):
+    """A source for the module at ``path``, and the tests to run with it in the checkout ``folder``."""
+
+    path: Path
+    source: str
+    tests: list[str]
+    folder: Path = ROOT
+
+
+def caught(task: Task) -> bool:
     """Whether a test fails with this source in the module's place; runs in a process of its own."""
-    path, source, tests = task
 
     def late(*_: object) -> None:
         os._exit(1)
@@ -118,9 +128,11 @@ def caught(task: tuple[Path, str, list[str]]) -> bool:
         return os.waitpid(child, 0)[1] != 0
     signal.signal(signal.SIGALRM, late)
     signal.alarm(LIMIT)
-    sys.meta_path.insert(0, Changed(path, source))
+    os.chdir(task.folder)
+    sys.path[:0] = [str(task.folder), str(task.folder / "tests")]
+    sys.meta_path.insert(0, Changed(task.path, task.source))
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        failed = pytest.main(["-n", "0", "-x", "-q", "-p", "no:cacheprovider", *tests])
+        failed = pytest.main(["-n", "0", "-x", "-q", "-p", "no:cacheprovider", *task.tests])
     os._exit(int(failed))
 
 
@@ -129,21 +141,28 @@ def main() -> None:
     parser.add_argument("module", type=Path)
     parser.add_argument("tests", nargs="+", help="tests to run, and options of pytest")
     parser.add_argument("--every", type=int, default=1, help="4 tries a quarter of the changes")
+    parser.add_argument("--before", type=Path, help="an earlier checkout, whose tests of the same names are compared")
     arguments = parser.parse_args()
     os.chdir(ROOT)
     torch.set_num_threads(1)
     source = arguments.module.read_text(encoding="utf-8")
-    if caught((arguments.module, source, arguments.tests)):
-        sys.exit("The tests fail before anything is changed.")
+    for folder in filter(None, (ROOT, arguments.before)):
+        if caught(Task(arguments.module, source, arguments.tests, folder.absolute())):
+            sys.exit(f"The tests in {folder} fail before anything is changed.")
     found = list(mutants(source))[:: arguments.every]
-    tasks = ((arguments.module, changed, arguments.tests) for _, changed in found)
-    survived = 0
+    tasks = [Task(arguments.module, changed, arguments.tests) for _, changed in found]
     with multiprocessing.get_context("fork").Pool() as pool:
-        for (line, _), was_caught in zip(found, pool.imap(caught, tasks), strict=True):
+        survivors = []
+        for (line, _), task, was_caught in zip(found, tasks, pool.imap(caught, tasks), strict=True):
             if not was_caught:
-                survived += 1
+                survivors.append((line, task))
                 print(f"{arguments.module}:{line}: not caught", flush=True)
-    print(f"{len(found) - survived} of {len(found)} changes were caught.")
+        print(f"{len(found) - len(survivors)} of {len(found)} changes were caught.")
+        if arguments.before:
+            earlier = [task._replace(folder=arguments.before.absolute()) for _, task in survivors]
+            lost = [line for (line, _), was in zip(survivors, pool.imap(caught, earlier), strict=True) if was]
+            print(*(f"{arguments.module}:{line}: was caught before" for line in lost), sep="\n")
+            print(f"{len(lost)} of the others were caught before.")
 
 
 if __name__ == "__main__":

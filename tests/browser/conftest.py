@@ -1,6 +1,6 @@
 """Run a real Chromium on the real page.
 
-One server serves all these tests; each test loads the page in an empty profile.
+One server serves the tests that change neither its pair nor its limits; each test loads the page in an empty profile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from needed import missing_chromium, require  # noqa: E402
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WAIT = 60_000  # milliseconds; a busy machine is no reason to fail
 FOUND = {"Best gamma": "gamma", "Benchmark": "bench", "Lossless?": "lossless"}  # tabs that open with a result
-PAUSE = 300  # milliseconds; Gradio sets the fields of a fold or a tab again shortly after its first opening
+QUIET = 120  # milliseconds without a change of the page; see settle()
 SKIP = '[aria-label="Skip to the end"]'
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -57,19 +57,14 @@ def browser() -> Iterator[object]:
     require(missing_chromium())
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as playwright:
+    from specdec.ui import startup
+
+    with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(startup, "TOKENS", 32)  # a short start-up race: tests wait for its end and look at its origin
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
         IDLE.clear()
         chromium.close()
-
-
-@pytest.fixture(scope="package")
-def real_address(browser) -> Iterator[str]:
-    """The address of a page with the default pair."""
-    demo, address = launch(load_page_slot())
-    yield address
-    demo.close()
 
 
 @pytest.fixture(scope="package")
@@ -123,27 +118,15 @@ def unhurried(monkeypatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def short_start() -> Iterator[None]:
-    """A short start-up race, for tests that only wait for it to end."""
-    from specdec.ui import startup
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(startup, "TOKENS", 16)
-        yield
-
-
-@pytest.fixture(scope="module")
-def scripts(browser, address) -> Iterator[object]:
-    """One page shared by the tests of its script modules, which press nothing."""
-    with visit(browser, address) as page:
-        open_page(page, address)
-        yield page
+def motion() -> str:
+    """What the visitor of ``page`` has asked for. Races play in the tests that look at that; it takes much drawing."""
+    return "reduce"
 
 
 @pytest.fixture
-def page(browser, address) -> Iterator[object]:
+def page(browser, address, motion) -> Iterator[object]:
     """The page, opened, its live view ready and its start-up race shown. Script errors fail the test."""
-    with visit(browser, address) as page:
+    with visit(browser, address, reduced_motion=motion) as page:
         open_page(page, address)
         yield page
 
@@ -157,7 +140,7 @@ def visit(
     address: str,
     viewport: dict[str, int] = MappingProxyType({"width": 1440, "height": 900}),
     color_scheme: str = "light",
-    reduced_motion: str = "no-preference",
+    reduced_motion: str = "reduce",
 ) -> Iterator[object]:
     """A visitor: a profile that reaches the page's host only; script errors fail the test.
 
@@ -207,6 +190,26 @@ def open_page(page, address: str, query: str = "", greeting: str = "startup") ->
     skip(page)
 
 
+# Resolves when nothing has changed for that long, the race's view apart, which may move for a minute.
+UNCHANGED = """(quiet) => new Promise((done) => {
+    const end = () => { watch.disconnect(); done(); };
+    let timer = setTimeout(end, quiet);
+    const moves = '#sd-live, #sd-how';
+    const counts = (node) => node.isConnected && !(node.closest ? node : node.parentElement).closest(moves);
+    const watch = new MutationObserver((changes) => {
+        if (!changes.some(({ target }) => counts(target))) return;
+        clearTimeout(timer);
+        timer = setTimeout(end, quiet);
+    });
+    watch.observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
+})"""
+
+
+def settle(page) -> None:
+    """Wait until the page has come to rest: Gradio sets the fields of a fold or a tab again after its first opening."""
+    page.evaluate(UNCHANGED, QUIET)
+
+
 def skip(page) -> None:
     """End the replay if one plays, also on a tab that is not open."""
     if page.evaluate("window.specdec.replaying"):
@@ -225,7 +228,7 @@ def edit(page) -> None:
     """Open the form if it is closed."""
     if page.get_attribute("#sd-line .sd-action", "aria-expanded") == "false":
         page.click("#sd-line .sd-action")
-        page.wait_for_timeout(PAUSE)
+        settle(page)
 
 
 def ask(page, prompt: str | None = None, tokens: int | None = None, temperature: float | None = None) -> None:
@@ -240,18 +243,18 @@ def ask(page, prompt: str | None = None, tokens: int | None = None, temperature:
 
 
 def unfold(page, selector: str) -> None:
-    """Open a fold, opening the form first if needed, and pause as a person does."""
+    """Open a fold, opening the form first if needed, and wait until its fields are there to stay."""
     if selector == "#sd-change":
         page.click(".sd-changePair")
         return
     if page.locator(f"#sd-ask {selector}").count():
         edit(page)
     page.click(f"{selector} button")
-    page.wait_for_timeout(PAUSE)
+    settle(page)
 
 
 def go_to(page, name: str) -> None:
-    """Open a tab, wait for its first result, and pause as a person does."""
+    """Open a tab, wait for its first result and until its fields are there to stay."""
     tab = page.locator(f'button[role=tab]:has-text("{name}"):visible')
     if not tab.count():  # on a phone the last tabs are in a menu
         page.click(".overflow-menu > button")
@@ -260,7 +263,7 @@ def go_to(page, name: str) -> None:
     if (key := FOUND.get(name)) is not None:
         page.wait_for_selector(f"#sd-{key}-verdict .sd-headline")
         page.wait_for_function("!document.querySelector('[aria-label=\"Empty value\"]')")  # charts arrive after it
-    page.wait_for_timeout(PAUSE)
+    settle(page)
 
 
 def text(page, selector: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from browser.conftest import PAUSE, go_to, open_page, text, unfold, visit
+from browser.conftest import go_to, settle, text, unfold
 from browser.test_measuring import finish, give, save, set_number
 from specdec.events import SamplingParams
 from specdec.lanes.table import entrants_of
@@ -73,7 +73,7 @@ def add(page, *paths: Path) -> None:
 
 
 def test_results_files_are_compared_in_one_table_and_on_one_map(page, measured, tmp_path):
-    """Files are added together or one by one.
+    """Files are added together or one by one. The table fits a phone.
 
     A file that holds no results is named. A removed file takes its rows along.
     """
@@ -87,6 +87,10 @@ def test_results_files_are_compared_in_one_table_and_on_one_map(page, measured, 
     ]
     assert rows[0][-1] == "32 new tokens" and rows[3][-1] == "40 new tokens"
     page.wait_for_selector("#sd-compare-map .main-svg")
+    page.set_viewport_size({"width": 390, "height": 844})
+    settle(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1440, "height": 900})
     assert {"1", "2"} <= set(page.locator("#sd-compare-map .annotation text").all_text_contents())
     page.click("#sd-compare-files button[aria-label='Remove of32.results.jsonl']")
     page.wait_for_function("document.querySelectorAll('#sd-compare tbody tr').length === 3")
@@ -100,14 +104,3 @@ def test_results_files_are_compared_in_one_table_and_on_one_map(page, measured, 
     add(page, tmp_path / "photo.png")
     page.wait_for_selector("#sd-compare-files .sd-error:has-text('photo.png cannot be read as UTF-8 text')")
     assert page.locator("#sd-compare tbody tr").count() == 3
-
-
-def test_the_comparison_fits_a_phone(browser, address, measured):
-    with visit(browser, address, viewport={"width": 390, "height": 844}) as page:
-        open_page(page, address)
-        go_to(page, "Benchmark")
-        unfold(page, "#sd-bench-compare")
-        add(page, *measured)
-        page.wait_for_selector("#sd-compare-map .main-svg")
-        page.wait_for_timeout(PAUSE)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390

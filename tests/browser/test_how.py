@@ -6,10 +6,15 @@ import re
 
 import pytest
 
-from browser.conftest import PAUSE, open_page, text, visit
+from browser.conftest import open_page, settle, text, visit
 from browser.test_access import violations
 
 pytestmark = pytest.mark.xdist_group("browser how")
+
+
+@pytest.fixture(scope="module")
+def motion() -> str:
+    return "no-preference"
 
 
 # The shown race as plain values, read from its records and not from the tab.
@@ -33,7 +38,7 @@ def open_how(page) -> None:
         tab = page.locator('.overflow-dropdown button:has-text("How it works")')
     tab.last.click()
     page.wait_for_selector("#sd-how h2")
-    page.wait_for_timeout(PAUSE)
+    settle(page)
 
 
 def to_the_end(page) -> None:
@@ -88,10 +93,10 @@ def test_the_game_is_won_with_the_tokens_of_the_target(page):
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 390)])
-def test_everybody_can_use_it(browser, address, theme: str, width: int):
+def test_everybody_can_use_it(browser, address, motion, theme: str, width: int):
     """axe finds nothing serious, before, during and after a round of the game; nothing is wider than the screen."""
     axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")
-    with visit(browser, address, viewport={"width": width, "height": 844}, color_scheme=theme) as page:
+    with visit(browser, address, {"width": width, "height": 844}, theme, motion) as page:
         open_page(page, address, f"?__theme={theme}")
         open_how(page)
         to_the_end(page)

@@ -6,11 +6,16 @@ import re
 
 import pytest
 
-from browser.conftest import ask, edit, notes, open_page, run, skip, text, visit
+from browser.conftest import ask, edit, notes, open_page, run, settle, skip, text, visit
 from specdec.report.judge import Kind
 from specdec.report.words import HEADLINES
 
 pytestmark = pytest.mark.xdist_group("browser object")
+
+
+@pytest.fixture(scope="module")
+def motion() -> str:
+    return "no-preference"
 
 
 KINDS = """() => [...document.querySelectorAll('.sd-box.speculative .sd-round')].map((round) =>
@@ -35,7 +40,7 @@ def require_texts_in_view(page, width: int, height: int, *what: object) -> None:
         assert inside(page, selector, width, height), (selector, width, *what)
 
 
-def test_a_race_plays_in_view_by_itself(browser, address):
+def test_a_race_plays_in_view_by_itself(browser, address, motion):
     """The shown race plays once by itself. The verdict and both texts fit the window without scrolling.
 
     This also holds for the longest verdict, with a large figure.
@@ -44,7 +49,7 @@ def test_a_race_plays_in_view_by_itself(browser, address):
     figures |= {"subject": "speculative decoding", "Subject": "Speculative decoding", "stopped": "Stopped"}
     figures |= {"runs": " (median of 3 runs, 0.91\u20131.02x)", "lane": "speculative"}
     sentences = [row.format_map(figures) for kind, row in HEADLINES.items() if kind is not Kind.TOO_EARLY]
-    with visit(browser, address) as page:
+    with visit(browser, address, reduced_motion=motion) as page:
         page.goto(address)
         page.wait_for_function("""() => {
             if (!window.specdec?.replaying) return false;
@@ -53,7 +58,7 @@ def test_a_race_plays_in_view_by_itself(browser, address):
         }""")
         require_texts_in_view(page, 1440, 900)
         page.wait_for_function("!window.specdec.replaying")
-        page.wait_for_timeout(500)
+        settle(page)
         assert not page.evaluate("window.specdec.replaying"), "it plays once"
         page.evaluate("document.querySelector('.sd-factor').hidden = false")
         for width, height in SIZES:
@@ -67,11 +72,27 @@ def test_a_race_plays_in_view_by_itself(browser, address):
                 require_texts_in_view(page, width, height, sentence)
 
 
-def test_a_phone_moves_once_at_most_and_the_form_is_one_line(browser, address):
-    """From Run to the end of the replay the page moves at most once, and the form stays closed."""
-    with visit(browser, address, viewport={"width": 390, "height": 844}) as page:
+WIDE = """() => [...document.querySelectorAll('main *')]
+    .filter((node) => !node.closest('svg, #sd-chips, .visually-hidden') && node.checkVisibility())
+    .filter((node) => node.getBoundingClientRect().right > 391)
+    .map((node) => node.tagName + '.' + node.className)"""
+
+
+def require_no_sideways_scroll(page) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate(WIDE) == []
+
+
+def test_a_phone_moves_once_at_most_and_the_form_is_one_line(browser, address, motion):
+    """From Run to the end of the replay the page moves at most once, and the form stays closed.
+
+    Nothing is wider than the screen, and a chosen round opens below what was chosen.
+    """
+    with visit(browser, address, {"width": 390, "height": 844}, reduced_motion=motion) as page:
         open_page(page, address)
+        require_no_sideways_scroll(page)
         ask(page, tokens=24)
+        require_no_sideways_scroll(page)
         assert page.locator("#sd-ask").is_visible()
         page.evaluate("scrollTo(0, 0)")
         page.evaluate("""() => { window.ends_ = 0; addEventListener('scrollend', () => (window.ends_ += 1)); }""")
@@ -83,6 +104,20 @@ def test_a_phone_moves_once_at_most_and_the_form_is_one_line(browser, address):
         skip(page)
         assert page.evaluate("window.ends_") <= 1
         assert not page.locator("#sd-ask").is_visible()
+        require_no_sideways_scroll(page)
+        for chosen, part in (
+            (".sd-box.speculative .correction >> nth=1", ".sd-box.speculative"),
+            (".sd-stripRow.speculative .sd-track-of", ".sd-strip"),
+        ):
+            page.click(chosen)
+            card, box = page.locator(".sd-card").bounding_box(), page.locator(part).bounding_box()
+            assert 0 <= card["y"] - (box["y"] + box["height"]) < 40
+            assert card["x"] >= 0 and card["x"] + card["width"] <= 390
+            page.click('.sd-card [aria-label="Close the round"]')
+            assert page.locator(".sd-card.inflow").count() == 0
+        page.click(".sd-box.speculative .correction >> nth=1")
+        page.set_viewport_size({"width": 844, "height": 390})
+        page.wait_for_selector(".sd-card:not(.inflow)")  # the card's place depends on what opened it
 
 
 def test_what_is_pointed_at_lights_up_everywhere(page):
@@ -147,24 +182,6 @@ def test_a_round_opens_beside_what_was_chosen(page):
     page.keyboard.press("Escape")
     page.click(".sd-chart .sd-plot", position={"x": 90, "y": 200})
     assert page.locator(".sd-card:not(.floating)").is_visible(), "it stands beside the chart anyway"
-
-
-def test_on_a_phone_a_round_opens_below_what_was_chosen(browser, address):
-    with visit(browser, address, viewport={"width": 390, "height": 844}) as page:
-        open_page(page, address)
-        for chosen, part in (
-            (".sd-box.speculative .correction >> nth=1", ".sd-box.speculative"),
-            (".sd-stripRow.speculative .sd-track-of", ".sd-strip"),
-        ):
-            page.click(chosen)
-            card, box = page.locator(".sd-card").bounding_box(), page.locator(part).bounding_box()
-            assert 0 <= card["y"] - (box["y"] + box["height"]) < 40
-            assert card["x"] >= 0 and card["x"] + card["width"] <= 390
-            page.click('.sd-card [aria-label="Close the round"]')
-            assert page.locator(".sd-card.inflow").count() == 0
-        page.click(".sd-box.speculative .correction >> nth=1")
-        page.set_viewport_size({"width": 844, "height": 390})
-        page.wait_for_selector(".sd-card:not(.inflow)")  # the card's place depends on what opened it
 
 
 def test_a_dragged_length_is_what_a_run_at_it_does(page):

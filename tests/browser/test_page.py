@@ -1,4 +1,4 @@
-"""What a visitor meets on the page, in a real browser, on a real pair."""
+"""What a visitor meets on the page, in a real browser, on a pair that really runs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import re
 
 import pytest
 
-from browser.conftest import ask, edit, notes, open_page, run, text, unfold
+from browser.conftest import ask, edit, notes, run, text, unfold
 from specdec.measure.prompts import EXAMPLES
 
 pytestmark = pytest.mark.xdist_group("browser page")
 
-ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 512 tokens and no end of text
-MARKUP = "<script>window.bitten = 1</script><img src=x onerror='window.bitten = 1'> ${window.bitten = 1} {{value}}"
-
 
 @pytest.fixture(scope="module")
-def address(real_address) -> str:
-    return real_address
+def motion() -> str:
+    return "no-preference"
+
+
+ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 512 tokens and no end of text
 
 
 def count(page, name: str) -> int:
@@ -26,10 +26,21 @@ def count(page, name: str) -> int:
 
 
 def test_the_page_is_never_empty_and_asks_nothing_of_other_hosts(page, outside):
-    """The page opens with a measured race and its origin, and loads nothing from other hosts."""
+    """The page opens with a measured race and its origin. Its chart follows the theme, and a chip fills the prompt."""
     assert "Measured on this machine at start-up" in notes(page)
     assert len(page.locator(".sd-figures dd").all()) == 4
     page.wait_for_function("document.querySelector('.sd-chart .main-svg')")
+    lines = "document.querySelector('.sd-chart .sd-plot').data"
+    colour = f"{lines}?.find(({{ name }}) => name === 'speculative')?.line.color"
+    page.wait_for_function(f"{colour} === '#1d5fb8'")
+    page.evaluate("document.body.classList.add('dark')")
+    page.wait_for_function(f"{colour} === '#6cb0f7'")
+    examples = map(json.loads, EXAMPLES.read_text().splitlines())
+    example = next(example for example in examples if "\n" in example["prompt"])
+    page.click(f".sd-chip >> text={example['name']}")
+    page.wait_for_function(
+        "(text) => document.querySelector('#sd-prompt textarea').value === text", arg=example["prompt"]
+    )
     assert outside == []
 
 
@@ -75,17 +86,11 @@ def test_stop_ends_a_race_midway(page):
     assert "Stopped" not in text(page, ".sd-verdict")
 
 
-def test_markup_in_the_prompt_stays_text(page):
-    """A prompt with markup and template marks is shown as it was typed and runs nothing."""
-    ask(page, MARKUP, tokens=8)
-    run(page)
-    assert page.locator(".sd-promptText").first.evaluate("(node) => node.textContent") == MARKUP
-    assert page.evaluate("window.bitten") is None
-    assert page.locator(".sd-ribbon script, .sd-ribbon img").count() == 0
-
-
 def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
-    """An empty prompt is refused in words above the verdict; the prompt field and the old result stay."""
+    """An empty prompt is refused in words above the verdict; the prompt field and the old result stay.
+
+    A number outside its range is refused by name, not changed to the nearest allowed value.
+    """
     verdict = text(page, ".sd-verdict")
     ask(page, "")
     run(page)
@@ -101,10 +106,6 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
     page.fill("#sd-more label:has-text('Top-p') input", "1")
     run(page)
     assert not page.locator(".sd-error").is_visible()
-
-
-def test_a_number_is_taken_as_it_was_typed_or_named(page):
-    """A number outside its range is refused by name, not changed to the nearest allowed value."""
     edit(page)
     for field, typed, said, good in (
         ("gamma", "40", "gamma is 40; give 0 to 16", "5"),
@@ -121,38 +122,3 @@ def test_a_number_is_taken_as_it_was_typed_or_named(page):
         assert number.input_value() == typed
         number.fill(good)
         number.blur()
-
-
-def test_an_example_fills_the_prompt(page):
-    """A chip puts its prompt into the field, with its line breaks."""
-    examples = map(json.loads, EXAMPLES.read_text().splitlines())
-    example = next(example for example in examples if "\n" in example["prompt"])
-    page.click(f".sd-chip >> text={example['name']}")
-    page.wait_for_function(
-        "(text) => document.querySelector('#sd-prompt textarea').value === text", arg=example["prompt"]
-    )
-
-
-def test_a_phone_has_no_sideways_scroll(page, address):
-    """At 390 px everything fits the width and nothing is clipped, at the start and after a race."""
-    page.set_viewport_size({"width": 390, "height": 844})
-    open_page(page, address)
-    wide = """() => [...document.querySelectorAll('main *')]
-        .filter((node) => !node.closest('svg, #sd-chips, .visually-hidden') && node.checkVisibility())
-        .filter((node) => node.getBoundingClientRect().right > 391)
-        .map((node) => node.tagName + '.' + node.className)"""
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.evaluate(wide) == []
-    ask(page, tokens=16)
-    run(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.evaluate(wide) == []
-
-
-def test_the_theme_recolours_the_chart(page):
-    """After a change of theme the lines have the new theme's colours."""
-    lines = "document.querySelector('.sd-chart .sd-plot').data"
-    colour = f"{lines}?.find(({{ name }}) => name === 'speculative')?.line.color"
-    page.wait_for_function(f"{colour} === '#1d5fb8'")
-    page.evaluate("document.body.classList.add('dark')")
-    page.wait_for_function(f"{colour} === '#6cb0f7'")

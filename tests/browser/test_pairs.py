@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -9,16 +11,19 @@ from pathlib import Path
 
 import pytest
 
+import specdec
 from browser.conftest import ask, edit, launch, load_page_slot, notes, open_page, run, unfold, visit
+from browser.test_share import SHOWN, share
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fakes import byte_tokenizer, tiny  # noqa: E402
 
 pytestmark = pytest.mark.xdist_group("browser pairs")
+ROOT = Path(specdec.__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
-def address(browser, short_start) -> Iterator[str]:
+def address(browser) -> Iterator[str]:
     demo, address = launch(load_page_slot())
     yield address
     demo.close()
@@ -127,8 +132,11 @@ def test_a_pair_that_cannot_be_had_leaves_the_old_one(page, shelf):
     assert not page.locator("#sd-said .sd-error").is_visible()
 
 
-def test_drafting_without_a_second_model(page):
-    """The embedded target drafts for itself, as many tokens as pay, and the greedy text stays the same."""
+def test_drafting_without_a_second_model(page, monkeypatch):
+    """The embedded target drafts for itself, as many tokens as pay, and the greedy text stays the same.
+
+    The specdec and transformers code prints the text that the page shows. The other engines have none.
+    """
     unfold(page, "#sd-change")
     pick(page, "embedded")
     page.click('#sd-method label:has-text("Early exit")')
@@ -136,7 +144,21 @@ def test_drafting_without_a_second_model(page):
     report(page, "Loaded: ")
     edit(page)
     page.click('#sd-choice label:has-text("auto")')
-    ask(page, tokens=48)
+    ask(page, 'He said "it\'s\\n done" and', tokens=48)
     run(page)
     assert re.fullmatch(r"(\d+) of \1", page.locator(".sd-figures dd").last.inner_text())
     assert re.search(r"auto: [\d.]+ guesses per round", notes(page))
+    shown = page.evaluate(SHOWN)
+    written = "".join(text for kind, text in shown["texts"][0] if not re.search("rejected|discarded", kind))
+    share(page)
+    blocks = page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('.sd-codeFold')].map((fold) => "
+        "[fold.querySelector('summary').textContent, fold.querySelector('textarea').value]))"
+    )
+    monkeypatch.chdir(ROOT)
+    for name in ("specdec", "transformers"):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(blocks[name], name, "exec"), {})
+        assert printed.getvalue() == written + "\n"
+    for name in ("vLLM", "SGLang", "llama.cpp"):
+        assert "no method of the kind early-exit" in blocks[name]

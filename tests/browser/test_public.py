@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("browser public")
 
 
 @pytest.fixture(scope="module")
-def address(slot, short_start) -> Iterator[str]:
+def address(slot) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPACE_ID", "someone/specdec")
         demo, address = launch(slot, PUBLIC)
@@ -49,7 +49,7 @@ def test_the_pair_is_fixed_and_limits_are_sentences(page):
     assert not page.locator("#sd-load").count()
 
 
-def test_pairs_of_the_list_can_be_allowed(browser, slot, short_start):
+def test_pairs_of_the_list_can_be_allowed(browser, slot):
     demo, address = launch(slot, replace(PUBLIC, pairs="listed"))
     try:
         with visit(browser, address) as page:
@@ -62,7 +62,7 @@ def test_pairs_of_the_list_can_be_allowed(browser, slot, short_start):
         demo.close()
 
 
-def test_a_recording_stands_in_for_the_start_up_race_until_that_is_over(browser, slot, short_start, monkeypatch):
+def test_a_recording_stands_in_for_the_start_up_race_until_that_is_over(browser, slot, monkeypatch):
     release, whole = threading.Event(), startup.stream
 
     def held(*args, **settings):
@@ -100,7 +100,7 @@ def test_a_recording_greets_where_the_device_is_lent(browser, slot):
         demo.close()
 
 
-def test_a_full_queue_is_reported_and_run_is_back(browser, slot, short_start):
+def test_a_full_queue_is_reported_and_run_is_back(browser, slot):
     """When the queue is full, the page and its tabs say so and change nothing.
 
     The refused job is not counted as waiting.

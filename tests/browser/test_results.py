@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from browser.conftest import PAUSE, ask, go_to, open_page, run, text, unfold, visit
+from browser.conftest import ask, go_to, open_page, run, settle, text, unfold, visit
 from browser.test_measuring import finish, save, set_number
 from specdec.lanes.table import entrants_of
 from specdec.measure import sweep
@@ -60,62 +60,34 @@ def test_each_tab_opens_with_a_recorded_result_marked_as_one(page, outside):
     assert outside == []
 
 
-def test_an_unknown_tab_is_named(page):
-    """An address of an unknown tab gives a sentence that names the tabs. It goes when one of them is chosen."""
-    page.evaluate("location.hash = 'tab=nonsense'")
-    page.wait_for_selector(".sd-linkError:has-text('There is no tab “nonsense”. The tabs are: Race, Best gamma,')")
-    go_to(page, "Benchmark")
-    assert page.locator(".sd-linkError").count() == 0 and page.evaluate("location.hash") == "#tab=benchmark"
-    page.evaluate("location.hash = 'tab=lossless'")
-    page.wait_for_selector("#sd-lossless-start:visible")
-    assert page.locator(".sd-linkError").count() == 0
+POINTS = """() => {
+    window.seen = [];
+    const look = () => {
+        const status = document.querySelector('#sd-gamma-status .sd-status')?.innerText ?? '';
+        const points = document.querySelectorAll('#sd-gamma-plot .subplot.xy .points path').length;
+        if (/of 10 calls/.test(status) && points) window.seen.push([parseInt(status), points]);
+        requestAnimationFrame(look);
+    };
+    look();
+}"""
 
 
-def test_start_says_what_it_will_take(page):
-    """The estimate uses the speed of the start-up race and follows the fields."""
-    go_to(page, "Best gamma")
-    unfold(page, "#sd-gamma-settings")
-    page.wait_for_selector("#sd-gamma-estimate:has-text('57 calls of 64 tokens.')")
-    assert re.fullmatch(r"About .+: 57 calls of 64 tokens\.", text(page, "#sd-gamma-estimate"))
-    set_number(page, "gamma-runs", 2)
-    page.wait_for_selector("#sd-gamma-estimate:has-text('38 calls')")
-    go_to(page, "Benchmark")
-    unfold(page, "#sd-bench-settings")
-    page.wait_for_selector("#sd-bench-estimate:has-text('calls of 64 tokens.')")
-    page.fill("#sd-bench-gammas input", "soon")
-    page.wait_for_function("document.querySelector('#sd-bench-estimate').innerText.trim() === ''")
+def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_path, short_sweep, monkeypatch):
+    """In a fresh profile the same verdict and table, marked as from a link or a file; nothing runs.
 
-
-def test_a_chart_grows_while_it_is_measured(page, monkeypatch, short_sweep):
-    """A call is drawn as soon as it was measured, before all entrants have run."""
+    While it is measured, a call is drawn as soon as it was measured, before all entrants have run.
+    """
     monkeypatch.setattr(measuring, "CHART_EVERY", 0.0)
     go_to(page, "Best gamma")
     unfold(page, "#sd-gamma-settings")
     page.wait_for_selector("#sd-gamma-plot .main-svg")
-    page.evaluate("""() => {
-        window.seen = [];
-        const look = () => {
-            const status = document.querySelector('#sd-gamma-status .sd-status')?.innerText ?? '';
-            const points = document.querySelectorAll('#sd-gamma-plot .subplot.xy .points path').length;
-            if (/of 15 calls/.test(status) && points) window.seen.push([parseInt(status), points]);
-            requestAnimationFrame(look);
-        };
-        look();
-    }""")
-    set_number(page, "gamma-tokens", 48)
+    page.evaluate(POINTS)
+    set_number(page, "gamma-tokens", 32)
+    set_number(page, "gamma-runs", 2)
     finish(page, "gamma")
     seen = page.evaluate("window.seen")
     assert min(calls for calls, _ in seen) < 5, "before every draft length has run"
     assert len({points for calls, points in seen if calls < 6}) > 1, "and more with each call"
-
-
-def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_path, short_sweep):
-    """In a fresh profile the same verdict and table, marked as from a link or a file; nothing runs."""
-    go_to(page, "Best gamma")
-    unfold(page, "#sd-gamma-settings")
-    set_number(page, "gamma-tokens", 32)
-    set_number(page, "gamma-runs", 2)
-    finish(page, "gamma")
     page.wait_for_selector("#sd-sweep-link input")
     here, link = shown(page, "gamma"), page.locator("#sd-sweep-link input").input_value()
     assert origin(page, "gamma") == "Measured on this machine"
@@ -204,7 +176,7 @@ def test_what_if_s_best_is_raced_and_so_is_a_confidence_stop(page):
     page.click("#sd-choice label:has-text('confidence')")
     page.fill("#sd-confidence input", "0.3")
     page.locator("#sd-confidence input").blur()
-    page.wait_for_timeout(PAUSE)
+    settle(page)
     assert page.locator("#sd-gamma input[type=number]").is_disabled()
     ask(page, tokens=24)
     run(page)

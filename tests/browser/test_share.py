@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import io
 import json
-import re
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -14,7 +11,7 @@ import pytest
 from shell import commands, options
 
 import specdec
-from browser.conftest import ask, open_page, run, text, unfold, visit
+from browser.conftest import ask, open_page, run, settle, skip, text, unfold, visit
 from specdec.measure.metrics import measure
 from specdec.report import recording
 
@@ -34,11 +31,6 @@ SHOWN = """() => ({
 
 VERDICTS = """() => [...document.querySelectorAll('.sd-verdicts tbody tr')]
     .map((row) => [row.cells[1].textContent, row.cells[row.cells.length - 1].textContent])"""
-
-
-@pytest.fixture(scope="module")
-def address(real_address) -> str:
-    return real_address
 
 
 def share(page) -> None:
@@ -152,7 +144,7 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, tmp_path):
         spoken = other.locator(".sd-spoken").text_content()
         assert spoken and " here" not in spoken + other.locator(".sd-plot").first.get_attribute("aria-label")
         assert not other.evaluate("window.specdec.running")
-        other.wait_for_timeout(1000)  # the start-up race must not replace it
+        settle(other)  # the start-up race must not replace it
         assert "From a link" in text(other, ".sd-notes")
         assert text(other, ".sd-card h2") == text(page, ".sd-card h2")
         assert other.evaluate(VERDICTS) == page.evaluate(VERDICTS) != []
@@ -168,19 +160,12 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, tmp_path):
         assert other.outside == []
 
 
-def test_a_damaged_link_says_so_and_the_page_works(browser, address):
-    with visit(browser, address) as page:
-        open_page(page, address + "#run=jVZtb9s2EP7eX3F")
-        said = page.locator(".sd-linkError")
-        assert said.is_visible() and "The link is damaged" in said.inner_text(), "the start-up race covers it"
-        assert said.bounding_box()["y"] < page.locator("#sd-header").bounding_box()["y"]
-        ask(page, tokens=12)
-        run(page)
-        assert said.is_visible() and not page.locator("#sd-said .sd-error").is_visible()
-
-
 def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address, tmp_path):
-    """A saved recording gives the package and another profile the same events, text and figures, and is labelled."""
+    """A saved recording gives the package and another profile the same events, text and figures, and is labelled.
+
+    In a forged one markup in chart labels stays text, and values that are not numbers are refused before they reach
+    any code.
+    """
     ask(page, tokens=40, temperature=1)
     run(page)
     page.click(".sd-shareButton")
@@ -190,7 +175,7 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
     assert [(lane[0].lane, lane[0].gamma) for lane in lanes][2] == ("speculative", 0)
     shown = page.evaluate(SHOWN)
     assert shown["figures"][2] == f"{measure(lanes[1]).alpha * 100:.0f}\u00a0%"
-    with visit(browser, address) as other:
+    with visit(browser, address, reduced_motion="no-preference") as other:
         open_page(other, address)
         other.set_input_files("#sd-open", path)
         other.wait_for_function("window.specdec.verdicts === 2 && window.specdec.replaying")
@@ -201,45 +186,25 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
         assert other.locator(".sd-decision li").count() > 1
         other.click(".sd-shareButton")
         assert save(other, tmp_path / "again.jsonl").read_text().splitlines() == lines
-
-
-def test_no_file_is_opened_into_a_race_that_runs(page, tmp_path):
-    """The page refuses the file in words, and the race continues to its own verdict."""
-    page.click(".sd-shareButton")
-    path = save(page, tmp_path / "run.jsonl")
-    page.keyboard.press("Escape")
-    ask(page, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=250)
-    lanes = page.evaluate("window.specdec.lanesStarted")
-    page.click("#sd-run")
-    page.wait_for_function(f"window.specdec.lanesStarted > {lanes}")
-    page.set_input_files("#sd-open", path)
-    page.wait_for_selector("#sd-said .sd-error:has-text('a race is running')")
-    page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
-    assert "1 run on this machine" in text(page, ".sd-notes")
-
-
-def test_a_forged_recording_runs_nothing(page, tmp_path):
-    """Markup in chart labels stays text, and values that are not numbers are refused before they reach any code."""
-    page.click(".sd-shareButton")
-    path = save(page, tmp_path / "run.jsonl")
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in lines:
-        if line["event"] == "lane_end":
-            line["duration"] = '<a href="https://evil.example/">0.1 s</a>'
-        if line["event"] == "verdict":
-            line["saved"] = '<span style="font-size:60px">BIG</span>'
-    path.write_text("\n".join(map(json.dumps, lines)))
-    page.set_input_files("#sd-open", path)
-    page.wait_for_function("window.specdec.verdicts === 2")
-    page.click('[aria-label="Skip to the end"]')
-    page.wait_for_selector(".sd-chart .annotation-text:has-text('<a href')")
-    assert page.locator(".sd-chart a").count() == 0
-    for line in lines:
-        if line["event"] == "started":
-            line["params"]["temperature"] = "0)\nimport os; os.system('id') #"
-    path.write_text("\n".join(map(json.dumps, lines)))
-    page.set_input_files("#sd-open", path)
-    page.wait_for_selector("#sd-said .sd-error:has-text('its params')")
+        other.keyboard.press("Escape")
+        forged = [json.loads(line) for line in lines]
+        for line in forged:
+            if line["event"] == "lane_end":
+                line["duration"] = '<a href="https://evil.example/">0.1 s</a>'
+            if line["event"] == "verdict":
+                line["saved"] = '<span style="font-size:60px">BIG</span>'
+        path.write_text("\n".join(map(json.dumps, forged)))
+        other.set_input_files("#sd-open", path)
+        other.wait_for_function("window.specdec.verdicts === 3")
+        skip(other)
+        other.wait_for_selector(".sd-chart .annotation-text:has-text('<a href')")
+        assert other.locator(".sd-chart a").count() == 0
+        for line in forged:
+            if line["event"] == "started":
+                line["params"]["temperature"] = "0)\nimport os; os.system('id') #"
+        path.write_text("\n".join(map(json.dumps, forged)))
+        other.set_input_files("#sd-open", path)
+        other.wait_for_selector("#sd-said .sd-error:has-text('its params')")
 
 
 def test_five_blocks_of_code_fit_a_narrow_screen(browser, address):
@@ -292,24 +257,3 @@ def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
         for view in (page, other):
             assert view.evaluate("window.bitten") is None
             assert view.locator(".sd-live img, .sd-live script, #sd-share img").count() == 0
-
-
-def test_the_code_reproduces_the_text(page, monkeypatch):
-    """The specdec and transformers code prints the text that the page shows. The other code names the target."""
-    ask(page, 'He said "it\'s\\n done" and', tokens=12)
-    run(page)
-    shown = page.evaluate(SHOWN)
-    written = "".join(text for kind, text in shown["texts"][0] if not re.search("rejected|discarded", kind))
-    share(page)
-    blocks = page.evaluate(
-        "Object.fromEntries([...document.querySelectorAll('.sd-codeFold')].map((fold) => "
-        "[fold.querySelector('summary').textContent, fold.querySelector('textarea').value]))"
-    )
-    monkeypatch.chdir(ROOT)
-    for name in ("specdec", "transformers"):
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(blocks[name], name, "exec"), {})
-        assert printed.getvalue() == written + "\n"
-    ast.parse(blocks["vLLM"])
-    assert json.dumps("specdec/embedded/target") in blocks["vLLM"]
-    assert "sglang serve --model-path specdec/embedded/target" in blocks["SGLang"]

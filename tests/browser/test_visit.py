@@ -6,10 +6,15 @@ import base64
 
 import pytest
 
-from browser.conftest import ask, edit, go_to, open_page, run, text, visit
-from browser.test_share import SHOWN, link, open_link, share
+from browser.conftest import ask, edit, go_to, open_page, run, settle, text, visit
+from browser.test_share import SHOWN, link, open_link, save, share
 
 pytestmark = pytest.mark.xdist_group("browser visit")
+
+
+@pytest.fixture(scope="module")
+def motion() -> str:
+    return "no-preference"
 
 
 LONG = "class Stack:\n    def __init__(self):\n        self.items = []"  # 250 tokens and no end of text
@@ -56,7 +61,7 @@ def test_a_reload_keeps_prompt_settings_and_result(page):
     assert text(page, ".sd-notes") == notes and "1 run on this machine" in notes
     assert page.locator("#sd-prompt textarea").input_value() == "Another prompt, not run"
     assert field(page, "tokens") == "24"
-    page.wait_for_timeout(1000)  # the start-up race must not take its place
+    settle(page)  # the start-up race must not take its place
     assert not page.evaluate("window.specdec.replaying")
     assert page.evaluate(SHOWN) == shown
     set_field(page, "gamma", "5")
@@ -106,12 +111,16 @@ def test_links_pasted_over_the_open_page_are_followed(page, browser, address):
     target = link(page, "this run")
     shown = page.evaluate(SHOWN)
     with visit(browser, address) as other:
-        open_page(other, address)
+        open_page(other, address + DAMAGED)
         other.evaluate("window.same = true")
-        paste(other, DAMAGED)
-        other.wait_for_selector(".sd-linkError:has-text('The link is damaged')")
+        said = other.locator(".sd-linkError")
+        assert said.is_visible() and "The link is damaged" in said.inner_text(), "the start-up race covers it"
+        assert said.bounding_box()["y"] < other.locator("#sd-header").bounding_box()["y"]
+        ask(other, tokens=8)
+        run(other)
+        assert said.is_visible() and not other.locator("#sd-said .sd-error").is_visible()
         paste(other, target)
-        other.wait_for_function("window.specdec.verdicts === 2")
+        other.wait_for_function("window.specdec.verdicts === 3")
         assert other.locator(".sd-linkError").count() == 0
         assert other.evaluate(SHOWN) == shown
         wait_for_gamma(other, "3")
@@ -123,16 +132,21 @@ def test_links_pasted_over_the_open_page_are_followed(page, browser, address):
         assert other.evaluate("window.same") is True
 
 
-def test_a_link_pasted_into_a_race_waits(page):
-    """The page says why the run is not opened; a button opens it once the race has ended."""
+def test_a_link_pasted_into_a_race_waits(page, tmp_path):
+    """The page says why the run is not opened; a button opens it once the race has ended. A file is refused in words.
+
+    The race continues to its own verdict.
+    """
     share(page)
-    target = link(page, "this run")
+    target, path = link(page, "this run"), save(page, tmp_path / "run.jsonl")
     page.keyboard.press("Escape")
     ask(page, LONG, tokens=250)
     page.click("#sd-run")
     page.wait_for_function("window.specdec.running && document.querySelectorAll('.generate .sd-round').length > 2")
     paste(page, target)
     page.wait_for_selector(".sd-linkError:has-text('a race is running')")
+    page.set_input_files("#sd-open", path)
+    page.wait_for_selector("#sd-said .sd-error:has-text('a race is running')")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
     assert "1 run on this machine" in text(page, ".sd-notes")
     page.click("text=Open it now")
@@ -142,7 +156,14 @@ def test_a_link_pasted_into_a_race_waits(page):
 
 
 def test_tabs_have_addresses(page, browser, address):
-    """The address names the chosen tab and opens it again; the browser's back and forward change tabs."""
+    """The address names the chosen tab and opens it again; the browser's back and forward change tabs.
+
+    An address of an unknown tab gives a sentence that names the tabs. It goes when one of them is chosen.
+    """
+    page.evaluate("location.hash = 'tab=nonsense'")
+    page.wait_for_selector(".sd-linkError:has-text('There is no tab “nonsense”. The tabs are: Race, Best gamma,')")
+    go_to(page, "Benchmark")
+    assert page.locator(".sd-linkError").count() == 0 and page.evaluate("location.hash") == "#tab=benchmark"
     paste(page, "#gamma=7")
     wait_for_gamma(page, "7")
     go_to(page, "Benchmark")

@@ -7,9 +7,14 @@ import time
 
 import pytest
 
-from browser.conftest import SKIP, ask, notes, open_page, run, text, unfold, visit
+from browser.conftest import SKIP, ask, notes, open_page, run, skip, text, unfold, visit
 
 pytestmark = pytest.mark.xdist_group("browser watch")
+
+
+@pytest.fixture(scope="module")
+def motion() -> str:
+    return "no-preference"
 
 
 ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 512 tokens and no end of text
@@ -65,11 +70,26 @@ def test_a_repeated_race_gives_a_median_and_a_spread(page):
 
 
 def test_a_double_click_on_run_runs(page):
-    """The second click lands on Stop, which has replaced Run, and does not stop the race."""
-    ask(page, tokens=64)
+    """The second click lands on Stop, which has replaced Run, and does not stop the race.
+
+    A long prompt fills its box. It does not hide the text that the race was about.
+    """
+    ask(page, "The sun was warm. " * 40, tokens=24)
     page.dblclick("#sd-run")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
     assert "Stopped" not in text(page, ".sd-verdict")
+    page.wait_for_function("window.specdec.replaying")
+    skip(page)
+    page.wait_for_function(
+        "[...document.querySelectorAll('.sd-boxBody')].every((body) => body.querySelector('.sd-token'))"
+    )
+    seen = page.evaluate(
+        """[...document.querySelectorAll('.sd-boxBody')].map((body) => {
+            const [box, first] = [body, body.querySelector('.sd-token')].map((node) => node.getBoundingClientRect());
+            return [box.top <= first.top && first.bottom <= box.bottom, body.scrollTop > 0];
+        })"""
+    )
+    assert seen == [[True, True]] * 2
 
 
 def test_a_second_visitor_is_told_of_the_queue(browser, address):
@@ -103,16 +123,3 @@ def test_run_pressed_before_the_page_is_ready_runs(browser, address):
         page.goto(address)
         page.click("#sd-run")
         page.wait_for_selector(".sd-notes:has-text('1 run on this machine')")
-
-
-def test_after_a_race_the_beginning_of_what_was_written_is_in_view(page):
-    """A long prompt fills its box. It does not hide the text that the race was about."""
-    ask(page, "The sun was warm. " * 40, tokens=8)
-    run(page)
-    seen = page.evaluate(
-        """[...document.querySelectorAll('.sd-boxBody')].map((body) => {
-            const [box, first] = [body, body.querySelector('.sd-token')].map((node) => node.getBoundingClientRect());
-            return [box.top <= first.top && first.bottom <= box.bottom, body.scrollTop > 0];
-        })"""
-    )
-    assert seen == [[True, True]] * 2

@@ -25,7 +25,7 @@ ENVIRONMENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
 }
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["specdec.cli.page", "tests.load.injected"])
+FORKS.set_forkserver_preload(["specdec.cli.page", "specdec.cli.bench", "tests.load.injected"])
 START = 180.0  # seconds: a busy machine is no reason to fail
 
 

@@ -115,7 +115,7 @@ def test_a_confidence_stop_is_exact_within_a_longer_recorded_draft() -> None:
 
 
 def test_sampling_is_expected_as_it_comes_out_on_average() -> None:
-    """Expected passes equal the mean of real runs at other lengths, within three standard errors of under 2 %.
+    """Expected passes equal the mean of real runs at other lengths, within three standard errors of under 3 %.
 
     They are computed from runs at gamma 16, which know nearly every guess, and at gamma 1, which know half of them. The
     text after an accepted guess differs from the text after a rejected one. An estimate that uses min(1, p/q) of the
@@ -123,7 +123,7 @@ def test_sampling_is_expected_as_it_comes_out_on_average() -> None:
     """
     p = torch.tensor([[0.8, 0.2], [0.5, 0.5]]).log()
     q = torch.tensor([[0.999, 0.001], [0.5, 0.5]]).log()
-    pair, times = table_pair(p, q), 200
+    pair, times = table_pair(p, q), 100
 
     def sampled(gamma: int, first: int) -> list[list]:
         return [run(pair, gamma, 24, torch.tensor([0]), temperature=1.0, seed=first + i) for i in range(times)]
@@ -135,7 +135,7 @@ def test_sampling_is_expected_as_it_comes_out_on_average() -> None:
         for real, same in zip(runs.values(), zip(*outcomes, strict=True), strict=True):
             expected = [outcome.target_passes for outcome in same]
             error = ((statistics.variance(expected) + statistics.variance(real)) / times) ** 0.5
-            assert error < 0.02 * statistics.fmean(real)
+            assert error < 0.03 * statistics.fmean(real)
             assert abs(statistics.fmean(expected) - statistics.fmean(real)) < 3 * error
 
 

@@ -7,8 +7,6 @@ import json
 import math
 import os
 import socket
-import subprocess
-import sys
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 import torch
 from fakes import byte_tokenizer, generated, noisy_copy, tiny
 from hub import hub
+from programs import ran
 from transformers import (
     BertConfig,
     BertLMHeadModel,
@@ -263,9 +262,7 @@ for target, draft, revision in json.load(sys.stdin):
 def load_from(address: str, home: Path, pairs: list[tuple], script: str = SCRIPT, **more: str) -> list[dict]:
     """The output of ``load_pair`` in a separate process, as the hub's address is read only once."""
     environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"} | more
-    out = subprocess.run(
-        [sys.executable, "-c", script], input=json.dumps(pairs), env=environment, capture_output=True, text=True
-    )
+    out = ran("-c", script, cwd=home.parent, env=environment, given=json.dumps(pairs))
     assert out.returncode == 0, out.stderr
     return [json.loads(line) for line in out.stdout.splitlines() if line.startswith("{")]
 

@@ -24,7 +24,7 @@ from specdec.ui.startup import StartupRace
 
 @pytest.fixture
 def machine(monkeypatch) -> Iterator[Machine]:
-    monkeypatch.setattr(module, "TOKENS", 100)  # long enough to be interrupted
+    monkeypatch.setattr(module, "TOKENS", 40)  # long enough to be interrupted
     target = shared_tiny("llama", 4, layers=3)
     pair = specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
     slot = SimpleNamespace(pair=pair, loaded=True, facts=pair.describe())

@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from fakes import byte_tokenizer, count_passes, noisy_copy, tiny
+from programs import ran
 
 import specdec
 from specdec import errors
@@ -36,9 +34,7 @@ TESTS = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
     """The results of the page's process."""
-    paths = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
-    program = [sys.executable, str(TESTS / "ui" / "zero_program.py")]
-    done = subprocess.run(program, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True)
+    done = ran(str(TESTS / "ui" / "zero_program.py"), cwd=TESTS)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout) | {"log": done.stderr}
 
