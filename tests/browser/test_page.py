@@ -18,7 +18,7 @@ def motion() -> str:
     return "no-preference"
 
 
-ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 512 tokens and no end of text
+ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 2,048 tokens and no end of text
 
 
 def count(page, name: str) -> int:
@@ -70,7 +70,7 @@ def test_a_race_shows_its_lanes_and_a_verdict(page, outside):
 
 def test_stop_ends_a_race_midway(page):
     """Run becomes Stop in the same place; Stop keeps the text, says where it stopped, and the next race runs."""
-    ask(page, ENDLESS, tokens=512)
+    ask(page, ENDLESS, tokens=2048)
     place = page.locator("#sd-run").bounding_box()
     lanes = count(page, "lanesFinished")
     page.click("#sd-run")
@@ -79,7 +79,7 @@ def test_stop_ends_a_race_midway(page):
     page.click("#sd-stop")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
     assert count(page, "lanesFinished") < lanes + 3
-    assert re.search(r"Stopped at \d+ of 512", text(page, ".sd-verdict"))
+    assert re.search(r"Stopped at \d+ of 2,?048", text(page, ".sd-verdict"))
     assert page.locator(".sd-box.generate .sd-ribbon").inner_text() != ""
     ask(page, tokens=8)
     run(page)

@@ -17,7 +17,7 @@ def motion() -> str:
     return "no-preference"
 
 
-LONG = "class Stack:\n    def __init__(self):\n        self.items = []"  # 250 tokens and no end of text
+LONG = "class Stack:\n    def __init__(self):\n        self.items = []"  # 40 tokens and no end of text
 SELECTED = "[role=tab][aria-selected=true]"
 DAMAGED = "#run=jVZtb9s2EP7eX3F"
 
@@ -132,7 +132,7 @@ def test_links_pasted_over_the_open_page_are_followed(page, browser, address):
         assert other.evaluate("window.same") is True
 
 
-def test_a_link_pasted_into_a_race_waits(page, tmp_path):
+def test_a_link_pasted_into_a_race_waits(page, tmp_path, unhurried):
     """The page says why the run is not opened; a button opens it once the race has ended. A file is refused in words.
 
     The race continues to its own verdict.
@@ -140,7 +140,7 @@ def test_a_link_pasted_into_a_race_waits(page, tmp_path):
     share(page)
     target, path = link(page, "this run"), save(page, tmp_path / "run.jsonl")
     page.keyboard.press("Escape")
-    ask(page, LONG, tokens=250)
+    ask(page, LONG, tokens=40)
     page.click("#sd-run")
     page.wait_for_function("window.specdec.running && document.querySelectorAll('.generate .sd-round').length > 2")
     paste(page, target)
