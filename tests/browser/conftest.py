@@ -206,7 +206,10 @@ UNCHANGED = """(quiet) => new Promise((done) => {
 
 
 def settle(page) -> None:
-    """Wait until the page has come to rest: Gradio sets the fields of a fold or a tab again after its first opening."""
+    """Wait until the page has come to rest: Gradio sets the fields of a fold or a tab again after its first opening.
+
+    That something never comes is no state to wait for; such a test waits for a time.
+    """
     page.evaluate(UNCHANGED, QUIET)
 
 

@@ -291,7 +291,7 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     page.click("#sd-lossless-start")
     page.click("#sd-lossless-stop")
     page.wait_for_selector("#sd-lossless-status :text('no conclusion')")
-    settle(page)  # the announcement comes a moment after the end
+    page.wait_for_timeout(300)  # the announcement comes a moment after the end
     assert page.locator(".sd-spoken").text_content() == "", "an old verdict is not read out again"
     go_to(page, "Race")
     page.locator(".sd-notes .sd-again").focus()

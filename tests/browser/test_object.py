@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from browser.conftest import ask, edit, notes, open_page, run, settle, skip, text, visit
+from browser.conftest import ask, edit, notes, open_page, run, skip, text, visit
 from specdec.report.judge import Kind
 from specdec.report.words import HEADLINES
 
@@ -58,7 +58,7 @@ def test_a_race_plays_in_view_by_itself(browser, address, motion):
         }""")
         require_texts_in_view(page, 1440, 900)
         page.wait_for_function("!window.specdec.replaying")
-        settle(page)
+        page.wait_for_timeout(500)
         assert not page.evaluate("window.specdec.replaying"), "it plays once"
         page.evaluate("document.querySelector('.sd-factor').hidden = false")
         for width, height in SIZES:

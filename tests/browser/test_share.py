@@ -11,7 +11,7 @@ import pytest
 from shell import commands, options
 
 import specdec
-from browser.conftest import ask, open_page, run, settle, skip, text, unfold, visit
+from browser.conftest import ask, open_page, run, skip, text, unfold, visit
 from specdec.measure.metrics import measure
 from specdec.report import recording
 
@@ -144,7 +144,7 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, tmp_path):
         spoken = other.locator(".sd-spoken").text_content()
         assert spoken and " here" not in spoken + other.locator(".sd-plot").first.get_attribute("aria-label")
         assert not other.evaluate("window.specdec.running")
-        settle(other)  # the start-up race must not replace it
+        other.wait_for_timeout(1000)  # the start-up race must not replace it
         assert "From a link" in text(other, ".sd-notes")
         assert text(other, ".sd-card h2") == text(page, ".sd-card h2")
         assert other.evaluate(VERDICTS) == page.evaluate(VERDICTS) != []

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from browser.conftest import ask, edit, go_to, open_page, run, settle, text, visit
+from browser.conftest import ask, edit, go_to, open_page, run, text, visit
 from browser.test_share import SHOWN, link, open_link, save, share
 
 pytestmark = pytest.mark.xdist_group("browser visit")
@@ -61,7 +61,7 @@ def test_a_reload_keeps_prompt_settings_and_result(page):
     assert text(page, ".sd-notes") == notes and "1 run on this machine" in notes
     assert page.locator("#sd-prompt textarea").input_value() == "Another prompt, not run"
     assert field(page, "tokens") == "24"
-    settle(page)  # the start-up race must not take its place
+    page.wait_for_timeout(1000)  # the start-up race must not take its place
     assert not page.evaluate("window.specdec.replaying")
     assert page.evaluate(SHOWN) == shown
     set_field(page, "gamma", "5")

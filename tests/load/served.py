@@ -47,7 +47,7 @@ class Served:
     """
 
     def __init__(self, *arguments: str, public: bool = False, whole: bool = False, fault: Path | None = None):
-        self.port = _free_port()
+        self.port = free_port()
         self.address = f"http://127.0.0.1:{self.port}"
         self._log = Path(tempfile.mkstemp(prefix="specdec-load-", suffix=".log")[1])
         command = ["page", "--host", "127.0.0.1", "--port", str(self.port), *arguments]
@@ -151,7 +151,7 @@ def _page(command: list[str], environment: dict[str, str], log: Path, fault: Pat
     main(command)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]

@@ -8,7 +8,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -33,6 +32,7 @@ from specdec.measure.trials import trials
 from specdec.ui.limits import LOCAL
 from specdec.ui.machine import Turn
 from specdec.ui.measuring import Measurement
+from tests.load.served import free_port
 
 ROOT = Path(specdec.__file__).parent.parent
 ITEMS = (PromptItem("one", "story", "Once upon a time"), PromptItem("two", "code", "def push(self"))
@@ -261,10 +261,8 @@ def test_two_processes_give_the_rows_of_one(folder, uninterrupted, tmp_path) -> 
         )
         codes, said = [ended.returncode], ended.stdout
     else:
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            port = unused.getsockname()[1]
-        common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "ACCELERATE_USE_CPU": "true"}
+        common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        common |= {"ACCELERATE_USE_CPU": "true"}
         outputs = [tmp_path.parent / f"{tmp_path.name}-{rank}" for rank in range(2)]
         running = [
             started(
@@ -279,7 +277,7 @@ def test_two_processes_give_the_rows_of_one(folder, uninterrupted, tmp_path) -> 
     assert set(codes) == {0}, said
     assert rows_of(path) == uninterrupted
     assert [file.name for file in tmp_path.iterdir()] == ["two.jsonl"]
-    assert said.count("Pair: ") == 1
+    assert said.count("Pair: ") == 1, "one process reports"
 
 
 SETS = {
