@@ -14,7 +14,7 @@ import math
 
 import pytest
 import torch
-from comparison import HOURS
+from comparison import FULL, HOURS
 from enumeration import processed
 from fakes import ids_of, letter_tokenizer, random_table, table_model, table_pair
 from scipy import stats
@@ -64,7 +64,7 @@ def total_variation_bound(n: int, probabilities: torch.Tensor) -> float:
 WIDTH = 5
 CONTINUATION = 3  # letters; where rounds begin varies, so that every one of them is a bonus and a correction too
 STOP = WIDTH  # stands after every continuation and makes the table forget what was before
-CONTINUATIONS = 20_000 if HOURS else 1_000
+CONTINUATIONS = 20_000 if HOURS else 2_000 if FULL else 1_000
 BLOCKS = 100  # continuations in one text: each begins at another place of a round and of the cache
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from comparison import HOURS, Comparison
+from comparison import FULL, HOURS, Comparison
 from fakes import generated, ids_of
 
 import specdec
@@ -24,7 +24,7 @@ from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.loading import EMBEDDED
 
 GAMMAS = (1, 2, 3, 5, 8, 16) if HOURS else (1, 5, 16)
-NEW_TOKENS = 64 if HOURS else 24
+NEW_TOKENS = 64 if HOURS else 32 if FULL else 24
 
 NAMES = ("Lily", "Tom", "Anna", "Ben", "Mia")
 OPENINGS = (

@@ -63,7 +63,12 @@ def pair_of(family: str = "llama", draft: Any = None, engine: str = "graph") -> 
     return specdec.Pair(target, draft or noisy_copy(target, 2), byte_tokenizer(), engine=engine)
 
 
-def rounds_of(pair: specdec.Pair, prompt: torch.Tensor, mode: dict[str, Any], tokens: int = 24) -> list[specdec.Round]:
+TOKENS = 40 if FULL else 24
+
+
+def rounds_of(
+    pair: specdec.Pair, prompt: torch.Tensor, mode: dict[str, Any], tokens: int = TOKENS
+) -> list[specdec.Round]:
     settings = dict(mode)
     settings.pop("draft", None)
     params = specdec.SamplingParams(max_new_tokens=tokens, ignore_eos=True, **settings.pop("params", {}))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from comparison import FULL
 
 from specdec.models.loading import plan_pair
 from specdec.models.slot import Slot
@@ -216,7 +217,7 @@ def test_bad_inputs_are_refused(address, alone) -> None:
             rows = web.functions.rows
             ends = {number: row for number, row in rows.items() if row["api_name"] in ("decode", "race")}
             found = []
-            for web.functions.rows, count in ((ends, 150), (rows, 2 * len(rows))):
+            for web.functions.rows, count in ((ends, 300 if FULL else 150), (rows, (3 if FULL else 2) * len(rows))):
                 found.append(await inputs.attack(web, count, public=True, hang=WAIT))
             return found, text_of(await decoded(web, inputs.NEXT, an_address()))
 
