@@ -193,11 +193,14 @@ class Finished:
 
     ``finish_reason`` is "eos", "length", "stop" (a stop string) or "deadline". ``prefill_seconds`` is the time to the
     first token, in which both models read the prompt. ``elapsed_seconds`` is the time of the whole call.
+    ``cpu_seconds`` is the processor time of the thread that ran the call: far less than ``elapsed_seconds`` if other
+    programs kept the processor busy. It is None where the thread waits for a GPU, and where it was not measured.
     """
 
     finish_reason: FinishReason
     prefill_seconds: float
     elapsed_seconds: float
+    cpu_seconds: float | None = None
 
 
 Event = Started | Round | Finished

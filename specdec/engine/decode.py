@@ -77,7 +77,7 @@ def _rounds(call: Call) -> Iterator[Event]:
                 began = mark(run.device)
                 proposal = run.drafter.propose(run.context, gamma, policy.least_confidence)
                 event = run.verify_and_commit(proposal, began)
-    yield Finished(run.reason, prefill_seconds, run.clock.elapsed())
+    yield Finished(run.reason, prefill_seconds, clock.elapsed(), clock.cpu(run.device))
 
 
 class _Run:

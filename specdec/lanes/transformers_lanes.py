@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +23,7 @@ from specdec.events import Event, Finished, FinishReason, Round, SamplingParams
 from specdec.lanes.assistants import assistance, cannot_assist, with_config, with_fixed_gamma
 from specdec.lanes.driver import Emit, PushedLane
 from specdec.models.pair import Pair, Prompt
+from specdec.passes.clock import CallClock
 
 
 class _Stopped(BaseException):
@@ -91,16 +91,17 @@ class _Streamer(BaseStreamer):
 
     def __init__(self, call: Call, emit: Emit):
         self._call, self._emit = call, emit
-        self._began = time.perf_counter()
+        self._clock = CallClock()
         self._index = -1  # the first put is the prompt
         self.new_ids: list[int] = []
         self.prefill_seconds = 0.0
         self.reason: FinishReason = "length"
         self.ended = False
         self.elapsed_seconds = 0.0
+        self.cpu_seconds: float | None = None
 
     def put(self, value: torch.Tensor) -> None:
-        elapsed = time.perf_counter() - self._began
+        elapsed = self._clock.elapsed()
         if self._index >= 0 and not self.ended:
             block = value.flatten().tolist()
             kept, reason = self._call.cut(self.new_ids, block)
@@ -115,11 +116,15 @@ class _Streamer(BaseStreamer):
         self._index += 1
 
     def end(self) -> None:
-        self.elapsed_seconds = time.perf_counter() - self._began
+        self.elapsed_seconds = self._clock.elapsed()
+        self.cpu_seconds = self._clock.cpu(self._call.pair.device)
 
-    def leave_out(self, seconds: float) -> None:
-        """Do not count ``seconds`` that were no part of the work."""
-        self._began += seconds
+    @contextlib.contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Do not count the time of what is no part of the work."""
+        self._clock.pause()
+        yield
+        self._clock.resume()
 
     def _round(self, ids: tuple[int, ...], elapsed: float) -> Round:
         plain = self._call.lane == "generate"
@@ -159,9 +164,8 @@ class Numbers:
         @functools.wraps(own)
         def watched(*args: Any, **kwargs: Any) -> Any:
             found = own(*args, **kwargs)
-            began = time.perf_counter()
-            self._see(whose, found.logits)
-            self._streamer.leave_out(time.perf_counter() - began)
+            with self._streamer.left_out():
+                self._see(whose, found.logits)
             return found
 
         setattr(model, name, watched)
@@ -199,7 +203,9 @@ def transformers_lane(call: Call, target: PreTrainedModel | None = None, **extra
             if "probability tensor" not in str(error):
                 raise
             raise NotNumbers("model") from error
-        emit(Finished(streamer.reason, streamer.prefill_seconds, streamer.elapsed_seconds))
+        emit(
+            Finished(streamer.reason, streamer.prefill_seconds, streamer.elapsed_seconds, streamer.cpu_seconds)
+        )
 
     return PushedLane(run)
 

@@ -19,7 +19,7 @@ _Number = TypeVar("_Number", int, float)
 # The fields of ``Metrics`` that are seconds.
 SECONDS = (
     "prefill_seconds", "decode_seconds", "draft_seconds", "verify_seconds", "stall_seconds", "state_seconds",
-    "reread_seconds",
+    "reread_seconds", "cpu_seconds",
 )  # fmt: skip
 
 MOST_UNKNOWN = 0.1  # of the tokens read again: so many may be left out of ``reread_seconds``
@@ -53,6 +53,8 @@ class Metrics:
     reread_seconds         how much longer target passes took because they read kept tokens again: each is compared with
                            the call's median pass over as many guesses that read none again. A pass without such a
                            partner is left out; None where those read more than a tenth of these tokens
+    cpu_seconds            processor time of the thread that ran the call, prefill included; None on a GPU, and for a
+                           call that did not end
     """
 
     new_tokens: int
@@ -78,6 +80,7 @@ class Metrics:
     kept_at: tuple[int, ...] = ()
     overlap_at: tuple[float, ...] = ()
     passes_of: tuple[int, ...] = ()
+    cpu_seconds: float | None = None
 
     @property
     def drafted(self) -> int | None:
@@ -90,6 +93,13 @@ class Metrics:
     def overlap(self) -> float | None:
         """The acceptance to be expected: the mean of the sum of min(p, q) over all tested guesses."""
         return _ratio(sum(self.overlap_at), sum(self.tested_at)) if self.overlap_at else None
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Processor time / time of the call: near 1 if the thread had a core to itself."""
+        if self.cpu_seconds is None:
+            return None
+        return _ratio(self.cpu_seconds, self.prefill_seconds + self.decode_seconds)
 
     @property
     def seconds_per_token(self) -> float | None:
@@ -137,6 +147,7 @@ def measure(events: Iterable[Event]) -> Metrics | None:
         kept_at=_at_places(later, ("accepted",)),
         overlap_at=_overlaps(later),
         passes_of=_counted(len(r.committed_ids) for r in later),
+        cpu_seconds=finished.cpu_seconds if finished else None,
     )
 
 
@@ -195,6 +206,7 @@ def pool(lanes: Iterable[Metrics]) -> Metrics:
         kept_at=_added(m.kept_at for m in lanes),
         overlap_at=_pooled_overlaps(lanes),
         passes_of=_added(m.passes_of for m in lanes),
+        cpu_seconds=_sum(m.cpu_seconds for m in lanes),
     )
 
 

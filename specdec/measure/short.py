@@ -124,5 +124,5 @@ def _metrics(values: dict[str, int | None]) -> Metrics:
     return Metrics(mean_acceptance_length=mean, **given)
 
 
-# What assisted generation does not report.
-_UNKNOWN = {"accepted", "rejected", "discarded", "draft_seconds", "verify_seconds", "reread_seconds"}
+# What assisted generation, or a call on a GPU, does not report.
+_UNKNOWN = {"accepted", "rejected", "discarded", "draft_seconds", "verify_seconds", "reread_seconds", "cpu_seconds"}

@@ -11,20 +11,33 @@ Mark = float | torch.cuda.Event  # a point in time on a device
 
 
 class CallClock:
-    """Seconds since the call began, without the time in which the consumer holds an event."""
+    """Seconds since the call began, and the thread's processor time of them.
+
+    The time between ``pause`` and ``resume`` does not count.
+    """
 
     def __init__(self) -> None:
-        self._began = time.perf_counter()
-        self._paused = 0.0
+        self._began = _now()
+        self._paused = self._began
 
     def elapsed(self) -> float:
-        return time.perf_counter() - self._began
+        return time.perf_counter() - self._began[0]
+
+    def cpu(self, device: torch.device) -> float | None:
+        """Processor seconds of this thread; None for a GPU, where the thread mostly waits."""
+        return time.thread_time() - self._began[1] if device.type == "cpu" else None
 
     def pause(self) -> None:
-        self._paused = time.perf_counter()
+        self._paused = _now()
 
     def resume(self) -> None:
-        self._began += time.perf_counter() - self._paused
+        now = _now()
+        self._began = self._began[0] + now[0] - self._paused[0], self._began[1] + now[1] - self._paused[1]
+
+
+def _now() -> tuple[float, float]:
+    """The time, and the thread's processor time."""
+    return time.perf_counter(), time.thread_time()
 
 
 def mark(device: torch.device) -> Mark:

@@ -235,11 +235,12 @@ _DROPPED = {"title", "description", "default", "propertyNames"}
 
 def schema() -> dict[str, Any]:
     """The schema of a line, by the kind that its field ``event`` names: ``{"lines": {kind: ...}, "types": {...}}``."""
-    # In the form in which they are written: only ``tokens`` can be missing, in a line that mentions no new token.
+    # In the form in which they are written. Only these can be missing: the tokens of a line that mentions no new one,
+    # and what a link leaves out.
     whole = _LINES.json_schema(ref_template="{model}", schema_generator=_Bounded, mode="serialization")
     types = {name: _bare(part) for name, part in whole["$defs"].items()}
     for part in types.values():
-        part["required"] = [name for name in part.get("required", ()) if name != "tokens"]
+        part["required"] = [name for name in part.get("required", ()) if name not in ("tokens", "cpu_seconds")]
     return {"lines": whole["discriminator"]["mapping"], "types": types}
 
 

@@ -98,6 +98,7 @@ def test_stream_of_each_lane(lane: str, pair) -> None:
     stamps = [0.0, *[r.elapsed_seconds for r in rounds], finished.elapsed_seconds]
     assert stamps == sorted(stamps)
     assert finished.prefill_seconds == rounds[0].elapsed_seconds
+    assert 0 < finished.cpu_seconds < 1.1 * finished.elapsed_seconds
     if lane == "generate":
         assert all(r.draft == () and r.token_kind == "target" for r in rounds)
         assert all(r.committed_ids == (r.token_id,) for r in rounds)

@@ -8,7 +8,7 @@ import pytest
 
 from specdec.closed_forms import expected_speedup, expected_tokens
 from specdec.events import DraftToken, Finished, Round
-from specdec.measure.metrics import latency_reduction, measure, repeated_ngrams, speedup, speedup_total
+from specdec.measure.metrics import latency_reduction, measure, pool, repeated_ngrams, speedup, speedup_total
 
 
 def token(status: str) -> DraftToken:
@@ -53,6 +53,15 @@ def test_every_figure_of_a_run() -> None:
     assert m.seconds_per_token == pytest.approx(0.4)
     assert (m.draft_seconds, m.verify_seconds) == (pytest.approx(0.4), pytest.approx(0.8))
     assert m.overhead_share == pytest.approx(1 - 0.6 / 4)
+
+
+def test_the_processors_share_is_of_the_whole_call() -> None:
+    """4 s of processor time in a call of 5 s; unknown for a call that did not end, and so for both together."""
+    ended = measure([*RUN[:-1], Finished("eos", 1.0, 5.5, 4.0)])
+    assert ended.cpu_share == pytest.approx(0.8)
+    assert pool([ended, ended]).cpu_share == pytest.approx(0.8)
+    stopped = measure(RUN[:-1])
+    assert stopped.cpu_share is None and pool([ended, stopped]).cpu_share is None
 
 
 def test_alpha_counts_tested_tokens_only() -> None:

@@ -41,6 +41,7 @@ export interface FinishedLine {
   "finish_reason": "eos" | "length" | "stop" | "deadline";
   "prefill_seconds": number;
   "elapsed_seconds": number;
+  "cpu_seconds"?: number | null;
   "event": "finished";
 }
 export interface LaneEnd {

@@ -383,6 +383,18 @@ export const SCHEMA = {
           "maximum": 1000000000000000.0,
           "minimum": -1000000000000000.0
         },
+        "cpu_seconds": {
+          "anyOf": [
+            {
+              "type": "number",
+              "maximum": 1000000000000000.0,
+              "minimum": -1000000000000000.0
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
         "event": {
           "type": "string",
           "const": "finished"
