@@ -203,9 +203,7 @@ def transformers_lane(call: Call, target: PreTrainedModel | None = None, **extra
             if "probability tensor" not in str(error):
                 raise
             raise NotNumbers("model") from error
-        emit(
-            Finished(streamer.reason, streamer.prefill_seconds, streamer.elapsed_seconds, streamer.cpu_seconds)
-        )
+        emit(Finished(streamer.reason, streamer.prefill_seconds, streamer.elapsed_seconds, streamer.cpu_seconds))
 
     return PushedLane(run)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median_low
 from typing import Any
 
 from specdec.lanes.table import BASELINE, LANES, LOOP, Entrant
@@ -45,7 +45,7 @@ class Summary:
     @property
     def gain(self) -> float | None:
         """The median speed-up over the runs."""
-        return median(self.gains) if self.gains else None
+        return median_low(self.gains) if self.gains else None
 
     @property
     def entrant(self) -> Entrant:
@@ -131,7 +131,7 @@ def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
         return {}
 
     def gain(entrant: Entrant, prompt: str, scored: list[int]) -> float:
-        return median(rates[entrant, prompt, run] / rates[BASELINE, prompt, run] for run in scored)
+        return median_low(rates[entrant, prompt, run] / rates[BASELINE, prompt, run] for run in scored)
 
     shares = {}
     for prompt in dict.fromkeys(prompt for _, prompt, _ in rates):
@@ -188,7 +188,7 @@ def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
         "lane": summary.lane,
         "gamma": summary.gamma,
         "runs": len(rates),
-        "tokens_per_second": median(rates) if rates else None,
+        "tokens_per_second": median_low(rates) if rates else None,
         "tokens_per_second_min": min(rates, default=None),
         "tokens_per_second_max": max(rates, default=None),
         "speedup": summary.gain,

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median_low
 
 from specdec.measure.metrics import Metrics, guess_cost, round_cost, speedup
 
 Steps = tuple[tuple[str, float], ...]
+
+LEAST_SHARE = 0.85  # of a lane's time that its thread had a processor; below this, other programs took much of it
+MOST_UNEVEN = 1.1  # the highest of the lanes' shares / the lowest; above this, the lanes ran on unequal machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,18 @@ class Sides:
     def speculation(self) -> float | None:
         """Seconds per token of our loop / those of the lane."""
         return speedup(self.loop, self.lane) if self.loop else None
+
+    @property
+    def cpu_shares(self) -> tuple[float, ...]:
+        """For each lane that reports it, the share of its time in which its thread had a processor."""
+        sides = filter(None, (self.plain, self.loop, self.lane))
+        return tuple(share for side in sides if (share := side.cpu_share) is not None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether other programs took so much processor time that the lanes cannot be compared."""
+        shares = self.cpu_shares
+        return bool(shares) and (min(shares) < LEAST_SHARE or max(shares) > MOST_UNEVEN * min(shares))
 
     @property
     def single_pass(self) -> float | None:
@@ -85,26 +100,34 @@ class Sides:
         return 1 - (lane.draft_seconds + lane.verify_seconds) / lane.decode_seconds
 
 
+def median_run(runs: Sequence[Sides]) -> Sides:
+    """The run with the median gain; of an even number the slower of the two in the middle.
+
+    All figures of a verdict are of this run, so that they fit together. Medians of each figure would come from
+    different runs: their rates would give another gain than the median gain.
+    """
+    return sorted(runs, key=lambda run: run.gain or 0.0)[(len(runs) - 1) // 2]
+
+
 def middle(runs: Iterable[Sides], figure: Callable[[Sides], float | None]) -> float | None:
     """The median of a figure over the runs that have it."""
     found = [value for run in runs if (value := figure(run)) is not None]
-    return median(found) if found else None
+    return median_low(found) if found else None
 
 
-def steps(runs: Sequence[Sides], gain: float, engine: float) -> Steps:
+def steps(run: Sides) -> Steps:
     """Seconds per token from plain ``generate`` to the lane, in named steps that add up exactly.
 
-    Every step is a median over the runs. The last step takes the remainder. Empty if something was not measured.
+    The last step takes the remainder. Empty if something was not measured.
     """
-    plain = middle(runs, lambda run: run.plain.seconds_per_token)
-    single = middle(runs, lambda run: run.single_pass)
-    passes = middle(runs, lambda run: _a_token(run.lane, run.lane.target_passes))
-    draft = middle(runs, lambda run: _a_token(run.lane, run.lane.draft_seconds))
-    verify = middle(runs, lambda run: _a_token(run.lane, run.lane.verify_seconds))
-    if plain is None or single is None or passes is None or draft is None or verify is None:
+    plain, gain, engine, single = run.plain.seconds_per_token, run.gain, run.engine, run.single_pass
+    passes, draft, verify = (
+        _a_token(run.lane, total) for total in (run.lane.target_passes, run.lane.draft_seconds, run.lane.verify_seconds)
+    )
+    if not plain or not gain or not engine or single is None or passes is None or draft is None or verify is None:
         return ()
-    copying = middle(runs, lambda run: _a_token(run.lane, run.lane.state_seconds)) or 0.0
-    reread = middle(runs, lambda run: _a_token(run.lane, run.lane.reread_seconds)) or 0.0
+    copying = _a_token(run.lane, run.lane.state_seconds) or 0.0
+    reread = _a_token(run.lane, run.lane.reread_seconds) or 0.0
     loop = plain / engine
     found = [
         ("Plain generate", plain),

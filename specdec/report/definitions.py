@@ -22,8 +22,8 @@ DEFINITIONS = {
     "speed-up": Definition(
         "speed-up",
         "factor",
-        "Seconds per token of plain generate / seconds per token of this lane, over the tokens after the first. The "
-        "median of the runs.",
+        "Seconds per token of plain generate / seconds per token of this lane, over the tokens after the first. "
+        "With several runs it is that of the median run.",
         "The time to the first token is not in it. It is not speculation's share: our loop gains a part of it.",
     ),
     "engine": Definition(
@@ -61,7 +61,8 @@ DEFINITIONS = {
     "tokens/s": Definition(
         "tokens/s",
         "tokens a second",
-        "Tokens written after the first one / seconds from the first token to the last. The median of the runs.",
+        "Tokens written after the first one / seconds from the first token to the last. With several runs, a "
+        "race gives that of the run with the median speed-up, and a benchmark the median.",
         "It is not characters or words a second, and the prompt's tokens do not count.",
     ),
     "first token": Definition(

@@ -10,17 +10,18 @@ the loop did not run, the two gains cannot be separated, and the kind says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from statistics import median
 
 from specdec.closed_forms import break_even_alpha, expected_speedup, expected_tokens
 from specdec.lanes.table import LOOP
 from specdec.measure.metrics import ENOUGH_RUNS, STALL_SHARE, no_clear_difference
 from specdec.measure.summary import Share, Summary, fastest
-from specdec.measure.terms import Sides, Steps, middle, steps
+from specdec.measure.terms import Sides, Steps, median_run, steps
 
+SHRUNK = 0.95  # v below this is noise, because checking more tokens costs no less
 FULL = 0.7  # guesses per round / gamma; below this, drafts are too short for the closed form
 WIDE = 0.25  # (highest - lowest) / median gain; above this, the runs differ widely
 
@@ -40,6 +41,8 @@ class Kind(StrEnum):
     SLOWER_UNSPLIT = "slower, shares unknown"
     SLOWER_PERHAPS = "slower, speculation unclear"
     SLOWER_BY_ENGINE = "slower by the engine alone, speculation pays"
+    BUSY = "the machine was busy: no clear figure"
+    NOISY = "the figures contradict each other: no clear figure"
     NO_GUESSES = "gamma 0, no guesses"
     NOTHING_GUESSED = "the draft made no guess"
     TOO_FEW_TOKENS = "too few tokens"
@@ -74,6 +77,9 @@ class Advice(StrEnum):
 class Doubt(StrEnum):
     """What makes a figure less certain than it looks."""
 
+    BUSY = "busy machine"
+    TOO_FAST = "faster than its rounds allow"
+    LUCK = "the luckiest of many lengths"
     STALL = "stall"
     WIDE_SPREAD = "wide spread"
     CHECKING_SHRINKS = "checking shrinks"
@@ -82,7 +88,7 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """The outcome of a comparison. Figures are medians over the runs; None if not measured.
+    """The outcome of a comparison. Figures are those of the median run (``median_run``); None if not measured.
 
     gain          plain ``generate`` / this lane, seconds a token; ``spread`` holds the lowest and highest run
     engine        plain ``generate`` / our loop without a draft
@@ -98,6 +104,9 @@ class Judgement:
     predicted     ``speculation`` by the closed form of alpha, c and v
     overhead      share of the lane's time that is neither drafting nor checking
     stalled       how many runs had a stall
+    busy          in how many runs other programs took much processor time
+    cpu_share     the lowest share of its time in which a lane's thread had a processor
+    tokens_of_all tokens per target pass, with the rounds cut by EOS or length
     steps         seconds per token from plain ``generate`` to this lane, in steps that add up
     """
 
@@ -122,6 +131,9 @@ class Judgement:
     predicted: float | None = None
     overhead: float | None = None
     stalled: int = 0
+    busy: int = 0
+    cpu_share: float | None = None
+    tokens_of_all: float | None = None
     steps: Steps = ()
 
     @property
@@ -163,10 +175,14 @@ _KINDS = {
 }
 
 
-def judge(runs: Sequence[Sides], gamma: int | str | None, *, shorter_lost: bool = False) -> Judgement:
-    """Judge one lane by its runs. ``shorter_lost``: shorter drafts were measured and are no better.
+def judge(
+    runs: Sequence[Sides], gamma: int | str | None, *, shorter_lost: bool = False, lucky: bool = False
+) -> Judgement:
+    """Judge one lane by its runs.
 
-    Our loop counts only if it ran in all of ``runs``. Runs that are too short for tokens/s are left out.
+    ``shorter_lost``: shorter drafts were measured and are no better. ``lucky``: the lane was chosen because a single
+    run of it was far ahead of the others. Our loop counts only if it ran in all of ``runs``. Runs that are too short
+    for tokens/s are left out.
     """
     runs = [run for run in runs if run.gain]
     if not runs:
@@ -174,10 +190,12 @@ def judge(runs: Sequence[Sides], gamma: int | str | None, *, shorter_lost: bool 
     if not all(run.engine and run.verify_growth for run in runs):
         runs = [Sides(run.plain, run.lane) for run in runs]
     found = _figures(runs, gamma)
+    if found.kind in _KINDS.values():
+        found = _unless_noise(found, runs, lucky)
     if found.kind in LOSING:
-        reason = _reason(found, middle(runs, lambda run: run.tokens_of_all))
+        reason = _reason(found)
         found = replace(found, reason=reason, advice=_advice(found, reason, shorter_lost))
-    return replace(found, doubts=_doubts(found, [run.gain or 0.0 for run in runs]))
+    return replace(found, doubts=(*found.doubts, *_doubts(found, [run.gain or 0.0 for run in runs])))
 
 
 def judge_lengths(summaries: Sequence[Summary], share: Share) -> Judgement:
@@ -188,39 +206,34 @@ def judge_lengths(summaries: Sequence[Summary], share: Share) -> Judgement:
     best = fastest(drafting or summaries)
     if best is None:
         return Judgement(Kind.TOO_FEW_TOKENS if drafting else Kind.NOT_MEASURED)
-    lengths = [s.gamma for s in drafting if isinstance(s.gamma, int)]
-    shorter = isinstance(best.gamma, int) and min(lengths, default=best.gamma) < best.gamma
-    return judge(best.sides, best.gamma, shorter_lost=shorter)
+    gains = {s.gamma: s.gain for s in drafting if isinstance(s.gamma, int) and s.gain}
+    shorter = isinstance(best.gamma, int) and min(gains, default=best.gamma) < best.gamma
+    return judge(best.sides, best.gamma, shorter_lost=shorter, lucky=len(best.gains) == 1 and _stands_out(gains))
 
 
 def _figures(runs: Sequence[Sides], gamma: int | str | None) -> Judgement:
     """The kind and all figures. ``runs`` is not empty, and each run has a gain."""
-    gains = [run.gain or 0.0 for run in runs]
-    gain, engine = median(gains), middle(runs, lambda run: run.engine)
+    gains, run = [run.gain or 0.0 for run in runs], median_run(runs)
+    gain = run.gain or 0.0
     found = Judgement(
-        Kind.NOT_MEASURED, gamma, runs=len(runs), gain=gain, spread=(min(gains), max(gains)), engine=engine,
-        speculation=gain / engine if engine else None,
-        alpha=middle(runs, lambda run: run.lane.alpha),
-        tokens=middle(runs, lambda run: run.lane.mean_acceptance_length),
-        overhead=middle(runs, lambda run: run.overhead),
-        stalled=sum(map(_stalled, runs)),
+        Kind.NOT_MEASURED, gamma, runs=len(runs), gain=gain, spread=(min(gains), max(gains)), engine=run.engine,
+        speculation=run.speculation, alpha=run.lane.alpha, tokens=run.lane.mean_acceptance_length,
+        overhead=run.overhead, stalled=sum(map(_stalled, runs)), busy=sum(run.busy for run in runs),
+        cpu_share=min(run.cpu_shares, default=None), tokens_of_all=run.tokens_of_all,
     )  # fmt: skip
     if all(run.lane.drafted == 0 for run in runs):
         kind = Kind.NOTHING_GUESSED if gamma else Kind.NO_GUESSES
         return replace(found, kind=kind, engine=None, speculation=None)
     share = None if found.speculation is None else _sign([run.speculation for run in runs], found.speculation)
     found = replace(
-        found, kind=_KINDS[_sign(gains, gain), share],
-        c=middle(runs, lambda run: run.cost_coefficient),
-        v=middle(runs, lambda run: run.verify_growth),
-        guesses=middle(runs, lambda run: run.guesses),
-        round_cost=middle(runs, lambda run: run.round_cost),
+        found, kind=_KINDS[_sign(gains, gain), share], c=run.cost_coefficient, v=run.verify_growth,
+        guesses=run.guesses, round_cost=run.round_cost,
     )  # fmt: skip
     c, v, guesses, full = found.c, found.v, found.guesses, _full(found)
     if c is None or guesses is None:
         return found
     cost = found.round_cost if v is None else (guesses if full is None else full) * c + v
-    found = replace(found, cost=cost, steps=steps(runs, gain, engine) if engine else ())
+    found = replace(found, cost=cost, steps=steps(run))
     if full is None or found.alpha is None or cost is None:
         return found
     predicted = None if v is None else expected_speedup(found.alpha, full, c, v)
@@ -233,14 +246,50 @@ def _full(found: Judgement) -> int | None:
     return gamma if isinstance(gamma, int) and guesses is not None and guesses >= FULL * gamma else None
 
 
-def _reason(found: Judgement, all_tokens: float | None) -> Reason:
-    """Why a lane loses, by the cost and the yield of its rounds. ``all_tokens`` includes rounds that were cut short.
+def _unless_noise(found: Judgement, runs: Sequence[Sides], lucky: bool) -> Judgement:
+    """The same, with another kind if other programs or chance made the figures.
+
+    Checking many tokens takes as long as checking one at least, so speculation cannot gain more than a round yields. On
+    a GPU it may take a little less. So many runs that agree are believed.
+    """
+    middle, few = median_run(runs), len(runs) < ENOUGH_RUNS
+    doubted = {
+        Doubt.BUSY: 2 * found.busy >= len(runs) or middle.busy,
+        Doubt.TOO_FAST: _too_fast(middle) and (few or not all(map(_too_fast, runs))),
+        Doubt.CHECKING_SHRINKS: _shrinks(middle) and (few or not all(map(_shrinks, runs))),
+        Doubt.LUCK: lucky,
+    }
+    doubts = tuple(doubt for doubt, there in doubted.items() if there)
+    if not doubts:
+        return found
+    return replace(found, kind=Kind.BUSY if Doubt.BUSY in doubts else Kind.NOISY, doubts=doubts)
+
+
+def _too_fast(run: Sides) -> bool:
+    return (run.speculation or 0.0) > (run.tokens_of_all or math.inf) / SHRUNK
+
+
+def _shrinks(run: Sides) -> bool:
+    return run.verify_growth is not None and run.verify_growth < SHRUNK
+
+
+def _stands_out(gains: dict[int, float]) -> bool:
+    """Whether the fastest draft length is far ahead of the next shorter and the next longer one."""
+    lengths = sorted(gains)
+    place = max(range(len(lengths)), key=lambda at: gains[lengths[at]], default=0)
+    beside = [gains[lengths[at]] for at in (place - 1, place + 1) if 0 <= at < len(lengths)]
+    return bool(beside) and gains[lengths[place]] > (1 + WIDE) * max(beside)
+
+
+def _reason(found: Judgement) -> Reason:
+    """Why a lane loses, by the cost and the yield of its rounds.
 
     If the closed form says that the guesses pay, the cause is something else: guesses that are kept unevenly, rounds
     that the end of the text cuts, or work around the passes. Otherwise it is the largest of three losses against an
     ideal round, which keeps every guess and costs one pass: rejected guesses, drafting, checking.
     """
     alpha, c, guesses, cost, tokens = found.alpha, found.c, found.guesses, found.cost, found.tokens
+    all_tokens = found.tokens_of_all
     if alpha is None or c is None or guesses is None or cost is None or tokens is None or all_tokens is None:
         return Reason.UNKNOWN
     full = _full(found)
@@ -293,4 +342,4 @@ def _doubts(found: Judgement, gains: Sequence[float]) -> tuple[Doubt, ...]:
         Doubt.CHECKING_SHRINKS: found.v is not None and round(found.v, 2) < 1,
         Doubt.FEW_RUNS: unclear and 1 < len(gains) < ENOUGH_RUNS and not min(gains) <= 1 <= max(gains),
     }
-    return tuple(doubt for doubt, there in doubted.items() if there)
+    return tuple(doubt for doubt, there in doubted.items() if there and doubt not in found.doubts)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from specdec.events import Event
 from specdec.lanes.table import BASELINE, LANES
 from specdec.measure import metrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, first_difference, started_of, written_ids
-from specdec.measure.terms import Sides, middle
+from specdec.measure.terms import Sides
 from specdec.report import words
 from specdec.report.definitions import DEFINITIONS
 from specdec.report.judge import Judgement
@@ -22,15 +21,15 @@ def _figure(value: str, label: str, definition: str) -> Figure:
 
 
 def headline_figures(
-    found: Judgement, runs: Sequence[Sides], plain: Sequence[Event], speculative: Sequence[Event]
+    found: Judgement, shown: Sides, plain: Sequence[Event], speculative: Sequence[Event]
 ) -> list[Figure]:
     """Up to four figures beside the headline: both shares, the acceptance, and how the two texts compare.
 
-    The first three are medians over the runs, left out if they are not known. The texts are those of the shown run.
+    All are those of the shown run. The first three are left out if they are not known.
     """
     shares = [("engine", found.engine, "from our loop"), ("measured", found.speculation, "from speculation")]
     figures = [_figure(words.times_or_none(share), label, name) for name, share, label in shares if share is not None]
-    if (alpha := middle(runs, lambda run: run.lane.alpha)) is not None:
+    if (alpha := shown.lane.alpha) is not None:
         figures.append(_figure(words.percent(alpha), "of guesses kept", "acceptance"))
     ours, theirs = written_ids(speculative), written_ids(plain)
     if started_of(speculative).params.greedy:
@@ -42,15 +41,17 @@ def headline_figures(
     return figures
 
 
-def lane_rates(measured: Sequence[Mapping[str, Metrics | None]]) -> dict[str, str]:
-    """The speed of each lane by its key: the median over the runs. A lane without one is left out."""
-    found = {row.key: [lanes.get(row.key) for lanes in measured] for row in LANES}
-    known = {key: _known(m.tokens_per_second for m in lanes if m) for key, lanes in found.items()}
-    return {key: f"{words.rate(median(rates))}\u00a0tokens/s" for key, rates in known.items() if rates}
+def lane_rates(shown: Mapping[str, Metrics | None]) -> dict[str, str]:
+    """The speed of each lane of the shown run by its key. A lane without one is left out."""
+    known = {row.key: lane.tokens_per_second for row in LANES if (lane := shown.get(row.key))}
+    return {key: f"{words.rate(rate)}\u00a0tokens/s" for key, rate in known.items() if rate}
 
 
-def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]]) -> Table:
-    """A row for each lane: medians over the runs, with lowest and highest. ``measured`` holds each run's figures."""
+def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]], shown: int) -> Table:
+    """A row for each lane: the figures of the shown run, with lowest and highest of all.
+
+    ``measured`` holds each run's figures, and ``shown`` is the place of the shown run.
+    """
     rows = []
     for row in LANES:
         key = row.key
@@ -61,17 +62,25 @@ def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | Non
         }
         if not both:
             continue
-        figures = [lane for _, lane in both.values()]
-        gains = [gain for plain, lane in both.values() if (gain := metrics.speedup(plain, lane))]
+        own = both.get(shown, both[min(both)])
+
+        def cell(
+            figure: Callable[[Metrics, Metrics], float | None],
+            show: Callable[[float], str],
+            both: Iterable[tuple[Metrics, Metrics]] = both.values(),
+            own: tuple[Metrics, Metrics] = own,
+        ) -> str:
+            return words.spread(_known(figure(*each) for each in both), show, figure(*own))
+
         same = all(first_difference(runs[at][BASELINE.key], runs[at][key]) is None for at in both)
         rows.append(
             [
                 row.label,
-                words.spread(_known(m.tokens_per_second for m in figures), words.rate),
-                "1" if key == BASELINE.key else words.spread(gains, "{:.2f}x".format),
-                words.spread([m.prefill_seconds for m in figures], "{:.3f}\u00a0s".format),
-                words.spread(_known(m.alpha for m in figures), words.percent),
-                words.spread(_known(m.mean_acceptance_length for m in figures), words.number),
+                cell(lambda _, lane: lane.tokens_per_second, words.rate),
+                "1" if key == BASELINE.key else cell(metrics.speedup, "{:.2f}x".format),
+                cell(lambda _, lane: lane.prefill_seconds, "{:.3f}\u00a0s".format),
+                cell(lambda _, lane: lane.alpha, words.percent),
+                cell(lambda _, lane: lane.mean_acceptance_length, words.number),
                 ("yes" if same else "no") if started_of(runs[min(both)][key]).params.greedy else "\u2013",
             ]
         )
@@ -92,26 +101,21 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def details(found: Judgement, runs: Sequence[Sides], speculative: Sequence[Event]) -> list[Figure]:
-    """The other figures, and what was measured with which settings."""
-    started = started_of(speculative)
-    before = middle(runs, lambda run: run.plain.tokens_per_second)
-    after = middle(runs, lambda run: run.lane.tokens_per_second)
-    tokens = middle(runs, lambda run: run.lane.mean_acceptance_length)
-    total = middle(runs, lambda run: metrics.speedup_total(run.plain, run.lane))
-    kept = middle(runs, lambda run: run.lane.draft_acceptance_rate)
-    guess = middle(runs, lambda run: metrics.guess_cost(run.plain, run.lane))
-    outside = middle(runs, lambda run: run.lane.overhead_share)
+def details(found: Judgement, shown: Sides, speculative: Sequence[Event]) -> list[Figure]:
+    """The other figures of the shown run, and what was measured with which settings."""
+    started, plain, lane = started_of(speculative), shown.plain, shown.lane
+    before, after = plain.tokens_per_second, lane.tokens_per_second
+    total, guess = metrics.speedup_total(plain, lane), metrics.guess_cost(plain, lane)
     saved = words.percent(found.gain and metrics.latency_reduction(found.gain))
     figures = [
         _figure(f"{words.rate(before)} \u2192 {words.rate(after)}", "tokens/s, plain \u2192 speculative", "tokens/s"),
-        _figure(words.number(tokens), "tokens per target pass", "tokens per pass"),
+        _figure(words.number(lane.mean_acceptance_length), "tokens per target pass", "tokens per pass"),
         _figure(words.times_or_none(total), "Speed-up including the prompt", "with the prompt"),
         _figure(saved, "Time saved after the first token", "saved"),
-        _figure(words.percent(kept), "Guesses kept, untested ones included", "drafted and kept"),
+        _figure(words.percent(lane.draft_acceptance_rate), "Guesses kept, untested ones included", "drafted and kept"),
         _figure(words.number(guess, 2), "Cost of a guess, in tokens of plain generate", "draft cost"),
         _figure(words.number(found.round_cost, 2), "Cost of a round, in tokens of plain generate", "round cost"),
-        _figure(words.percent(outside), "Time outside the models' passes", "outside"),
+        _figure(words.percent(lane.overhead_share), "Time outside the models' passes", "outside"),
     ]
     facts = {
         "Seed": "none (greedy does not sample)" if started.params.greedy else str(started.params.seed),

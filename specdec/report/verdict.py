@@ -15,7 +15,7 @@ from specdec.measure import metrics
 from specdec.measure.lengths import at_all_lengths
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, started_of, written_ids
-from specdec.measure.terms import Sides
+from specdec.measure.terms import Sides, median_run
 from specdec.measure.whatif import Costs
 from specdec.report import words
 from specdec.report.judge import Judgement, Kind, judge
@@ -52,8 +52,8 @@ def verdict(
 ) -> dict[str, Any]:
     """Everything that is shown about a race, as one record.
 
-    Figures are medians over the runs. ``shown`` is the run nearest to the median speed-up; texts, chart and times are
-    those of that run. ``stopped`` is the beginning of the sentence on a stopped race. ``text_of`` gives a token's text.
+    All figures, texts, times and the chart are those of one run: ``shown``, the one with the median speed-up.
+    ``stopped`` is the beginning of the sentence on a stopped race. ``text_of`` gives a token's text.
     """
     notes = []
     if stopped and (complete := _complete(runs)):
@@ -74,20 +74,21 @@ def verdict(
     if not compared:
         return _record(Judgement(Kind.NO_TOKEN), notes, bool(stopped))
     found = judge(compared, started_of(runs[0][SPECULATIVE]).gamma)
-    shown = _shown(sides, found)
+    middle = median_run(compared)
+    shown = next(at for at, side in sides.items() if side is middle)
     plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))
     base, lane = sides[shown].plain, sides[shown].lane
     notes += words.notes(found) + _text_notes(plain, speculative, bool(stopped), text_of or str)
     notes += _repetition(speculative, lane) + _lengths(speculative)
     record = _record(found, notes, bool(stopped)) | {"runs": found.runs or len(runs), "shown": shown}
     record["same"] = written_ids(plain) == written_ids(speculative)
-    record["figures"] = headline_figures(found, compared, plain, speculative)
-    counted = [measured[at] for at in sides]
-    record["rates"] = lane_rates(counted)
-    record["lanes"] = lane_rows([runs[at] for at in sides], counted)
+    record["figures"] = headline_figures(found, sides[shown], plain, speculative)
+    counted = list(sides)
+    record["rates"] = lane_rates(measured[shown])
+    record["lanes"] = lane_rows([runs[at] for at in counted], [measured[at] for at in counted], counted.index(shown))
     drafting = metrics.pool(side.lane for side in compared)
     record["places"], record["passes"] = places_table(drafting), passes_table(drafting)
-    record["details"] = details(found, compared, speculative)
+    record["details"] = details(found, sides[shown], speculative)
     record["time"] = time_words(lane, len(runs))
     record["why"] = of_race(found)
     record |= _other_lengths(speculative, runs, sides[shown])
@@ -171,15 +172,6 @@ def _sides(lanes: Mapping[str, Metrics | None]) -> Sides | None:
     """The figures of a run that are judged; None if plain or speculative has no token."""
     plain, lane = lanes.get(BASELINE.key), lanes.get(SPECULATIVE)
     return Sides(plain, lane, lanes.get(LOOP.key)) if plain and lane else None
-
-
-def _shown(runs: Mapping[int, Sides], found: Judgement) -> int:
-    """The run whose speed-up is nearest to the median; without any, the first run that can be shown."""
-    gains = {at: gain for at, run in runs.items() if (gain := run.gain)}
-    middle = found.gain
-    if middle is None or not gains:
-        return min(runs)
-    return min(gains, key=lambda at: abs(gains[at] - middle))
 
 
 def _text_notes(

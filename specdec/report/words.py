@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from statistics import median
+from statistics import median_low
 from typing import Any
 
 from specdec.engine.policy import CONFIDENCE
@@ -36,6 +36,9 @@ HEADLINES = {
     "gives {engine}x; it is not clear whether speculation itself pays ({speculation}x).",
     Kind.SLOWER_BY_ENGINE: "Slower here: {subject} runs at {times}x the speed of plain generate{runs}. The loss comes "
     "from our loop ({engine}x); speculation itself pays ({speculation}x).",
+    Kind.BUSY: "The machine was busy, so this is no clear figure: {subject} ran at about {times}x the speed of plain "
+    "generate here{runs}.",
+    Kind.NOISY: "No clear figure: {subject} ran at about {times}x the speed of plain generate here{runs}.",
     Kind.NO_GUESSES: "\u03b3 0 makes no guesses: this is our loop against plain generate, {times}x{runs}.",
     Kind.NOTHING_GUESSED: "The draft made no guesses here: this is our loop against plain generate, {times}x{runs}.",
     Kind.TOO_FEW_TOKENS: "Too few tokens to compare.",
@@ -101,6 +104,12 @@ ADVICE = {
 }
 
 DOUBTS = {
+    Doubt.BUSY: "Other programs took processor time in {busy} of {count}: a lane's thread had a processor for only "
+    "{share} of its time.",
+    Doubt.TOO_FAST: "Speculation was measured as {speculation} times as fast as our loop without a draft, but a round "
+    "yields only {all_tokens} tokens; this is measurement noise.",
+    Doubt.LUCK: "\u03b3 {gamma} ran once and was far faster than the next shorter and the next longer draft; such a "
+    "lead is often luck.",
     Doubt.STALL: "Stall in {stalled} of {count}: one round took more than 5 times as long as usual and more than "
     "10\u00a0% of the lane's time.",
     Doubt.WIDE_SPREAD: "The runs differ widely, from {low}x to {high}x.",
@@ -108,6 +117,8 @@ DOUBTS = {
     "measurement noise.",
     Doubt.FEW_RUNS: "The difference is small: more runs are needed to confirm it.",
 }
+
+ABOUT = "about "
 
 # Notes of a sweep or a benchmark, below the judge's headline.
 NONE_PAYS = "No draft length pays here."
@@ -218,10 +229,13 @@ def elsewhere(text: str) -> str:
 
 
 def big(found: Judgement) -> str | None:
-    """The large figure beside the headline; None if there is none, or if the difference is not clear."""
+    """The large figure beside the headline; None if there is none, or if the difference is not clear.
+
+    "about" stands before a figure that other programs or chance have made.
+    """
     if found.gain is None or found.kind.name.startswith("UNCLEAR"):
         return None
-    return f"{factor(found.gain)}x"
+    return f"{ABOUT * (found.kind in (Kind.BUSY, Kind.NOISY))}{factor(found.gain)}x"
 
 
 def why_title(found: Judgement) -> str:
@@ -267,6 +281,7 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "most": str(found.gamma + 1) if isinstance(found.gamma, int) else "\u2013",
         "units": "target passes" if found.split else "tokens of plain generate",
         "rival": "our loop without a draft" if found.split else "plain generate",
+        "busy": str(found.busy), "share": percent(found.cpu_share), "all_tokens": number(found.tokens_of_all, 2),
         "stalled": str(found.stalled), "count": runs(found.runs), "runs": _runs(found),
     }  # fmt: skip
 
@@ -320,13 +335,13 @@ def rate(value: float | None) -> str:
     return number(value, 0 if value is None or value >= 20 else 1)
 
 
-def spread(values: Sequence[float], show: Callable[[float], str]) -> str:
-    """A median with the lowest and highest value, or one value if all look the same."""
+def spread(values: Sequence[float], show: Callable[[float], str], middle: float | None = None) -> str:
+    """A value, by default the median, with the lowest and highest one; one value if all look the same."""
     if not values:
         return "\u2013"
     if len({show(value) for value in values}) == 1:
         return show(values[0])
-    return f"{show(median(values))} ({show(min(values))}\u2013{show(max(values))})"
+    return f"{show(median_low(values) if middle is None else middle)} ({show(min(values))}\u2013{show(max(values))})"
 
 
 def times(factors: Sequence[float]) -> str:

@@ -113,7 +113,7 @@ def _race_endpoint(machine: Machine, limits: Limits) -> Callable[..., AsyncItera
             max_new_tokens: tokens to write at most, in each lane
             temperature: 0 is greedy
             seed: for sampling; without one a seed is drawn
-            runs: how often to run each lane; with several runs, figures are medians with the lowest and highest run
+            runs: how often to run each lane; with several runs, figures are those of the run with the median speed-up
             further_lanes: lanes to run in addition to {default}
         """
         with _sentences():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, chain
-from statistics import median
+from statistics import median_low
 from typing import Any
 
 import plotly.graph_objects as go
@@ -35,7 +35,7 @@ def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
     fixed, x = [row for row in rows if isinstance(row.gamma, int)], [r.gamma for r in rows if isinstance(r.gamma, int)]
     figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.56, 0.22, 0.22])
     gains = [row.summary.gains for row in fixed]
-    y = [median(found) for found in gains]
+    y = [median_low(found) for found in gains]
     figure.add_scatter(
         x=x, y=y, mode="lines+markers", line={"color": BLUE, "width": 2}, marker={"size": 8},
         error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | bars(gains, y),
@@ -140,7 +140,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     figure = go.Figure()
     for number, entrant in enumerate(lanes):
         found = [(at, s.gains) for at, (_, group) in enumerate(groups) if (s := find(group, entrant)) and s.gains]
-        middles = [median(gains) for _, gains in found]
+        middles = [median_low(gains) for _, gains in found]
         y = [at + 0.84 * ((number + 0.5) / len(lanes) - 0.5) for at, _ in found]
         colour, first = COLOURS[entrant.row.colour], entrant.key not in [lane.key for lane in lanes[:number]]
         length = "" if entrant.gamma is None else f"\u03b3 {entrant.gamma} \u00b7 "

@@ -12,7 +12,9 @@ from specdec.report.schema import Figure
 _TEMPLATES = """
 {% macro verdict(sentence, factor, notes) %}
 <section class="sd-verdict">
-{%- if factor %}<div class="sd-factor" aria-hidden="true">{{ factor }}</div>{% endif -%}
+{%- if factor %}{% set about = factor.startswith("about ") %}
+<div class="sd-factor{{ " about" if about }}" aria-hidden="true">{% if about %}<small>about</small>{% endif %}
+{{- factor.removeprefix("about ") }}</div>{% endif -%}
 <div class="sd-verdictWords"><p class="sd-headline">{{ sentence }}</p>
 {%- if notes | length == 1 %}<p class="sd-doubts">{{ notes[0] }}</p>
 {%- elif notes %}<details class="sd-doubts"><summary><span class="sd-doubt">{{ notes[0] }}</span>

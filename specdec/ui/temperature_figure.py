@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from statistics import median_low
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -26,7 +26,7 @@ def temperature_figure(found: Sequence[tuple[float, Summary]]) -> go.Figure:
         colour = COLOURS[row.colour]
         look = {"line": {"color": colour, "width": 2}, "marker": {"size": 9, "symbol": row.sign or "star"}}
         gains = [summary.gains for _, summary in line]
-        middles = [median(each) for each in gains]
+        middles = [median_low(each) for each in gains]
         figure.add_scatter(
             x=[at for at, _ in line], y=middles, mode="lines+markers", name=row.label, **look, row=1, col=1,
             error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": colour}

@@ -8,14 +8,28 @@ import pytest
 from judged import TEXT, drafting, loop, plain, sides
 
 from specdec.closed_forms import expected_tokens
+from specdec.lanes.table import LOOP
+from specdec.measure.metrics import Metrics
+from specdec.measure.summary import Share, Summary
 from specdec.measure.terms import Sides
-from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason, judge
+from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason, judge, judge_lengths
 
 
 def runs(lane: float, alone: float | None, before: float = 1.0, count: int = 1) -> list[Sides]:
-    """Runs at these seconds a token: rounds of 4 guesses, 3 of them kept."""
-    drafted = drafting(4, (3,), 0.05, 0.5, 4 * lane - 0.7)
+    """Runs at these seconds a token: rounds of 4 guesses, 3 of them kept, whose check takes a pass over one token."""
+    check = 0.9 * (alone or 0.5)
+    drafted = drafting(4, (3,), 0.05, check, 4 * lane - 0.2 - check)
     return [sides(plain(before), drafted, loop(alone) if alone else None)] * count
+
+
+def with_shares(run: Sides, plain: float | None, lane: float | None, loop: float | None = None) -> Sides:
+    """The run with these shares of its lanes' time in which the thread had a processor."""
+
+    def shared(side: Metrics, share: float | None) -> Metrics:
+        return replace(side, cpu_seconds=share and share * (side.prefill_seconds + side.decode_seconds))
+
+    alone = run.loop and shared(run.loop, loop if loop is not None else lane)
+    return Sides(shared(run.plain, plain), shared(run.lane, lane), alone)
 
 
 @pytest.mark.parametrize(
@@ -170,11 +184,13 @@ def test_our_loop_counts_only_where_it_ran_in_every_run() -> None:
     assert found.kind is Kind.FASTER_UNSPLIT and found.c == pytest.approx(0.05)
 
 
-def test_figures_are_medians_over_the_runs() -> None:
+def test_figures_are_those_of_the_median_run() -> None:
     found = judge([*runs(0.5, 0.9), *runs(0.4, 0.8), *runs(0.8, 1.0)], 4)
     each = [run.gain for run in (*runs(0.5, 0.9), *runs(0.4, 0.8), *runs(0.8, 1.0))]
     assert found.runs == 3 and found.gain == each[0] and found.spread == (min(each), max(each))
     assert found.engine == pytest.approx(1 / 0.9) and found.speculation == pytest.approx(found.gain / found.engine)
+    even = judge([*runs(0.5, 0.9), *runs(0.4, 0.8)], 4)
+    assert even.gain == each[0] and even.engine == pytest.approx(1 / 0.9), "of two runs the slower one"
 
 
 @pytest.mark.parametrize("where", ["plain", "loop", "lane"])
@@ -189,11 +205,68 @@ def test_a_stall_in_any_lane_is_a_doubt(where: str) -> None:
 
 def test_other_doubts() -> None:
     """Doubts: runs far apart, a check cheaper than a pass over one token, a difference too small for these runs."""
-    assert judge([*runs(0.5, 0.9), *runs(0.8, 0.9)], 4).doubts == (Doubt.WIDE_SPREAD, Doubt.CHECKING_SHRINKS)
-    assert judge([sides(plain(1.0), drafting(4, (3,), 0.05, 0.5), loop(1.0))], 4).doubts == (Doubt.CHECKING_SHRINKS,)
+    assert judge([*runs(0.5, 0.9), *runs(0.8, 0.9)], 4).doubts == (Doubt.WIDE_SPREAD,)
+    little_less = judge([sides(plain(1.0), drafting(4, (3,), 0.05, 0.88), loop(1.0))], 4)
+    assert little_less.doubts == (Doubt.CHECKING_SHRINKS,) and little_less.kind is Kind.FASTER
     close = [sides(plain(step), drafting(4, (3,), 0.05, 3.8)) for step in (1.02, 1.03)]
     assert judge(close, 4).kind is Kind.UNCLEAR_UNSPLIT and judge(close, 4).doubts == (Doubt.FEW_RUNS,)
-    large = [*runs(0.25, 0.9), *runs(0.235, 0.9)]  # 4.00x and 4.26x
+    large = [*runs(0.25, 0.8), *runs(0.235, 0.8)]  # 4.00x and 4.26x
     assert Doubt.WIDE_SPREAD not in judge(large, 4).doubts
     assert not judge(close[:1], 4).doubts, "one run has no spread to doubt"
     assert not judge(close * 3, 4).doubts, "more runs of the same are enough"
+
+
+@pytest.mark.parametrize(
+    ("shares", "busy"),
+    [
+        ((1.0, 1.0, 1.0), False), ((0.86, 0.9, 0.88), False), ((0.84, 0.85, 0.9), True), ((1.0, 0.9, 1.0), True),
+        ((1.0, 1.0, 0.5), True), ((None, None, None), False), ((None, 0.5, None), True),
+    ],
+)  # fmt: skip
+def test_a_busy_machine_gives_no_clear_figure(shares: tuple[float | None, ...], busy: bool) -> None:
+    """Other programs took processor time: much of it from a lane, or unequal parts from the lanes."""
+    (quiet,) = runs(0.5, 0.9)
+    plain, lane, alone = shares
+    found = judge([with_shares(quiet, plain, lane, alone)], 4)
+    assert (found.kind is Kind.BUSY) == (Doubt.BUSY in found.doubts) == busy
+    assert found.kind is (Kind.BUSY if busy else Kind.FASTER) and found.gain == quiet.gain
+    assert found.reason is None and found.busy == busy
+
+
+def test_quiet_runs_outweigh_busy_ones() -> None:
+    """One busy run of three does not matter unless it is the median run."""
+    fast, middle, slow = (runs(lane, 0.9)[0] for lane in (0.4, 0.5, 0.6))
+    busy = [with_shares(run, 0.5, 0.5) for run in (fast, middle, slow)]
+    assert judge([busy[0], middle, slow], 4).kind is Kind.FASTER
+    assert judge([fast, busy[1], slow], 4).kind is Kind.BUSY
+    assert judge([busy[0], middle, busy[2]], 4).kind is Kind.BUSY
+
+
+def test_figures_that_contradict_each_other_are_noise() -> None:
+    """A check that takes less than a pass over one token, and a gain above what a round yields."""
+    shrunk = sides(plain(1.0), drafting(4, (3,), 0.05, 0.78), loop(1.0))  # v 0.87
+    fast = sides(plain(1.0), drafting(4, (0,), 0.01, 0.9, -0.11), loop(1.0))  # 1.2x with one token a round
+    for run, doubt in ((shrunk, Doubt.CHECKING_SHRINKS), (fast, Doubt.TOO_FAST)):
+        found = judge([run] * 4, 4)
+        assert found.kind is Kind.NOISY and found.doubts[0] is doubt
+        assert judge([run] * 5, 4).kind is Kind.FASTER, "so many runs that agree are believed"
+        assert judge([*[run] * 4, *runs(0.5, 0.9)], 4).kind is Kind.NOISY, "these do not agree"
+    assert judge([with_shares(shrunk, 0.5, 0.5)], 4).doubts == (Doubt.BUSY, Doubt.CHECKING_SHRINKS)
+
+
+@pytest.mark.parametrize(
+    ("gains", "count", "kind"),
+    [
+        ({3: 1.2, 5: 2.3, 7: 1.3}, 1, Kind.NOISY), ({3: 1.2, 5: 2.3, 7: 1.3}, 2, Kind.FASTER),
+        ({3: 1.9, 5: 2.3, 7: 1.3}, 1, Kind.FASTER), ({3: 1.2, 5: 1.3, 7: 2.3}, 1, Kind.NOISY),
+        ({5: 2.3}, 1, Kind.FASTER),
+    ],
+)  # fmt: skip
+def test_the_luckiest_of_many_lengths(gains: dict[int, float], count: int, kind: Kind) -> None:
+    """After one run a length far ahead of its neighbours is not believed."""
+    summaries = [
+        Summary(LOOP.lane, gamma, runs(1 / gain, 0.9, count=count), list(range(count)), [gain], 1, 1)
+        for gamma, gain in gains.items()
+    ]
+    found = judge_lengths(summaries, Share(1, 1, whole=True))
+    assert found.kind is kind and (Doubt.LUCK in found.doubts) == (kind is Kind.NOISY)

@@ -237,10 +237,20 @@ def test_slower_with_enough_kept_does_not_contradict_itself() -> None:
 
 
 def test_the_row_of_a_lane_is_of_all_runs() -> None:
-    """Acceptance 75 % and 50 % in two runs: the row gives the middle and both ends."""
+    """Acceptance 75 % and 50 % in two runs: the row gives that of the median run, the slower one, and both ends."""
     runs = [{"generate": plain(), "speculative": speculative(kept=kept)} for kept in (3, 1)]
     row = next(row for row in verdict(runs)["lanes"]["rows"] if row[0] == "Speculative")
-    assert row[4:6] == ["62\u00a0% (50\u00a0%\u201375\u00a0%)", "3.0 (2.0\u20134.0)"]
+    assert row[4:6] == ["50\u00a0% (50\u00a0%\u201375\u00a0%)", "2.0 (2.0\u20134.0)"]
+
+
+def test_all_figures_of_a_race_are_of_one_run() -> None:
+    """Plain, our loop and our speculative lane are slow in different runs. The median run is the second."""
+    steps = [(0.6, 2.2, 0.9), (1.0, 1.6, 0.5), (2.0, 2.4, 1.0)]
+    runs = [{"generate": plain(a), "speculative": speculative(b), LOOP.key: loop(c)} for a, b, c in steps]
+    said, alone = verdict(runs), verdict(runs[1:2])
+    assert said["shown"] == 1 and (said["factor"], said["runs"]) == (alone["factor"], 3) == ("2.5x", 3)
+    for name in ("figures", "rates", "details", "saved", "why"):
+        assert said[name] == alone[name], name
 
 
 def test_a_run_without_a_speed_up_is_left_out_everywhere() -> None:

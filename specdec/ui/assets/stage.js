@@ -235,9 +235,7 @@ export class Stage {
     const time = `${measured ? "" : "computed: "}${secondsOf(lane.duration)}`;
     if (seconds !== null) return `${lane.duration <= fastest ? "\u2713 waits \u00b7 " : ""}${time}`;
     if (this.race.verdict?.stopped) return `${lane.tokens} tokens in ${time}`;
-    // With several runs the rates are medians; this time is that of the shown run.
-    const { rates, runs } = this.race.verdict ?? {};
-    const rate = runs === 1 ? rates?.[lane.name] : null;
+    const rate = this.race.verdict?.rates?.[lane.name];
     return measured && rate ? `${time} \u00b7 ${rate}` : time;
   }
 }

@@ -3,6 +3,7 @@ import { button, dayOf, el, fold } from "./dom.js";
 import { term } from "./figures.js";
 import { labelOf } from "./lanes.js";
 
+const ABOUT = "about "; // before a factor that other programs or chance have made
 export const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran
 
 export class VerdictPanel {
@@ -105,8 +106,13 @@ export class VerdictPanel {
   }
 
   #say(factor, faster, sentence) {
-    this.factor.textContent = factor ?? "";
+    const about = factor?.startsWith(ABOUT) ?? false;
+    this.factor.replaceChildren(
+      ...(about ? [el("small", "", ABOUT)] : []),
+      about ? factor.slice(ABOUT.length) : (factor ?? ""),
+    );
     this.factor.hidden = !factor;
+    this.factor.classList.toggle("about", about);
     this.factor.classList.toggle("flat", !faster);
     this.headline.textContent = sentence;
   }
