@@ -21,7 +21,7 @@ from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.trials import trials
 from specdec.models.pair import silence_libraries
 from specdec.report import words
-from specdec.report.limit import show_limit
+from specdec.report.limit import shares_of_limit, show_limit
 from specdec.report.overall import overall
 from specdec.report.sweep import table, theory_note
 
@@ -63,7 +63,8 @@ def main(argv: Sequence[str]) -> None:
     console.print(f"Pair: {words.pair_line(pair.facts())}")
     console.print(f"{len(plan.prompts)} prompts, {arguments.tokens} tokens each.")
     console.print(table(found, plan))
-    result = overall(found, plan)
+    record = limit_record(limit, pair, plan, found)
+    result = overall(found, plan, of_limit=shares_of_limit(record))
     console.print(" ".join(filter(None, [result.headline, *result.notes, theory_note(found)])))
     if found:
-        show_limit(console, limit_record(limit, pair, plan, found))
+        show_limit(console, record)

@@ -18,7 +18,7 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.results import About
 from specdec.measure.summary import auto_share, find, rows, summarise
 from specdec.report import words
-from specdec.report.limit import show_limit
+from specdec.report.limit import shares_of_limit, show_limit
 from specdec.report.made import columns, made
 from specdec.report.overall import overall
 from specdec.report.recording import plain_json
@@ -140,7 +140,7 @@ def report(
             f"\u03b3 auto runs at {median(shares.values()):.2f} times the speed of the best fixed \u03b3 (median of: "
             f"{each})."
         )
-    found = overall(trials, plan)
+    found = overall(trials, plan, of_limit=shares_of_limit(limit))
     console.print(" ".join(filter(None, [label and f"{label.capitalize()}.", found.headline, *found.notes])))
     outside = [(s.gamma, s.middle("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
     told = ", ".join(f"\u03b3 {gamma}: {words.percent(share, 1)}" for gamma, share in outside if share is not None)

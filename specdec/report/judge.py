@@ -11,12 +11,13 @@ the loop did not run, the two gains cannot be separated, and the kind says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from specdec.closed_forms import break_even_alpha, expected_speedup, expected_tokens
-from specdec.lanes.table import LOOP
+from specdec.lanes.table import LOOP, Entrant
 from specdec.measure.metrics import ENOUGH_RUNS, STALL_SHARE, no_clear_difference
 from specdec.measure.summary import Share, Summary, fastest
 from specdec.measure.terms import Sides, Steps, median_run, steps
@@ -80,6 +81,7 @@ class Doubt(StrEnum):
     BUSY = "busy machine"
     TOO_FAST = "faster than its rounds allow"
     LUCK = "the luckiest of many lengths"
+    ABOVE_LIMIT = "faster than the machine's limit"
     STALL = "stall"
     WIDE_SPREAD = "wide spread"
     CHECKING_SHRINKS = "checking shrinks"
@@ -176,13 +178,13 @@ _KINDS = {
 
 
 def judge(
-    runs: Sequence[Sides], gamma: int | str | None, *, shorter_lost: bool = False, lucky: bool = False
+    runs: Sequence[Sides], gamma: int | str | None, *, shorter_lost: bool = False, doubts: Sequence[Doubt] = ()
 ) -> Judgement:
     """Judge one lane by its runs.
 
-    ``shorter_lost``: shorter drafts were measured and are no better. ``lucky``: the lane was chosen because a single
-    run of it was far ahead of the others. Our loop counts only if it ran in all of ``runs``. Runs that are too short
-    for tokens/s are left out.
+    ``shorter_lost``: shorter drafts were measured and are no better. ``doubts`` are known from other measurements, and
+    each of them makes the figures noise. Our loop counts only if it ran in all of ``runs``. Runs that are too short for
+    tokens/s are left out.
     """
     runs = [run for run in runs if run.gain]
     if not runs:
@@ -191,15 +193,20 @@ def judge(
         runs = [Sides(run.plain, run.lane) for run in runs]
     found = _figures(runs, gamma)
     if found.kind in _KINDS.values():
-        found = _unless_noise(found, runs, lucky)
+        found = _unless_noise(found, runs, doubts)
     if found.kind in LOSING:
         reason = _reason(found)
         found = replace(found, reason=reason, advice=_advice(found, reason, shorter_lost))
     return replace(found, doubts=(*found.doubts, *_doubts(found, [run.gain or 0.0 for run in runs])))
 
 
-def judge_lengths(summaries: Sequence[Summary], share: Share) -> Judgement:
-    """Judge a sweep or a benchmark by its fastest draft length; by our loop only if no lane drafts."""
+def judge_lengths(
+    summaries: Sequence[Summary], share: Share, of_limit: Mapping[Entrant, float] = MappingProxyType({})
+) -> Judgement:
+    """Judge a sweep or a benchmark by its fastest draft length; by our loop only if no lane drafts.
+
+    ``of_limit``: the share of the machine's limit that a lane reached, where the limit is known.
+    """
     if not share.whole:
         return Judgement(Kind.TOO_EARLY)
     drafting = [s for s in summaries if s.lane == LOOP.lane and s.entrant != LOOP]
@@ -208,7 +215,9 @@ def judge_lengths(summaries: Sequence[Summary], share: Share) -> Judgement:
         return Judgement(Kind.TOO_FEW_TOKENS if drafting else Kind.NOT_MEASURED)
     gains = {s.gamma: s.gain for s in drafting if isinstance(s.gamma, int) and s.gain}
     shorter = isinstance(best.gamma, int) and min(gains, default=best.gamma) < best.gamma
-    return judge(best.sides, best.gamma, shorter_lost=shorter, lucky=len(best.gains) == 1 and _stands_out(gains))
+    doubts = [Doubt.LUCK] if len(best.gains) == 1 and _stands_out(gains) else []
+    doubts += [Doubt.ABOVE_LIMIT] if of_limit.get(best.entrant, 0.0) > 1 / SHRUNK else []
+    return judge(best.sides, best.gamma, shorter_lost=shorter, doubts=doubts)
 
 
 def _figures(runs: Sequence[Sides], gamma: int | str | None) -> Judgement:
@@ -246,7 +255,7 @@ def _full(found: Judgement) -> int | None:
     return gamma if isinstance(gamma, int) and guesses is not None and guesses >= FULL * gamma else None
 
 
-def _unless_noise(found: Judgement, runs: Sequence[Sides], lucky: bool) -> Judgement:
+def _unless_noise(found: Judgement, runs: Sequence[Sides], known: Sequence[Doubt]) -> Judgement:
     """The same, with another kind if other programs or chance made the figures.
 
     Checking many tokens takes as long as checking one at least, so speculation cannot gain more than a round yields. On
@@ -257,9 +266,8 @@ def _unless_noise(found: Judgement, runs: Sequence[Sides], lucky: bool) -> Judge
         Doubt.BUSY: 2 * found.busy >= len(runs) or middle.busy,
         Doubt.TOO_FAST: _too_fast(middle) and (few or not all(map(_too_fast, runs))),
         Doubt.CHECKING_SHRINKS: _shrinks(middle) and (few or not all(map(_shrinks, runs))),
-        Doubt.LUCK: lucky,
     }
-    doubts = tuple(doubt for doubt, there in doubted.items() if there)
+    doubts = (*(doubt for doubt, there in doubted.items() if there), *known)
     if not doubts:
         return found
     return replace(found, kind=Kind.BUSY if Doubt.BUSY in doubts else Kind.NOISY, doubts=doubts)

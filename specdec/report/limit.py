@@ -13,6 +13,11 @@ from specdec.report import words
 COLUMNS = ("Lane", "\u03b3", "least ms per token (computed)", "ms per token (measured)", "share of the limit")
 
 
+def shares_of_limit(record: dict[str, Any]) -> dict[Entrant, float]:
+    """The share of the limit that each lane reached; empty if the limit is not known."""
+    return {Entrant(row["lane"], row["gamma"]): row["share_of_limit"] for row in record.get("rows", ())}
+
+
 def show_limit(console: Console, record: dict[str, Any], label: str = "") -> None:
     """Print the measured rates, then for each lane the computed limit and the share of it that was reached.
 

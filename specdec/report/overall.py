@@ -5,10 +5,11 @@ The tabs and the command line show the same text, because both take it from here
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from specdec.lanes.table import BASELINE, LOOP
+from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.metrics import no_clear_difference
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import Share, Summary, fastest, share_of, summarise
@@ -30,17 +31,22 @@ class Overall:
         return words.big(self.judgement)
 
 
-def overall(trials: Sequence[Trial], plan: Plan, here: bool = True) -> Overall:
-    """Judge the trials of a plan that exist so far. ``here``: they were measured on this machine."""
-    found = _overall(trials, plan)
+def overall(
+    trials: Sequence[Trial], plan: Plan, here: bool = True, of_limit: Mapping[Entrant, float] = MappingProxyType({})
+) -> Overall:
+    """Judge the trials of a plan that exist so far.
+
+    ``here``: they were measured on this machine. ``of_limit``: as in ``judge_lengths``.
+    """
+    found = _overall(trials, plan, of_limit)
     if here:
         return found
     return Overall(found.judgement, words.elsewhere(found.headline), list(map(words.elsewhere, found.notes)))
 
 
-def _overall(trials: Sequence[Trial], plan: Plan) -> Overall:
+def _overall(trials: Sequence[Trial], plan: Plan, of_limit: Mapping[Entrant, float]) -> Overall:
     summaries, share = summarise(trials), share_of(trials, plan)
-    found = judge_lengths(summaries, share)
+    found = judge_lengths(summaries, share, of_limit)
     measured = words.MEASURED_PARTLY if share.calls < share.planned else words.MEASURED
     counted = {"calls": str(share.calls), "planned": str(share.planned), "share": _percent(share)}
     if found.kind is Kind.TOO_EARLY:

@@ -110,6 +110,8 @@ DOUBTS = {
     "yields only {all_tokens} tokens; this is measurement noise.",
     Doubt.LUCK: "\u03b3 {gamma} ran once and was far faster than the next shorter and the next longer draft; such a "
     "lead is often luck.",
+    Doubt.ABOVE_LIMIT: "\u03b3 {gamma} was measured as faster than the computed limit of this machine, so one of both "
+    "measurements is wrong; measure again on a quiet machine.",
     Doubt.STALL: "Stall in {stalled} of {count}: one round took more than 5 times as long as usual and more than "
     "10\u00a0% of the lane's time.",
     Doubt.WIDE_SPREAD: "The runs differ widely, from {low}x to {high}x.",
