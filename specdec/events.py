@@ -78,7 +78,11 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The first event: everything that is needed to run the same call again.
+    """The first event. It has everything that is needed to run the same call again, unless ``gamma`` is "auto".
+
+    "auto" chooses each draft length by measured times, so another call may choose other lengths. Greedy text is the
+    same all the same. Sampled text may differ, because all guesses and tests of a call draw from one generator. For
+    sampled text that a seed repeats, use a fixed draft length or ``ConfidenceStop``.
 
     - ``lane``: the name of a row of ``specdec.lanes.table.LANES``.
     - ``prompt_ids``: the encoded prompt.

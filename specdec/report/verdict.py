@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import chain
 from typing import Any
 
 from specdec.errors import InvalidInput
@@ -153,8 +152,8 @@ def _incomplete(run: Run, stopped: str) -> dict[str, Any]:
 
 def _complete(runs: Sequence[Run]) -> list[Run]:
     """The runs of a stopped race that count: those in which all lanes ended, else those with both compared lanes."""
-    lanes = set(chain.from_iterable(runs))
-    for needed in (lanes, {BASELINE.key, SPECULATIVE}):
+    compared = {BASELINE.key, SPECULATIVE}
+    for needed in (compared.union(*runs), compared):
         if whole := [run for run in runs if all(_ended(run.get(lane, ())) for lane in needed)]:
             return [{lane: events for lane, events in run.items() if _ended(events)} for run in whole]
     return []

@@ -265,6 +265,14 @@ def test_a_run_without_a_speed_up_is_left_out_everywhere() -> None:
     assert verdict([runs[1]])["kind"] == "too_few_tokens", "where no run has one, the figures are still shown"
 
 
+def test_a_race_stopped_after_its_first_lane_says_what_was_written() -> None:
+    said = verdict([{"generate": plain()}], "Stopped")
+    assert said["kind"] == "incomplete" and said["stopped"]
+    assert said["sentence"] == "Stopped at 21 of 21 tokens in the plain lane."
+    both = verdict([{LOOP.key: loop(1.0), "generate": plain()[:5]}], "Stopped")
+    assert both["kind"] == "incomplete" and "4 of 21 tokens in the plain lane" in both["sentence"]
+
+
 def test_a_race_stopped_in_a_later_run_keeps_those_that_ended() -> None:
     whole = {"generate": plain(), "speculative": speculative()}
     said = verdict([whole, {"generate": plain(1.2)[:5]}], "Stopped")
