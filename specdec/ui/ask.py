@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -38,7 +38,14 @@ class Ask:
     accept_top_k: int | None = None
     lanes: tuple[str, ...] = DEFAULT_KEYS  # of ``LANES``
     runs: int = 1
+    until_clear: bool = False  # run again until the verdict is clear (``report.enough``)
     chat: bool = False
+
+    def again(self, made: int, seed: int | None) -> Ask:
+        """One more run after ``made`` ones, with their seed. Another lane is first in each."""
+        first = made % len(self.lanes)
+        lanes = (*self.lanes[first:], *self.lanes[:first])
+        return replace(self, lanes=lanes, params=replace(self.params, seed=seed), runs=1)
 
     @property
     def message(self) -> str | list[dict[str, str]]:
@@ -189,8 +196,8 @@ class AskPanel:
         given["seed"] = _exact(given["seed"])
         return _ask(given | {"prompt": given["prompt"] or ""})
 
-    def ask_of(self, settings: dict[str, Any], runs: int = 1) -> Ask:
-        """The race of a recording's settings. Raises what ``read`` raises."""
+    def ask_of(self, settings: dict[str, Any], runs: int | None = None) -> Ask:
+        """The race of a recording's settings; without ``runs`` until it is clear. Raises what ``read`` raises."""
         values: dict[str, Any] = _DEFAULTS | {"prompt": ""}
         for name, text in settings.items():
             try:
@@ -260,8 +267,8 @@ def _clause(error: Exception) -> str:
     return str(error).rstrip(".")
 
 
-def _ask(values: dict[str, Any], runs: int = 1) -> Ask:
-    """A race from values under the names of a link; the lanes are a list."""
+def _ask(values: dict[str, Any], runs: int | None = None) -> Ask:
+    """A race from values under the names of a link, with the lanes as a list; without ``runs`` until it is clear."""
     kept = values["accept_top_k"]
     if kept is not None and values["block"]:
         raise InvalidInput("Block verification and lossy top-k acceptance exclude each other. Turn one of them off.")
@@ -274,7 +281,8 @@ def _ask(values: dict[str, Any], runs: int = 1) -> Ask:
         acceptance="top-k" if kept is not None else "block" if values["block"] else "lossless",
         accept_top_k=kept,
         lanes=(*DEFAULT_KEYS, *(lane for lane in _further_keys() if lane in values["lanes"])),
-        runs=runs,
+        runs=runs or 1,
+        until_clear=runs is None,
         chat=bool(values["chat"]),
     )
 

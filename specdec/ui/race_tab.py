@@ -132,7 +132,7 @@ class RaceTab:
         """The race that the page shows, whatever its fields contain now."""
         match sent(shown):
             case {"settings": dict(settings), "repeat": repeat}:
-                return self._ask.ask_of(settings, runs=REPEATS if repeat else 1)
+                return self._ask.ask_of(settings, runs=REPEATS if repeat else None)
         raise InvalidInput("The request does not name the run to repeat. Nothing ran.")
 
     def _stop(self, request: gr.Request) -> None:

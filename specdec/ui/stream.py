@@ -15,8 +15,10 @@ import gradio as gr
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams
 from specdec.measure.half_precision import float32_check
+from specdec.measure.result import started_of
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
+from specdec.report.enough import another_run
 from specdec.report.losslessness import FLOAT32_FAILED, float32_note
 from specdec.report.race_lines import begin_line, event_lines
 from specdec.report.recording import Recorder, line
@@ -46,25 +48,31 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
     written = _Written(begun)
     yield written.latest()
     runs: list[dict[str, list[Event]]] = []
-    keys = ask.keys
+    keys, asked, planned = ask.keys, ask, ask.runs
     stopped = None
     try:
         recorder = Recorder(turn.pair.tokenizer)
-        with closing(turn.run(ask.task)) as batches:
-            for batch in batches:
-                written.lines += event_lines(batch, runs, keys, recorder)
-                yield written.latest()
-                if turn.stop.is_set():
-                    stopped = "Stopped"
-                elif limits.seconds is not None and turn.seconds > limits.seconds:
-                    stopped = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit,"
-                if stopped:
-                    break
-        if not runs:
-            raise InvalidInput("Stopped before the first token.")
-        ended = [lane for run in runs for lane, events in run.items() if isinstance(events[-1], Finished)]
-        complete = len(ended) == len(keys) * ask.runs
-        record = verdict(runs, None if complete else stopped, recorder.text_of)
+        while True:
+            with closing(turn.run(asked.task)) as batches:
+                for batch in batches:
+                    written.lines += event_lines(batch, runs, keys, recorder)
+                    yield written.latest()
+                    if turn.stop.is_set():
+                        stopped = "Stopped"
+                    elif limits.seconds is not None and turn.seconds > limits.seconds:
+                        stopped = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit,"
+                    if stopped:
+                        break
+            if not runs:
+                raise InvalidInput("Stopped before the first token.")
+            ended = [lane for run in runs for lane, events in run.items() if isinstance(events[-1], Finished)]
+            complete = len(ended) == len(keys) * planned
+            record = verdict(runs, None if complete else stopped, recorder.text_of)
+            once_more = ask.until_clear and planned < limits.runs and not turn.lent  # a lent device is given back
+            if stopped or not once_more or not another_run(record, turn.seconds):
+                break
+            seed = started_of(next(iter(runs[0].values()))).params.seed
+            asked, planned = ask.again(planned, seed), planned + 1
         if complete and (note := _float32(turn, runs[record["shown"]], recorder)):
             record["notes"].append(note)
         written.lines.append(line(record))

@@ -10,7 +10,7 @@ import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
 
 import specdec
-from specdec.report import recording
+from specdec.report import enough, recording
 from specdec.ui import stream as module
 from specdec.ui.ask import Ask, AskPanel
 from specdec.ui.limits import LOCAL, PUBLIC
@@ -23,8 +23,8 @@ def pair() -> specdec.Pair:
     return specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
 
 
-def values(pair: specdec.Pair) -> list[list[dict]]:
-    ask = Ask("Once upon a time", params=specdec.SamplingParams(max_new_tokens=100, ignore_eos=True))
+def values(pair: specdec.Pair, **settings) -> list[list[dict]]:
+    ask = Ask("Once upon a time", params=specdec.SamplingParams(max_new_tokens=100, ignore_eos=True), **settings)
     slot = SimpleNamespace(pair=pair, facts=pair.describe())
     turn = Turn(slot, lambda task: task.run(pair), threading.Event())
     texts = list(module.stream(turn, ask, limits=LOCAL))
@@ -64,3 +64,36 @@ def test_a_short_race_grows_line_by_line(pair) -> None:
     assert [event.lane for event in events if isinstance(event, specdec.Started)] == [
         "generate", "speculative", "speculative",
     ]  # fmt: skip
+
+
+def test_a_race_runs_again_until_it_is_clear(pair, monkeypatch) -> None:
+    """Three runs in rotating order with one seed, and one verdict on all of them; a race of the API runs once."""
+    monkeypatch.setattr(enough, "LEAST", 3)
+    monkeypatch.setattr(enough, "MOST", 3)
+    *_, whole = values(pair, until_clear=True)
+    started = [line for line in whole if line["event"] == "started"]
+    names = [line["lane"] if line["gamma"] else "loop" for line in started]
+    first = names[:3]
+    assert names == [*first, *first[1:], first[0], first[2], *first[:2]]
+    assert len({line["params"]["seed"] for line in started}) == 1
+    assert [line["event"] for line in whole].count("verdict") == 1 and whole[-1]["runs"] == 3
+    assert values(pair)[-1][-1]["runs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "seconds", "more"),
+    [
+        ({"kind": "faster", "doubts": [], "runs": 1}, 2.0, True),
+        ({"kind": "faster", "doubts": [], "runs": 3}, 6.0, False),
+        ({"kind": "busy", "doubts": ["busy"], "runs": 3}, 6.0, True),
+        ({"kind": "noisy", "doubts": ["luck"], "runs": 5}, 6.0, False),
+        ({"kind": "faster", "doubts": ["wide_spread"], "runs": 4}, 6.0, True),
+        ({"kind": "faster", "doubts": [], "runs": 1}, 11.0, False),  # two runs would take 22 s
+        ({"kind": "busy", "doubts": ["busy"], "runs": 4}, 16.5, False),
+        ({"kind": "no_token", "doubts": []}, 1.0, False),
+    ],
+)
+def test_when_a_race_runs_again(record: dict, seconds: float, more: bool, monkeypatch) -> None:
+    monkeypatch.setattr(enough, "LEAST", 3)
+    monkeypatch.setattr(enough, "MOST", 5)
+    assert enough.another_run(record, seconds) == more

@@ -218,7 +218,8 @@ class View {
   #progress() {
     if (!this.#race?.lane || this.#race !== this.#next || this.#race.verdict || this.#halting || !state.running) return;
     const { runs } = this.#race.begin;
-    const run = runs > 1 ? `Run ${this.#race.runs.length} of ${runs} \u00b7 ` : "";
+    const made = this.#race.runs.length; // more than planned if the first ones were not clear
+    const run = runs > 1 || made > 1 ? `Run ${made}${runs > 1 ? ` of ${runs}` : ""} \u00b7 ` : "";
     const { lane } = this.#race;
     const asked = lane.open ? ` of ${this.#race.asked}` : ""; // a lane that has ended may have written fewer tokens
     this.stage.verdict.progress(`${run}${labelOf(lane.name)}: ${lane.tokens}${asked} tokens`, this.#race);
