@@ -3,7 +3,9 @@
 An error is made from at most one text, so that it can be pickled and raised again in another process.
 """
 
+import re
 import reprlib
+from collections.abc import Mapping
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
@@ -56,6 +58,21 @@ class DeviceLost(SpecdecError):
 
 class InvalidInput(SpecdecError, ValueError):
     """A prompt, a draft length or a setting cannot be used. Nothing ran, unless a policy gave a bad length later."""
+
+
+class BadSetting(InvalidInput):
+    """The value of a setting cannot be used. The message names the setting as Python does: ``max_new_tokens is 0``."""
+
+
+def with_names(error: Exception, names: Mapping[str, str]) -> str:
+    """The message of an error, for a page or a command that has its own names for settings.
+
+    ``names`` are by the name of a setting in Python. Of a ``BadSetting`` the first of them is replaced; every other
+    message stays as it is.
+    """
+    if not names or not isinstance(error, BadSetting):
+        return str(error)
+    return re.sub(rf"\b({'|'.join(names)})\b", lambda found: names[found[1]], str(error), count=1)
 
 
 class IncompatiblePair(SpecdecError, ValueError):

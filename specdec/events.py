@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from specdec.errors import InvalidInput, quoted
+from specdec.errors import BadSetting, quoted
 
 MAX_GAMMA = 16
 LOSSLESS = ("lossless", "block")  # the kinds of acceptance that leave the target's distribution as it is
@@ -52,10 +52,10 @@ class SamplingParams:
         if isinstance(self.stop, str):  # as a sequence it would be its letters
             object.__setattr__(self, "stop", (self.stop,))
         if not isinstance(self.stop, (list, tuple)):
-            raise InvalidInput(f"stop is {quoted(self.stop)}; give one or more strings.")
+            raise BadSetting(f"stop is {quoted(self.stop)}; give one or more strings.")
         object.__setattr__(self, "stop", tuple(self.stop))
         if not isinstance(self.ignore_eos, bool):
-            raise InvalidInput(f"ignore_eos is {quoted(self.ignore_eos)}; give True or False.")
+            raise BadSetting(f"ignore_eos is {quoted(self.ignore_eos)}; give True or False.")
         _require_int("max_new_tokens", self.max_new_tokens, 1)
         _require_int("top_k", self.top_k, 0)
         _require_number("temperature", self.temperature, 0, 100)
@@ -63,13 +63,13 @@ class SamplingParams:
         _require_number("min_p", self.min_p, 0, 1)
         _require_number("repetition_penalty", self.repetition_penalty, 0, 100, above=True)
         if 0 < self.temperature < 0.01:
-            raise InvalidInput(
+            raise BadSetting(
                 f"temperature {self.temperature} is between 0 and 0.01; use 0 for greedy, else 0.01 or more."
             )
         if self.seed is not None:
             _require_int("seed", self.seed, 0, 2**63 - 1)
         if not all(isinstance(text, str) and text for text in self.stop):
-            raise InvalidInput(f"stop is {quoted(self.stop)}; give strings that are not empty.")
+            raise BadSetting(f"stop is {quoted(self.stop)}; give strings that are not empty.")
 
     @property
     def greedy(self) -> bool:
@@ -218,9 +218,9 @@ def check_gamma(gamma: int) -> int:
 
 def _require_int(name: str, value: object, low: int, high: int | None = None) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInput(f"{name} is {quoted(value)}; give a whole number.")
+        raise BadSetting(f"{name} is {quoted(value)}; give a whole number.")
     if value < low or (high is not None and value > high):
-        raise InvalidInput(
+        raise BadSetting(
             f"{name} is {value}; give {low} to {high}."
             if high is not None
             else f"{name} is {value}; give {low} or more."
@@ -229,7 +229,7 @@ def _require_int(name: str, value: object, low: int, high: int | None = None) ->
 
 def _require_number(name: str, value: object, low: float, high: float, above: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidInput(f"{name} is {quoted(value)}; give a number.")
+        raise BadSetting(f"{name} is {quoted(value)}; give a number.")
     if not (low <= value <= high) or (above and value == low):
         bounds = f"above {low} and at most {high}" if above else f"from {low} to {high}"
-        raise InvalidInput(f"{name} is {value}; give a number {bounds}.")
+        raise BadSetting(f"{name} is {value}; give a number {bounds}.")

@@ -15,7 +15,7 @@ import torch
 
 from specdec.drafters.base import Drafter
 from specdec.drafters.model import DraftModel, ModelDraft
-from specdec.errors import InvalidInput
+from specdec.errors import BadSetting, InvalidInput
 from specdec.passes.context import Context
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
@@ -38,7 +38,7 @@ class SyntheticDraft(DraftModel):
 
     def __post_init__(self) -> None:
         if not 0 <= self.agreement <= 1:
-            raise InvalidInput(f"agreement is {self.agreement!r}; give a number from 0 to 1.")
+            raise BadSetting(f"agreement is {self.agreement!r}; give a number from 0 to 1.")
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"agreement": self.agreement}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
 
 from specdec.closed_forms import expected_tokens
-from specdec.errors import InvalidInput, quoted
+from specdec.errors import BadSetting, quoted
 from specdec.events import MAX_GAMMA, Round, check_gamma
 
 REREAD = 16  # a model with recurrent state reads at most so many kept tokens again in front of a draft
@@ -76,7 +76,7 @@ class ConfidenceStop(Fixed):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.least_confidence, float) or not 0 < self.least_confidence < 1:
-            raise InvalidInput(f"least_confidence is {quoted(self.least_confidence)}; give a number between 0 and 1.")
+            raise BadSetting(f"least_confidence is {quoted(self.least_confidence)}; give a number between 0 and 1.")
 
     def __str__(self) -> str:
         return f"{CONFIDENCE}{self.least_confidence:g}" + ("" if self.gamma == MAX_GAMMA else f", up to {self.gamma}")
@@ -132,7 +132,7 @@ def policy_of(gamma: int | str | Policy) -> Policy:
     if isinstance(gamma, str) and gamma.startswith(CONFIDENCE):
         return ConfidenceStop(least_confidence=_confidence(gamma))
     if isinstance(gamma, (str, type)):
-        raise InvalidInput(
+        raise BadSetting(
             f'gamma is {quoted(gamma)}; give a whole number from 0 to {MAX_GAMMA}, "auto", "confidence:0.4", or a '
             "policy."
         )
@@ -254,4 +254,4 @@ def _confidence(text: str) -> float:
     try:
         return float(text.removeprefix(CONFIDENCE))
     except ValueError:
-        raise InvalidInput(f"gamma is {quoted(text)}; write a number after the colon, as in confidence:0.4.") from None
+        raise BadSetting(f"gamma is {quoted(text)}; write a number after the colon, as in confidence:0.4.") from None

@@ -16,7 +16,7 @@ import torch
 from transformers import StopStringCriteria
 
 from specdec.engine.policy import Fixed, Policy, policy_of
-from specdec.errors import InvalidInput, quoted
+from specdec.errors import BadSetting, InvalidInput, quoted
 from specdec.events import LOSSLESS, FinishReason, SamplingParams, Started
 from specdec.models.compatibility import refuse_rope_change
 from specdec.models.pair import Pair, Prompt
@@ -223,15 +223,15 @@ def prepare(
     policy = policy_of(gamma)
     drafting = policy != Fixed(0)
     if drafting and pair.draft is None:
-        raise InvalidInput(f"gamma is {policy}, but the pair has no draft; give the pair a draft or use gamma 0.")
+        raise BadSetting(f"gamma is {policy}, but the pair has no draft; give the pair a draft, or use 0.")
     if acceptance not in (*LOSSLESS, "top-k"):
         raise InvalidInput(f"acceptance is {quoted(acceptance)}; use 'lossless', 'block' or 'top-k'.")
     if acceptance == "top-k" and (
         isinstance(accept_top_k, bool) or not isinstance(accept_top_k, int) or accept_top_k < 1
     ):
-        raise InvalidInput(f"acceptance 'top-k' needs accept_top_k of 1 or more; it is {quoted(accept_top_k)}.")
+        raise BadSetting(f"accept_top_k is {quoted(accept_top_k)}; give a whole number, 1 or more.")
     if acceptance in LOSSLESS and accept_top_k is not None:
-        raise InvalidInput(
+        raise BadSetting(
             f"accept_top_k is {quoted(accept_top_k)}, but acceptance is {quoted(acceptance)}; leave one of them out."
         )
     _check_length(pair, len(request.prompt_ids), params.max_new_tokens, drafting)

@@ -21,7 +21,7 @@ from specdec.drafters.mtp import Mtp
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.synthetic import SyntheticDraft
 from specdec.engine.request import Request
-from specdec.errors import InvalidInput
+from specdec.errors import BadSetting, InvalidInput
 from specdec.models.pair import Pair
 
 
@@ -59,8 +59,8 @@ def assistance(request: Request, gamma: int) -> Assistance:
         case Mtp(model=MtpModel() as model):
             layers = len(model.layers)
             if gamma != layers:
-                raise InvalidInput(
-                    f"gamma is {gamma}, and transformers drafts one token for each MTP layer of the target; use gamma "
+                raise BadSetting(
+                    f"gamma is {gamma}, and transformers drafts one token for each MTP layer of the target; use "
                     f"{layers}, or leave the lane assisted out."
                 )
             if len(request.prompt_ids) < layers:

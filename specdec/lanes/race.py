@@ -9,7 +9,7 @@ from typing import Any
 
 from specdec.engine.policy import EveryLength, Fixed, Policy, policy_of
 from specdec.engine.request import Request, make_request
-from specdec.errors import InvalidInput
+from specdec.errors import BadSetting, InvalidInput
 from specdec.events import Event, Round, SamplingParams, Started
 from specdec.lanes.driver import Batches, driven
 from specdec.lanes.table import DEFAULT_KEYS, Entrant, entrants_of_race
@@ -42,7 +42,7 @@ def race(
     if not lanes or len(set(lanes)) < len(lanes):
         raise InvalidInput(f"The lanes are {', '.join(lanes) or 'none'}; name each once, and at least one.")
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
-        raise InvalidInput(f"runs is {runs!r}; give a whole number, 1 or more.")
+        raise BadSetting(f"runs is {runs!r}; give a whole number, 1 or more.")
     entrants = list(entrants_of_race(lanes, gamma).values())
     request = make_request(pair, prompt, params)
     for entrant in entrants:

@@ -18,7 +18,7 @@ from transformers.generation.streamers import BaseStreamer
 from specdec.drafters.model import DraftModel
 from specdec.engine.policy import Policy
 from specdec.engine.request import NEUTRAL, Call, Request, make_request, prepare
-from specdec.errors import IncompatiblePair, InvalidInput, NotNumbers
+from specdec.errors import BadSetting, IncompatiblePair, NotNumbers
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams
 from specdec.lanes.assistants import assistance, cannot_assist, with_config, with_fixed_gamma
 from specdec.lanes.driver import Emit, PushedLane
@@ -60,7 +60,7 @@ def assisted_lane(request: Request, gamma: int | str | Policy, lane: str = "assi
     """``assisted`` for a prompt that was encoded and checked before, as in a race. ``lane`` is its name there."""
     call = prepare(lane, request, gamma)
     if not isinstance(call.gamma, int) or gamma == 0:
-        raise InvalidInput(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
+        raise BadSetting(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
     if reason := cannot_assist(request.pair):
         raise IncompatiblePair(f"{reason} Leave the lane {lane} out.")
     target, options = assistance(request, call.gamma)

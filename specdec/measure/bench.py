@@ -16,7 +16,7 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from rich.progress import Progress
 
-from specdec.errors import InvalidInput, SpecdecError
+from specdec.errors import SpecdecError
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.results_file import ResultsFile
 from specdec.measure.trials import trials
@@ -72,9 +72,9 @@ def _together() -> Iterator[None]:
     try:
         yield
     except SpecdecError as error:
-        problem = str(error)
+        problem = error
     if problems := [found for found in gather_object([problem]) if found]:
-        raise InvalidInput(problems[0])
+        raise problems[0]
 
 
 def _all(found: list[Trial]) -> list[Trial]:

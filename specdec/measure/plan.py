@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from specdec.errors import InvalidInput
+from specdec.errors import BadSetting
 from specdec.events import SamplingParams
 from specdec.lanes.table import Entrant
 from specdec.measure.metrics import Metrics
@@ -53,10 +53,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         if isinstance(self.runs, bool) or not isinstance(self.runs, int) or self.runs < 1:
-            raise InvalidInput(f"runs is {self.runs!r}; give a whole number, 1 or more.")
+            raise BadSetting(f"runs is {self.runs!r}; give a whole number, 1 or more.")
         if self.params.max_new_tokens < LEAST_TOKENS:
-            raise InvalidInput(
-                f"{self.params.max_new_tokens} new tokens are too few to measure; use {LEAST_TOKENS} or more."
+            raise BadSetting(
+                f"max_new_tokens is {self.params.max_new_tokens}, too few to measure; give {LEAST_TOKENS} or more."
             )
         if self.params.seed is None:
             object.__setattr__(self, "params", replace(self.params, seed=secrets.randbits(32)))

@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 
 from pydantic_core import from_json
 
-from specdec.errors import InvalidInput, quoted
+from specdec.errors import BadSetting, InvalidInput, quoted
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "prompts.jsonl"
 NAME = "the examples"
@@ -66,7 +66,7 @@ class Choice:
     def __post_init__(self) -> None:
         first = self.first
         if first is not None and (isinstance(first, bool) or not isinstance(first, int) or first < 1):
-            raise InvalidInput(f"Prompts per category is {quoted(first)}; give a whole number, 1 or more.")
+            raise BadSetting(f"first is {quoted(first)}; give a whole number, 1 or more.")
         if len(self.name) > LONGEST_FILE_NAME:
             raise InvalidInput(f"The name of the prompt set is longer than {LONGEST_FILE_NAME} characters; shorten it.")
 

@@ -18,7 +18,7 @@ from specdec.drafters.eagle3_head import HeadConfig, head_config, is_head
 from specdec.drafters.methods import method_of
 from specdec.drafters.model import DraftModel
 from specdec.drafters.mtp import Mtp
-from specdec.errors import IncompatiblePair, InvalidInput, LoadFailed, identified, quoted
+from specdec.errors import BadSetting, IncompatiblePair, InvalidInput, LoadFailed, identified, quoted
 from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed, open_checkpoint
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
 from specdec.models.heads import read_head, read_mtp
@@ -413,5 +413,5 @@ def dtype_named(name: str, device: torch.device) -> torch.dtype:
         # torch.cuda.is_bf16_supported() is True for older GPUs too, which emulate bfloat16 and take longer.
         return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float16
     if name not in DTYPES:
-        raise InvalidInput(f"dtype is {name!r}; use 'auto', 'float32', 'bfloat16' or 'float16'.")
+        raise BadSetting(f"dtype is {name!r}; use 'auto', 'float32', 'bfloat16' or 'float16'.")
     return DTYPES[name]

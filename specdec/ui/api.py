@@ -125,7 +125,8 @@ def _race_endpoint(machine: Machine, limits: Limits) -> Callable[..., AsyncItera
             lanes = (*DEFAULT_KEYS, *map(str, further_lanes or ()))
             ask = Ask(prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs)
             limits.take(ask.params.max_new_tokens, runs)
-            job = Job("race of a program", ask.tokens, partial(stream, ask=ask, limits=limits), ask.settings())
+            work = partial(stream, ask=ask, limits=limits, names={})  # a program knows the names of Python
+            job = Job("race of a program", ask.tokens, work, ask.settings())
             text = ""
             # Each step only shows the caller that the race goes on. The last output is the verdict.
             async with aclosing(followed(machine, request, job)) as steps:

@@ -9,13 +9,13 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.engine.policy import CONFIDENCE, gamma_of
-from specdec.errors import InvalidInput, SpecdecError, quoted
+from specdec.engine.policy import CONFIDENCE, ConfidenceStop, gamma_of
+from specdec.errors import BadSetting, InvalidInput, SpecdecError, quoted, with_names
 from specdec.events import MAX_GAMMA, Event, SamplingParams
 from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS, LANES, entrants_of_race
 from specdec.measure.task import Task
-from specdec.ui.fields import number, number_field, parsed
+from specdec.ui.fields import LABELS, number, number_field, parsed
 from specdec.ui.limits import Limits
 from specdec.ui.work import INTERNAL
 
@@ -99,10 +99,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-_NUMBERS = {
-    "tokens": "New tokens", "temperature": "Temperature", "top_k": "Top-k", "top_p": "Top-p", "min_p": "Min-p",
-    "penalty": "Repetition penalty",
-}  # fmt: skip
+_NUMBERS = {name: LABELS[field] for name, field in _PARAMS.items() if name != "seed"}
 
 
 class AskPanel:
@@ -119,35 +116,36 @@ class AskPanel:
         """Draft length, new tokens and temperature are visible; the rest is folded."""
         most = self._limits.new_tokens
         with gr.Row():
-            self.gamma = number_field(GAMMA, "Draft length \u03b3", info=f"0 to {MAX_GAMMA}", elem_id="sd-gamma")
-            self.tokens = number_field(min(NEW_TOKENS, most), "New tokens", info=f"up to {most}", elem_id="sd-tokens")
-            self.temperature = number_field(0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-temperature")
+            self.gamma = number_field(GAMMA, LABELS["gamma"], info=f"0 to {MAX_GAMMA}", elem_id="sd-gamma")
+            tokens = min(NEW_TOKENS, most)
+            self.tokens = number_field(tokens, LABELS["max_new_tokens"], info=f"up to {most}", elem_id="sd-tokens")
+            temperature = {"info": "0 is greedy", "step": 0.05, "elem_id": "sd-temperature"}
+            self.temperature = number_field(0, LABELS["temperature"], **temperature)
         with gr.Row():
             self.choice = gr.Radio(_CHOICES, value=FIXED, label="How \u03b3 is chosen", elem_id="sd-choice", scale=3)
             self.confidence = number_field(
-                LEAST_CONFIDENCE, "Confidence", step=0.1, interactive=False, elem_id="sd-confidence"
+                LEAST_CONFIDENCE, LABELS["least_confidence"], step=0.1, interactive=False, elem_id="sd-confidence"
             )
         with gr.Accordion("Settings", open=False, elem_id="sd-more"):
             self.lanes = gr.CheckboxGroup(
                 [(lane.choice, lane.key) for lane in LANES if not lane.race], label="Further lanes", elem_id="sd-lanes"
             )
             with gr.Row():
-                self.seed = gr.Textbox("", label="Seed", placeholder="random", max_lines=1, min_width=90)
-                self.top_k = number_field(0, "Top-k (0: all)")
-                self.top_p = number_field(1, "Top-p", step=0.05)
+                self.seed = gr.Textbox("", label=LABELS["seed"], placeholder="random", max_lines=1, min_width=90)
+                self.top_k = number_field(0, f"{LABELS['top_k']} (0: all)")
+                self.top_p = number_field(1, LABELS["top_p"], step=0.05)
             with gr.Row():
-                self.min_p = number_field(0, "Min-p", step=0.05)
-                self.penalty = number_field(1, "Repetition penalty", step=0.05)
+                self.min_p = number_field(0, LABELS["min_p"], step=0.05)
+                self.penalty = number_field(1, LABELS["repetition_penalty"], step=0.05)
                 self.accept = gr.Textbox(
-                    "", label="Lossy: accept if in the target's top k", placeholder="off", max_lines=1, min_width=90,
-                    elem_id="sd-accept",
+                    "", label=LABELS["accept_top_k"], placeholder="off", max_lines=1, min_width=90, elem_id="sd-accept",
                 )  # fmt: skip
             with gr.Row():
                 self.block = gr.Checkbox(
                     False, label="Block verification", elem_id="sd-block",
                     info="When sampling, judge the draft as a whole: lossless, and more guesses are kept.",
                 )  # fmt: skip
-                self.ignore_eos = gr.Checkbox(False, label="Ignore end of text", elem_id="sd-ignore")
+                self.ignore_eos = gr.Checkbox(False, label=LABELS["ignore_eos"], elem_id="sd-ignore")
 
     def chat_field(self) -> None:
         self.chat = gr.Checkbox(label="Chat", elem_id="sd-chat")
@@ -186,9 +184,10 @@ class AskPanel:
         if given["choice"] == AUTO:
             given["gamma"] = AUTO
         elif given["choice"] == STOP:
-            given["gamma"] = gamma_of(f"{CONFIDENCE}{number('Confidence', given['confidence'])}")
+            least = number(LABELS["least_confidence"], given["confidence"])
+            given["gamma"] = str(ConfidenceStop(least_confidence=least))
         elif given["choice"] == FIXED:
-            numbers["gamma"] = "Draft length \u03b3"
+            numbers["gamma"] = LABELS["gamma"]
         else:
             raise InvalidInput("The request does not say how \u03b3 is chosen. Nothing ran.")
         given |= {name: number(label, given[name]) for name, label in numbers.items()}
@@ -264,7 +263,7 @@ class AskPanel:
 
 def _clause(error: Exception) -> str:
     """The text of an error as a part of another sentence."""
-    return str(error).rstrip(".")
+    return with_names(error, LABELS).rstrip(".")
 
 
 def _ask(values: dict[str, Any], runs: int | None = None) -> Ask:
@@ -304,8 +303,8 @@ def _further_keys() -> list[str]:
 def _exact(seed: Any) -> Any:
     """The seed if a browser keeps it exactly: browsers round whole numbers above 2^53."""
     if isinstance(seed, int) and seed > 2**53 - 1:
-        raise InvalidInput(
-            f"seed {seed} is above {2**53 - 1}, the largest whole number that a browser stores exactly. "
+        raise BadSetting(
+            f"seed is {seed}, above {2**53 - 1}, the largest whole number that a browser stores exactly. "
             "Use a smaller seed."
         )
     return seed

@@ -27,7 +27,7 @@ from specdec.report.places import by_place
 from specdec.report.summary import COLUMNS, cells
 from specdec.ui import fragments
 from specdec.ui.compare import ComparePanel
-from specdec.ui.fields import integer, number, number_field, whole_or_none
+from specdec.ui.fields import LABELS, integer, number, number_field, whole_or_none
 from specdec.ui.figures import benchmark_figure
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
 from specdec.ui.limits import Limits
@@ -38,7 +38,7 @@ from specdec.ui.work import INTERNAL
 
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
-FIRST = "Prompts per category"
+FIRST = LABELS["first"]
 MOST_TEXT = 200  # characters in the field for draft lengths
 MEDIANS = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
 KEPT = "Guesses kept, of those tested at each place, over all prompts and runs."

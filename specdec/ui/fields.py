@@ -15,6 +15,14 @@ from specdec.errors import InvalidInput, quoted
 
 _Number = TypeVar("_Number", int, float)
 
+# What the page calls each setting: the labels of its fields, and the names in its messages.
+LABELS = {
+    "max_new_tokens": "New tokens", "temperature": "Temperature", "top_k": "Top-k", "top_p": "Top-p", "min_p": "Min-p",
+    "repetition_penalty": "Repetition penalty", "seed": "Seed", "gamma": "Draft length \u03b3",
+    "least_confidence": "Confidence", "accept_top_k": "Lossy: accept if in the target's top k",
+    "ignore_eos": "Ignore end of text", "runs": "Runs", "prompts": "Prompts", "first": "Prompts per category",
+}  # fmt: skip
+
 
 def number_field(value: float, label: str, **settings: Any) -> gr.Number:
     """A field without bounds. The engine and the page's limits refuse values, and say why."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from specdec.errors import InvalidInput, quoted
+from specdec.errors import BadSetting, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Limits:
     def take(self, new_tokens: int, runs: int = 1, prompts: int = 1) -> None:
         """Raise ``InvalidInput`` for more than this page allows. Call it before a job joins the queue."""
         for name, found, most in (
-            ("New tokens", new_tokens, self.new_tokens),
-            ("Runs", runs, self.runs),
-            ("Prompts", prompts, self.prompts),
+            ("max_new_tokens", new_tokens, self.new_tokens),
+            ("runs", runs, self.runs),
+            ("prompts", prompts, self.prompts),
         ):
             if found > most:
-                raise InvalidInput(f"{name} is {quoted(found)}; this page allows at most {most}. Nothing ran.")
+                raise BadSetting(f"{name} is {quoted(found)}; this page allows at most {most}. Nothing ran.")
 
 
 LOCAL = Limits()

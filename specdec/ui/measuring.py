@@ -13,7 +13,7 @@ from typing import Any
 import gradio as gr
 import plotly.graph_objects as go
 
-from specdec.errors import SpecdecError
+from specdec.errors import SpecdecError, with_names
 from specdec.measure.kept import Begun, kept_trials
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
 from specdec.measure.results import MOST_CALLS, Results
@@ -29,7 +29,7 @@ from specdec.report.why import figures
 from specdec.ui import fragments
 from specdec.ui.cost_map import CostMap
 from specdec.ui.drawn import drawn, figure_place
-from specdec.ui.fields import number_field
+from specdec.ui.fields import LABELS, number_field
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.files import TextFile
 from specdec.ui.limits import Limits
@@ -122,7 +122,7 @@ class Buttons:
             except Cancelled as error:
                 yield {self.status: fragments.status(str(error))}
             except SpecdecError as error:
-                yield {self.status: fragments.error(str(error))}
+                yield {self.status: fragments.error(with_names(error, LABELS))}
 
         def stop(request: gr.Request) -> None:
             machine.stop(request.session_hash or "", self.name)
@@ -182,8 +182,10 @@ def settings_fold(name: str) -> gr.Accordion:
 def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number, gr.Number]:
     """The fields for the size of a measurement. ``tokens`` and ``runs`` are their first values."""
     return (
-        number_field(tokens, "New tokens", info=f"{LEAST_TOKENS} to {limits.new_tokens}", elem_id=f"sd-{name}-tokens"),
-        number_field(runs, "Runs", info=f"up to {limits.runs}", elem_id=f"sd-{name}-runs"),
+        number_field(
+            tokens, LABELS["max_new_tokens"], info=f"{LEAST_TOKENS} to {limits.new_tokens}", elem_id=f"sd-{name}-tokens"
+        ),
+        number_field(runs, LABELS["runs"], info=f"up to {limits.runs}", elem_id=f"sd-{name}-runs"),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.errors import SpecdecError
+from specdec.errors import SpecdecError, with_names
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.measure.task import Run
 from specdec.models.slot import Slot
@@ -20,7 +20,7 @@ from specdec.ui.api import add_endpoints
 from specdec.ui.ask import AskPanel
 from specdec.ui.bench_tab import BenchTab
 from specdec.ui.code import code_answer
-from specdec.ui.fields import given
+from specdec.ui.fields import LABELS, given
 from specdec.ui.gamma_tab import GammaTab
 from specdec.ui.how_tab import how_tab
 from specdec.ui.journal import Journal
@@ -196,7 +196,7 @@ class _Components:
             check(self._slot.pair, asked.message, asked.params, self._limits)
             return json.dumps(found | {"settings": asked.settings()})
         except SpecdecError as error:
-            return json.dumps(found | {"problem": str(error)})
+            return json.dumps(found | {"problem": with_names(error, LABELS)})
 
 
 def _tab(name: str) -> gr.Tab:

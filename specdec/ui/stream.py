@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
 
 import gradio as gr
 
-from specdec.errors import InvalidInput, SpecdecError
+from specdec.errors import InvalidInput, SpecdecError, with_names
 from specdec.events import Event, Finished, Round, SamplingParams
 from specdec.measure.half_precision import float32_check
 from specdec.measure.result import started_of
@@ -24,6 +24,7 @@ from specdec.report.race_lines import begin_line, event_lines
 from specdec.report.recording import Recorder, line
 from specdec.report.verdict import verdict
 from specdec.ui.ask import Ask
+from specdec.ui.fields import LABELS
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Turn
 
@@ -37,11 +38,14 @@ PART = 256_000  # characters; when a part is longer, a new one begins
 OVERLAP = 128_000  # characters that the new part repeats, because a busy page may miss some values
 
 
-def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iterator[str]:
+def stream(
+    turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run", names: Mapping[str, str] = LABELS
+) -> Iterator[str]:
     """Run a race. Yield its lines so far each time there are new ones. ``turn.stop`` ends it early.
 
     Of a long race only the latest lines are yielded, after a ``part`` line with the number of the first of them. The
     last value has all lines again. The last line is a ``verdict``, or an ``error`` with a sentence to show.
+    ``names`` are those of settings in that sentence (``with_names``).
     """
     check(turn.pair, ask.message, ask.params, limits)  # before the prompt, which may be too long, is sent back
     begun = begin_line(next(_numbers), origin, turn.slot.facts, ask.settings(), ask.keys, ask.runs)
@@ -80,7 +84,7 @@ def stream(turn: Turn, ask: Ask, *, limits: Limits, origin: str = "run") -> Iter
         turn.counts.update(runs=len(runs), tokens={lane: _tokens(events) for lane, events in runs[-1].items()})
     except SpecdecError as error:
         turn.problem = error
-        written.lines.append(_error(str(error)))
+        written.lines.append(_error(with_names(error, names)))
     except gr.Error:  # Gradio shows it itself, when the quota of a shared GPU is used up
         raise
     except Exception as error:
@@ -140,7 +144,7 @@ def _checked(pair: Pair, run: dict[str, list[Event]]) -> Generator[Any, None, No
 
 def refusal(error: SpecdecError | ValueError) -> str:
     """The lines of a refused race."""
-    return line({"event": "begin", "number": next(_numbers)}) + _error(str(error))
+    return line({"event": "begin", "number": next(_numbers)}) + _error(with_names(error, LABELS))
 
 
 def check(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:

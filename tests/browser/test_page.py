@@ -102,17 +102,17 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
     unfold(page, "#sd-more")
     page.fill("#sd-more label:has-text('Top-p') input", "2")
     run(page)
-    assert "top_p is 2" in text(page, ".sd-error")
+    assert "Top-p is 2" in text(page, ".sd-error")
     page.fill("#sd-more label:has-text('Top-p') input", "1")
     run(page)
     assert not page.locator(".sd-error").is_visible()
     edit(page)
     for field, typed, said, good in (
-        ("gamma", "40", "gamma is 40; give 0 to 16", "5"),
+        ("gamma", "40", "Draft length γ is 40; give 0 to 16", "5"),
         ("gamma", "", "Draft length γ is empty", "5"),
-        ("tokens", "2.5", "max_new_tokens is 2.5; give a whole number", "8"),
+        ("tokens", "2.5", "New tokens is 2.5; give a whole number", "8"),
         ("tokens", "", "New tokens is empty", "8"),
-        ("temperature", "-1", "temperature is -1", "0"),
+        ("temperature", "-1", "Temperature is -1", "0"),
     ):
         number = page.locator(f"#sd-{field} input[type=number]")
         number.fill(typed)

@@ -120,7 +120,7 @@ def test_bad_values_of_a_link_are_named(browser, address):
         page.fill("#sd-more label:has-text('Seed') input", "soon")
         page.locator("#sd-more label:has-text('Seed') input").blur()
         page.click(".sd-shareButton")
-        page.wait_for_selector(".sd-sharePanel .sd-hint:has-text('seed is')")
+        page.wait_for_selector(".sd-sharePanel .sd-hint:has-text('Seed is')")
         assert link(page, "these settings") == "", "settings that cannot run give no link"
 
 

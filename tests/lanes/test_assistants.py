@@ -70,7 +70,7 @@ def test_right_guesses_are_kept(made) -> None:
 @pytest.mark.parametrize(
     ("name", "prompt", "gamma", "params", "said"),
     [
-        ("MTP", 9, 5, PARAMS, "use gamma 2"),
+        ("MTP", 9, 5, PARAMS, "; use 2"),
         ("MTP", 1, 2, PARAMS, "longer"),
         ("own tokenizer", 9, 2, SAMPLED, "wrong distribution"),
     ],
