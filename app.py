@@ -2,7 +2,7 @@
 
 import sys
 
-from specdec.cli.page import main
+from specdec.cli import main
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(["page", *sys.argv[1:]])

@@ -17,6 +17,7 @@ import warnings
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from subprocess import CompletedProcess
+from unittest.mock import patch
 
 import torch
 from accelerate import PartialState
@@ -26,11 +27,23 @@ from specdec.cli import main
 from tests.load.served import FORKS
 
 
-def specdec_command(*arguments: str) -> CompletedProcess:
-    """The command's output and exit status. Its settings for the whole process are reset afterwards."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
+def specdec_command(
+    *arguments: str, encoding: str = "utf-8", given: str = "", closed: bool = False
+) -> CompletedProcess:
+    """The command's output and exit status. Its settings for the whole process are reset afterwards.
+
+    ``encoding`` is that of both outputs, ``given`` the standard input. ``closed``: the output is a pipe that nobody
+    reads.
+    """
+    out, err, code = _stream(encoding), _stream(encoding), 0
+    shown = _closed_pipe(encoding) if closed else out
     threads, verbosity = torch.get_num_threads(), logging.get_verbosity()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+    with (
+        contextlib.redirect_stdout(shown),
+        contextlib.redirect_stderr(err),
+        patch.object(sys, "stdin", io.StringIO(given)),
+        warnings.catch_warnings(),
+    ):
         try:
             main(list(map(str, arguments)))
         except SystemExit as end:  # as the interpreter does
@@ -42,7 +55,24 @@ def specdec_command(*arguments: str) -> CompletedProcess:
             logging.set_verbosity(verbosity)
             logging.enable_progress_bar()
             PartialState._reset_state()
-    return CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+    with contextlib.suppress(BrokenPipeError):
+        shown.flush()
+    return CompletedProcess(arguments, code, *(_bytes(stream).decode(encoding) for stream in (out, err)))
+
+
+def _stream(encoding: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding)
+
+
+def _bytes(stream: io.TextIOWrapper) -> bytes:
+    stream.flush()
+    return stream.buffer.getvalue()
+
+
+def _closed_pipe(encoding: str) -> io.TextIOWrapper:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return open(writer, "w", encoding=encoding)
 
 
 def started(

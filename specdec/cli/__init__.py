@@ -5,6 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
+from shlex import quote
+
+from specdec.cli.terminal import terminal
 
 COMMANDS = {
     "run": "race a pair on one prompt (the default: specdec PROMPT)",
@@ -23,11 +27,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     Only its module is imported, because others would load torch and gradio for nothing.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(f"{_HELP}\nspecdec COMMAND --help lists the options of a command.")
-        return
-    name = arguments.pop(0) if arguments[0] in COMMANDS else "run"
-    try:
-        importlib.import_module(f"specdec.cli.{name.replace('-', '_')}").main(arguments)
-    except KeyboardInterrupt:  # also while models load
-        raise SystemExit(130) from None
+    with terminal():
+        if not arguments or arguments[0] in ("-h", "--help", "help"):
+            print(f"{_HELP}\nspecdec COMMAND --help lists the options of a command.")
+        elif arguments[0] in COMMANDS:
+            importlib.import_module(f"specdec.cli.{arguments[0].replace('-', '_')}").main(arguments[1:])
+        else:
+            refuse_command(arguments[0])
+            importlib.import_module("specdec.cli.run").main(arguments, named=False)
+
+
+def refuse_command(word: str) -> None:
+    """End if a prompt that is given without ``run`` looks like a mistyped command: one word, close to one of them.
+
+    Any other word is a prompt. Raises ``SystemExit``.
+    """
+    single = len(word.split()) == 1 and not word.startswith("-")
+    if single and (close := get_close_matches(word.strip().lower(), COMMANDS, 1, cutoff=0.7)):
+        raise SystemExit(
+            f"specdec: {word!r} is not a command here. Did you mean specdec {close[0]}? To race a pair on this word as "
+            f"a prompt, write: specdec run {quote(word)}"
+        )

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import re
+import sys
+from typing import Any, NoReturn
 
 import torch
 from rich.console import Console
+from rich.segment import Segment, Segments
+from rich.text import Text
 
+from specdec.cli.terminal import harmless, readable
 from specdec.drafters.methods import forms
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput
@@ -15,6 +20,31 @@ from specdec.events import MAX_GAMMA
 from specdec.models.loading import PairPlan, load, plan_pair
 from specdec.models.pair import ENGINES, Pair
 from specdec.report.tried import GRAPHS_TRIED
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose messages repeat no control character of an argument."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(readable(message))
+
+
+def prompt_of(text: str) -> str:
+    """The prompt of an argument; ``-`` reads it from the standard input, without its last line end.
+
+    Raises ``InvalidInput``.
+    """
+    if text == "-":
+        try:
+            text = sys.stdin.read() if sys.stdin else ""
+        except UnicodeDecodeError as error:
+            raise InvalidInput(
+                f"The standard input is not valid {error.encoding} text; give the prompt in that encoding."
+            ) from error
+        text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise InvalidInput("The prompt is empty; write at least one character.")
+    return text
 
 
 def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,12 +83,29 @@ def leave_a_core() -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() - 1))
 
 
-def console_of(piped: int | None = None, **options: Any) -> Console:
+class Output(Console):
+    """A console whose text cannot steer the terminal, and is what its encoding can hold."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Every sentence, title and cell of a table comes through here before it is laid out."""
+        return super().render_str(readable(text, self.encoding), **options)
+
+    def write(self, text: str, style: str = "") -> None:
+        """Write a piece of a model's text: its spaces, tabs and line ends as they are, without wrapping."""
+        parts = re.split("(\n)", harmless(text))  # a style at a line end would colour the rest of the line
+        pieces = (Segment(part, None if part == "\n" else self.get_style(style)) for part in parts if part)
+        self.print(Segments(pieces), crop=False)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # ``terminal`` ends the command
+
+
+def console_of(piped: int | None = None, **options: Any) -> Output:
     """A console that prints text unchanged: names of prompts and tokens may contain "[a]", which is no markup here.
 
     ``piped`` is its width in columns if the output is no terminal.
     """
-    return Console(width=None if Console().is_terminal else piped, markup=False, emoji=False, **options)
+    return Output(width=None if Console().is_terminal else piped, markup=False, emoji=False, **options)
 
 
 def plan_of(arguments: argparse.Namespace) -> PairPlan:

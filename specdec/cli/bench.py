@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from accelerate import PartialState
 
-from specdec.cli.arguments import add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
+from specdec.cli.arguments import Parser, add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
+from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.engine.policy import policy_of
 from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput, SpecdecError
@@ -30,23 +31,24 @@ from specdec.models.presets import SHAPES
 from specdec.models.shapes import shape_pair
 from specdec.report import words
 from specdec.report.benchmark import EXPORTS, as_json, report
-from specdec.report.compare import compare, table
+from specdec.report.compare import COMPARED, compare, table
+from specdec.text import whole_text
 
 
 def main(argv: Sequence[str]) -> None:
     parser = _parser()
     arguments = parser.parse_args(argv)
+    if unknown := [path for path in arguments.export if path.suffix not in {*EXPORTS, ".json"}]:
+        parser.error(f"{unknown[0]} must end in .csv, .json or .md")
+    if missing := [path for path in arguments.export if not path.parent.is_dir()]:
+        parser.error(f"the folder of {missing[0]} does not exist")
     if arguments.compare:
-        _compare(arguments.compare)
+        _compare(arguments.compare, arguments.export)
         return
     silence_libraries()
     leave_a_core()
     # Before the models, because it gives each process of a launch its GPU. The slowest process may take days longer.
     PartialState(cpu=arguments.device == "cpu", timeout=timedelta(days=7))
-    if unknown := [path for path in arguments.export if path.suffix not in {*EXPORTS, ".json"}]:
-        parser.error(f"{unknown[0]} must end in .csv, .json or .md")
-    if missing := [path for path in arguments.export if not path.parent.is_dir()]:
-        parser.error(f"the folder of {missing[0]} does not exist")
     console = console_of(piped=132)
     pair = plan = limit = None
     try:
@@ -59,28 +61,24 @@ def main(argv: Sequence[str]) -> None:
             limit = limit_of(pair)
         found = measure(pair, plan, arguments.results)
     except SpecdecError as error:
-        raise SystemExit(f"specdec: {error}") from error
+        raise refused(error, OPTIONS | {"gamma": "--gammas"}) from error
     except KeyboardInterrupt:
         if PartialState().is_main_process:
-            sys.stderr.write(f"{_kept(arguments.results, pair, plan)}\n")
+            warn(_kept(arguments.results, pair, plan))
         raise SystemExit(130) from None
     if limit is None:  # not the main process
         return
     about, record = measured_on(pair), limit_record(limit, pair, plan, found)
+    exports = {suffix: partial(export, about, plan, found) for suffix, export in EXPORTS.items()}
+    exports[".json"] = partial(as_json, about, plan, found, record)
+    written = _export(arguments.export, exports)
     report(console, about, plan, found, record, left_out)
-    for path in arguments.export:
-        export = EXPORTS.get(path.suffix)
-        text = export(about, plan, found) if export else as_json(about, plan, found, record)
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise SystemExit(
-                f"specdec: {path} cannot be written ({error.strerror}); its table is printed above."
-            ) from error
+    if not written:
+        raise SystemExit(1)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="specdec bench", description=__doc__)
+def _parser() -> Parser:
+    parser = Parser(prog="specdec bench", description=__doc__)
     add_pair_arguments(parser)
     parser.add_argument(
         "--shape",
@@ -122,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         "--results", type=Path, help="file that keeps every call (JSON lines); the same command continues from it"
     )
     parser.add_argument(
-        "--compare", type=Path, nargs="+", metavar="FILE", help="only show these results files in one table"
+        "--compare", type=Path, nargs="+", metavar="FILE", help="only put these results files into one table"
     )
     parser.add_argument(
         "--export", type=Path, nargs="+", default=[], help="files to write the table to: .csv, .json or .md"
@@ -135,7 +133,7 @@ def _asked(arguments: argparse.Namespace) -> Plan:
     for gamma in arguments.gammas:
         policy_of(gamma)
     params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
-    name = NAME if arguments.prompts == EXAMPLES else arguments.prompts.name
+    name = NAME if arguments.prompts == EXAMPLES else whole_text(arguments.prompts.name)
     choice = Choice(name, arguments.first, arguments.chat)
     return Plan(choice.of(read_prompts(arguments.prompts)), (), params, arguments.runs, choice)
 
@@ -167,16 +165,34 @@ def _refusal(lane: Lane, request: Request, gammas: Sequence[int | str]) -> str |
     return None
 
 
-def _compare(paths: Sequence[Path]) -> None:
-    """Print the table of several results files."""
+def _export(paths: Sequence[Path], exports: Mapping[str, Callable[[], str]]) -> bool:
+    """Write the exports, before anything is printed: nobody may read the output to its end. False if one failed."""
+    problems = []
+    for path in paths:
+        try:
+            # A name may hold bytes that are no text; they are written as escapes.
+            path.write_text(exports[path.suffix](), encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            problems.append(f"specdec: {path} cannot be written ({error.strerror}); its table is only printed.")
+    for problem in problems:  # after the last file, because the standard error may be closed too
+        warn(problem)
+    return not problems
+
+
+def _compare(paths: Sequence[Path], exported: Sequence[Path]) -> None:
+    """Put several results files into one table."""
     try:
         found = compare([read_results(text_of(path), path.name) for path in paths])
     except SpecdecError as error:
-        raise SystemExit(f"specdec: {error}") from error
+        raise refused(error, {}) from error  # it names the fields of a file
+    names = [path.name for path in paths]
+    written = _export(exported, {suffix: partial(export, found, names) for suffix, export in COMPARED.items()})
     console = console_of(piped=180)
     console.print(table(found))
     if found.sentence:
         console.print(found.sentence)
+    if not written:
+        raise SystemExit(1)
 
 
 def _pair_of(arguments: argparse.Namespace) -> Pair:

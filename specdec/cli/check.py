@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
-from specdec.cli.arguments import console_of
+from specdec.cli.arguments import Parser, console_of
+from specdec.cli.terminal import refused
 from specdec.drafters.base import Finding
 from specdec.drafters.methods import forms
 from specdec.errors import IncompatiblePair, SpecdecError
@@ -19,7 +19,7 @@ SIGNS = {"good": "+", "note": "!", "bad": "x"}
 
 def main(argv: Sequence[str]) -> None:
     known = ", ".join(preset.name for preset in PRESETS)
-    parser = argparse.ArgumentParser(prog="specdec check", description=__doc__, epilog=f"Known pairs: {known}.")
+    parser = Parser(prog="specdec check", description=__doc__, epilog=f"Known pairs: {known}.")
     parser.add_argument("target", help="hub id or folder")
     parser.add_argument("draft", help=forms())
     parser.add_argument("--device", default="auto")
@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> None:
     except IncompatiblePair as error:
         findings = [Finding("bad", "Pair", str(error))]
     except SpecdecError as error:
-        raise SystemExit(f"specdec: {error}") from error
+        raise refused(error) from error
     for finding in findings:
         console.print(f"{SIGNS[finding.level]} {finding.topic}: {finding.sentence}")
     raise SystemExit(any(finding.level == "bad" for finding in findings))

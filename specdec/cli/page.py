@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ipaddress
 import logging
 import os
@@ -13,7 +12,8 @@ from dataclasses import replace
 if os.environ.get("SPACES_ZERO_GPU"):
     import spaces  # noqa: F401 - it replaces parts of torch and gradio, so it comes before whatever imports them
 
-from specdec.cli.arguments import add_pair_arguments, leave_a_core, plan_of
+from specdec.cli.arguments import Parser, add_pair_arguments, leave_a_core, plan_of
+from specdec.cli.terminal import refused
 from specdec.errors import SpecdecError
 from specdec.models.slot import Slot
 from specdec.ui import build, serve_until_stopped
@@ -28,7 +28,7 @@ OPEN_TO_ALL = (
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="specdec page", description=__doc__)
+    parser = Parser(prog="specdec page", description=__doc__)
     add_pair_arguments(parser)
     # On a Space there is no command line, so the environment names the pair.
     parser.set_defaults(target=os.environ.get("SPECDEC_TARGET"), draft=os.environ.get("SPECDEC_DRAFT"))
@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> None:
         auth = _auth(args.auth)
         slot = Slot(plan_of(args))
     except SpecdecError as error:
-        sys.exit(str(error))
+        raise refused(error) from error
     if public and not space and auth is None:
         print(OPEN_TO_ALL, file=sys.stderr)
     journal, options = Journal(args.log_prompts), {"trusted_proxy": proxy}

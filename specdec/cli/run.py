@@ -7,10 +7,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
-from specdec.cli.arguments import add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
+from specdec.cli import refuse_command
+from specdec.cli.arguments import (
+    Output,
+    Parser,
+    add_pair_arguments,
+    console_of,
+    draft_length,
+    leave_a_core,
+    pair_of,
+    prompt_of,
+)  # fmt: skip
+from specdec.cli.terminal import refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
@@ -30,8 +40,11 @@ STYLES = {
 }
 
 
-def main(argv: Sequence[str]) -> None:
+def main(argv: Sequence[str], named: bool = True) -> None:
+    """Race on a prompt. ``named``: the command was named, so a prompt may be the name of another one."""
     arguments = _parser().parse_args(argv)
+    if not named:
+        refuse_command(arguments.prompt)
     silence_libraries()
     leave_a_core()
     console = console_of(highlight=False, soft_wrap=True)
@@ -40,7 +53,7 @@ def main(argv: Sequence[str]) -> None:
             if needed not in arguments.lanes:
                 raise InvalidInput(f"The verdict needs the lane {needed}; add it to --lanes.")
         keys = list(entrants_of_race(arguments.lanes, arguments.gamma))
-        pair = pair_of(arguments)
+        prompt = prompt_of(arguments.prompt)
         params = SamplingParams(
             max_new_tokens=arguments.tokens,
             temperature=arguments.temperature,
@@ -48,9 +61,10 @@ def main(argv: Sequence[str]) -> None:
             top_p=arguments.top_p,
             seed=arguments.seed,
         )
+        pair = pair_of(arguments)
         acceptance = "block" if arguments.block else "lossless"
         asked = {"gamma": arguments.gamma, "params": params, "acceptance": acceptance, "lanes": arguments.lanes}
-        batches = race(pair, arguments.prompt, **asked)
+        batches = race(pair, prompt, **asked)
         events = (event for batch in batches for event in batch)
         if arguments.json:
             recorder = Recorder(pair.tokenizer)
@@ -59,10 +73,10 @@ def main(argv: Sequence[str]) -> None:
         else:
             _show(console, events, pair.tokenizer, keys)
     except SpecdecError as error:
-        raise SystemExit(f"specdec: {error}") from error
+        raise refused(error) from error
 
 
-def _show(console: Console, events: Iterator[Event], tokenizer: Any, keys: Sequence[str]) -> None:
+def _show(console: Output, events: Iterator[Event], tokenizer: Any, keys: Sequence[str]) -> None:
     """Print the speculative lane's text as it comes, then the verdict on the race."""
     lanes: dict[str, list[Event]] = {}
     stream = TextStream(tokenizer)
@@ -73,13 +87,13 @@ def _show(console: Console, events: Iterator[Event], tokenizer: Any, keys: Seque
             console.print(f"Running {row_of(key).choice} ...", style="dim")
             if key == SPECULATIVE:
                 prompt = "".join(stream.push(token_id) for token_id in event.prompt_ids)
-                console.print(Text(prompt, STYLES["prompt"]), end="")
+                console.write(prompt, STYLES["prompt"])
         lane.append(event)
         if isinstance(event, Round) and key == SPECULATIVE:
             for token_id, kind in zip(event.committed_ids, kinds(event), strict=True):
-                console.print(Text(stream.push(token_id), STYLES[kind]), end="")
+                console.write(stream.push(token_id), STYLES[kind])
         if isinstance(event, Finished) and key == SPECULATIVE:
-            console.print(stream.finish() + "\n")
+            console.write(stream.finish() + "\n\n")
     console.print(legend())
     record = verdict([lanes], text_of=Recorder(tokenizer).text_of)
     console.print(record["sentence"], style="bold")
@@ -105,8 +119,8 @@ def legend() -> Text:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="specdec run", description=__doc__)
-    parser.add_argument("prompt")
+    parser = Parser(prog="specdec run", description=__doc__)
+    parser.add_argument("prompt", help="the text to continue; - reads it from the standard input")
     parser.add_argument(
         "--gamma", type=draft_length, default=5, help="draft length, 0-16 (default 5), auto, or confidence:0.4"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 from huggingface_hub import SpaceHardware, metadata_load
 from yaml import YAMLError  # type: ignore[import-untyped]
 
-from specdec.cli.arguments import console_of
+from specdec.cli.arguments import Parser, console_of
 from specdec.cli.check import SIGNS
 from specdec.drafters.base import Finding
 
@@ -60,7 +59,7 @@ raise SystemExit(sys.argv[0] + " ends before it serves a page.")
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="specdec space-check", description=__doc__)
+    parser = Parser(prog="specdec space-check", description=__doc__)
     parser.add_argument("home", nargs="?", choices=HOMES, default="cpu", help="the kind of Space (default: cpu)")
     home = HOMES[parser.parse_args(argv).home]
     console = console_of(highlight=False)
@@ -169,8 +168,8 @@ def _files(folder: Path) -> list[Path]:
     """The files of an upload: in a git checkout all that .gitignore does not name, elsewhere all."""
     command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     if (folder / ".git").exists():
-        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
-        found = [folder / name for name in listed]
+        listed = subprocess.run(command, capture_output=True, check=True).stdout.split(b"\0")
+        found = [folder / os.fsdecode(name) for name in listed]
     else:
         found = list(folder.rglob("*"))
     return [path for path in found if path.is_file()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,8 @@ from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from specdec.cli.arguments import add_pair_arguments, console_of, leave_a_core, pair_of
+from specdec.cli.arguments import Parser, add_pair_arguments, console_of, leave_a_core, pair_of, prompt_of
+from specdec.cli.terminal import refused
 from specdec.errors import SpecdecError
 from specdec.events import SamplingParams
 from specdec.measure.limit import limit_of, limit_record
@@ -27,9 +27,9 @@ from specdec.report.sweep import table, theory_note
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="specdec sweep", description=__doc__)
+    parser = Parser(prog="specdec sweep", description=__doc__)
     add_pair_arguments(parser)
-    parser.add_argument("prompt", nargs="*", help="default: the example prompts")
+    parser.add_argument("prompt", nargs="*", help="default: the example prompts; - reads one from the standard input")
     parser.add_argument(
         "--prompts", type=Path, default=EXAMPLES, help="JSON lines with prompts, instead of the examples"
     )
@@ -45,11 +45,12 @@ def main(argv: Sequence[str]) -> None:
     leave_a_core()
     console = console_of(piped=120)
     found: list[Trial] = []
+    problem: SpecdecError | None = None
     try:
-        items = [PromptItem(str(i), "given", text) for i, text in enumerate(arguments.prompt, start=1)]
-        pair = pair_of(arguments)
+        items = [PromptItem(str(i), "given", prompt_of(text)) for i, text in enumerate(arguments.prompt, start=1)]
         params = SamplingParams(arguments.tokens, arguments.temperature, seed=0, ignore_eos=True)
         plan = Plan(tuple(items or read_prompts(arguments.prompts)), ENTRANTS, params, arguments.runs)
+        pair = pair_of(arguments)
         steps, limit = trials(pair, plan), limit_of(pair)
         bar = Progress(TextColumn("Measuring"), BarColumn(), TimeRemainingColumn())
         task = bar.add_task("", total=len(plan))
@@ -59,7 +60,9 @@ def main(argv: Sequence[str]) -> None:
                 bar.advance(task)
                 live.update(Group(table(found, plan), bar))
     except SpecdecError as error:
-        raise SystemExit(f"specdec: {error}") from error
+        if not found:
+            raise refused(error) from error
+        problem = error  # what was measured before it is shown
     console.print(f"Pair: {words.pair_line(pair.facts())}")
     console.print(f"{len(plan.prompts)} prompts, {arguments.tokens} tokens each.")
     console.print(table(found, plan))
@@ -68,3 +71,5 @@ def main(argv: Sequence[str]) -> None:
     console.print(" ".join(filter(None, [result.headline, *result.notes, theory_note(found)])))
     if found:
         show_limit(console, record)
+    if problem:
+        raise refused(problem) from problem

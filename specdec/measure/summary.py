@@ -182,9 +182,18 @@ def rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 
 
 def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
-    gains, rates = summary.gains, summary.rates
     return {
         "category": category,
+        **figures(summary),
+        "same_text": summary.same if greedy else None,  # sampled texts need not be equal
+        "compared": summary.compared,
+    }
+
+
+def figures(summary: Summary) -> dict[str, Any]:
+    """An entrant's figures over its runs: plain numbers by column name."""
+    gains, rates = summary.gains, summary.rates
+    return {
         "lane": summary.lane,
         "gamma": summary.gamma,
         "runs": len(rates),
@@ -199,6 +208,4 @@ def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
         "expected_acceptance": summary.middle("overlap"),  # None for a greedy lane
         "tokens_per_target_pass": summary.middle("mean_acceptance_length"),
         "outside_forward": summary.middle("overhead_share"),
-        "same_text": summary.same if greedy else None,  # sampled texts need not be equal
-        "compared": summary.compared,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict
 from statistics import median
 from typing import Any
@@ -31,7 +31,7 @@ def table(about: About, trials: Sequence[Trial]) -> Table:
     title = "Decode speed after the first token; medians over the runs (lowest\u2013highest)"
     out = Table(title=words.titled(title, words.synthetic(about["pair"])))
     for place, column in enumerate(COLUMNS):
-        out.add_column(column, justify="left" if place < 2 else "right")
+        out.add_column(column, justify="left" if place < 2 else "right", overflow="fold")
     for row in rows(trials):
         out.add_row(*cells(row))
     return out
@@ -39,21 +39,32 @@ def table(about: About, trials: Sequence[Trial]) -> Table:
 
 def markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
     """The same as a Markdown table, after lines that say what was measured and whether it is synthetic."""
-    lines = [COLUMNS, ["---"] * 2 + ["---:"] * (len(COLUMNS) - 2), *map(cells, rows(trials))]
     label = words.synthetic(about["pair"])
     head = f"{label.capitalize()}\n\n" if label else ""
     head += "".join(f"- {name}: {value}\n" for name, value in made(about, plan).items()) + "\n"
-    return head + "".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |\n" for line in lines)
+    return head + markdown_table(COLUMNS, range(2, len(COLUMNS)), map(cells, rows(trials)))
+
+
+def markdown_table(columns: Sequence[str], right: Container[int], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown. ``right`` are the columns of figures, which are set to the right."""
+    rules = ["---:" if place in right else "---" for place in range(len(columns))]
+    cells = ((" ".join(text.split("\n")).replace("|", "\\|") for text in line) for line in (columns, rules, *lines))
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
 
 
 def as_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
     """The rows as plain numbers (seconds, factors and shares, not percent), each with what was measured."""
     source = columns(about, plan)
-    found, out = [row | source for row in labelled_rows(about, trials)], io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(found[0]), lineterminator="\n")
+    return csv_table([row | source for row in labelled_rows(about, trials)])
+
+
+def csv_table(found: Sequence[dict[str, Any]]) -> str:
+    """One or more rows with the same columns as CSV."""
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, fieldnames=list(found[0]))  # with its own line ends it quotes every kind of them
     writer.writeheader()
     writer.writerows(found)
-    return out.getvalue()
+    return out.getvalue().replace("\r\n", "\n")
 
 
 def as_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None = None) -> str:
@@ -93,7 +104,7 @@ def closed_form_table(about: About, trials: Sequence[Trial]) -> Table | None:
     title = "Gain over our loop without a draft, predicted by theory and measured"
     out = Table(title=words.titled(title, words.synthetic(about["pair"])))
     for column in ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted"):
-        out.add_column(column, justify="right")
+        out.add_column(column, justify="right", overflow="fold")
     for row in found:
         factors = [words.times_or_none(row[name]) for name in ("predicted", "measured")]
         share = words.number(row["measured"] / row["predicted"], 2)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Any
 
 from rich.table import Table
 
 from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.results import Results
-from specdec.measure.summary import Summary, best_lengths, find, share_of, summarise
+from specdec.measure.summary import Summary, best_lengths, figures, find, share_of, summarise
 from specdec.report import words
+from specdec.report.benchmark import csv_table, markdown_table
 from specdec.report.cost_map import Point, point
+from specdec.report.recording import plain_json
 
 COLUMNS = (
     "File", "Pair", "Machine", "Lane", "speed-up", "tokens/s", "acceptance", "tokens per pass", "settings that differ",
@@ -21,6 +24,7 @@ TITLE = (
     "Each lane at its best \u03b3 over all prompts; medians over the runs (lowest\u2013highest), after the first "
     "token; speed-up over plain generate of the same file"
 )
+FIGURES = range(4, 8)  # the places of the columns with figures
 DECISIVE = ("prompts", "new tokens", "temperature")  # settings that change the work itself
 
 
@@ -132,7 +136,36 @@ def table(found: Comparison) -> Table:
     """The same for a terminal."""
     out = Table(title=TITLE)
     for place, column in enumerate(COLUMNS):
-        out.add_column(column, justify="right" if 4 <= place < 8 else "left")
+        out.add_column(column, justify="right" if place in FIGURES else "left", overflow="fold")
     for row in found.rows:
         out.add_row(*cells(row))
     return out
+
+
+def records(found: Comparison, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows as plain values by column name. Each has the name of its file (of ``names``), pair and machine."""
+    firsts = {row.file: row for row in reversed(found.rows)}  # the first row of each file
+    return [
+        {"file": names[row.file - 1], "pair": firsts[row.file].pair, "machine": firsts[row.file].machine}
+        | figures(row.summary)
+        | {"settings_that_differ": firsts[row.file].differs}
+        for row in found.rows
+    ]
+
+
+def as_csv(found: Comparison, names: Sequence[str]) -> str:
+    return csv_table(records(found, names)) if found.rows else ""
+
+
+def as_json(found: Comparison, names: Sequence[str]) -> str:
+    return plain_json({"rows": records(found, names), "sentence": found.sentence}, indent=1) + "\n"
+
+
+def markdown(found: Comparison, names: Sequence[str]) -> str:
+    """The table that is printed, with the names of the files above it and the sentence below."""
+    head = "".join(f"{number}. {name}\n" for number, name in enumerate(names, start=1))
+    rest = f"\n{found.sentence}\n" if found.sentence else ""
+    return f"{head}\n{TITLE}.\n\n{markdown_table(COLUMNS, FIGURES, map(cells, found.rows))}{rest}"
+
+
+COMPARED = {".csv": as_csv, ".json": as_json, ".md": markdown}

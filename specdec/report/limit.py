@@ -29,7 +29,7 @@ def show_limit(console: Console, record: dict[str, Any], label: str = "") -> Non
     title = "The least possible time per token on this machine"
     out = Table(title=words.titled(title, label))
     for place, column in enumerate(COLUMNS):
-        out.add_column(column, justify="right" if place else "left")
+        out.add_column(column, justify="right" if place else "left", overflow="fold")
     for row in record["rows"]:
         times = (row["computed_least_seconds_per_token"], row["measured_seconds_per_token"])
         out.add_row(

@@ -52,8 +52,11 @@ class Recorder:
 
 
 def line(record: Mapping[str, Any]) -> str:
-    """A record as a line of JSON, newline included. ``<`` is escaped, so that the line can be put into a page."""
-    return plain_json(record, separators=(",", ":")).replace("<", "\\u003c") + "\n"
+    """A record as a line of JSON, newline included. ``<`` is escaped, so that the line can be put into a page.
+
+    It is printable ASCII: DEL too is escaped, the only control character that ``json`` leaves as it is.
+    """
+    return plain_json(record, separators=(",", ":")).replace("<", "\\u003c").replace("\x7f", "\\u007f") + "\n"
 
 
 def plain_json(record: Any, **style: Any) -> str:

@@ -72,7 +72,7 @@ def cells(row: Row, mark: bool) -> list[str]:
 def table(trials: Sequence[Trial], plan: Plan) -> Table:
     out = Table(title="Draft lengths; medians over the runs (lowest\u2013highest), speed-up over plain generate")
     for column in COLUMNS:
-        out.add_column(column, justify="right")
+        out.add_column(column, justify="right", overflow="fold")
     rows = sweep_rows(summarise(trials))
     best = marked(rows, trials, plan)
     for at, row in enumerate(rows):

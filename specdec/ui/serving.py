@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -148,12 +149,14 @@ def serve_until_stopped(page: Page, **options: Any) -> None:
     serve(page, **options)
     while not stopped:
         time.sleep(0.2)
-    print("Stopping.", flush=True)
+    with contextlib.suppress(OSError):  # a closed pipe must not keep visitors from being told
+        print("Stopping.", flush=True)
     ended = page.machine.close("The page is being stopped. Try again in a minute. Nothing ran.", PATIENCE)
     time.sleep(LAST_WORDS)
     page.demo.close()
     apart.end()
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
     status = 1 if "lost" in stopped else 0
     if status or not ended:
         os._exit(status)  # a hanging pass would keep the interpreter from exiting

@@ -54,7 +54,7 @@ def test_a_verdict_needs_both_its_lanes() -> None:
 def test_bad_input_is_one_sentence() -> None:
     ended = specdec_command(PROMPT, "--tokens", "0")
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "specdec: max_new_tokens is 0; give 1 or more.\n"
+    assert ended.stderr == "specdec: --tokens is 0; give 1 or more.\n"
 
 
 def test_a_draft_length_that_is_no_number_is_named_as_it_was_typed() -> None:
