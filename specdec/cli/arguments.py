@@ -21,6 +21,8 @@ from specdec.models.loading import PairPlan, load, plan_pair
 from specdec.models.pair import ENGINES, Pair
 from specdec.report.tried import GRAPHS_TRIED
 
+SETS = "JSON lines or a JSON list, of your own or of a public set, such as HumanEval, MT-bench, GSM8K or ShareGPT"
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose messages repeat no control character of an argument."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from accelerate import PartialState
 
-from specdec.cli.arguments import Parser, add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
+from specdec.cli.arguments import SETS, Parser, add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.engine.policy import policy_of
 from specdec.engine.request import Request, make_request
@@ -94,7 +94,7 @@ def _parser() -> Parser:
         "--prompts",
         type=Path,
         default=EXAMPLES,
-        help="JSON lines with names and prompts, or of HumanEval, Spec-Bench, MT-bench or SPEED-Bench",
+        help=SETS,
     )
     parser.add_argument("--first", type=int, metavar="N", help="only the first N prompts of each category")
     parser.add_argument(

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from specdec.cli.arguments import Parser, add_pair_arguments, console_of, leave_a_core, pair_of, prompt_of
+from specdec.cli.arguments import SETS, Parser, add_pair_arguments, console_of, leave_a_core, pair_of, prompt_of
 from specdec.cli.terminal import refused
 from specdec.errors import SpecdecError
 from specdec.events import SamplingParams
@@ -30,9 +30,7 @@ def main(argv: Sequence[str]) -> None:
     parser = Parser(prog="specdec sweep", description=__doc__)
     add_pair_arguments(parser)
     parser.add_argument("prompt", nargs="*", help="default: the example prompts; - reads one from the standard input")
-    parser.add_argument(
-        "--prompts", type=Path, default=EXAMPLES, help="JSON lines with prompts, instead of the examples"
-    )
+    parser.add_argument("--prompts", type=Path, default=EXAMPLES, help=SETS)
     parser.add_argument(
         "--runs", type=int, default=RUNS, help=f"calls of each draft length and prompt (default {RUNS})"
     )

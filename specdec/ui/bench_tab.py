@@ -58,7 +58,7 @@ class BenchTab:
         with settings_fold("bench"):
             with gr.Row(elem_classes="sd-form"):
                 most = f"up to {limits.file_bytes / 1e6:g} MB"
-                hint = f"JSON lines (.jsonl or .jsonl.gz), {most}. Without a file, the example prompts are used."
+                hint = f"JSON lines or a JSON list (.jsonl, .json, .gz), {most}. Without a file: the example prompts."
                 self._set = file_field(files, "Prompt set", hint, "sd-bench-set", limits)
                 hint = f"A {RESULTS} with the same settings, {most}. Its calls are not measured again."
                 self._earlier = file_field(files, "Earlier results (optional)", hint, "sd-bench-earlier", limits)

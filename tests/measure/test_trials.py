@@ -303,6 +303,43 @@ SETS = {
         {"task_id": "HumanEval/0", "prompt": "def f():\n", "canonical_solution": "", "test": "", "entry_point": "f"},
         ("HumanEval/0", "HumanEval", "def f():\n"),
     ),
+    "MBPP": ({"text": "Write f.", "code": "", "task_id": 11, "test_list": []}, ("11", "MBPP", "Write f.")),
+    "sanitized MBPP": ({"task_id": 2, "prompt": "Write f.", "test_list": []}, ("2", "MBPP", "Write f.")),
+    "MBPP+": ({"task_id": "Mbpp/2", "prompt": "Write f."}, ("Mbpp/2", "Mbpp", "Write f.")),
+    "tasks": ({"task_id": "a", "prompt": "Write f."}, ("a", "tasks", "Write f.")),
+    "a given name": (
+        {"task_id": "HumanEval/0", "name": "mine", "category": "code", "prompt": "x"},
+        ("mine", "code", "x"),
+    ),
+    "GSM8K": ({"question": "How many?", "answer": "#### 3"}, ("1", "questions", "How many?")),
+    "MATH": ({"problem": "Find x.", "level": "1", "answer": "3"}, ("1", "questions", "Find x.")),
+    "Arena-Hard": (
+        {"question_id": "z", "category": "arena", "cluster": "c", "turns": [{"content": "Plan."}]},
+        ("z", "arena", "Plan."),
+    ),
+    "messages": (
+        {"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": None}]},
+        ("1", "conversations", "Who?"),
+    ),
+    "messages of a system": (
+        {"messages": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Who?"}]},
+        ("1", "conversations", "Be short.\n\nWho?"),
+    ),
+    "messages in parts": (
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "Who "}, {"type": "text", "text": "?"}]}]},
+        ("1", "conversations", "Who ?"),
+    ),
+    "messages as a prompt": (
+        {"prompt": [{"role": "user", "content": "Who?"}], "chosen": []},
+        ("1", "conversations", "Who?"),
+    ),
+    "ShareGPT": (
+        {"id": "q_0", "conversations": [{"from": "gpt", "value": "Hi."}, {"from": "human", "value": "Who?"}]},
+        ("q_0", "conversations", "Who?"),
+    ),
+    "nothing but null": ({"name": None, "category": None, "turns": None, "prompt": "x"}, ("1", "1", "x")),
+    "blank labels": ({"name": " ", "category": "", "prompt": "x"}, ("1", "1", "x")),
+    "numbers": ({"name": 1.5, "category": 3, "prompt": "x"}, ("1.5", "3", "x")),
 }
 
 
@@ -339,6 +376,19 @@ def test_a_conversation_is_a_chat_message_if_there_is_a_template() -> None:
     assert item.message(tokenizer) == "Write."
     templated = SimpleNamespace(chat_template="{{ messages }}")
     assert item.message(templated) == [{"role": "user", "content": "Write."}]
+
+
+@pytest.mark.parametrize("style", [{}, {"indent": 2}, {"indent": "\t", "ensure_ascii": False}])
+@pytest.mark.parametrize("begin", ["", "\ufeff", "\r\n\n"])
+def test_a_list_reads_as_its_lines_do(style, begin) -> None:
+    """A JSON list on one line or indented, with any line ends, gives the prompts of the same records as lines."""
+    records = [
+        {"prompt": "Once [upon]\n"},
+        {"name": "b", "turns": ["日本", "x"]},
+        {"task_id": "HumanEval/0", "prompt": "d"},
+    ]
+    as_lines = parse_prompts("".join(json.dumps(record) + "\n" for record in records))
+    assert parse_prompts(begin + json.dumps(records, **style).replace("\n", "\r\n") + "\n") == as_lines
 
 
 def test_the_first_prompts_of_each_category() -> None:
@@ -397,13 +447,33 @@ def test_prompt_sets_are_told_apart(name: str) -> None:
         ("[" * 99999, "Line 1 is not JSON"),
         ("1" * 99999, "Line 1 is not JSON"),
         ('{"text": "x"}', r"Line 1 holds no prompt \(found: text\)"),
-        ("[1]", r"Line 1 holds no prompt \(found: list\)"),
-        ('{"prompt": 5}', "Line 1 holds no prompt"),
-        ('{"turns": []}', "Line 1 holds no prompt"),
-        ('{"name": "a", "prompt": "x"}\n' * 2, "Two prompts are called 'a'"),
+        ("[1]", r"Line 1 holds no prompt \(found: int\)"),
+        ('{"article": "x", "highlights": "y"}', r"Line 1 holds no prompt \(found: article, highlights\)"),
+        ('{"prompt": 5}', "Line 1 holds no prompt: the field prompt is 5"),
+        ('{"prompt": " "}', "Line 1 holds no prompt: the field prompt is empty"),
+        ('{"prompt": {"a": 1}}', "Line 1 holds no prompt: the field prompt is a dict"),
+        ('{"turns": []}', "Line 1 holds no prompt: the field turns has no turn"),
+        ('{"turns": [""]}', "Line 1 holds no prompt: the field turns has an empty turn"),
+        ('{"turns": [["a"]]}', r"the field turns has a turn without a text \(found: a list\)"),
+        ('{"turns": [{"words": "x"}]}', r"the field turns has a turn without a text \(found: words\)"),
+        ('{"messages": [{"role": "user", "content": [{"type": "image"}]}]}', "a part that is no text"),
+        ('{"conversations": [{"from": "gpt", "value": "x"}]}', r"has no turn of a user \(found: 'gpt'\)"),
+        ('{"name": "a", "prompt": "x"}\n' * 2, r"Two prompts are called 'a' \(lines 1 and 2\)"),
         ('{"name": "' + "a" * 201 + '", "prompt": "x"}', "Line 1 has a name .* up to 200 characters"),
-        ('{"task_id": "' + "a" * 500_000 + '", "prompt": "x"}', "Line 1 has a name"),
-        ('{"question_id": ["a"], "turns": ["x"]}', "Line 1 has a name"),
+        ('{"task_id": "' + "a" * 500_000 + '", "prompt": "x"}', "Line 1 has a task_id"),
+        ('{"question_id": ["a"], "turns": ["x"]}', "Line 1 has a question_id that is a list"),
+        ('{"name": true, "prompt": "x"}', "Line 1 has a name that is True"),
+        (
+            '{"prompt": "x"}\n{"category": ["a", "b"], "prompt": "x"}',
+            "Line 2 has a category that is a list; give a text",
+        ),
+        ('{\n "prompt": "x"\n}', "Line 1 is not JSON .* Write each record in one line, or all as a JSON list"),
+        ('[\n {"prompt": "x"},\n {"prompt": 5}\n]', "Line 3 holds no prompt: the field prompt is 5"),
+        ('[\n {"prompt": "x"},\n {"prompt" 5}\n]', r"Line 3 is not JSON \(expecting ':' delimiter, at character 12\)"),
+        ('[{"prompt": "x"}\n{"prompt": "y"}]', r"Line 2 is not JSON \(after element 1 of the list comes '\{'\)"),
+        ('[{"prompt": "x"}', "Line 1 is not JSON .after element 1 of the list comes the end of the file"),
+        ('[{"prompt": "x"}]\n[]', "Line 1 ends a list, and more follows it"),
+        ("[]", "The file has no prompts"),
         ('{"category": "' + "a" * 201 + '", "prompt": "x"}', "Line 1 has a category"),
         ('{"prompt": "x"}\n' * 10_001, "more than 10,000 prompts"),
         ('{"' + "a" * 500_000 + '": 1}', r"Line 1 holds no prompt \(found: a{40}\)"),
