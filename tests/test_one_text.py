@@ -7,9 +7,9 @@ import io
 import pytest
 import torch
 from fakes import byte_tokenizer, table_model
-from rich.console import Console
 
 import specdec
+from specdec.cli.arguments import console_of
 from specdec.cli.run import _show
 from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS
@@ -46,7 +46,7 @@ def test_every_face_shows_the_same_text(name: str) -> None:
     result = specdec.collect(speculative, tokenizer)
     table = recording.token_bytes(lines)
     assert result.text == b"".join(table[i] for i in result.token_ids).decode(errors="replace")
-    console = Console(file=io.StringIO(), soft_wrap=True)
+    console = console_of(file=io.StringIO(), soft_wrap=True)
     _show(console, iter(events), tokenizer, DEFAULT_KEYS)
     assert f"x{result.text}\n" in console.file.getvalue()
     whole = "".join(PIECES[name][:-2]) + "\ufffd" if "half" in name else "".join(PIECES[name])

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from comparison import FULL
 from fakes import byte_tokenizer
 from judged import drafting, loop, plain, plan, trial
-from rich.console import Console
 
+from specdec.cli.arguments import console_of
 from specdec.cli.run import _show
+from specdec.cli.terminal import readable
 from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LOOP, Entrant
 from specdec.measure.summary import summarise
 from specdec.report.benchmark import report
@@ -176,14 +177,14 @@ def require_printed(runs: list[dict], trials: list, asked, race: dict, many, tok
     if len(runs) == 1 and LOOP.key not in runs[0]:  # it races the two, once
         events = itertools.chain.from_iterable(runs[0].values())
         said = printed(lambda console: _show(console, events, tokenizer, DEFAULT_KEYS))
-        assert race["sentence"] in said and all(note in said for note in race["notes"])
+        assert all(readable(sentence) in said for sentence in (race["sentence"], *race["notes"]))
     about = {"pair": runs[0][BASELINE.key][0].pair, "machine": {}, "versions": {}, "at": 0.0}
     said = printed(lambda console: report(console, about, asked, trials, {"reason": "Not tried."}, []))
-    assert many.headline in said and all(note in said for note in many.notes)
+    assert all(readable(sentence) in said for sentence in (many.headline, *many.notes))
     assert printed(lambda console: console.print(table(trials, asked))).count("fastest") == 1
 
 
 def printed(show) -> str:
     out = io.StringIO()
-    show(Console(file=out, width=10_000, highlight=False, soft_wrap=True))
+    show(console_of(piped=10_000, file=out, highlight=False, soft_wrap=True))
     return out.getvalue()
