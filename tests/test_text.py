@@ -80,18 +80,6 @@ def test_broken_bytes_become_replacement_characters() -> None:
     assert "".join(map(stream.push, ids)) == "\ufffdok"
 
 
-def test_peek_shows_drafts_without_writing_them() -> None:
-    """Rejected drafts are shown as they would have been read, after half a character too, and change nothing."""
-    tokenizer = byte_tokenizer()
-    smile, other = tokenizer("🙂").input_ids, tokenizer("🙃").input_ids
-    stream = TextStream(tokenizer)
-    before = "".join(map(stream.push, smile[:2]))
-    assert "".join(stream.peek(smile[2:])) == "🙂"
-    assert "".join(stream.peek(other[2:])) == "🙃"
-    assert stream.peek([]) == []
-    assert before + "".join(map(stream.push, smile[2:])) == "🙂"
-
-
 def test_special_tokens_are_shown_by_name() -> None:
     """Special tokens are shown by name, as an EOS is part of the decoded text."""
     bytes_of = TokenBytes(byte_tokenizer())
@@ -103,9 +91,12 @@ def test_rows_beyond_the_tokenizer_are_shown_by_number() -> None:
     assert TokenBytes(byte_tokenizer())(330) == b"<330>"
 
 
-def test_added_tokens_of_any_letters() -> None:
-    """An added token is its own text, even if byte-level BPE would read its letters as bytes."""
+def test_added_tokens_are_what_the_decoder_makes_of_them() -> None:
+    """Added tokens go through the decoder too. That of byte-level BPE reads letters of its alphabet as bytes."""
     backend = Tokenizer.from_str(byte_tokenizer().backend_tokenizer.to_str())
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
-    tokenizer.add_tokens(["naïve"])
-    assert TokenBytes(tokenizer)(tokenizer.convert_tokens_to_ids("naïve")) == "naïve".encode()
+    for token, data in {"naïve": b"na\xefve", "日本": "日本".encode(), "two words": b"two words", "Ġx": b" x"}.items():
+        tokenizer.add_tokens([token])
+        token_id = tokenizer.convert_tokens_to_ids(token)
+        assert TokenBytes(tokenizer)(token_id) == data
+        assert data.decode(errors="replace") == tokenizer.decode([token_id])

@@ -1,7 +1,7 @@
 """Translates between the vocabularies of a target and of a draft with another tokenizer.
 
-Tokens are compared by their bytes, so it does not matter how a tokenizer writes a space. The tokens that begin and end
-a text are compared by their role.
+Tokens are compared by the bytes that they add in the middle of a text, so it does not matter how a tokenizer writes a
+space. The tokens that begin and end a text are compared by their role.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from specdec.text import TokenBytes
+from specdec.text import TokenBytes, text_of
 
 # Stand-ins for tokens that play a role; no UTF-8 text holds these bytes.
 _ROLES = {"bos_token_id": b"\xff<bos>", "eos_token_id": b"\xff<eos>"}
@@ -73,6 +73,8 @@ class Vocabulary:
         # Many tokenizers add a space before the first word of a text, but not after other text.
         before, ids = (self._tokenizer(t, add_special_tokens=False).input_ids for t in (_ANCHOR, _ANCHOR + text))
         written = ids[len(before) :] if ids[: len(before)] == before else self.split(text.encode())
+        if self.join(written) == b" " + text.encode():  # it took the rest of a word for a word
+            written = self.split(text.encode())
         return written + (self.split(data[end:]) if end >= 0 else [])
 
 
@@ -81,7 +83,7 @@ class Translation:
 
     def __init__(self, target: Any, draft: Any):
         self.target, self.draft = Vocabulary(target), Vocabulary(draft)
-        self._draft_tokenizer = draft
+        self._target_tokenizer, self._draft_tokenizer = target, draft
         shared = sorted(
             (self.draft.id_of[data], t) for data, t in self.target.id_of.items() if data in self.draft.id_of
         )
@@ -90,10 +92,10 @@ class Translation:
 
     def prompt(self, token_ids: list[int]) -> list[int]:
         """A prompt in the draft's ids, as the draft's own tokenizer encodes it."""
-        data = self.target.join(token_ids)
-        for role in _ROLES.values():
-            data = data.replace(role, b"")
-        ids = self._draft_tokenizer(data.decode(errors="replace"), verbose=False).input_ids
+        roles = {getattr(self._target_tokenizer, role, None) for role in _ROLES}
+        written = [token_id for token_id in token_ids if token_id in self.target.bytes_of and token_id not in roles]
+        text = text_of(self._target_tokenizer, written)
+        ids = self._draft_tokenizer(text, verbose=False).input_ids
         ended = ids and ids[-1] == self._draft_tokenizer.eos_token_id  # some tokenizers end every text
         return ids[:-1] if ended else ids
 

@@ -167,7 +167,7 @@ def self_test(
             gamma=str(gamma),
             accept_top_k=accept_top_k,
             params=params,
-            common=most_common(pair, drawn),
+            common=most_common(pair, request.prompt_ids.tolist(), drawn),
             lane=lane,
             drafted=samples["lossless"].drafted,
         )
@@ -245,12 +245,12 @@ def testable() -> tuple[str, ...]:
     return tuple(row.key for row in LANES if row.lengths != "none" and row.gamma is None)
 
 
-def most_common(pair: Pair, samples: dict[str, list[Ids]]) -> tuple[Common, ...]:
+def most_common(pair: Pair, prompt_ids: list[int], samples: dict[str, list[Ids]]) -> tuple[Common, ...]:
     """The most frequent continuations of all samples together: those of one sample would look too frequent in it."""
     counts = {name: Counter(found) for name, found in samples.items()}
     often = Counter(ids for found in samples.values() for ids in found).most_common(MOST_COMMON)
     return tuple(
-        Common(text_of(pair.tokenizer, ids), **{name: counted[ids] for name, counted in counts.items()})
+        Common(text_of(pair.tokenizer, ids, prompt_ids), **{name: counted[ids] for name, counted in counts.items()})
         for ids, _ in often
     )
 

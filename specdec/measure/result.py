@@ -18,7 +18,7 @@ class Result:
     """What a lane wrote, and its figures.
 
     - ``token_ids``: the new tokens, without the prompt.
-    - ``text``: their text; None where ``collect`` got no tokenizer.
+    - ``text``: the text that they add to the prompt's; None where ``collect`` got no tokenizer.
     - ``finish_reason``: that of ``Finished``; None if the lane ended early. Then ``cancelled`` is True.
     - ``rounds``: all ``Round`` events; the first one is the prefill.
     - ``metrics``: the figures, a ``Metrics``; None if no token was written.
@@ -45,10 +45,11 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
         )
     rounds = [event for event in events if isinstance(event, Round)]
     finished = next((event for event in events if isinstance(event, Finished)), None)
+    prompt_ids = next((event.prompt_ids for event in events if isinstance(event, Started)), ())
     token_ids = [token_id for r in rounds for token_id in r.committed_ids]
     return Result(
         token_ids=token_ids,
-        text=text_of(tokenizer, token_ids) if tokenizer is not None else None,
+        text=text_of(tokenizer, token_ids, prompt_ids) if tokenizer is not None else None,
         finish_reason=finished.finish_reason if finished else None,
         cancelled=finished is None,
         rounds=rounds,

@@ -2,7 +2,9 @@
 
 A line is one event: ``{"event": "started" | "round" | "finished", ...fields}``. Besides the event's own fields a line
 has ``tokens``: the bytes of every token id that it is the first to mention, as a string with one character for each
-byte (code points 0-255). The ids and these bytes are enough to show the run without a model.
+byte (code points 0-255). They are what the token adds in the middle of a text. Many tokenizers leave out a space at its
+beginning, so the line of ``started`` has ``head``: the texts of the prompt's first tokens, as far as they are not their
+bytes. The ids, these bytes and the head are enough to show the run without a model.
 
 The recording of a race holds its lanes one after another and, between them, lines about the whole: ``begin`` (settings,
 pair, time), ``lane_end``, ``verdict`` and ``error``. ``read`` skips those, and ``lanes`` separates the lanes.
@@ -40,6 +42,8 @@ class Recorder:
         record = {"event": _NAMES[type(event)], **asdict(event)}
         if isinstance(event, Started):
             record["version"] = VERSION
+            if head := self._bytes_of.head(event.prompt_ids):
+                record["head"] = head
         new = sorted(_ids(event) - self._described)
         self._described.update(new)
         if new:

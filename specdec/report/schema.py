@@ -38,6 +38,7 @@ class StartedLine(Started):
     event: Literal["started"]
     version: int = VERSION
     tokens: Tokens = field(default_factory=dict)
+    head: list[str] = field(default_factory=list)
     __pydantic_config__ = STRICT
 
 
@@ -233,14 +234,18 @@ class _Bounded(GenerateJsonSchema):
 _DROPPED = {"title", "description", "default", "propertyNames"}
 
 
+# What a line may leave out: the tokens if it mentions no new one, the text of a beginning that is its tokens' bytes, and
+# what a link does not hold.
+_MISSING = {"tokens", "head", "cpu_seconds"}
+
+
 def schema() -> dict[str, Any]:
     """The schema of a line, by the kind that its field ``event`` names: ``{"lines": {kind: ...}, "types": {...}}``."""
-    # In the form in which they are written. Only these can be missing: the tokens of a line that mentions no new one,
-    # and what a link leaves out.
+    # In the form in which they are written. Only these can be missing.
     whole = _LINES.json_schema(ref_template="{model}", schema_generator=_Bounded, mode="serialization")
     types = {name: _bare(part) for name, part in whole["$defs"].items()}
     for part in types.values():
-        part["required"] = [name for name in part.get("required", ()) if name not in ("tokens", "cpu_seconds")]
+        part["required"] = [name for name in part.get("required", ()) if name not in _MISSING]
     return {"lines": whole["discriminator"]["mapping"], "types": types}
 
 

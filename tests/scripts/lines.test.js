@@ -72,6 +72,12 @@ test("a token without bytes adds nothing, and a peek leaves the text as it was",
   assert.equal(text.push(1), "x");
 });
 
+test("the first tokens of a text may read otherwise there", () => {
+  const text = new TokenText(new Map([[1, bytes(" x")], [2, bytes("y")]]), ["", "x"]); // prettier-ignore
+  assert.deepEqual([2, 1, 1, 2].map((id) => text.push(id)), ["", "x", " x", "y"]); // prettier-ignore
+  assert.deepEqual(text.peek([1]), [" x"]);
+});
+
 test("bytes travel as latin-1 characters", () => {
   assert.deepEqual(bytesOf("\u00ce\u00b3"), bytes("\u03b3"));
 });

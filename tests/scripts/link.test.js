@@ -50,6 +50,14 @@ test("a run comes back with its tokens, their kinds, times and settings", async 
   assert.deepEqual(await settingsInAddress(), { prompt: "a" });
 });
 
+test("the beginning of a text travels", async () => {
+  const all = records();
+  all[1].head = all[6].head = ["A"];
+  const { runInAddress } = await visit(await link.runLink(race(all)));
+  const after = race(await runInAddress());
+  assert.deepEqual([...after.lanes.values()].map((lane) => lane.started.head), [["A"], ["A"]]); // prettier-ignore
+});
+
 test("definitions travel by their names", async () => {
   const meaning = "Guesses kept / guesses tested.";
   defineFigures({ acceptance: meaning });

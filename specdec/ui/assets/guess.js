@@ -60,7 +60,7 @@ export class Game {
   #ask(focus) {
     const game = this.#game;
     this.#picks = [];
-    const text = new TokenText(this.#race.bytes);
+    const text = new TokenText(this.#race.bytes, this.#lane.started.head);
     const before = [...this.#lane.started.prompt_ids, ...writtenBy(this.#lane).slice(0, game.start)];
     const context = endOf(before.map((id) => text.push(id)).join(""), CONTEXT);
     this.pieces = text.peek(game.truth);

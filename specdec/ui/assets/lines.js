@@ -39,14 +39,19 @@ export class LineReader {
 // A token may hold half a character, so text is made from bytes. Incomplete bytes wait for the next token.
 export class TokenText {
   #bytes;
+  #head;
+  #pushed = 0;
   #decoder = new TextDecoder();
   #waiting = [];
 
-  constructor(bytes) {
+  // `head`: the texts of a lane's first tokens, where they are not their bytes.
+  constructor(bytes, head = []) {
     this.#bytes = bytes; // token id -> array of bytes, filled when lines arrive
+    this.#head = head;
   }
 
   push(id) {
+    if (this.#pushed < this.#head.length) return this.#head[this.#pushed++];
     const bytes = this.#bytes.get(id) ?? [];
     const piece = this.#decoder.decode(Uint8Array.from(bytes), { stream: true });
     this.#waiting = incompleteTail([...this.#waiting, ...bytes]);

@@ -108,6 +108,7 @@ export interface StartedLine {
   "event": "started";
   "version"?: number;
   "tokens"?: Record<string, string>;
+  "head"?: Array<string>;
 }
 export interface Table {
   "columns": Array<Column>;

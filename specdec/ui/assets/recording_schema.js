@@ -850,6 +850,14 @@ export const SCHEMA = {
             "type": "string",
             "maxLength": 100000
           }
+        },
+        "head": {
+          "type": "array",
+          "items": {
+            "type": "string",
+            "maxLength": 100000
+          },
+          "maxItems": 1000000
         }
       }
     },

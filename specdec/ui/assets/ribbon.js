@@ -56,7 +56,7 @@ export class Ribbon {
   start(race, lane) {
     this.#race = race;
     this.#lane = lane;
-    this.#text = new TokenText(race.bytes);
+    this.#text = new TokenText(race.bytes, lane.started.head);
     this.#blocks = [];
     this.#marks = [];
     this.#cursor = this.#lit = this.#guessing = this.#fresh = null;

@@ -220,7 +220,7 @@ export class RoundCard {
   #steps(round) {
     const earlier = this.#lane.rounds.slice(0, round.index).flatMap((r) => r.committed_ids);
     const before = [...this.#lane.started.prompt_ids, ...earlier];
-    this.text = new TokenText(this.#race.bytes);
+    this.text = new TokenText(this.#race.bytes, this.#lane.started.head);
     const pieces = before.map((id) => this.text.push(id));
     const standing = el("p", "sd-context", "", [
       el("span", "sd-faint", pieces.length > CONTEXT ? "\u2026 " : ""),

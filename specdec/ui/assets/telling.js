@@ -41,7 +41,7 @@ export const isWord = (text) => /^ ?\p{L}{2,}$/u.test(text);
 
 // The words of a round: the end of the text before it, and what each of its tokens adds.
 export function wordsOf(race, lane, round) {
-  const text = new TokenText(race.bytes);
+  const text = new TokenText(race.bytes, lane.started.head);
   const before = [...lane.started.prompt_ids, ...writtenBy(lane).slice(0, startOf(lane, round))];
   const pieces = before.map((id) => text.push(id));
   const last = pieces.pop() ?? "";
