@@ -119,6 +119,10 @@ class TokenBytes:
             self._known[token_id] = self._lookup(token_id, self._stored, self._before)
         return self._known[token_id]
 
+    def is_fallback(self, token_id: int) -> bool:
+        """Whether the token is a byte of the byte fallback, such as ``<0x0A>``."""
+        return self._decoded.fallback_byte(token_id) is not None
+
     def head(self, token_ids: Sequence[int]) -> list[str]:
         """The pieces of the first tokens of a text, up to the last one whose piece there is not its bytes."""
         if self._word is None:

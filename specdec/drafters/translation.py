@@ -45,7 +45,8 @@ class Vocabulary:
         special = {token_id for token_id, token in added.items() if token.special}
         self.bytes_of: dict[int, bytes] = {}
         self.id_of: dict[bytes, int] = {}
-        for token_id in sorted(tokenizer.get_vocab().values()):
+        # A character's own token comes before the byte of the fallback, which a model does not write it with.
+        for token_id in sorted(tokenizer.get_vocab().values(), key=lambda i: (bytes_of.is_fallback(i), i)):
             data = self.bytes_of[token_id] = roles.get(token_id) or bytes_of(token_id)
             # A special token without a shared role is no text: it is neither looked for nor proposed.
             if token_id in roles or token_id not in special:

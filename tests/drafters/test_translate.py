@@ -6,7 +6,17 @@ import dataclasses
 
 import pytest
 import torch
-from fakes import byte_tokenizer, ids_of, letter_tokenizer, shared_tiny, shuffled_rows, shuffled_tokenizer
+from fakes import (
+    byte_tokenizer,
+    ids_of,
+    letter_tokenizer,
+    random_table,
+    shared_tiny,
+    shuffled_rows,
+    shuffled_tokenizer,
+    table_model,
+)
+from tokenizer_kinds import kind, plain
 
 import specdec
 from specdec.drafters.translation import Translation, Vocabulary
@@ -42,6 +52,54 @@ def test_text_is_the_same_after_splitting_and_joining(way: str) -> None:
     for tokenizer in (byte_tokenizer(), shuffled_tokenizer(byte_tokenizer(), 280)[0]):
         vocabulary = Vocabulary(tokenizer)
         assert vocabulary.join(getattr(vocabulary, way)(TEXT.encode())) == TEXT.encode()
+
+
+OTHERS = [
+    "runs of spaces (Gemma)",
+    "SentencePiece BPE with byte fallback (Llama 2)",
+    "Unigram (T5)",
+    "WordPiece (BERT)",
+    "BPE with the end of words (GPT-1)",
+    "the rest of a word is marked (CTRL)",
+    "byte strings in Python (tiktoken)",
+]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_draft_reads_what_the_targets_tokenizer_decodes(name: str) -> None:
+    """The prompt, and every token that it and the target share. So drafts of another kind change no text."""
+    ours, theirs = kind(name), byte_tokenizer()
+    translation = Translation(ours, theirs)
+    words = ours("the cat a", add_special_tokens=False).input_ids
+    assert translation.prompt(words) == theirs(plain(ours, words)).input_ids
+    for draft_id, target_id in translation.shared.tolist():
+        assert translation.draft.bytes_of[draft_id] == translation.target.bytes_of[target_id]
+    size = max(ours.get_vocab().values()) + 1
+    target = table_model(random_table(size, 1, seed=0, scale=4))
+    draft = table_model(random_table(300, 1, seed=1, scale=4))
+    pair = specdec.Pair(target=target, draft=draft, tokenizer=ours, draft_tokenizer=theirs)
+    params = specdec.SamplingParams(max_new_tokens=24, ignore_eos=True)
+    prompt = torch.tensor(words)
+    written = [ids_of(list(specdec.speculative(pair, prompt, gamma=gamma, params=params))) for gamma in (0, 4)]
+    assert written[0] == written[1]
+
+
+def test_runs_of_spaces_are_shared_by_what_they_stand_for() -> None:
+    """Gemma's are added tokens; a byte-level vocabulary has the same spaces under other names.
+
+    A character with a token of its own is that, not the byte of the fallback: the target never writes it so.
+    """
+    ours, theirs = kind("runs of spaces (Gemma)"), letter_tokenizer(["\u0120", "a", "\u0120\u0120", "\u010a"])
+    shared = {d: t for d, t in Translation(ours, theirs).shared.tolist()}
+    assert [ours.convert_ids_to_tokens(shared[i]) for i in (0, 1, 2)] == ["▁", "a", "▁▁"]
+
+
+def test_the_rest_of_a_word_is_no_word() -> None:
+    """Some tokenizers encode a text as whole words, whatever is before it, but a draft may go on inside of one."""
+    tokenizer = kind("Unigram (T5)")
+    vocabulary = Vocabulary(tokenizer)
+    assert tokenizer.convert_ids_to_tokens(vocabulary.encode(b" the")) == ["▁the"]
+    assert tokenizer.convert_ids_to_tokens(vocabulary.encode(b"that")) == ["th", "at"]
 
 
 def test_encode_writes_as_the_tokenizer_does() -> None:
