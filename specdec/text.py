@@ -76,26 +76,33 @@ class _Decoder:
         found = _FALLBACK_BYTE.fullmatch(token) if isinstance(token, str) else None
         return bytes([int(found[1], 16)]) if found and self([token_id]) != token else None
 
+    def is_fallback(self, token_id: int) -> bool:
+        return self.fallback_byte(token_id) is not None
+
     def sample(self) -> list[int]:
         """Ids of ordinary tokens, from the whole vocabulary."""
         ids = range(0, self.size, max(1, self.size // _SAMPLE))
-        return [i for i in ids if i not in self._added and self.token(i) is not None and not self.fallback_byte(i)]
+        return [i for i in ids if i not in self._added and self.token(i) is not None and not self.is_fallback(i)]
 
-    def word(self) -> int | None:
-        """A token of ordinary letters. Between two of them the text of a token is that in the middle of a text."""
+    def word(self) -> list[int]:
+        """A token of ordinary letters, in a list that is empty if there is none.
+
+        Between two of them the text of a token is that in the middle of a text.
+        """
         for token_id in range(self.size):
             token = self.token(token_id) if token_id not in self._added else None
             if isinstance(token, str) and _WORD.fullmatch(token) and self([token_id]).strip().isalpha():
-                return token_id
-        return next((i for i in self.sample() if _LOST not in self([i]) and self([i]).strip()), None)
+                return [token_id]
+        return [i for i in self.sample() if _LOST not in self([i]) and self([i]).strip()][:1]
 
 
 class TokenBytes:
     """The bytes of a token: what it adds to the middle of a text.
 
     They are those that the tokenizer's own decoder writes for the token between two others. Half a character has bytes
-    too where the vocabulary holds them: in byte-level BPE and in byte fallback. Joined, they are the decoded text, apart
-    from its edges: many decoders leave out a space there (see ``head``).
+    too where the vocabulary holds them, as in byte-level BPE and in byte fallback. Joined, they are the decoded text,
+    except at its edges, where many decoders leave out a space (see ``head``), and for bytes that are no text: a decoder
+    with byte fallback writes a replacement character for each byte of a run that is not valid.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -105,9 +112,9 @@ class TokenBytes:
         level = "ByteLevel" in repr(getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None))
         self._stored = False  # whether a token's characters stand for its bytes
         self._before = 0  # characters of the first of two words that belong to it
-        if self._word is not None:
-            self._before = len(self._decoded([self._word]))
-            self._two = self._decoded([self._word] * 2)
+        if self._word:
+            self._before = len(self._decoded(self._word))
+            self._two = self._decoded(self._word * 2)
             sample = [i for i in self._decoded.sample() if _LOST not in self._decoded([i])]
             # A decoder may write the space between two words with the second one or with the first.
             ways = [(True, 0)] * level + [(False, 0), (False, 1)]
@@ -121,14 +128,14 @@ class TokenBytes:
 
     def is_fallback(self, token_id: int) -> bool:
         """Whether the token is a byte of the byte fallback, such as ``<0x0A>``."""
-        return self._decoded.fallback_byte(token_id) is not None
+        return self._decoded.is_fallback(token_id)
 
     def head(self, token_ids: Sequence[int]) -> list[str]:
         """The pieces of the first tokens of a text, up to the last one whose piece there is not its bytes."""
-        if self._word is None:
+        if not self._word:
             return []
         token_ids = list(takewhile(lambda token_id: self._decoded.token(token_id) is not None, token_ids))
-        whole = self._decoded([*token_ids, self._word])
+        whole = self._decoded([*token_ids, *self._word])
         if not whole.endswith(self._two[self._before :]):  # the word itself stands at the beginning of the text
             return [""] * len(token_ids)
         whole = whole[: len(whole) - len(self._two) + self._before]
@@ -148,24 +155,25 @@ class TokenBytes:
         table = _byte_of_character()
         if stored and all(character in table for character in token):
             return bytes(table[character] for character in token)
-        if byte := self._decoded.fallback_byte(token_id):
+        if (byte := self._decoded.fallback_byte(token_id)) is not None:
             return byte
-        if self._word is None:
+        if not self._word:
             return self._decoded([token_id]).encode()
-        text = self._inner([self._word, token_id, self._word], before, before)
+        text = self._between([token_id], before)
         if len(token) == 1 and token < "\u0100" and text in ("", _LOST):  # a byte, as of ByT5
             return token.encode("latin-1")
         return text.encode()
 
-    def _inner(self, token_ids: Sequence[int], before: int, after: int) -> str:
-        """The text of tokens that end with a word, without that word and without ``before`` characters of it."""
-        text = self._decoded(token_ids)
-        return text[before : len(text) - len(self._two) + after]
+    def _between(self, token_ids: Sequence[int], before: int) -> str:
+        """The text of tokens between two words. ``before`` characters belong to the first word."""
+        text = self._decoded([*self._word, *token_ids, *self._word])
+        return text[before : len(text) - len(self._two) + before]
 
     def _joins(self, sample: Sequence[int], stored: bool, after: int) -> bool:
+        """Whether the joined bytes of these tokens are what the tokenizer decodes for all of them."""
         before = self._before + after
         parts = [self._lookup(token_id, stored, before) for token_id in sample]
-        return self._inner([self._word, *sample, self._word], before, before) == b"".join(parts).decode(errors="replace")
+        return self._between(sample, before) == b"".join(parts).decode(errors="replace")
 
 
 def text_of(tokenizer: Any, token_ids: Iterable[int], before: Iterable[int] = ()) -> str:
@@ -202,8 +210,7 @@ class TextStream:
 
     def __init__(self, tokenizer: Any) -> None:
         self._decoded = _Decoder(tokenizer)
-        word = self._decoded.word()
-        self._word = [] if word is None else [word]
+        self._word = self._decoded.word()
         self._ids: list[int] = []  # the latest tokens, as far as the text of later ones may depend on them
         self._given = 0  # characters of their text that were given
 
@@ -212,7 +219,7 @@ class TextStream:
         if self._decoded.token(token_id) is None:
             return f"{self.finish()}<{token_id}>"
         self._ids.append(token_id)
-        if self._is_byte(token_id):
+        if self._decoded.is_fallback(token_id):
             return ""
         text = self._decoded(self._ids)
         settled = _common(text, self._decoded([*self._ids, *self._word]))  # what the next word does not change
@@ -233,7 +240,7 @@ class TextStream:
     def _forget(self, text: str) -> None:
         """Drop the oldest tokens, if the end of the text stays the same without them."""
         start = len(self._ids) - _CONTEXT
-        while start and self._is_byte(self._ids[start]):
+        while start and self._decoded.is_fallback(self._ids[start]):
             start -= 1
         first = self._word if text else []  # keeps decoders from taking the next tokens for the beginning of a text
         kept = [*first, *self._ids[start:]]
@@ -242,6 +249,3 @@ class TextStream:
         waiting = len(text) - self._given
         if waiting <= len(tail) and text.endswith(tail):
             self._ids, self._given = kept, len(shorter) - waiting
-
-    def _is_byte(self, token_id: int) -> bool:
-        return self._decoded.fallback_byte(token_id) is not None

@@ -44,7 +44,9 @@ def _from(model: Any, decoder: Any = None) -> PreTrainedTokenizerFast:
 
 
 def _words(*decoder: Any) -> PreTrainedTokenizerFast:
-    tokens = ids_of("[UNK]", "the", "cat", "a", "##s", "##ing", ".", ",", "n't", "'s", "日", "do", "|", "<pad>", *PIECES)
+    tokens = ids_of(
+        "[UNK]", "the", "cat", "a", "##s", "##ing", ".", ",", "n't", "'s", "日", "do", "|", "<pad>", *PIECES
+    )
     return _from(models.WordLevel(tokens, unk_token="[UNK]"), *decoder)
 
 

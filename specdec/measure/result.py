@@ -18,7 +18,8 @@ class Result:
     """What a lane wrote, and its figures.
 
     - ``token_ids``: the new tokens, without the prompt.
-    - ``text``: the text that they add to the prompt's; None where ``collect`` got no tokenizer.
+    - ``text``: what they add to the prompt's text, as ``tokenizer.decode`` writes both with ``skip_special_tokens`` and
+      ``clean_up_tokenization_spaces`` False; None where ``collect`` got no tokenizer.
     - ``finish_reason``: that of ``Finished``; None if the lane ended early. Then ``cancelled`` is True.
     - ``rounds``: all ``Round`` events; the first one is the prefill.
     - ``metrics``: the figures, a ``Metrics``; None if no token was written.

@@ -82,7 +82,9 @@ def test_half_of_a_surrogate_pair_is_written_so_that_every_reader_takes_it() -> 
     text = recording.line({"event": "error", "message": "a\ud83d\U0001f600", "\udc00": ["\udfff", math.nan]})
     assert json.loads(text) == {"event": "error", "message": "a?\U0001f600", "?": ["?", None]}
     assert list(recording.read([recording.line({"event": "error", "message": "\ud83d"})])) == []
-    odd = SimpleNamespace(vocab_size=1, convert_ids_to_tokens=lambda i: "\ud83d", decode=lambda ids, **how: "b\ud83d" * len(ids))
+    odd = SimpleNamespace(
+        vocab_size=1, convert_ids_to_tokens=lambda i: "\ud83d", decode=lambda ids, **how: "b\ud83d" * len(ids)
+    )
     assert TokenBytes(odd)(0) == b"b?"
 
 
