@@ -73,7 +73,7 @@ def gather(proposal: Proposal, decided: Decided, waits: bool) -> Gathered:
         q = cast(torch.Tensor, proposal.q)  # None in greedy decoding only
         shown = [_row(p, at, waits), _row(q, at, waits)] if gamma else [_row(p, at, waits)]
         sampled = {"best": raw[0].topk(2).values, "q": _of(q, proposal.ids), "p": _of(p[:gamma], proposal.ids)}
-        sampled["overlap"] = torch.minimum(p[:gamma], q).sum(-1)
+        sampled["overlap"] = torch.minimum(p[:gamma], q).sum(-1).clamp(max=1.0)  # rounding may add up to more
         if outcome.residual is not None:
             shown.append(outcome.residual)
         if outcome.draw is not None:

@@ -39,7 +39,7 @@ def verify(
     - p (g + 1, V): the target's distribution at each of them, and one more after the last.
     - limit (): how many draft tokens count; None for all. The others are treated as if they had not been drafted.
     """
-    accept_prob = _ratios(draft_ids, q, p).clamp(max=1.0)
+    accept_prob = _ratios(draft_ids, q, p).clamp(max=1.0).to(p.dtype)
     u = chance.uniform(len(draft_ids), rng, like=p)
     n = _leading(_within(limit, u < accept_prob))
     rest = residual(n, _drafted(q, limit), p)
@@ -75,14 +75,16 @@ def verify_block(
     test passes with probability r_i / (r_i + 1 - w_i). After the n accepted ones the next token is drawn from
     norm(max(0, w_n p - q)).
     """
-    weights = [torch.ones_like(p[0, 0])]
+    # All in float64: the little that close distributions differ by would be lost in float32.
+    weights = [torch.ones_like(p[0, 0], dtype=torch.float64)]
     for ratio in _ratios(draft_ids, q, p):
         weights.append((weights[-1] * ratio).clamp(max=1.0))
     weight = torch.stack(weights)
     q = _drafted(q, limit)
     left = (weight[:, None] * p - torch.cat([q, torch.zeros_like(p[:1])])).clamp(min=0.0).sum(-1)
+    total = left + (1 - weight)  # neither part is negative, so ``left`` is no more than it
     # 0 / 0 occurs where p and q agree and all tokens before are accepted for certain.
-    accept_prob = (left / (left + 1 - weight))[1:].nan_to_num(1.0)
+    accept_prob = torch.where(total == 0, 1.0, left / total)[1:].to(p.dtype)
     u = chance.uniform(len(draft_ids), rng, like=p)
     n = _last(_within(limit, u < accept_prob))
     rest = residual(n, q, p, weight.take(n))
@@ -117,9 +119,9 @@ def verify_top_k(
 
 
 def _ratios(draft_ids: torch.Tensor, q: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
-    """p/q at each draft token, (g,)."""
+    """p/q at each draft token, (g,), in float64, where no quotient of two float32 numbers is infinite."""
     at = draft_ids[:, None]
-    return (p[:-1].gather(1, at) / q.gather(1, at)).squeeze(1)
+    return (p[:-1].gather(1, at).double() / q.gather(1, at).double()).squeeze(1)
 
 
 def _drafted(q: torch.Tensor, limit: torch.Tensor | None) -> torch.Tensor:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 import torch
+from fakes import noisy_copy, prompt_of, random_table, rounds_of, shared_tiny, table_pair
 
-from specdec.engine.verify import residual, verify, verify_greedy, verify_top_k
+import specdec
+from specdec.engine.verify import residual, verify, verify_block, verify_greedy, verify_top_k
 
 
 def one_hot(*ids: int, width: int = 4) -> torch.Tensor:
@@ -111,3 +115,79 @@ def test_same_draws_same_verdict() -> None:
     torch.testing.assert_close(first.accept_prob, (p[:3] / q).clamp(max=1)[range(3), [1, 2, 3]])
     n = int((first.draw < first.accept_prob).long().cumprod(0).sum())
     assert int(first.accepted) == n
+
+
+# --- chances ---------------------------------------------------------------------------------------------------------
+
+
+def random_draft(seed: int, gamma: int, width: int, peak: float, apart: float) -> tuple[torch.Tensor, ...]:
+    """Draft tokens with their q, and p. ``peak`` scales the logits; ``apart`` is how far those of p are from q's."""
+    rng = torch.Generator().manual_seed(seed)
+    logits = torch.randn(gamma + 1, width, generator=rng)
+    p = (logits * peak).softmax(-1)
+    q = ((logits + apart * torch.randn(gamma + 1, width, generator=rng))[:gamma] * peak).softmax(-1)
+    return torch.multinomial(q, 1, generator=rng)[:, 0], q, p
+
+
+def exact_chances(draft_ids: torch.Tensor, q: torch.Tensor, p: torch.Tensor, block: bool) -> list[Fraction]:
+    """The chances of the tests in exact arithmetic, for the same p and q (Sun et al. 2403.10444, Algorithm 2)."""
+    ours, theirs = ([[Fraction(value) for value in row] for row in rows.tolist()] for rows in (q, p))
+    chances, weight = [], Fraction(1)
+    for i, token in enumerate(draft_ids.tolist()):
+        ratio = theirs[i][token] / ours[i][token]
+        weight = min(Fraction(1), weight * ratio)
+        after = ours[i + 1] if i + 1 < len(ours) else [Fraction(0)] * len(theirs[0])
+        left = sum(max(Fraction(0), weight * a - b) for a, b in zip(theirs[i + 1], after, strict=True))
+        total = left + 1 - weight
+        chances.append((left / total if total else Fraction(1)) if block else min(Fraction(1), ratio))
+    return chances
+
+
+@pytest.mark.parametrize("judge", [verify, verify_block])
+@pytest.mark.parametrize("apart", [0.0, 1e-6, 1e-3, 0.3])
+@pytest.mark.parametrize("peak", [0.3, 3.0, 30.0, 300.0])
+def test_chances_are_those_of_exact_arithmetic(peak: float, apart: float, judge) -> None:
+    """From flat to peaked distributions, and from equal ones to different ones."""
+    for seed in range(12):
+        draft_ids, q, p = random_draft(seed, 1 + seed % 5, 12, peak, apart)
+        outcome = judge(draft_ids, q, p, torch.Generator().manual_seed(seed))
+        chances = outcome.accept_prob
+        assert chances.dtype == torch.float32 and ((chances >= 0) & (chances <= 1)).all()
+        exact = exact_chances(draft_ids, q, p, judge is verify_block)
+        torch.testing.assert_close(chances, torch.tensor([float(one) for one in exact]), rtol=1e-6, atol=1e-6)
+        assert [float(one) == 1 for one in exact] == (chances == 1).tolist() or apart > 0
+
+
+@pytest.mark.parametrize(
+    ("q", "p", "chances"),
+    [
+        ([[0.5, 0.5], [0.5, 0.5]], [[0.5, 0.5]] * 3, [1, 1]),  # 0 / 0
+        ([[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.5, 0.5], [0.5, 0.5]], [0, 0]),
+        ([[1.0, 0.0], [1.0, 0.0]], [[1 - 2**-24, 2**-24], [1.0, 0.0], [0.5, 0.5]], [0, 1 - 2**-24]),
+        ([[0.5, 0.5], [1.0, 0.0]], [[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]], [0, 0.5]),
+        ([[2**-140, 1.0], [2**-140, 1.0]], [[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]], [0, 0]),  # 0 x p/q, which overflows
+    ],
+)
+def test_block_chances_at_the_edges(q, p, chances: list[float]) -> None:
+    outcome = verify_block(torch.tensor([0, 0]), torch.tensor(q), torch.tensor(p), torch.Generator())
+    assert outcome.accept_prob.tolist() == chances
+
+
+@pytest.mark.parametrize("rule", [{}, {"acceptance": "block"}, {"acceptance": "top-k", "accept_top_k": 2}])
+def test_every_probability_of_an_event_is_one(rule: dict) -> None:
+    """A recording of other values cannot be opened. The drafts equal their targets or nearly do: sums round above 1."""
+    target, table = shared_tiny("llama", 6), random_table(48, 1, 0)
+    near, equal, events = specdec.Pair(target, noisy_copy(target, 6, 1e-5)), table_pair(table, table), []
+    for settings in ({"temperature": 0.2}, {"temperature": 1.0}, {"temperature": 0.7, "top_p": 0.9}):
+        params = specdec.SamplingParams(max_new_tokens=30, seed=3, **settings)
+        for pair, prompt in ((near, prompt_of(6)), (equal, torch.tensor([0]))):
+            events += rounds_of(list(specdec.speculative(pair, prompt, gamma=5, params=params, **rule)))
+    found = []
+    for event in events:
+        for token in event.draft:
+            found += [token.draft_prob, token.target_prob, token.accept_prob, token.draw, token.draft_confidence]
+            found.append(token.overlap)
+        for row in (event.decision.p, event.decision.q, event.decision.residual):
+            found += [value for _, value in row or ()]
+    values = [value for value in found if value is not None]
+    assert len(values) > 200 and all(0 <= value <= 1 for value in values)
