@@ -6,9 +6,16 @@ of the processor's cache. The draft's weights, which are small enough to stay th
 
 from __future__ import annotations
 
+import inspect
+from functools import cache as cached
+from types import CodeType
+from typing import Any
+
 import torch
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, get_layer_types_and_kwargs
+
+from specdec.errors import IncompatiblePair
 
 FIRST_ROOM = 256  # tokens that fit after the prompt at first
 
@@ -68,9 +75,44 @@ def first_layers_of(cache: DynamicCache, count: int) -> DynamicCache:
 
 def new_cache(model: PreTrainedModel) -> DynamicCache:
     """An empty cache for ``model``. Layers of other kinds are transformers' own."""
-    cache = DynamicCache(config=model.config.get_text_config(decoder=True))
+    try:
+        cache = DynamicCache(config=model.config.get_text_config(decoder=True))
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise IncompatiblePair(
+            f"transformers makes no cache from the config of {type(model).__name__} ({type(error).__name__}: {error}); "
+            "look at its layer_types and sliding_window."
+        ) from error
     # Sliding windows and convolutions drop old states in each pass, and then nothing can be rolled back. Recording
     # keeps them until the next crop. So it must be on before the first pass, and a crop must follow each round.
     cache.activate_past_recording()
     cache.layers = [RoomyLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
+
+
+def unmasked_window(model: PreTrainedModel) -> int | None:
+    """The shortest window of the cache for which ``model`` makes no mask; None if there is none.
+
+    transformers makes the windows of a cache from the config alone, and the masks in a model's ``forward``. A config
+    may name windows that the model's family does not have. Then a pass over one token sees the window that is left in
+    the cache, and each further row of a longer pass sees one token more.
+    """
+    layers = zip(*get_layer_types_and_kwargs(model.config.get_text_config(decoder=True)), strict=True)
+    windows = [(kind, settings["sliding_window"]) for kind, settings in layers if "sliding_window" in settings]
+    if not windows:
+        return None
+    called: set[str] = set().union(*map(_names, {type(module) for module in model.modules()}))
+    sliding, chunked = "create_sliding_window_causal_mask", "create_chunked_causal_mask"
+    lacking = (size for kind, size in windows if (chunked if kind == "chunked_attention" else sliding) not in called)
+    return min(lacking, default=None)
+
+
+@cached
+def _names(kind: type[torch.nn.Module]) -> set[str]:
+    """The names that ``forward`` of ``kind`` uses, those of the functions that it calls among them."""
+    return _names_in(getattr(inspect.unwrap(kind.forward), "__code__", None))
+
+
+def _names_in(code: Any) -> set[str]:
+    if not isinstance(code, CodeType):
+        return set()
+    return set(code.co_names).union(*map(_names_in, code.co_consts))  # functions within functions are constants

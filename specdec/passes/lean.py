@@ -146,8 +146,11 @@ def _build(model: PreTrainedModel) -> Stack | str:
     try:
         with torch.inference_mode(False), torch.no_grad():  # the model's parameters become views of tensors made here
             stack = Stack(model)
+        cached = [getattr(layer, "sliding_window", None) for layer in DynamicCache(config=model.config).layers]
+        if any(window not in (None, layer.window) for window, layer in zip(cached, stack.layers, strict=False)):
+            return "Its config sets windows that its layers do not have."
         worst = _largest_difference(model, stack)
-    except (NotLean, RuntimeError, AttributeError, NotImplementedError, TypeError) as error:
+    except (NotLean, RuntimeError, AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
         return f"Its lean forward pass could not be built ({str(error).splitlines()[0]})."
     if not worst <= BOUNDS[model.dtype]:  # not ``>``: NaN counts as a difference
         return f"Its logits would differ from those of transformers by {worst:.0e} of their range."

@@ -13,7 +13,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from specdec.errors import IncompatiblePair
-from specdec.passes.cache import first_layers_of, new_cache
+from specdec.passes.cache import first_layers_of, new_cache, unmasked_window
 from specdec.passes.states import States
 
 _UNBOUNDED = (0.0, float("inf"))  # the time steps of a Mamba-2 layer
@@ -31,8 +31,23 @@ class OwnPasses:
         self._hidden: Sequence[torch.Tensor] = ()
         self._keeps_logits = model._supports_logits_to_keep()
         self._takes_positions = "position_ids" in inspect.signature(type(model).forward).parameters
+        self._window = unmasked_window(model)
 
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
+        if self._window is not None and start and len(ids) > 1 and start + len(ids) > self._window:
+            return self._one_by_one(ids, start)[-(keep or len(ids)) :]
+        return self._pass(ids, start, keep)
+
+    def _one_by_one(self, ids: torch.Tensor, start: int) -> torch.Tensor:
+        """Passes over one token each, as ``generate`` makes them: see ``unmasked_window``."""
+        logits, hidden = [], []
+        for place, token in enumerate(ids.split(1), start):
+            logits.append(self._pass(token, place, None))
+            hidden.append(self._hidden)
+        self._hidden = [torch.cat(rows) for rows in zip(*hidden, strict=True)]
+        return torch.cat(logits)
+
+    def _pass(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
         kwargs: dict[str, Any] = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
         if self._takes_positions:
             # Positions from 0, as in ``generate``. Without this, RoBERTa and its relatives count from their padding id.
