@@ -51,6 +51,12 @@ def require_model(role: str, model: Any, or_else: str = "") -> None:
         raise IncompatiblePair(f"The config of {name} says return_dict=False; set it to True.")
     if model.get_output_embeddings().weight.shape[0] < 2:
         raise IncompatiblePair(f"{name} has a vocabulary of one token, so it has nothing to choose; use another model.")
+    layers = [part for _, part in model.named_modules(remove_duplicate=False) if hasattr(part, "layer_idx")]
+    if len(layers) > len(set(layers)):
+        raise IncompatiblePair(
+            f"One layer object stands at two places of {name}, and both would write into one layer of its cache; give "
+            "each place its own layer, with its own layer_idx."
+        )
 
 
 def refuse_untimed(device: torch.device) -> None:

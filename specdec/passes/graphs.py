@@ -14,6 +14,7 @@ differ at the check, the eager engine runs instead, and the reason is shown.
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, Self, TypeVar
@@ -23,7 +24,7 @@ import torch
 from transformers import PreTrainedModel
 
 from specdec.passes.context import Context
-from specdec.passes.lean import BOUNDS, compared_passes, share_apart, stack_of
+from specdec.passes.lean import BOUNDS, NOT_COMPARED, compared_passes, share_apart, stack_of
 from specdec.passes.stacks import Stack, StackPasses
 from specdec.passes.static import Place, StaticContext, StaticSlots, bound_of
 
@@ -119,6 +120,8 @@ class GraphEngine:
                 self._forget_graphs()
             slots = StaticSlots(len(stack.layers), stack.shape, stack.embedding, stack.rotary, self._place)
             self._slots[model] = stack, slots
+        else:
+            slots.renew_angles()
         return StackPasses(stack, slots)
 
     def run(self, key: Hashable | None, step: Callable[[], T]) -> T:
@@ -205,8 +208,9 @@ def no_graphs(models: Sequence[PreTrainedModel]) -> str | None:
             known = _reasons.get(model)
         if known is None or known[0] is not stack:
             known = stack, _difference(model, stack)
-            with _lock:
-                _reasons[model] = known
+            if known[1] != NOT_COMPARED:
+                with _lock:
+                    _reasons[model] = known
         if known[1] is not None:
             return known[1]
     return None
@@ -228,6 +232,8 @@ def _difference(model: PreTrainedModel, stack: Stack) -> str | None:
         return f"A step of the graph engine fails ({str(error).splitlines()[0]})."
     if engine.failure is not None:
         return engine.failure
-    if not largest <= BOUNDS[model.dtype]:  # NaN is no agreement
+    if not math.isfinite(largest):
+        return NOT_COMPARED
+    if largest > BOUNDS[model.dtype]:
         return f"Logits of the graph engine would differ by {largest:.0e} of their range."
     return None

@@ -7,10 +7,11 @@ is checked.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -29,6 +30,8 @@ ROWS = (9, 1, 2, 6, 1)  # rows of each compared pass, in order
 # one row and a pass over several differ by more than that through rounding, so passes over the same rows are compared.
 BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 2**-5, torch.float16: 2**-8}
 ROPE_TYPES = {"default", "linear", "llama3", "yarn"}  # other types change their angles with the length of a text
+NOT_COMPARED = "Its logits hold NaN or infinity, so they cannot be compared."
+PLAIN = {bool, int, float, str, tuple, type(None)}  # types of a module's settings, such as the epsilon of a norm
 
 _FOLDERS = tuple(f"{Path(package.__file__).parent}{os.sep}" for package in (transformers, torch) if package.__file__)
 _lock = threading.Lock()
@@ -38,8 +41,8 @@ _stacks: WeakKeyDictionary[PreTrainedModel, tuple[Any, Stack | str]] = WeakKeyDi
 def stack_of(model: PreTrainedModel) -> Stack | str:
     """The stack of ``model``, or a sentence that says why its own ``forward`` runs instead.
 
-    A stack is built and compared once. If the model's modules, weights or config change, it is built again; the old
-    weights stay in memory until then.
+    A stack is built and compared once. If the model's modules, their settings, its weights, buffers or config change,
+    it is built again; the old weights stay in memory until then. What was found while logits held NaN is not kept.
     """
     with _lock:
         state = _state(model)
@@ -49,7 +52,10 @@ def stack_of(model: PreTrainedModel) -> Stack | str:
         known, found = _stacks.get(model, (None, ""))
         if known != state:
             found = _build(model)
-            _stacks[model] = _state(model), found  # after building, because that moves the weights
+            if found == NOT_COMPARED:
+                _stacks.pop(model, None)
+            else:
+                _stacks[model] = _state(model), found  # after building, because that moves the weights
         return found
 
 
@@ -96,7 +102,10 @@ def _is_original(function: Any) -> bool:
 
 
 def _state(model: PreTrainedModel) -> tuple[Any, ...] | str:
-    """The modules, weights and settings that a stack is built from, to notice changes; or why there can be no stack.
+    """All that a stack is built from, to notice changes; or why there can be no stack.
+
+    These are the modules with their settings, the weights and buffers, and the configs. The version of a tensor counts
+    its changes in place: a stack sees them, but its logits were compared for other values.
 
     This runs before each call. So it walks once, without ``modules()`` and ``parameters()``, which take three times as
     long.
@@ -105,7 +114,9 @@ def _state(model: PreTrainedModel) -> tuple[Any, ...] | str:
         return reason
     modules: list[nn.Module] = [model]
     seen, kinds = {id(model)}, {type(model)}
-    weights = []
+    configs = {id(model.config): model.config}
+    tensors: list[torch.Tensor | None] = []
+    settings: list[Any] = []
     for module in modules:  # the list grows in the loop
         known = vars(module)
         if known.get("_compiled_call_impl") is not None:
@@ -116,18 +127,33 @@ def _state(model: PreTrainedModel) -> tuple[Any, ...] | str:
             return "A module of it has a hook."
         if "forward" in known:
             return "The forward of one of its modules is replaced."
-        weights += [(weight.data_ptr(), weight.dtype) for weight in known["_parameters"].values() if weight is not None]
+        if "parametrizations" in known["_modules"]:
+            return f"A weight of a {type(module).__name__} is computed when it is read."
+        tensors += [*known["_parameters"].values(), *known["_buffers"].values()]
+        settings += [value for value in known.values() if type(value) in PLAIN]
+        if (config := known.get("config")) is not None:
+            configs[id(config)] = config
         for child in known["_modules"].values():
             if child is not None and id(child) not in seen:
                 seen.add(id(child))
                 kinds.add(type(child))
                 modules.append(child)
     for kind in kinds:
-        if not _is_original(kind.forward):
-            return f"{kind.__name__}.forward is not that of transformers or torch."
-    names = ("num_hidden_layers", "sliding_window", "rope_parameters", "use_parallel_residual")
-    settings = str([getattr(model.config, name, None) for name in names])
-    return [(id(module), type(module)) for module in modules], weights, settings
+        for name in ("forward", "__call__"):
+            if not _is_original(getattr(kind, name)):
+                return f"{kind.__name__}.{name} is not that of transformers or torch."
+    places = [None if tensor is None else _place(tensor) for tensor in tensors]
+    return (
+        [(id(module), type(module)) for module in modules],
+        places,
+        settings,
+        [str(vars(c)) for c in configs.values()],
+    )
+
+
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    version = 0 if tensor.is_inference() else tensor._version
+    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), version
 
 
 def _build(model: PreTrainedModel) -> Stack | str:
@@ -143,6 +169,8 @@ def _build(model: PreTrainedModel) -> Stack | str:
     if len({weight.dtype for weight in weights}) > 1 or model.dtype not in BOUNDS:
         kinds = sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})
         return f"Its weights are {' and '.join(kinds)}; a lean forward pass takes one of float32, bfloat16 and float16."
+    if _share_memory(model):
+        return "Two of its parts share weights."
     try:
         with torch.inference_mode(False), torch.no_grad():  # the model's parameters become views of tensors made here
             stack = Stack(model)
@@ -152,9 +180,25 @@ def _build(model: PreTrainedModel) -> Stack | str:
         worst = _largest_difference(model, stack)
     except (NotLean, RuntimeError, AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
         return f"Its lean forward pass could not be built ({str(error).splitlines()[0]})."
-    if not worst <= BOUNDS[model.dtype]:  # not ``>``: NaN counts as a difference
+    if not math.isfinite(worst):
+        return NOT_COMPARED
+    if worst > BOUNDS[model.dtype]:
         return f"Its logits would differ from those of transformers by {worst:.0e} of their range."
     return stack
+
+
+def _share_memory(model: PreTrainedModel) -> bool:
+    """Whether two weights share memory, except for one matrix at both ends.
+
+    A stack joins matrices in new memory. A weight that is joined at two places would be copied there, and only one copy
+    would see its changes.
+    """
+    ends = model.get_input_embeddings(), model.get_output_embeddings()
+    tied = ends[1].weight is ends[0].weight
+    modules = model.named_modules(remove_duplicate=False)
+    weights = [w for _, m in modules if not (tied and m is ends[1]) for w in m._parameters.values() if w is not None]
+    places = sorted((weight.data_ptr(), weight.data_ptr() + weight.nbytes) for weight in weights)
+    return any(end > start for (_, end), (start, _) in pairwise(places))
 
 
 @torch.inference_mode()

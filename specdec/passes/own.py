@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
 
 from specdec.errors import IncompatiblePair
 from specdec.passes.cache import first_layers_of, new_cache, unmasked_window
@@ -107,6 +108,12 @@ class OwnPasses:
 
     def require_cache(self, length: int) -> None:
         name = type(self._model).__name__
+        held = [layer.get_seq_length() for layer in self._cache.layers if isinstance(layer, DynamicLayer)]
+        if max(held, default=0) > length:
+            raise IncompatiblePair(
+                f"{name} read {length} tokens, and a layer of its cache holds {max(held)}: two of its layers write "
+                "into the same one. Give each its own layer_idx."
+            )
         if self._cache.get_seq_length() != length:
             raise IncompatiblePair(f"{name} leaves its cache empty, so it cannot go on where it stopped; use another.")
 

@@ -137,11 +137,9 @@ class Stack:
         self.size: int = getattr(attention, "head_dim", None) or attention.head_size
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = (getattr(config, "num_key_value_heads", None) if family.grouped else None) or self.heads
-        self.embedding = getattr(decoder, family.embedding).weight.detach()
+        self.embedding = _table(getattr(decoder, family.embedding))
         self.head = _matrix(model.get_output_embeddings())
-        self.positions = (
-            getattr(decoder, family.learned_positions).weight.detach() if family.learned_positions else None
-        )
+        self.positions = _table(getattr(decoder, family.learned_positions)) if family.learned_positions else None
         self.rotary = None if family.learned_positions else decoder.rotary_emb
         self.norm = _norm(getattr(decoder, family.norm))
         self.gated, self.head_major = family.gated, family.head_major
@@ -299,12 +297,26 @@ def _window(attention: Any) -> int | None:
     return getattr(attention.config, "sliding_window", None)
 
 
+def _parameter(module: Any, name: str) -> Any:
+    """The parameter itself. An attribute of that name may be a tensor that somebody replaces unnoticed."""
+    if name not in module._parameters:
+        raise NotLean(f"the {name} of a {type(module).__name__} is not a parameter")
+    return module._parameters[name]
+
+
+def _table(module: Any) -> torch.Tensor:
+    if type(module) is not nn.Embedding or module.max_norm is not None:
+        raise NotLean(f"a {type(module).__name__} stands where an embedding without a largest norm is expected")
+    return _parameter(module, "weight").detach()
+
+
 def _norm(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     """The module's own arithmetic, step by step, because ``F.rms_norm`` takes twice as long on a CPU."""
     if isinstance(module, nn.LayerNorm):
-        weight, bias = module.weight.detach(), None if module.bias is None else module.bias.detach()
+        weight, bias = _parameter(module, "weight").detach(), _parameter(module, "bias")
+        bias = None if bias is None else bias.detach()
         return partial(F.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias, eps=module.eps)
-    return partial(_rms_norm, weight=module.weight.detach(), eps=module.variance_epsilon)
+    return partial(_rms_norm, weight=_parameter(module, "weight").detach(), eps=module.variance_epsilon)
 
 
 def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -320,6 +332,7 @@ def _matrix(module: Any) -> Matrix:
 
 
 def _require_plain(module: Any) -> None:
+    _parameter(module, "weight"), _parameter(module, "bias")
     if type(module) not in (nn.Linear, Conv1D):
         raise NotLean(f"a {type(module).__name__} stands where a linear layer is expected")
 

@@ -56,7 +56,12 @@ class StaticSlots(Slots):
         room = len(place.numbers)
         self.held = [like.new_zeros((room, *shape)) for _ in range(layers)]
         self.angles = angles(rotary, room, like)
-        self._place = place
+        self._rotary, self._place = rotary, place
+
+    def renew_angles(self) -> None:
+        """Compute the angles anew, where graphs read them: somebody may have changed the module that makes them."""
+        for table, values in zip(self.angles, angles(self._rotary, len(self.angles[0]), self.held[0]), strict=True):
+            table.copy_(values)
 
     def span(self, start: int, count: int) -> Span:
         if count > WIDEST:

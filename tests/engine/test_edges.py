@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 
@@ -338,6 +339,21 @@ def test_a_model_in_train_mode_is_refused(lane: str) -> None:
             written(pair, lane)
         module.eval()
     assert len(written(pair, lane)) == 8
+
+
+@pytest.mark.parametrize("places", [(0, 1), (1, 2)])
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_one_layer_at_two_places_is_refused_with_the_reason(family: str, places: tuple[int, int]) -> None:
+    """Both places would write into one layer of the cache. A copy of a layer keeps its number."""
+    target = tiny(family, layers=4)
+    layers = target.model.layers
+    layers[places[1]] = layers[places[0]]
+    with pytest.raises(specdec.IncompatiblePair, match="stands at two places of .*layer_idx"):
+        specdec.Pair(target, specdec.PromptLookup())
+    layers[places[1]] = copy.deepcopy(layers[places[0]])
+    if family == "llama":  # the attention of the other fails over the mask
+        with pytest.raises(specdec.IncompatiblePair, match="4 tokens, and .* holds 8.* layer_idx"):
+            written(specdec.Pair(target, specdec.PromptLookup()))
 
 
 # --- what is no model ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from pairwise import each_once
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import specdec
-from specdec.passes import graphs
+from specdec.passes import graphs, lean
 from specdec.passes.graphs import GraphEngine
 from specdec.passes.stacks import Stack
 from specdec.passes.static import Place, StaticContext, StaticSpan
@@ -150,6 +150,30 @@ def test_changed_weights_of_a_draft_are_captured_anew(captured) -> None:
     for seed in (1, 2):
         draft.model.norm.weight = torch.nn.Parameter(torch.rand(len(draft.model.norm.weight)) * seed - 0.5)
         assert told(rounds_of(graph, prompt_of(5), {"gamma": 3})) == told(rounds_of(eager, prompt_of(5), {"gamma": 3}))
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_changed_angles_are_read_by_the_next_call(hidden: bool, captured) -> None:
+    """A captured graph reads a table of them. A change by ``data`` shows nowhere but in the values."""
+    target = tiny("llama", 1, layers=3)
+    graph = specdec.Pair(target, specdec.PromptLookup(), engine="graph")
+    eager = dataclasses.replace(graph, engine="eager")
+    before = told(rounds_of(graph, prompt_of(6), MODES["greedy"]))
+    frequencies = target.model.rotary_emb.inv_freq
+    (frequencies.data if hidden else frequencies).mul_(0.3)
+    after = told(rounds_of(graph, prompt_of(6), MODES["greedy"]))
+    assert after == told(rounds_of(eager, prompt_of(6), MODES["greedy"])) and after != before
+
+
+def test_what_was_found_while_weights_held_nan_is_not_kept(monkeypatch) -> None:
+    forget_engines(monkeypatch.setattr)
+    pair = specdec.Pair(tiny("llama", 1), engine="graph")
+    whole = pair.target.lm_head.weight.data.clone()
+    stack = lean.stack_of(pair.target)
+    pair.target.lm_head.weight.data[3] = math.nan
+    assert "NaN" in pair.describe()["engine"]["reason"] and lean.stack_of(pair.target) is stack
+    pair.target.lm_head.weight.data.copy_(whole)
+    assert pair.describe()["engine"] == {"name": "graph", "reason": None}
 
 
 def test_too_many_graphs_are_dropped_with_their_pool(captured, monkeypatch) -> None:

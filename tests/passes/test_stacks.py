@@ -17,6 +17,7 @@ from accelerate import cpu_offload
 from fakes import byte_tokenizer, prompt_of, shared_tiny, tiny
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.utils.parametrizations import spectral_norm
+from torch.nn.utils.parametrize import register_parametrization
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel, SmolLM3Config
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -352,6 +353,100 @@ def test_a_reason_is_gone_when_its_cause_is() -> None:
     assert isinstance(lean.stack_of(model.train()), str) and isinstance(lean.stack_of(model.eval()), Stack)
 
 
+def shared_module(first, second) -> None:
+    second.self_attn.k_proj = first.self_attn.k_proj
+
+
+def shared_parameter(first, second) -> None:
+    second.self_attn.q_proj.weight = first.self_attn.q_proj.weight
+
+
+def values_that_are_keys(first, second) -> None:
+    first.self_attn.v_proj = first.self_attn.k_proj
+
+
+def one_memory(first, second) -> None:
+    second.mlp.up_proj.weight.data = first.mlp.gate_proj.weight.data
+
+
+def parts_of_one_memory(first, second) -> None:
+    both = torch.cat([first.self_attn.v_proj.weight.data, first.self_attn.k_proj.weight.data])
+    first.self_attn.v_proj.weight.data, second.self_attn.k_proj.weight.data = both[:24], both[1:25]
+
+
+@pytest.mark.parametrize(
+    "share", [shared_module, shared_parameter, values_that_are_keys, one_memory, parts_of_one_memory]
+)
+@pytest.mark.parametrize("first", [True, False], ids=["before the first call", "later"])
+def test_weights_that_two_parts_share_change_for_both(share, first: bool) -> None:
+    """Joined matrices would hold a copy of a shared weight that does not change with it."""
+    model, ids = tiny("llama"), prompt_of(5)
+    if not first:
+        Runner(model)
+    share(*model.model.layers)
+    Runner(model).forward(ids)
+    for layer in model.model.layers:
+        for module in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.mlp.gate_proj):
+            module.weight.data.mul_(1.5)
+    with torch.inference_mode():
+        assert torch.equal(Runner(model).forward(ids), model(input_ids=ids[None]).logits[0])
+    assert "share" in str(lean.stack_of(model))
+
+
+def test_one_matrix_at_both_ends_is_no_hindrance() -> None:
+    assert isinstance(lean.stack_of(with_config("llama", tie_word_embeddings=True)), Stack)
+
+
+def test_what_was_found_while_weights_held_nan_is_not_kept() -> None:
+    """Mended unseen, by ``data``: neither the place nor the version of a weight tells."""
+    model = tiny("llama")
+    whole = model.lm_head.weight.data.clone()
+    model.lm_head.weight.data[3] = float("nan")
+    assert "NaN" in str(lean.stack_of(model))
+    model.lm_head.weight.data.copy_(whole)
+    assert isinstance(lean.stack_of(model), Stack)
+
+
+def weights_as_an_attribute(model) -> None:
+    norm = model.model.norm
+    weight = norm.weight.data
+    del norm.weight
+    norm.weight = weight
+
+
+def weights_that_are_computed(model) -> None:
+    class Doubled(torch.nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+
+    register_parametrization(model.model.norm, "weight", Doubled())
+
+
+def largest_norm(model) -> None:
+    model.model.embed_tokens.max_norm = 0.1
+
+
+def called_in_another_way(model) -> None:
+    model.model.norm.__class__ = type(
+        "Other", (type(model.model.norm),), {"__call__": lambda self, x: 2 * self.forward(x)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (weights_as_an_attribute, "not a parameter"),
+        (weights_that_are_computed, "computed"),
+        (largest_norm, "largest norm"),
+        (called_in_another_way, "Other"),
+    ],
+)
+def test_parts_whose_changes_nobody_sees_are_left_to_forward(change, reason: str) -> None:
+    model = tiny("llama")
+    change(model)
+    assert reason in str(lean.stack_of(model))
+
+
 def fewer_layers(model) -> None:
     model.config.num_hidden_layers = 1
 
@@ -368,10 +463,62 @@ def tiny_with_base(base: float) -> PreTrainedModel:
     return with_config("llama", rope_parameters={"rope_type": "default", "rope_theta": base})
 
 
-@pytest.mark.parametrize("change", [fewer_layers, other_activation, other_angles])
-def test_a_change_of_the_model_is_seen_by_the_next_call(change) -> None:
-    model, ids = tiny("llama"), prompt_of(6)
-    Runner(model)
+def other_epsilon(model) -> None:
+    model.model.layers[0].input_layernorm.variance_epsilon = 0.3
+
+
+def other_scale(model) -> None:
+    model.model.layers[1].self_attn.scaling *= 2
+
+
+def other_frequencies(model) -> None:
+    model.model.rotary_emb.inv_freq.mul_(0.5)
+
+
+def other_frequencies_unseen(model) -> None:
+    model.model.rotary_emb.inv_freq.data.mul_(0.5)
+
+
+def other_scale_of_angles(model) -> None:
+    model.model.rotary_emb.attention_scaling = 1.5
+
+
+def turned_matrix(model) -> None:
+    weight = model.model.layers[0].self_attn.o_proj.weight
+    weight.data = weight.data.t()
+
+
+def not_causal(model) -> None:
+    for layer in model.model.layers:
+        layer.self_attn.is_causal = False
+
+
+def other_head_norms(model) -> None:
+    model.model.layers[0].self_attn.q_norm.variance_epsilon = 0.3
+
+
+def other_epsilon_of_gpt2(model) -> None:
+    model.transformer.ln_f.eps = 0.3
+
+
+def residuals_in_sequence(model) -> None:
+    model.gpt_neox.layers[0].use_parallel_residual = False
+
+
+@pytest.mark.parametrize(
+    ("family", "change"),
+    [
+        *(("llama", change) for change in (fewer_layers, other_activation, other_angles, other_epsilon, other_scale)),
+        *(("llama", change) for change in (other_frequencies, other_frequencies_unseen, other_scale_of_angles)),
+        *(("llama", change) for change in (turned_matrix, not_causal)),
+        ("qwen3", other_head_norms),
+        ("gpt2", other_epsilon_of_gpt2),
+        ("gpt_neox", residuals_in_sequence),
+    ],
+)
+def test_a_change_of_the_model_is_seen_by_the_next_call(family: str, change) -> None:
+    model, ids = tiny(family), prompt_of(6)
+    Runner(model).forward(ids)
     change(model)
     with torch.inference_mode():
         own = model(input_ids=ids[None]).logits[0]
