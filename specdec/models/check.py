@@ -18,6 +18,7 @@ from specdec.models.checkpoint import as_load_failed
 from specdec.models.compatibility import recurrent_layers
 from specdec.models.loading import PairPlan, Part, must_spread
 from specdec.models.memory import free_bytes, gigabytes
+from specdec.models.unread import mtp_layers
 from specdec.passes.facts import context_length
 from specdec.passes.lean import undescribed
 
@@ -133,8 +134,7 @@ def _chat(plan: PairPlan) -> Iterator[Finding]:
 
 def _extra_layers(plan: PairPlan) -> Iterator[Finding]:
     """Layers for multi-token prediction, which transformers leaves out."""
-    names = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
-    count = next((value for name in names if (value := getattr(_text(plan.target), name, None))), None)
+    count = mtp_layers(_text(plan.target))
     if count and not isinstance(plan.draft, Mtp):
         yield Finding(
             "note", "MTP", f"The target has {count} MTP layer{'s' * (count != 1)}; this draft does not use them."

@@ -38,6 +38,7 @@ from transformers import AutoConfig, AutoTokenizer
 from specdec.errors import LoadFailed, SpecdecError
 from specdec.models import apart
 from specdec.models.memory import gigabytes
+from specdec.models.unread import Headers
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of what is fetched, the bytes fetched so far, and the bytes in all."""
@@ -115,17 +116,20 @@ class Checkpoint:
                 _in_time(f"The chat template of {self.name!r}", apart.render, tokenizer, hello)
             return tokenizer
 
-    def parameters(self) -> int:
-        """How many numbers the weights have, from the headers of their files."""
+    def headers(self) -> Headers:
+        """The number type and the shape of each weight, from the headers of the files."""
         with as_load_failed(self.name, "weights"):
             if self.missing_bytes:
                 found = HfApi().get_safetensors_metadata(self.name, revision=self.revision, token=_token(self.token))
-                return sum(found.parameter_count.values())
-            total = 0
+                known = [weight for file in found.files_metadata.values() for weight in file.tensors.items()]
+                return {key: (weight.dtype, tuple(weight.shape)) for key, weight in known}
+            read: dict[str, tuple[str, tuple[int, ...]]] = {}
             for shard in self.shards:
                 with safe_open(self.folder / shard, "pt") as tensors:
-                    total += sum(math.prod(tensors.get_slice(key).get_shape()) for key in tensors.keys())  # noqa: SIM118
-            return total
+                    for key in tensors.keys():  # noqa: SIM118
+                        part = tensors.get_slice(key)
+                        read[key] = part.get_dtype(), tuple(part.get_shape())
+            return read
 
     def fetch(self, progress: Progress | None = None) -> None:
         """Fetch the weights that are missing. Raises ``LoadFailed``."""

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
-from transformers import PreTrainedModel
-from transformers.modeling_layers import MtpModel
+from transformers import PreTrainedModel, modeling_layers
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.errors import LoadFailed
+from specdec.models.unread import refuse_unread
 
 _EMBEDDING = "embed_tokens.weight"
+_BUFFERS = re.compile(r"^t2d$|(^|\.)(rotary_emb\..*|inv_freq)$")  # the inverse of d2t, and what is computed
+
+
+class MtpModel(modeling_layers.MtpModel):
+    """transformers' class, which does not hand over the names of the weights that it leaves out.
+
+    transformers looks up by the class's name how weights are renamed, and does not where the class is not its own.
+    """
+
+    unread: frozenset[str]  # weights of the MTP layers that were not read
+
+    def is_custom_code(self) -> bool:
+        return False
+
+    def _adjust_missing_and_unexpected_keys(self, loading_info: Any) -> None:
+        super()._adjust_missing_and_unexpected_keys(loading_info)
+        self.unread = frozenset(loading_info.unexpected_keys)
 
 
 def read_head(
@@ -31,11 +50,8 @@ def read_head(
     vocabulary = config.layer.vocab_size
     if config.draft_vocabulary in (None, vocabulary):  # all tokens of the target, in its order
         tensors.setdefault("d2t", torch.zeros(vocabulary, dtype=torch.long))
-    if missing := sorted(wanted.keys() - tensors.keys()):
-        raise LoadFailed(
-            f"{name!r} lacks {len(missing)} of the weights that its configuration asks for; the first is {missing[0]}. "
-            "Fetch the checkpoint again, or choose another."
-        )
+    unread = [key for key in tensors.keys() - wanted.keys() if not _BUFFERS.search(key)]
+    refuse_unread(name, wanted.keys() - tensors.keys(), unread)
     for key, there in wanted.items():
         if tensors[key].shape != there.shape:
             raise LoadFailed(
@@ -67,6 +83,7 @@ def read_mtp(target: PreTrainedModel, name: str, folder: Path) -> MtpModel:
         ) from error
     finally:
         config._name_or_path = named
+    refuse_unread(name, (), found.unread)
     return found.requires_grad_(False).eval()
 
 

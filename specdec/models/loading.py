@@ -24,6 +24,7 @@ from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
 from specdec.models.heads import read_head, read_mtp
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes, gigabytes, row_bytes
 from specdec.models.pair import Pair, require_engine
+from specdec.models.unread import as_quantized, numbers_in, quantization, refuse_packed, refuse_unread
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -145,7 +146,9 @@ def plan_pair(
         config = checkpoint.config()
         with as_load_failed(checkpoint.name, "configuration"):
             refuse_unsuitable(config)
-        parameters = checkpoint.parameters()
+        headers = checkpoint.headers()
+        refuse_packed(checkpoint.name, checkpoint.folder, quantization(config), headers)
+        parameters = numbers_in(headers)
         _require_as_many(checkpoint.name, config, parameters)
         return Part(checkpoint, config, checkpoint.tokenizer(), parameters, dtype_named(dtype, where), bits)
 
@@ -164,7 +167,9 @@ def plan_pair(
         with as_load_failed(checkpoint.name, "configuration"):
             head = head_config(raw)
             require_fit(head, planned.config)
-        return Part(checkpoint, head.layer, None, checkpoint.parameters(), dtype_named(draft_dtype, where), head=head)
+        headers = checkpoint.headers()
+        refuse_packed(checkpoint.name, checkpoint.folder, raw.get("quantization_config"), headers, ours=True)
+        return Part(checkpoint, head.layer, None, numbers_in(headers), dtype_named(draft_dtype, where), head=head)
 
     planned = model(open_checkpoint(str(target), revision, token), dtype, bits)
     if method is not None:
@@ -337,16 +342,12 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
     name = part.checkpoint.name
     if part.head is not None:
         return _read_head(part, part.head, device)
-    with as_load_failed(name, "weights"):
+    with as_load_failed(name, "weights"), as_quantized(name, quantization(part.config)):
         try:
             model, found = AutoModelForCausalLM.from_pretrained(
                 part.checkpoint.folder, output_loading_info=True, **options
             )
-            if missing := sorted(found["missing_keys"]):
-                raise LoadFailed(
-                    f"{name!r} lacks {len(missing)} of the weights that its configuration asks for; the first is "
-                    f"{missing[0]}. Fetch the checkpoint again, or choose another."
-                )
+            refuse_unread(name, found["missing_keys"], found["unexpected_keys"], model.config)
             model = model if "device_map" in options else model.to(device)
             _require_numbers(model, name)
         except torch.OutOfMemoryError as error:

@@ -225,6 +225,17 @@ def test_a_checkpoint_without_the_layers_is_refused(tmp_path, published_depth) -
         load_pair(folder, specdec.Mtp())
 
 
+@pytest.mark.parametrize("name", ["mlp.gate.weight_scale_inv", "self_attn.q_proj.bias", "transformer_bias.weight"])
+def test_a_weight_of_the_layers_that_nobody_reads_is_refused(tmp_path, published_depth, name: str) -> None:
+    """Scales of packed weights, for example. A draft of another kind does not read the layers, and works."""
+    folder = save(tmp_path)
+    path, whole = tmp_path / "model.safetensors", f"model.layers.{DEPTH}.{name}"
+    save_file(load_file(path) | {whole: torch.ones(3)}, path, {"format": "pt"})
+    with pytest.raises(specdec.LoadFailed, match=f"holds 1 .*{name}.* that nothing here reads"):
+        load_pair(folder, specdec.Mtp())
+    load_pair(folder, "prompt-lookup")
+
+
 def test_a_target_without_mtp_layers_is_refused() -> None:
     with pytest.raises(specdec.IncompatiblePair, match="MTP"):
         specdec.Pair(tiny("llama"), specdec.Mtp())

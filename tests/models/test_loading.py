@@ -112,7 +112,7 @@ REFUSALS = {
     "me/bert": "both directions",
     "me/masked": "not a causal language model",
     "me/short": "lacks 27 of the weights",
-    "me/packed": "could not be loaded",
+    "me/packed": "quantized by gptq, which cannot be read here",
     "me/odd": "could not be loaded",
     "me/torn": "damaged",
 }
@@ -438,7 +438,7 @@ def test_a_lost_old_pair_is_reported(shelf, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: 0)
     (old / "model.safetensors").unlink()
     with pytest.raises(specdec.LoadFailed, match="could not be loaded again either"):
-        slot.change(loading.plan_pair(shelf / "me/packed", shelf / "me/draft"))
+        slot.change(loading.plan_pair(shelf / "me/short", shelf / "me/draft"))
     assert slot.facts["target"] and not slot.loaded
     with pytest.raises(specdec.LoadFailed, match="No pair is loaded"):
         slot.pair  # noqa: B018
