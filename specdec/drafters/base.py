@@ -42,6 +42,8 @@ class Planned(Protocol):
     def parameters(self) -> int: ...
     @property
     def bytes(self) -> float: ...
+    @property
+    def head(self) -> Any: ...  # the settings of a drafting head; None for a whole model
 
 
 class Loaded(NamedTuple):

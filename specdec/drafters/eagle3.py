@@ -19,6 +19,7 @@ from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.passes.cache import RoomyLayer
 from specdec.passes.clock import Mark, mark, taken
 from specdec.passes.context import Context
+from specdec.passes.own import decoder_layers
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
@@ -39,7 +40,8 @@ class Eagle3(DraftMethod):
     example: ClassVar[str] = "eagle3:AngelSlim/Qwen3-1.7B_eagle3"
 
     head: str | Eagle3Head
-    # A pair fills these in: the target's layers that are read, and the embedding (V, H) of the head or of the target.
+    # A pair fills these in: which of the target's layers have their input read (their number: the last one's output),
+    # and the embedding (V, H) of the head or of the target.
     layer_ids: tuple[int, ...] = field(default=(), repr=False)
     embedding: torch.Tensor | None = field(default=None, compare=False, repr=False)
 
@@ -64,6 +66,8 @@ class Eagle3(DraftMethod):
             "name": name,
             "local": local,
         }
+        if self.layer_ids:
+            facts["layer_ids"] = list(self.layer_ids)
         for head in self.heads:
             facts["parameters"] = sum(weight.numel() for weight in head.parameters())
             facts["rows"] = head.lm_head.weight.shape[0]
@@ -76,6 +80,13 @@ class Eagle3(DraftMethod):
             "good" if share < 0.25 else "note",
             "Cost",
             f"An EAGLE-3 head of one layer: a guess reads {share:.2f} of the target's bytes.",
+        )
+        depth = _depth(target.config)
+        ids = ", ".join(map(str, head.head.layers_of(depth)))
+        yield Finding(
+            "good",
+            "Head",
+            f"It reads the target's hidden states {ids} (0 is the embedding, {depth} the output of the last layer).",
         )
 
     def parts(self) -> tuple[str, ...]:
@@ -100,7 +111,13 @@ class Eagle3(DraftMethod):
                 f"The EAGLE-3 head needs embeddings of width {ours:,}, and the target's have {wide:,}. Choose a head "
                 "that was made for this target."
             )
-        layer_ids = self.head.config.layers_of(_depth(target.config))
+        depth = _depth(target.config)
+        layer_ids = self.head.config.layers_of(depth)
+        if depth in layer_ids and decoder_layers(target) is None:
+            raise IncompatiblePair(
+                f"The EAGLE-3 head reads the output of the target's last layer, which cannot be had from "
+                f"{type(target).__name__}. Choose a head that reads other layers."
+            )
         return replace(self, layer_ids=layer_ids, embedding=embedding.weight.detach())
 
     @property

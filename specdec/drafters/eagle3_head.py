@@ -16,10 +16,14 @@ from torch import nn
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from specdec.errors import IncompatiblePair
+from specdec.errors import IncompatiblePair, quoted
 from specdec.passes.cache import RoomyLayer
 
 FEATURES = 3  # hidden states of the target that are joined for each token
+_NORMS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+_LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
+# Options of P-EAGLE heads, which make all their guesses in one pass.
+_PARALLEL = ("mask_token_id", "ptd_token_id", "para_num", "para_depths", "num_depths")
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,9 @@ class HeadConfig:
     layer               sizes and rotary angles of its decoder layer; H is ``layer.hidden_size``
     draft_vocabulary    rows of its output; None where it is the target's vocabulary
     target_size         width of the target's hidden states
-    layer_ids           the target's layers whose input is read; None for (2, N/2, N-3) of N
+    layer_ids           the target's layers whose input is read, N for the output of the last of N; None for
+                        (2, N/2, N-3)
+    window              how many tokens a token sees, itself included; None for all before it
     qk_norm             queries and keys are normed, as in Qwen3
     norm_before_residual   the residual is the normed state
     norm_before_fc, fc_norm   the joined features are normed, together or each by itself
@@ -40,6 +46,7 @@ class HeadConfig:
     draft_vocabulary: int | None
     target_size: int
     layer_ids: tuple[int, ...] | None
+    window: int | None
     qk_norm: bool
     norm_before_residual: bool
     norm_before_fc: bool
@@ -47,27 +54,29 @@ class HeadConfig:
     norm_output: bool
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
-        """The layers to read in a target of ``depth`` layers. Raises ``IncompatiblePair`` for a layer that it lacks."""
+        """The states to read in a target of ``depth`` layers. Raises ``IncompatiblePair`` for one that it lacks."""
         ids = self.layer_ids or (2, depth // 2, depth - 3)
-        if wrong := [number for number in ids if not 0 <= number < depth]:
+        if wrong := [number for number in ids if not 0 <= number <= depth]:
             raise IncompatiblePair(
-                f"The EAGLE-3 head reads layer {wrong[0]}, and the target has layers 0 to {depth - 1}. Choose a "
-                "head that was made for this target."
+                f"The EAGLE-3 head reads layer {wrong[0]}, and the target has layers 0 to {depth - 1} and its last "
+                f"output, {depth}. Choose a head that was made for this target."
             )
         return ids
 
 
 def is_head(config: Mapping[str, Any]) -> bool:
-    """Whether a ``config.json`` is that of an EAGLE-3 head, in either format."""
-    if config.get("speculators_model_type") == "eagle3":
+    """Whether a ``config.json`` is that of a head: of EAGLE-3, or of a kind that ``head_config`` refuses by name."""
+    if config.get("speculators_model_type") or "draft_vocab_size" in config:
         return True
-    names = config.get("architectures")
-    named = isinstance(names, list) and any("eagle3" in str(name).lower() for name in names)
-    return named or "draft_vocab_size" in config
+    return any("eagle3" in name or "peagle" in name for name in _architectures(config))
 
 
 def head_config(config: Mapping[str, Any]) -> HeadConfig:
-    """The head that a ``config.json`` describes. Raises ``IncompatiblePair`` for one that cannot be built."""
+    """The head that a ``config.json`` describes. Raises ``IncompatiblePair`` for one that cannot be built.
+
+    An option may stand at the top level, or in ``eagle_config`` where NVIDIA writes it.
+    """
+    _refuse_relatives(config)
     nested = config.get("transformer_layer_config")
     layer = dict(nested if isinstance(nested, Mapping) else config)
     kind = layer.get("model_type", "llama")
@@ -79,22 +88,80 @@ def head_config(config: Mapping[str, Any]) -> HeadConfig:
         raise IncompatiblePair(f"The EAGLE-3 head has {layer['num_hidden_layers']} layers; only heads of one are read.")
     for name in ("architectures", "model_type", "transformers_version", "dtype", "torch_dtype"):
         layer.pop(name, None)
+    for name in ("attention_bias", "mlp_bias"):
+        layer[name] = bool(_option({**config, **layer}, name))
     sizes = LlamaConfig(**layer)
-    own = config.get("eagle_config") or {}
-    ids = config.get("eagle_aux_hidden_state_layer_ids") or own.get("eagle_aux_hidden_state_layer_ids")
-    if ids is not None and len(ids) != FEATURES:
-        raise IncompatiblePair(f"The EAGLE-3 head reads {len(ids)} hidden states; only heads that read 3 are known.")
     return HeadConfig(
         layer=sizes,
-        draft_vocabulary=config.get("draft_vocab_size"),
-        target_size=config.get("target_hidden_size") or sizes.hidden_size,
-        layer_ids=None if ids is None else tuple(ids),
+        draft_vocabulary=_option(config, "draft_vocab_size"),
+        target_size=_option(config, "target_hidden_size") or sizes.hidden_size,
+        layer_ids=_layer_ids(config),
+        window=layer.get("sliding_window") if "sliding_attention" in (layer.get("layer_types") or ()) else None,
         qk_norm=kind == "qwen3",
-        norm_before_residual=bool(config.get("norm_before_residual")),
-        norm_before_fc=bool(config.get("norm_before_fc")),
-        fc_norm=bool(config.get("fc_norm")),
-        norm_output=bool(config.get("norm_output")),
+        **{name: bool(_option(config, name)) for name in _NORMS},
     )
+
+
+def _architectures(config: Mapping[str, Any]) -> list[str]:
+    names = config.get("architectures")
+    return [str(name).lower() for name in names] if isinstance(names, list) else []
+
+
+def _places(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Where options stand: at the top level, and in ``eagle_config``."""
+    inner = config.get("eagle_config")
+    return [config, inner] if isinstance(inner, Mapping) else [config]
+
+
+def _option(config: Mapping[str, Any], name: str) -> Any:
+    """An option from either place; None if it is at neither. Raises ``IncompatiblePair`` where the two differ."""
+    found = [value for place in _places(config) if (value := place.get(name)) not in (None, [])]
+    if any(value != found[0] for value in found):
+        raise IncompatiblePair(
+            f"The config.json of the EAGLE-3 head sets {name} to {found[0]}, and eagle_config in it to {found[1]}. "
+            "Correct the one that is wrong, or choose another head."
+        )
+    return found[0] if found else None
+
+
+def _layer_ids(config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    others = {name for place in _places(config) for name in place if str(name).endswith("layer_ids")} - {_LAYER_IDS}
+    if others:
+        raise IncompatiblePair(
+            f"The EAGLE-3 head names the layers that it reads as {sorted(others)[0][:80]}, whose meaning is not known "
+            f"here; only {_LAYER_IDS} is read. Choose another head."
+        )
+    ids = _option(config, _LAYER_IDS)
+    if ids is None:
+        return None
+    if not isinstance(ids, list) or not all(type(number) is int for number in ids):
+        raise IncompatiblePair(
+            f"The EAGLE-3 head sets {_LAYER_IDS} to {quoted(ids)}; it must be a list of numbers. Choose another head."
+        )
+    if len(ids) != FEATURES:
+        raise IncompatiblePair(
+            f"The EAGLE-3 head reads {len(ids)} hidden states; only heads that read {FEATURES} are known."
+        )
+    return tuple(ids)
+
+
+def _refuse_relatives(config: Mapping[str, Any]) -> None:
+    """Refuse, by its name, a head that drafts in another way than EAGLE-3."""
+    kind = str(config.get("speculators_model_type") or "eagle3")
+    parallel = any(_option(config, name) is not None for name in _PARALLEL) or _option(config, "parallel_drafting")
+    if parallel or (_option(config, "parallel_draft_step") or 1) != 1:
+        kind = "peagle" if kind == "eagle3" else kind
+    if kind == "peagle" or any("peagle" in name for name in _architectures(config)):
+        kind = "P-EAGLE"
+    if kind != "eagle3":
+        raise IncompatiblePair(
+            f"The head is of the kind {kind[:40]}, and only EAGLE-3 heads are read. Choose an EAGLE-3 head."
+        )
+    if _option(config, "use_aux_hidden_state") is False:
+        raise IncompatiblePair(
+            "The EAGLE-3 head reads the target's last state alone (use_aux_hidden_state is false), and only heads that "
+            f"read {FEATURES} hidden states are known. Choose another head."
+        )
 
 
 class Eagle3Head(nn.Module):
@@ -193,6 +260,7 @@ class Eagle3Attention(nn.Module):
         self.o_proj = nn.Linear(layer.num_attention_heads * self.size, layer.hidden_size, bias=bias)
         self.q_norm = LlamaRMSNorm(self.size, layer.rms_norm_eps) if config.qk_norm else None
         self.k_norm = LlamaRMSNorm(self.size, layer.rms_norm_eps) if config.qk_norm else None
+        self.window = config.window
 
     def forward(self, x: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor], cache: RoomyLayer) -> torch.Tensor:
         count, start = len(x), cache.get_seq_length()
@@ -201,9 +269,10 @@ class Eagle3Attention(nn.Module):
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = apply_rotary_pos_emb(q.transpose(1, 2), k.transpose(1, 2), *angles)
         keys, values = cache.update(k, v.transpose(1, 2))
-        # A row sees what is cached and the rows up to itself.
+        # A row sees what is cached and the rows up to itself, or the last of them.
         mask = None
-        if count > 1:
+        if count > 1 or self.window:
             mask = torch.ones(count, start + count, dtype=torch.bool, device=x.device).tril(start)
+            mask = mask.triu(start - self.window + 1) if self.window else mask
         attended = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=q.shape[1] > k.shape[1])
         return self.o_proj(attended.transpose(1, 2).reshape(count, -1))

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from torch import nn
 from transformers import PreTrainedModel
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal, after_kind
@@ -16,6 +15,7 @@ from specdec.drafters.model import ModelDraft
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.passes.context import Context
 from specdec.passes.facts import attends
+from specdec.passes.own import decoder_layers
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
@@ -102,20 +102,19 @@ def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
     of layers is a shallow copy with its own config, and the model itself does not change.
     """
     depth = model.config.get_text_config(decoder=True).num_hidden_layers
-    # A vision tower may have as many layers as the text model. Of nested lists the outer one holds the layers.
-    stacks = [m for m in model.get_decoder().modules() if isinstance(m, nn.ModuleList) and len(m) == depth]
-    if not stacks:
+    layers = decoder_layers(model)
+    if layers is None:
         raise IncompatiblePair(
             f"Early exit does not work with {type(model).__name__}: it has no single list of its {depth} layers. Use "
             "prompt-lookup."
         )
-    path = next(name for name, module in model.named_modules() if module is stacks[0]).split(".")
+    path = next(name for name, module in model.named_modules() if module is layers).split(".")
     view = module = _shallow(model, count)
     for name in path[:-1]:
         inner = _shallow(module.get_submodule(name), count)
         module._modules[name] = inner
         module = inner
-    module._modules[path[-1]] = stacks[0][:count]
+    module._modules[path[-1]] = layers[:count]
     return view
 
 

@@ -19,6 +19,7 @@ from specdec.passes.cache import RoomyLayer
 from specdec.passes.clock import Mark, mark, taken
 from specdec.passes.context import Context
 from specdec.passes.facts import attends
+from specdec.passes.own import NORMED
 from specdec.passes.runner import Runner
 from specdec.passes.sampling import Sampler
 
@@ -130,8 +131,7 @@ class MtpDraft(ChainDraft):
         self._last = torch.empty(0)  # (1, H), the state of the guess before
         self._marks: list[tuple[Mark, Mark]] = []
         self._device = self._model.layers[0].eh_proj.weight.device
-        depth = target.model.config.get_text_config(decoder=True).num_hidden_layers
-        target.tap((depth,), self._take)  # the input of the output matrix
+        target.tap((NORMED,), self._take)
 
     def prefill(self, context: Context) -> None:
         """Nothing to do: the prompt is read when the target has read it."""

@@ -27,7 +27,11 @@ class Passes(Protocol):
         """Whether the model keeps recurrent state; known after its first pass."""
 
     def tap(self, layers: Sequence[int]) -> None:
-        """Keep the inputs of these layers in all later passes, for ``features``."""
+        """Keep the inputs of these layers in all later passes, for ``features``.
+
+        As many as there are layers stands for the output of the last one, and ``own.NORMED`` for that output after the
+        final norm, which the output matrix reads.
+        """
 
     def features(self) -> torch.Tensor:
         """The inputs of the tapped layers in the last pass, joined: (n, layers x H)."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from types import MethodType
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
@@ -17,6 +20,7 @@ from specdec.errors import IncompatiblePair
 from specdec.passes.cache import first_layers_of, new_cache, unmasked_window
 from specdec.passes.states import States
 
+NORMED = -1  # in place of a layer's number: the input of the output matrix, which transformers lists last
 _UNBOUNDED = (0.0, float("inf"))  # the time steps of a Mamba-2 layer
 
 
@@ -30,6 +34,8 @@ class OwnPasses:
         self._length = 0
         self._tapped: Sequence[int] = ()
         self._hidden: Sequence[torch.Tensor] = ()
+        self._depth: int | None = None  # the number of layers, known where states are tapped
+        self._last = torch.empty(0)  # the output of the last layer in the last pass, where it is tapped
         self._keeps_logits = model._supports_logits_to_keep()
         self._takes_positions = "position_ids" in inspect.signature(type(model).forward).parameters
         self._window = unmasked_window(model)
@@ -57,9 +63,12 @@ class OwnPasses:
             kwargs["output_hidden_states"] = True
         self._length = start + len(ids)
         model = self._later if start else self._model
-        out = model(input_ids=ids[None], past_key_values=self._cache, use_cache=True, **kwargs)
+        with self._keeping_last(model):
+            out = model(input_ids=ids[None], past_key_values=self._cache, use_cache=True, **kwargs)
         if self._tapped:
-            self._hidden = [out.hidden_states[number][0] for number in self._tapped]
+            self._hidden = [
+                self._last if number == self._depth else out.hidden_states[number][0] for number in self._tapped
+            ]
         return out.logits[0, -keep:] if keep else out.logits[0]
 
     @cached_property
@@ -73,10 +82,30 @@ class OwnPasses:
 
     def tap(self, layers: Sequence[int]) -> None:
         self._tapped = layers
+        self._depth = self._model.config.get_text_config(decoder=True).num_hidden_layers
 
     def features(self) -> torch.Tensor:
         first = self._hidden[0].device  # the layers of a target may be on several devices
         return torch.cat([states.to(first) for states in self._hidden], -1)
+
+    @contextmanager
+    def _keeping_last(self, model: PreTrainedModel) -> Iterator[None]:
+        """Keep the last layer's output where it is tapped, because transformers hands it over after the norm only."""
+        layers = decoder_layers(model) if self._depth in self._tapped else None
+        if layers is None:
+            yield
+            return
+        ours = threading.get_ident()
+
+        def keep(module: nn.Module, given: Any, output: Any) -> None:
+            if threading.get_ident() == ours:  # the model may be in a pass of another thread too
+                self._last = (output[0] if isinstance(output, tuple) else output)[0]
+
+        handle = layers[-1].register_forward_hook(keep)
+        try:
+            yield
+        finally:
+            handle.remove()
 
     @property
     def stateful(self) -> bool:
@@ -116,6 +145,14 @@ class OwnPasses:
             )
         if self._cache.get_seq_length() != length:
             raise IncompatiblePair(f"{name} leaves its cache empty, so it cannot go on where it stopped; use another.")
+
+
+def decoder_layers(model: PreTrainedModel) -> nn.ModuleList | None:
+    """The list of the text decoder's layers; None where there is no single one."""
+    depth = model.config.get_text_config(decoder=True).num_hidden_layers
+    # A vision tower may have as many layers as the text model. Of nested lists the outer one holds the layers.
+    lists = (m for m in model.get_decoder().modules() if isinstance(m, nn.ModuleList) and len(m) == depth)
+    return next(lists, None)
 
 
 def _without_bounds(module: Any) -> Any:

@@ -174,7 +174,8 @@ class Stack:
     ) -> torch.Tensor:
         """Feed ``ids`` (n,) after ``start`` tokens. Returns logits (keep or n, V), in the weights' type.
 
-        ``taps`` gets the inputs (n, H) of the layers whose numbers are its keys.
+        ``taps`` gets the inputs (n, H) of the layers whose numbers are its keys; the number of layers stands for the
+        output of the last.
         """
         span = slots.span(start, len(ids))
         hidden = F.embedding(ids, self.embedding)
@@ -190,6 +191,8 @@ class Stack:
             else:
                 hidden = hidden + attended
                 hidden = hidden + self._mlp(layer, layer.mlp_norm(hidden))
+        if taps and len(self.layers) in taps:
+            taps[len(self.layers)] = hidden
         last = hidden if keep is None else hidden[-keep:]
         return self.head(self.norm(last))
 

@@ -14,6 +14,7 @@ def made(about: About, plan: Plan) -> dict[str, str]:
     """The same for a person to read, by name."""
     return {
         "Pair": words.pair_line(about["pair"]),
+        **words.head(about["pair"]),
         "Machine": words.hardware(about["machine"]),
         "Passes": words.passes(about["pair"]),
         "Engine": words.engine(about["pair"]),

@@ -120,6 +120,7 @@ def details(found: Judgement, shown: Sides, speculative: Sequence[Event]) -> lis
     facts = {
         "Seed": "none (greedy does not sample)" if started.params.greedy else str(started.params.seed),
         "Pair": words.pair_line(started.pair),
+        **words.head(started.pair),
         "Passes": words.passes(started.pair),
         "Engine": words.engine(started.pair),
         "Machine": ", ".join(f"{name} {value}" for name, value in started.machine.items()),

@@ -458,6 +458,15 @@ def passes(facts: dict[str, Any]) -> str:
     )
 
 
+def head(facts: dict[str, Any]) -> dict[str, str]:
+    """What an EAGLE-3 head reads of its target, as a row of a table; none for other drafts."""
+    ids, depth = (facts["draft"] or {}).get("layer_ids"), facts["target"].get("layers")
+    if not ids:
+        return {}
+    listing = ", ".join(map(str, ids))
+    return {"Head reads": f"hidden states {listing} (0 is the embedding, {depth} the output of the last layer)"}
+
+
 def engine(facts: dict[str, Any]) -> str:
     """The engine and, if the graph engine was asked for and did not run, the reason."""
     known = facts.get("engine")

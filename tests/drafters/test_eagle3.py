@@ -24,10 +24,12 @@ from safetensors.torch import save_file
 
 import specdec
 from specdec.drafters.eagle3 import Eagle3Draft
-from specdec.drafters.eagle3_head import FEATURES, Eagle3Head
+from specdec.drafters.eagle3_head import FEATURES, Eagle3Head, head_config
 from specdec.models.check import check
 from specdec.models.loading import load_pair, plan_pair
 from specdec.passes.cache import RoomyLayer
+from specdec.passes.facts import own_forward
+from specdec.passes.runner import Runner
 from specdec.report import words
 
 LAYERS, KNOWN = 6, 200
@@ -41,6 +43,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "biases, other heads": {"attention_bias": True, "head_dim": 16, "num_key_value_heads": 1},
     "layers named": {"eagle_aux_hidden_state_layer_ids": [1, 2, 4]},
 }
+WINDOW = {"layer_types": ["sliding_attention"], "sliding_window": 4}
 
 
 def as_speculators(config: dict[str, Any], model_type: str = "llama") -> dict[str, Any]:
@@ -101,11 +104,11 @@ class Reading:
         place = len(self.keys)
         self.keys.append([turned(x, place, self.theta) for x in k])
         self.values.append(list(v))
-        attended = []
+        attended, first = [], -(self.c.get("sliding_window") or 0)
         for number in range(heads):
             query, of = turned(q[number], place, self.theta), number * groups // heads
-            weights = torch.stack([query @ key[of] for key in self.keys]).div(math.sqrt(size)).softmax(0)
-            attended.append(sum(w * value[of] for w, value in zip(weights, self.values, strict=True)))
+            weights = torch.stack([query @ key[of] for key in self.keys[first:]]).div(math.sqrt(size)).softmax(0)
+            attended.append(sum(w * value[of] for w, value in zip(weights, self.values[first:], strict=True)))
         residual = normed if self.c.get("norm_before_residual") else state
         after = residual + self._projected(layer, "o", torch.cat(attended))
         inner = rms(after, layer["post_attention_layernorm.weight"], self.eps)
@@ -122,9 +125,9 @@ class Reading:
 
 @torch.no_grad()
 def features_of(target, ids: torch.Tensor, layer_ids: tuple[int, ...]) -> list[list[torch.Tensor]]:
-    """For each token the inputs of the target's layers, from one pass over the whole text."""
+    """For each token the inputs of the target's layers and of its final norm, from one pass over the whole text."""
     seen: dict[int, torch.Tensor] = {}
-    layers = target.model.layers
+    layers = [*target.model.layers, target.model.norm]
     handles = [
         layers[i].register_forward_pre_hook(lambda _, args, kwargs, i=i: seen.update({i: args[0][0]}), with_kwargs=True)
         for i in layer_ids
@@ -162,10 +165,10 @@ def target_of(family: str = "llama", **changes: Any):
     return tiny(family, seed=3, layers=LAYERS, **{"vocab_size": VOCABULARY, "context": 512} | changes)
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("option", [*OPTIONS, "a window"])
 def test_a_forward_is_that_of_the_published_layer(option: str) -> None:
     """Given features, fed in two parts and then two guesses: logits within 1e-5 of their range."""
-    config = config_of(**OPTIONS[option])
+    config = config_of(**OPTIONS.get(option, WINDOW))
     head = head_of(config).double()
     with isolated_rng(1):
         features, embedded = torch.randn(9, FEATURES, HIDDEN).double(), torch.randn(11, HIDDEN).double()
@@ -194,6 +197,20 @@ def test_every_draft_is_that_of_the_published_layer(monkeypatch, option: str, wr
     target, head = target_of(), head_of(written)
     pair, scratch = specdec.Pair(target, specdec.Eagle3(head)), partial(draft_from_scratch, target, head, config)
     require_drafts_from_scratch(monkeypatch, pair, Eagle3Draft, 2, scratch)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5_text"])
+def test_the_states_of_layer_n_of_n_are_those_before_the_final_norm(family: str) -> None:
+    """By the lean forward and by the models' own, over two passes: what hooks see in one pass over the whole text."""
+    target, ids, layer_ids = target_of(family), prompt_of(9), (0, 4, LAYERS)
+    assert (own_forward(target) is None) == (family == "llama")
+    runner, taken = Runner(target), []
+    runner.tap(layer_ids, lambda start, rows: taken.append(rows.double()))
+    with torch.no_grad():
+        runner.forward(ids[:6])
+        runner.forward(ids[6:])
+    expected = torch.stack([torch.cat(states) for states in features_of(target, ids, layer_ids)])
+    require_close(torch.cat(taken), expected, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -254,16 +271,92 @@ def test_sampled_text_has_the_targets_distribution(known: int | None, acceptance
     assert distance(texts, OfModel(target, prompt, params).completed({(): 1.0})) < CLOSE
 
 
+# --- options ---------------------------------------------------------------------------------------------------------
+
+ANYWHERE: dict[str, tuple[Any, Any]] = {
+    "norm_before_residual": (True, False),
+    "norm_before_fc": (True, False),
+    "fc_norm": (True, False),
+    "norm_output": (True, False),
+    "attention_bias": (True, False),
+    "mlp_bias": (True, False),
+    "draft_vocab_size": (KNOWN, KNOWN - 1),
+    "target_hidden_size": (64, 80),
+    "eagle_aux_hidden_state_layer_ids": ([1, 2, 4], [1, 2, 5]),
+    "use_aux_hidden_state": (True, False),
+}
+
+
+@pytest.mark.parametrize("written", ["SafeAILab", "speculators"])
+@pytest.mark.parametrize("option", ANYWHERE)
+def test_an_option_is_read_in_both_places_and_may_not_contradict_itself(option: str, written: str) -> None:
+    """At the top level and in ``eagle_config``, as NVIDIA writes it; null and an empty list say nothing."""
+    value, other = ANYWHERE[option]
+    plain = config_of() if written == "SafeAILab" else as_speculators(config_of())
+
+    def settings(changes: dict[str, Any]) -> dict[str, Any]:
+        found = vars(head_config(plain | changes))
+        return found | {"layer": (found["layer"].attention_bias, found["layer"].mlp_bias)}
+
+    outside = settings({option: value})
+    assert settings({option: None, "eagle_config": {option: value}}) == outside
+    assert settings({option: value, "eagle_config": {option: value}}) == outside
+    assert (outside != settings({})) == (option != "use_aux_hidden_state")
+    for first, second in ((value, other), (other, value)):
+        with pytest.raises(specdec.IncompatiblePair, match=f"sets {option} to .* and eagle_config in it to"):
+            head_config(plain | {option: first, "eagle_config": {option: second}})
+
+
+def test_an_empty_list_of_layers_in_eagle_config_says_nothing() -> None:
+    nvidia = {"eagle_aux_hidden_state_layer_ids": [], "use_aux_hidden_state": True, "parallel_draft_step": 1}
+    assert head_config(config_of(eagle_config=nvidia)).layers_of(36) == (2, 18, 33)
+
+
+RELATIVES: dict[str, tuple[dict[str, Any], str]] = {
+    "speculators' name": ({"speculators_model_type": "peagle"}, "P-EAGLE"),
+    "speculators' class": ({"architectures": ["PEagleSpeculator"]}, "P-EAGLE"),
+    "vLLM's class": ({"architectures": ["PeagleLlamaForCausalLM"]}, "P-EAGLE"),
+    "another class": ({"architectures": ["LlamaForCausalLMPeagle"]}, "P-EAGLE"),
+    "a masked token": ({"mask_token_id": 7}, "P-EAGLE"),
+    "a token for further guesses": ({"ptd_token_id": 0}, "P-EAGLE"),
+    "parallel depths": ({"para_depths": 8}, "P-EAGLE"),
+    "a switch": ({"parallel_drafting": True}, "P-EAGLE"),
+    "NVIDIA's steps": ({"parallel_draft_step": 4}, "P-EAGLE"),
+    "DFlash": ({"speculators_model_type": "dflash", "mask_token_id": 7}, "dflash"),
+    "EAGLE": ({"speculators_model_type": "eagle"}, "eagle"),
+    "the last state alone": ({"use_aux_hidden_state": False}, "use_aux_hidden_state is false"),
+    "layers under another name": ({"target_layer_ids": [1, 10, 19]}, "as target_layer_ids"),
+    "layers that are no numbers": ({"eagle_aux_hidden_state_layer_ids": ["2", "3", "4"]}, "a list of numbers"),
+    "layers that are no list": ({"eagle_aux_hidden_state_layer_ids": "234"}, "a list of numbers"),
+}
+
+
+@pytest.mark.parametrize("place", ["top level", "eagle_config"])
+@pytest.mark.parametrize("relative", RELATIVES)
+def test_a_head_of_another_kind_is_refused_by_its_name(tmp_path, saved_target, relative: str, place: str) -> None:
+    """A weight that is named the same is no reason to read it as an EAGLE-3 head."""
+    changes, said = RELATIVES[relative]
+    if place == "eagle_config" and not {"architectures", "speculators_model_type"} & changes.keys():
+        changes = {"eagle_config": changes}
+    folder = save(tmp_path / "head", config_of(**changes), head_of(config_of()))
+    for draft in (folder, specdec.Eagle3(folder)):
+        with pytest.raises(specdec.IncompatiblePair, match=said) as refusal:
+            plan_pair(saved_target, draft)
+        assert str(refusal.value).endswith(".") and "\n" not in str(refusal.value)
+
+
 # --- loading ---------------------------------------------------------------------------------------------------------
 
 
-def save(folder, config: dict, head: Eagle3Head | None, rename: str = "midlayer.", without: str = "") -> str:
+def save(
+    folder, config: dict, head: Eagle3Head | None, rename: str = "midlayer.", without: str = "", more: Any = None
+) -> str:
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     if head is not None:
         weights = {name: value.contiguous().clone() for name, value in head.state_dict().items()}
         kept = {name.replace("layers.0.", rename): value for name, value in weights.items() if name != without}
-        save_file(kept, folder / "model.safetensors")
+        save_file(kept | (more or {}), folder / "model.safetensors")
     return str(folder)
 
 
@@ -316,6 +409,72 @@ def test_a_head_that_does_not_fit_is_refused_in_a_sentence(tmp_path, saved_targe
     with pytest.raises(specdec.SpecdecError, match=found) as refusal:
         load_pair(saved_target, specdec.Eagle3(folder))
     assert str(refusal.value).endswith(".") and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "input_norm.weight", "model.input_norm.weight", "fc.bias", "fc_norm.0.weight", "midlayer.self_attn.q_proj.bias",
+        "midlayer.self_attn.q_norm.weight", "layers.0.mlp.up_proj.bias", "mask_hidden", "mtp.layers.0.weight",
+        "enorm.weight", "parallel_draft_heads.0.weight", "midlayer.mlp.up_proj.weight_scale", "layers.1.mlp.up.weight",
+        "draft_id_to_target_id",
+    ],
+)  # fmt: skip
+def test_a_weight_of_a_head_that_nobody_reads_is_refused_by_name(tmp_path, saved_target, name: str) -> None:
+    """Its config does not ask for it, so only acceptance would show that it is missing."""
+    folder = save(tmp_path / "head", config_of(), head_of(config_of()), more={name: torch.ones(3)})
+    ours = name.removeprefix("model.").replace("midlayer.", "layers.0.")
+    with pytest.raises(specdec.LoadFailed, match=f"holds 1 .*{ours}.* that nothing here reads"):
+        load_pair(saved_target, folder)
+
+
+def test_the_table_of_known_tokens_and_rotary_buffers_may_be_unread(tmp_path, saved_target) -> None:
+    buffers = ("t2d", "midlayer.self_attn.rotary_emb.inv_freq", "rotary_emb.cos_cached", "model.rotary_emb.inv_freq")
+    more = {name: torch.ones(VOCABULARY, dtype=torch.bool) for name in buffers}
+    config = config_of(draft_vocab_size=KNOWN)
+    load_pair(saved_target, save(tmp_path / "head", config, head_of(config), more=more))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int8, torch.uint8], ids=str)
+def test_a_packed_head_is_refused(tmp_path, saved_target, dtype: torch.dtype) -> None:
+    head = head_of(config_of())
+    name, weight = "midlayer.mlp.up_proj.weight", head.layers[0].mlp.up_proj.weight
+    folder = save(tmp_path / "head", config_of(), head, without=name, more={name: weight.to(dtype)})
+    with pytest.raises(specdec.LoadFailed, match="in 8 bits or fewer"):
+        plan_pair(saved_target, folder)
+    named = save(tmp_path / "head", config_of(quantization_config={"quant_method": "fp8"}), head)
+    with pytest.raises(specdec.LoadFailed, match="quantized by fp8.* heads"):
+        plan_pair(saved_target, named)
+
+
+def test_options_in_eagle_config_make_the_head_that_was_trained(tmp_path, saved_target) -> None:
+    """With the norm that stands in front of the first matrix, biases and the last output: the guesses of that head."""
+    options = {"norm_before_fc": True, "attention_bias": True, "eagle_aux_hidden_state_layer_ids": [2, 4, 6]}
+    head = head_of(config_of(**options))
+    pair = load_pair(saved_target, save(tmp_path / "head", config_of(eagle_config=options), head))
+    params = specdec.SamplingParams(max_new_tokens=6)
+    drafts = [
+        [
+            token.token_id
+            for event in rounds_of(list(specdec.speculative(of, "abc", params=params)))
+            for token in event.draft
+        ]
+        for of in (pair, specdec.Pair(pair.target, specdec.Eagle3(head), pair.tokenizer))
+    ]
+    assert drafts[0] == drafts[1] and drafts[0]
+
+
+@pytest.mark.parametrize("ids", [None, [0, 4, LAYERS]])
+def test_check_and_details_say_which_layers_a_head_reads(tmp_path, saved_target, ids) -> None:
+    config = config_of(eagle_config={"eagle_aux_hidden_state_layer_ids": ids})
+    folder = save(tmp_path / "head", config, head_of(config))
+    listing = ", ".join(map(str, ids or (2, 3, 3)))
+    said = f"hidden states {listing} (0 is the embedding, 6 the output of the last layer)"
+    assert [f.sentence for f in check(plan_pair(saved_target, folder)) if f.topic == "Head"] == [
+        f"It reads the target's {said}."
+    ]
+    assert words.head(load_pair(saved_target, folder).facts()) == {"Head reads": said}
+    assert words.head(load_pair(saved_target, "suffix").facts()) == {}
 
 
 def test_a_pickled_head_is_refused(tmp_path, saved_target) -> None:
