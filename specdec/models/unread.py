@@ -26,12 +26,13 @@ _PACKED = ("I8", "U8", "F8", "F6", "F4")  # how safetensors names numbers of 8 b
 _MTP_COUNTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
 
 # What a language model does not need: further prediction layers, which ``Mtp`` reads by itself; the towers for images
-# and sound of a model that also reads text; and buffers that are computed, not learned.
+# and sound of a model that also reads text; buffers that are computed, not learned; what was trained beside it.
 _NOT_NEEDED = re.compile(
     r"(^|\.)mtp[^.]*\."
     r"|(^|\.)(visual|vision|audio|image|speech|multi_modal_projector|mm_projector|embed_vision|embed_audio)[^.]*\."
     r"|(^|\.)rotary[^.]*\.|(^|\.)(original_)?inv_freq$|(^|\.)position_ids$"
-    r"|(^|\.)(attn|attention)\.bias$|(^|\.)(masked_bias|causal_mask)$"
+    r"|(^|\.)(attn|attention)\.bias$|(^|\.)(masked_bias|causal_mask|version)$"
+    r"|(^|\.)(pooler|seq_relationship|v_head)\."
 )
 _SCALES = re.compile(
     r"[^.]_scales?|scales$|qweight|zero|g_idx|max$|quant|packed|SCB|bitsandbytes|weight_(shape|format)$"
@@ -65,7 +66,7 @@ def refuse_packed(name: str, folder: Path, declared: Any, headers: Headers, ours
     package reads the weights itself, and so by no method.
     """
     method = _method_of(declared) if declared is not None else _modelopt(folder)
-    if method is None or not any(_SCALES.search(key) for key in headers):
+    if method is None or not any("scale" in key or _SCALES.search(key) for key in headers):
         _refuse_eight_bits(name, headers)
     if method is None:
         return
