@@ -287,7 +287,9 @@ def _cpu_name() -> str:
 def _check_length(pair: Pair, prompt: int, new: int, drafting: bool) -> None:
     context = pair.context_length(drafting)
     if context is not None and prompt + new > context:
+        of_draft = context != pair.context_length(drafting=False)
+        whose, more = ("draft's context", ", or take another draft") if of_draft else ("context", "")
         raise InvalidInput(
-            f"The prompt has {prompt} tokens; with {new} new ones that is {prompt + new}, and the context holds "
-            f"{context}. Shorten the prompt or ask for fewer new tokens."
+            f"The prompt has {prompt} tokens; with {new} new ones that is {prompt + new}, and the {whose} holds "
+            f"{context}. Shorten the prompt or ask for fewer new tokens{more}."
         )

@@ -6,9 +6,9 @@ Nothing here reads weights. It reads file names, the config, the tokenizer, and 
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
 import math
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -30,41 +30,44 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
     RevisionResolutionError,
 )
-from huggingface_hub.hf_api import RepoFile
 from safetensors import SafetensorError, safe_open
 from tqdm import tqdm
 from transformers import AutoConfig, AutoTokenizer
 
 from specdec.errors import LoadFailed, SpecdecError
 from specdec.models import apart
+from specdec.models.bounds import require_sane
 from specdec.models.memory import gigabytes
+from specdec.models.names import read_name, require_hub_id
 from specdec.models.unread import Headers
+from specdec.models.unusable import adapter, require_no_pointer, unusable
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of what is fetched, the bytes fetched so far, and the bytes in all."""
 
-# Files that are fetched and read before the weights, with their largest size. The first matching pattern counts.
+# Files that are fetched and read before the weights, with their largest size in bytes. Others may have any size.
+_TOKENIZERS = (
+    "tokenizer.json", "tokenizer.*.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+    "vocab.txt", "tokenizer.model*", "spiece.model", "spm.model", "sentencepiece.model", "sentencepiece.bpe.model",
+    "tiktoken.model", "tekken.json", "bpe.codes", "byte_maps.json", "emoji.json", "entity_vocab.json",
+    "normalizer.json", "prophetnet.tokenizer", "vocab-src.json", "vocab-tgt.json", "word_pronunciation.json",
+    "word_shape.json", "dict.txt", "spm_char.model", "source.spm", "target.spm", "target_vocab.json",
+)  # fmt: skip
 _SMALL = {
     "config.json": 1_000_000,
     "generation_config.json": 1_000_000,
-    "*.jinja": 1_000_000,
+    "hf_quant_config.json": 1_000_000,
+    "chat_template.jinja": 1_000_000,
     "tokenizer_config.json": 16_000_000,
-    "*.json": 64_000_000,
-    "*.txt": 64_000_000,
-    "*.model": 64_000_000,
+    "model.safetensors.index.json": 64_000_000,
+    **dict.fromkeys(_TOKENIZERS, 64_000_000),
 }
-_MOST_FILES = 5_000
-_INDEX = "model.safetensors.index.json"
+_MOST_NAMES = 100_000  # of files and folders that are listed
+_WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _OURS = Path(__file__).parents[1]
 TRYING = 20.0  # seconds to read a tokenizer
 
-# No config of a usable model exceeds these bounds. Config classes make lists as long as such numbers say.
-_DEEPEST = 32
-_MOST = {r"layers$|^n_layer$": 1_000, r"labels$": 100_000}  # by the end of the field's name
-_MOST_OF_ANYTHING = 10**8
 _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
-_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Checkpoint:
         """The content of config.json, with its numbers checked."""
         with as_load_failed(self.name, "configuration"):
             found = _json(self.name, self.folder / "config.json")
-            _require_sane(self.name, found)
+            require_sane(self.name, found)
             return found if isinstance(found, dict) else {}
 
     def config(self) -> Any:
@@ -110,7 +113,15 @@ class Checkpoint:
             theirs, file = not self.folder.resolve().is_relative_to(_OURS), self.folder / "tokenizer.json"
             if theirs and file.exists():
                 _in_time(f"The tokenizer of {self.name!r}", apart.try_tokenizer, str(file.resolve()), TRYING)
-            tokenizer = AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False, **_HERE)
+            try:
+                tokenizer = AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False, **_HERE)
+            except (ImportError, ValueError) as error:
+                if needed := _sentencepiece_needs(self.folder):
+                    raise LoadFailed(
+                        f"The tokenizer of {self.name!r} is a file of SentencePiece. Reading it needs more packages: "
+                        f"pip install {' '.join(needed)}"
+                    ) from error
+                raise
             if theirs and isinstance(getattr(tokenizer, "chat_template", None), str):
                 hello = [{"role": "user", "content": "Hello"}]
                 _in_time(f"The chat template of {self.name!r}", apart.render, tokenizer, hello)
@@ -175,13 +186,15 @@ def open_checkpoint(name: str, revision: str | None = None, token: bool = True) 
     The sizes of its files are checked before any is fetched or read. ``token``: whether the owner's token is sent to
     the hub, now and when the weights are fetched; False for a model that a stranger chose.
     """
-    with as_load_failed(name, "files", token):
-        folder = Path(name).expanduser() if name.startswith("~/") else Path(name)
+    named = read_name(name)
+    place, folder = named.place, Path(named.place)
+    with as_load_failed(place, "files", token):
         if folder.is_dir():
-            return _checked(name, revision, folder, _files_of(name, folder), token)
-        if not _HUB_NAME.fullmatch(name):
-            raise LoadFailed(f"There is no folder {name!r}, and {name!r} is not a valid Hub id. Check the path.")
-        return _on_hub(name, revision, token)
+            return _checked(place, revision, folder, _files_of(place, folder), token)
+        if folder.is_file():
+            raise LoadFailed(f"{place!r} is a file. Give the folder that holds it, with its config.json.")
+        require_hub_id(place)
+        return _on_hub(place, revision or named.revision, token)
 
 
 def _on_hub(name: str, revision: str | None, token: bool) -> Checkpoint:
@@ -192,14 +205,14 @@ def _on_hub(name: str, revision: str | None, token: bool) -> Checkpoint:
         # Without a network this fails at once, while the list of files is asked for again and again for 23 seconds.
         api.model_info(name, revision=commit, expand=["sha"], token=_token(token))
         entries = api.list_repo_tree(name, revision=commit, token=_token(token))
-        sizes = _bounded(name, ((file.path, file.size) for file in entries if isinstance(file, RepoFile)))
+        listed = _listed(name, ((entry.path, getattr(entry, "size", None)) for entry in entries))
     except (httpx2.TransportError, OfflineModeIsEnabled):  # offline: use what was fetched before
         config = try_to_load_from_cache(name, "config.json", revision=commit)
         if not isinstance(config, str):
             raise
         folder = Path(config).parent
         return _checked(name, commit, folder, _files_of(name, folder), token)
-    _require_model(name, sizes)
+    sizes = _require_model(name, listed)
 
     def fetched(file: str) -> str:
         return hf_hub_download(name, file, revision=commit, token=_token(token))
@@ -217,23 +230,21 @@ def _token(owners: bool) -> bool | None:
 
 def _files_of(name: str, folder: Path) -> dict[str, int]:
     """The files of a folder, with 0 bytes to fetch. Raises ``LoadFailed`` as for a repository."""
-    sizes = _bounded(name, ((path.name, path.stat().st_size) for path in folder.iterdir() if path.is_file()))
-    _require_model(name, sizes)
+    found = (path for path in folder.iterdir() if path.exists())  # a link may lead nowhere
+    listed = _listed(name, ((path.name, None if path.is_dir() else path.stat().st_size) for path in found))
+    sizes = _require_model(name, listed, folder)
+    for file in sizes:
+        if _most_bytes(file) or file.endswith(".safetensors"):
+            require_no_pointer(name, folder / file)
     return dict.fromkeys(sizes, 0)
 
 
-def _bounded(name: str, files: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """The files with their sizes in bytes. Raises ``LoadFailed`` if there are too many, or one is too large."""
-    sizes = dict(islice(files, _MOST_FILES + 1))
-    if len(sizes) > _MOST_FILES:
-        raise LoadFailed(f"{name!r} holds more than {_MOST_FILES:,} files. Choose a repository of one model.")
-    for file, size in sizes.items():
-        if (most := _most_bytes(file)) and size > most:
-            raise LoadFailed(
-                f"{name!r} holds {file} of {gigabytes(size)}, and at most {gigabytes(most)} are read here. Choose "
-                "another checkpoint."
-            )
-    return sizes
+def _listed(name: str, entries: Iterable[tuple[str, int | None]]) -> dict[str, int | None]:
+    """Files with their sizes in bytes, and folders with None. Raises ``LoadFailed`` if there are too many."""
+    listed = dict(islice(entries, _MOST_NAMES + 1))
+    if len(listed) > _MOST_NAMES:
+        raise LoadFailed(f"{name!r} holds more than {_MOST_NAMES:,} files. Choose a repository of one model.")
+    return listed
 
 
 def _most_bytes(file: str) -> int | None:
@@ -241,12 +252,22 @@ def _most_bytes(file: str) -> int | None:
     return next((most for pattern, most in _SMALL.items() if fnmatch(file, pattern)), None)
 
 
-def _require_model(name: str, files: Iterable[str]) -> None:
-    files = set(files)
-    if "config.json" not in files:
-        raise LoadFailed(f"{name!r} has no config.json, so transformers cannot load it. Choose another model.")
-    if "adapter_config.json" in files:  # transformers would load the model that it names, from anywhere
-        raise LoadFailed(f"{name!r} holds an adapter for another model. Merge the two, and choose the merged model.")
+def _require_model(name: str, listed: Mapping[str, int | None], here: Path | None = None) -> dict[str, int]:
+    """The files of ``listed``, which are those of a model and not too large to be read. Raises ``LoadFailed``."""
+    sizes = {file: size for file, size in listed.items() if size is not None}
+    if "config.json" not in sizes:
+        raise unusable(name, sizes, listed.keys() - sizes.keys(), here)
+    if refusal := adapter(name, sizes):
+        raise refusal
+    for file, size in sizes.items():
+        if (most := _most_bytes(file)) and size > most:
+            raise LoadFailed(
+                f"{name!r} holds {file} of {gigabytes(size)}, and at most {gigabytes(most)} are read here. Choose "
+                "another checkpoint."
+            )
+    if not {_WHOLE, _INDEX} & sizes.keys():
+        raise unusable(name, sizes, listed.keys() - sizes.keys(), here)
+    return sizes
 
 
 def _json(name: str, path: Path) -> Any:
@@ -259,25 +280,20 @@ def _json(name: str, path: Path) -> Any:
         raise LoadFailed(f"{name!r} has a damaged {path.name}. Fetch the checkpoint again.") from error
 
 
-def _require_sane(name: str, value: Any, field: str = "", depth: int = 0) -> None:
-    """Refuse a config with numbers or a depth that no model has."""
-    if depth > _DEEPEST:
-        raise LoadFailed(f"The config.json of {name!r} is nested too deeply. Choose another checkpoint.")
-    if isinstance(value, dict):
-        for key, part in value.items():
-            _require_sane(name, part, key, depth + 1)
-    elif isinstance(value, list):
-        for part in value:
-            _require_sane(name, part, field, depth + 1)
-    elif isinstance(value, (int, float)):
-        known = next((most for end, most in _MOST.items() if re.search(end, field)), None)
-        # Only whole numbers are sizes. Other numbers may be large.
-        most = known or (_MOST_OF_ANYTHING if isinstance(value, int) else math.inf)
-        if value > most:
-            raise LoadFailed(
-                f"The config.json of {name!r} sets {field[:80]} to {value:.0e}, and the most that is taken here is "
-                f"{most:,}. Choose another checkpoint."
-            )
+def _sentencepiece_needs(folder: Path) -> list[str]:
+    """The packages that are missing to read the SentencePiece file of a tokenizer, if there is one."""
+    # Such a file begins with the field of its first token. A tokenizer.model of tiktoken is lines of text.
+    if not any(path.open("rb").read(1) == b"\n" for path in folder.glob("*.model")):
+        return []
+    modules = {"sentencepiece": "sentencepiece", "protobuf": "google.protobuf"}
+    return [package for package, module in modules.items() if not _is_installed(module)]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent package
+        return False
 
 
 def _in_time(what: str, work: Callable[..., object], *given: object) -> None:
@@ -292,21 +308,13 @@ def _in_time(what: str, work: Callable[..., object], *given: object) -> None:
 
 def _checked(name: str, revision: str | None, folder: Path, missing: Mapping[str, int], token: bool) -> Checkpoint:
     """Check a checkpoint's files. ``missing``: every file with the bytes that are still to be fetched."""
-    whole = "model.safetensors"
-    shards = [whole] if whole in missing else []
-    if not shards and _INDEX in missing:
+    if _WHOLE in missing:
+        shards = [_WHOLE]
+    else:
         try:
             shards = sorted(set(_json(name, folder / _INDEX)["weight_map"].values()))
         except (KeyError, TypeError, AttributeError) as error:
             raise LoadFailed(f"{name!r} has a damaged {_INDEX}. Fetch the checkpoint again.") from error
-    if not shards:
-        pickles = [file for file in missing if file.endswith(_PICKLES)]
-        raise LoadFailed(
-            f"{name!r} has its weights as {pickles[0]} only. Such files can run code when read; choose a checkpoint "
-            "with safetensors weights, or convert it."
-            if pickles
-            else f"{name!r} holds no weights (model.safetensors). Check the name."
-        )
     if absent := [shard for shard in shards if shard not in missing]:
         raise LoadFailed(f"{name!r} lacks {str(absent[0])[:80]}, which its index names. Fetch the checkpoint again.")
     return Checkpoint(name, revision, folder, tuple(shards), sum(missing[shard] for shard in shards), token)

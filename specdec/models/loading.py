@@ -128,7 +128,7 @@ def plan_pair(
     name, method = None, _method(draft)
     if not (target is None or isinstance(target, (str, Path))):
         raise _no_name("target", target)
-    if target is None or target == "":
+    if target is None or (isinstance(target, str) and not target.strip()):
         if isinstance(method, DraftModel):
             raise InvalidInput(
                 f"The draft {_written(method)} is a model, and there is no target for it. Give a target too, or draft "
@@ -188,7 +188,7 @@ def _method(draft: str | Path | DraftMethod | None) -> DraftMethod | None:
     if isinstance(draft, Path):
         return DraftModel(str(draft))
     if isinstance(draft, str):
-        return method_of(draft)
+        return method_of(draft.strip())
     raise _no_name("draft", draft)
 
 

@@ -234,8 +234,8 @@ class _Bounded(GenerateJsonSchema):
 _DROPPED = {"title", "description", "default", "propertyNames"}
 
 
-# What a line may leave out: the tokens if it mentions no new one, the text of a beginning that is the bytes of its tokens,
-# and what a link does not hold.
+# What a line may leave out: the tokens if it mentions no new one, the text of a beginning that is the bytes of its
+# tokens, and what a link does not hold.
 _MISSING = {"tokens", "head", "cpu_seconds"}
 
 

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 import specdec
 from specdec.models import apart, checkpoint
+from specdec.models.bounds import require_sane
 from specdec.models.check import check
 from specdec.models.loading import plan_pair
 
@@ -202,4 +203,4 @@ def test_real_configs_are_sane() -> None:
     for kind in kinds:
         with contextlib.suppress(ValueError, TypeError, StrictDataclassError):  # a few have no complete defaults
             defaults = kind().to_json_string(use_diff=False)
-            checkpoint._require_sane(kind.__name__, json.loads(defaults))
+            require_sane(kind.__name__, json.loads(defaults))

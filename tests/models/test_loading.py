@@ -322,20 +322,29 @@ def test_a_strangers_choice_is_fetched_without_the_owners_token(shelf, tmp_path)
 
 
 def test_what_is_too_large_to_be_read_is_not_even_fetched(shelf, tmp_path) -> None:
-    """A file that is too large is refused by its listed size, and nothing of its repository is downloaded."""
+    """A file that is read and too large is refused by its listed size, and nothing of its repository is downloaded.
+
+    Files that are not read may be large and many, and they are not downloaded.
+    """
     files = {"config.json": 1_000_001, "chat_template.jinja": 1_000_001, "tokenizer.json": 64_000_001}
     for file, size in files.items():
         folder = write(tmp_path / "hub/me" / file.split(".")[0], tiny("llama", 0))
         os.truncate(folder / file, size) if (folder / file).exists() else (folder / file).write_bytes(b" " * size)
     many = write(tmp_path / "hub/me/many", tiny("llama", 0))
     for number in range(5_001):
-        (many / f"{number}.png").touch()
-    names = [f"me/{file.split('.')[0]}" for file in files] + ["me/many"]
+        (many / f"{number}.log").touch()
+    for beside in ("train.txt", "trainer_state.json"):
+        (many / beside).touch()
+        os.truncate(many / beside, 80_000_000)
+    names = [f"me/{file.split('.')[0]}" for file in files]
     with hub(tmp_path / "hub") as (address, asked):
         refused = load_from(address, tmp_path / "home", [(name, name, None) for name in names])
-    for answer, said in zip(refused, [*files, "more than 5,000 files"], strict=True):
+        assert not [path for path in asked if not path.startswith("GET /api")]
+        (loaded,) = load_from(address, tmp_path / "home", [("me/many", "prompt-lookup", None)])
+    for answer, said in zip(refused, files, strict=True):
         assert said in answer["error"]
-    assert not [path for path in asked if not path.startswith("GET /api")]
+    assert len(loaded["ids"]) == 8
+    assert not [path for path in asked if path.endswith((".log", "train.txt", "trainer_state.json"))]
 
 
 def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
