@@ -38,6 +38,7 @@ def check(plan: PairPlan) -> list[Finding]:
             *_passes(plan),
             *_chat(plan),
             *_extra_layers(plan),
+            *_unpacked(plan),
         ]
 
 
@@ -139,3 +140,14 @@ def _extra_layers(plan: PairPlan) -> Iterator[Finding]:
         yield Finding(
             "note", "MTP", f"The target has {count} MTP layer{'s' * (count != 1)}; this draft does not use them."
         )
+
+
+def _unpacked(plan: PairPlan) -> Iterator[Finding]:
+    """The quantised types of GGUF files, whose weights are unpacked."""
+    for part in plan.parts:
+        if (file := part.checkpoint.gguf) is not None:
+            dtype = str(part.dtype).removeprefix("torch.")
+            packed = (
+                f"{' and '.join(file.packed)} weights, unpacked to {dtype}" if file.packed else f"weights in {dtype}"
+            )
+            yield Finding("note" if file.packed else "good", "GGUF", f"{part.checkpoint.name}: {packed}.")

@@ -1,7 +1,4 @@
-"""Finds a model in a folder or in a repository of the Hugging Face hub. Weights are fetched only if it can work.
-
-Nothing here reads weights. It reads file names, the config, the tokenizer, and the headers of the safetensors files.
-"""
+"""A model's files: reads its config, its tokenizer and the headers of its weights, and fetches weights from the hub."""
 
 from __future__ import annotations
 
@@ -10,18 +7,15 @@ import importlib.util
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatch
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import torch
-from huggingface_hub import HfApi, hf_hub_download, snapshot_download, try_to_load_from_cache
+from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import (
     GatedRepoError,
     LocalEntryNotFoundError,
@@ -37,33 +31,13 @@ from transformers import AutoConfig, AutoTokenizer
 from specdec.errors import LoadFailed, SpecdecError
 from specdec.models import apart
 from specdec.models.bounds import require_sane
+from specdec.models.gguf_file import GgufFile
 from specdec.models.memory import gigabytes
-from specdec.models.names import read_name, require_hub_id
 from specdec.models.unread import Headers
-from specdec.models.unusable import adapter, require_no_pointer, unusable
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of what is fetched, the bytes fetched so far, and the bytes in all."""
 
-# Files that are fetched and read before the weights, with their largest size in bytes. Others may have any size.
-_TOKENIZERS = (
-    "tokenizer.json", "tokenizer.*.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-    "vocab.txt", "tokenizer.model*", "spiece.model", "spm.model", "sentencepiece.model", "sentencepiece.bpe.model",
-    "tiktoken.model", "tekken.json", "bpe.codes", "byte_maps.json", "emoji.json", "entity_vocab.json",
-    "normalizer.json", "prophetnet.tokenizer", "vocab-src.json", "vocab-tgt.json", "word_pronunciation.json",
-    "word_shape.json", "dict.txt", "spm_char.model", "source.spm", "target.spm", "target_vocab.json",
-)  # fmt: skip
-_SMALL = {
-    "config.json": 1_000_000,
-    "generation_config.json": 1_000_000,
-    "hf_quant_config.json": 1_000_000,
-    "chat_template.jinja": 1_000_000,
-    "tokenizer_config.json": 16_000_000,
-    "model.safetensors.index.json": 64_000_000,
-    **dict.fromkeys(_TOKENIZERS, 64_000_000),
-}
-_MOST_NAMES = 100_000  # of files and folders that are listed
-_WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _OURS = Path(__file__).parents[1]
 TRYING = 20.0  # seconds to read a tokenizer
 
@@ -80,6 +54,7 @@ class Checkpoint:
     shards: tuple[str, ...]
     missing_bytes: int  # of the shards that are still to be fetched
     token: bool = True  # whether the owner's token may be sent to the hub
+    gguf: GgufFile | None = None  # where the one shard is a GGUF file, which holds config and tokenizer too
 
     @property
     def commit(self) -> str | None:
@@ -87,23 +62,25 @@ class Checkpoint:
         return self.folder.name if self.folder.parent.name == "snapshots" else None
 
     def raw_config(self) -> dict[str, Any]:
-        """The content of config.json, with its numbers checked."""
+        """The content of config.json, with its numbers checked; empty for a GGUF file."""
+        if self.gguf is not None:
+            return {}
         with as_load_failed(self.name, "configuration"):
-            found = _json(self.name, self.folder / "config.json")
+            found = read_json(self.name, self.folder / "config.json")
             require_sane(self.name, found)
             return found if isinstance(found, dict) else {}
 
     def config(self) -> Any:
         with as_load_failed(self.name, "configuration"):
             self.raw_config()
-            config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False, **_HERE)
+            config = self.gguf.config() if self.gguf else AutoConfig.from_pretrained(self.folder, **_HERE)
             text = config.get_text_config(decoder=True)
             for field in _SIZES:
                 value = getattr(text, field, None)
                 if value is not None and (not isinstance(value, int) or value < 1):
                     raise LoadFailed(
-                        f"The config.json of {self.name!r} sets {field} to {str(value)[:40]}, which no model can "
-                        "have. Fetch the checkpoint again, or choose another."
+                        f"The config{'' if self.gguf else '.json'} of {self.name!r} sets {field} to {str(value)[:40]}, "
+                        "which no model can have. Fetch the checkpoint again, or choose another."
                     )
             return config
 
@@ -111,10 +88,10 @@ class Checkpoint:
         """The tokenizer. One from the hub is tried in another process first, because it or its template may hang."""
         with as_load_failed(self.name, "tokenizer"):
             theirs, file = not self.folder.resolve().is_relative_to(_OURS), self.folder / "tokenizer.json"
-            if theirs and file.exists():
+            if theirs and file.exists() and self.gguf is None:
                 _in_time(f"The tokenizer of {self.name!r}", apart.try_tokenizer, str(file.resolve()), TRYING)
             try:
-                tokenizer = AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False, **_HERE)
+                tokenizer = self.gguf.tokenizer() if self.gguf else AutoTokenizer.from_pretrained(self.folder, **_HERE)
             except (ImportError, ValueError) as error:
                 if needed := _sentencepiece_needs(self.folder):
                     raise LoadFailed(
@@ -130,8 +107,10 @@ class Checkpoint:
     def headers(self) -> Headers:
         """The number type and the shape of each weight, from the headers of the files."""
         with as_load_failed(self.name, "weights"):
+            if self.gguf is not None:
+                return self.gguf.headers
             if self.missing_bytes:
-                found = HfApi().get_safetensors_metadata(self.name, revision=self.revision, token=_token(self.token))
+                found = HfApi().get_safetensors_metadata(self.name, revision=self.revision, token=hub_token(self.token))
                 known = [weight for file in found.files_metadata.values() for weight in file.tensors.items()]
                 return {key: (weight.dtype, tuple(weight.shape)) for key, weight in known}
             read: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -146,6 +125,7 @@ class Checkpoint:
         """Fetch the weights that are missing. Raises ``LoadFailed``."""
         if not self.missing_bytes:
             return
+        self.folder.mkdir(parents=True, exist_ok=True)  # of a GGUF file nothing was fetched yet
         if self.missing_bytes > (free := shutil.disk_usage(self.folder).free):
             raise LoadFailed(
                 f"{self.name!r} needs {gigabytes(self.missing_bytes)} on the disk, and {gigabytes(free)} are free. "
@@ -168,109 +148,24 @@ class Checkpoint:
         self_name, total = self.name, self.missing_bytes
         with as_load_failed(self.name, "weights"):
             snapshot_download(
-                self.name,
+                self.name.partition(":")[0],  # without the file of a GGUF model
                 revision=self.revision,
                 allow_patterns=list(self.shards),
                 tqdm_class=Bar,
-                token=_token(self.token),
+                token=hub_token(self.token),
             )
 
 
 # Options for transformers: it must read only the folder, and not ask the hub.
-_HERE: dict[str, Any] = {"local_files_only": True, "token": False}
+_HERE: dict[str, Any] = {"local_files_only": True, "token": False, "trust_remote_code": False}
 
 
-def open_checkpoint(name: str, revision: str | None = None, token: bool = True) -> Checkpoint:
-    """Look at a folder or a hub repository. Raises ``LoadFailed`` without a causal model that can be read safely.
-
-    The sizes of its files are checked before any is fetched or read. ``token``: whether the owner's token is sent to
-    the hub, now and when the weights are fetched; False for a model that a stranger chose.
-    """
-    named = read_name(name)
-    place, folder = named.place, Path(named.place)
-    with as_load_failed(place, "files", token):
-        if folder.is_dir():
-            return _checked(place, revision, folder, _files_of(place, folder), token)
-        if folder.is_file():
-            raise LoadFailed(f"{place!r} is a file. Give the folder that holds it, with its config.json.")
-        require_hub_id(place)
-        return _on_hub(place, revision or named.revision, token)
-
-
-def _on_hub(name: str, revision: str | None, token: bool) -> Checkpoint:
-    """The checkpoint at one commit, so that what was checked is what will be fetched."""
-    api = HfApi()
-    commit = api.resolve_revision(name, revision=revision, token=_token(token)).resolved
-    try:
-        # Without a network this fails at once, while the list of files is asked for again and again for 23 seconds.
-        api.model_info(name, revision=commit, expand=["sha"], token=_token(token))
-        entries = api.list_repo_tree(name, revision=commit, token=_token(token))
-        listed = _listed(name, ((entry.path, getattr(entry, "size", None)) for entry in entries))
-    except (httpx2.TransportError, OfflineModeIsEnabled):  # offline: use what was fetched before
-        config = try_to_load_from_cache(name, "config.json", revision=commit)
-        if not isinstance(config, str):
-            raise
-        folder = Path(config).parent
-        return _checked(name, commit, folder, _files_of(name, folder), token)
-    sizes = _require_model(name, listed)
-
-    def fetched(file: str) -> str:
-        return hf_hub_download(name, file, revision=commit, token=_token(token))
-
-    with ThreadPoolExecutor(8) as pool:
-        folder = Path(list(pool.map(fetched, [file for file in sizes if _most_bytes(file)]))[0]).parent
-    missing = {file: 0 if (folder / file).exists() else size for file, size in sizes.items()}
-    return _checked(name, commit, folder, missing, token)
-
-
-def _token(owners: bool) -> bool | None:
+def hub_token(owners: bool) -> bool | None:
     """The argument for the hub library: None uses the owner's token if there is one, False uses none."""
     return None if owners else False
 
 
-def _files_of(name: str, folder: Path) -> dict[str, int]:
-    """The files of a folder, with 0 bytes to fetch. Raises ``LoadFailed`` as for a repository."""
-    found = (path for path in folder.iterdir() if path.exists())  # a link may lead nowhere
-    listed = _listed(name, ((path.name, None if path.is_dir() else path.stat().st_size) for path in found))
-    sizes = _require_model(name, listed, folder)
-    for file in sizes:
-        if _most_bytes(file) or file.endswith(".safetensors"):
-            require_no_pointer(name, folder / file)
-    return dict.fromkeys(sizes, 0)
-
-
-def _listed(name: str, entries: Iterable[tuple[str, int | None]]) -> dict[str, int | None]:
-    """Files with their sizes in bytes, and folders with None. Raises ``LoadFailed`` if there are too many."""
-    listed = dict(islice(entries, _MOST_NAMES + 1))
-    if len(listed) > _MOST_NAMES:
-        raise LoadFailed(f"{name!r} holds more than {_MOST_NAMES:,} files. Choose a repository of one model.")
-    return listed
-
-
-def _most_bytes(file: str) -> int | None:
-    """The largest size in bytes of a file that is read before the weights; None for other files."""
-    return next((most for pattern, most in _SMALL.items() if fnmatch(file, pattern)), None)
-
-
-def _require_model(name: str, listed: Mapping[str, int | None], here: Path | None = None) -> dict[str, int]:
-    """The files of ``listed``, which are those of a model and not too large to be read. Raises ``LoadFailed``."""
-    sizes = {file: size for file, size in listed.items() if size is not None}
-    if "config.json" not in sizes:
-        raise unusable(name, sizes, listed.keys() - sizes.keys(), here)
-    if refusal := adapter(name, sizes):
-        raise refusal
-    for file, size in sizes.items():
-        if (most := _most_bytes(file)) and size > most:
-            raise LoadFailed(
-                f"{name!r} holds {file} of {gigabytes(size)}, and at most {gigabytes(most)} are read here. Choose "
-                "another checkpoint."
-            )
-    if not {_WHOLE, _INDEX} & sizes.keys():
-        raise unusable(name, sizes, listed.keys() - sizes.keys(), here)
-    return sizes
-
-
-def _json(name: str, path: Path) -> Any:
+def read_json(name: str, path: Path) -> Any:
     """Read a file of JSON. Raises ``LoadFailed`` if it is none."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -304,20 +199,6 @@ def _in_time(what: str, work: Callable[..., object], *given: object) -> None:
         raise LoadFailed(f"{what} cannot be used: {error}. Choose another checkpoint.") from error
     except (apart.NoAnswer, TypeError, ValueError):
         pass
-
-
-def _checked(name: str, revision: str | None, folder: Path, missing: Mapping[str, int], token: bool) -> Checkpoint:
-    """Check a checkpoint's files. ``missing``: every file with the bytes that are still to be fetched."""
-    if _WHOLE in missing:
-        shards = [_WHOLE]
-    else:
-        try:
-            shards = sorted(set(_json(name, folder / _INDEX)["weight_map"].values()))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise LoadFailed(f"{name!r} has a damaged {_INDEX}. Fetch the checkpoint again.") from error
-    if absent := [shard for shard in shards if shard not in missing]:
-        raise LoadFailed(f"{name!r} lacks {str(absent[0])[:80]}, which its index names. Fetch the checkpoint again.")
-    return Checkpoint(name, revision, folder, tuple(shards), sum(missing[shard] for shard in shards), token)
 
 
 @contextmanager

@@ -19,10 +19,13 @@ from specdec.drafters.methods import method_of
 from specdec.drafters.model import DraftModel
 from specdec.drafters.mtp import Mtp
 from specdec.errors import BadSetting, IncompatiblePair, InvalidInput, LoadFailed, identified, quoted
-from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed, open_checkpoint
+from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
+from specdec.models.gguf_file import guarded
+from specdec.models.gguf_file import options as gguf_options
 from specdec.models.heads import read_head, read_mtp
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes, gigabytes, row_bytes
+from specdec.models.opening import open_checkpoint
 from specdec.models.pair import Pair, require_engine
 from specdec.models.unread import as_quantized, numbers_in, quantization, refuse_packed, refuse_unread
 
@@ -143,11 +146,14 @@ def plan_pair(
         _require_bits(bits)
 
     def model(checkpoint: Checkpoint, dtype: str, bits: int | None = None) -> Part:
+        if bits is not None and checkpoint.gguf is not None:
+            raise InvalidInput(f"{checkpoint.name!r} is a GGUF file, which cannot be packed again; leave the bits out.")
         config = checkpoint.config()
         with as_load_failed(checkpoint.name, "configuration"):
             refuse_unsuitable(config)
         headers = checkpoint.headers()
-        refuse_packed(checkpoint.name, checkpoint.folder, quantization(config), headers)
+        if checkpoint.gguf is None:  # transformers unpacks every type that such a file may hold here
+            refuse_packed(checkpoint.name, checkpoint.folder, quantization(config), headers)
         parameters = numbers_in(headers)
         _require_as_many(checkpoint.name, config, parameters)
         return Part(checkpoint, config, checkpoint.tokenizer(), parameters, dtype_named(dtype, where), bits)
@@ -330,6 +336,7 @@ def _room_for_weights(plan: PairPlan) -> dict[int | str, int]:
     return room | {"cpu": free_bytes(torch.device("cpu"))}
 
 
+@guarded()
 def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = None) -> PreTrainedModel:
     """Read the model to ``device``, or spread it over the devices of ``room``."""
     options: dict[str, Any] = {"dtype": part.dtype, "use_safetensors": True, "trust_remote_code": False}
@@ -339,6 +346,8 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
         options |= {"device_map": "auto", "max_memory": room}
     elif part.bits is not None:
         options["device_map"] = {"": device}
+    if part.checkpoint.gguf is not None:
+        options |= gguf_options(part.checkpoint.folder / part.checkpoint.shards[0], part.config)
     name = part.checkpoint.name
     if part.head is not None:
         return _read_head(part, part.head, device)

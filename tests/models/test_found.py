@@ -14,10 +14,10 @@ from fakes import byte_tokenizer, tiny
 from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES, tokenizer_class_from_name
 
 import specdec
-from specdec.models import checkpoint
-from specdec.models.checkpoint import open_checkpoint
+from specdec.models import checkpoint, opening
 from specdec.models.loading import plan_pair
 from specdec.models.names import Name, read_name
+from specdec.models.opening import open_checkpoint
 
 
 def write(folder: Path, model=None) -> Path:
@@ -56,7 +56,7 @@ def test_files_that_are_not_read_may_be_many_and_of_any_size(copy) -> None:
 
 
 def test_a_folder_with_endless_files_is_refused(copy, monkeypatch) -> None:
-    monkeypatch.setattr(checkpoint, "_MOST_NAMES", 4)
+    monkeypatch.setattr(opening, "_MOST_NAMES", 4)
     with pytest.raises(specdec.LoadFailed, match="holds more than 4 files"):
         plan_pair(copy)
 
@@ -67,7 +67,7 @@ def test_every_file_that_a_tokenizer_reads_is_fetched() -> None:
     for name in sorted(filter(None, set(TOKENIZER_MAPPING_NAMES.values()))):
         with contextlib.suppress(ImportError, AttributeError):  # classes that need further packages, or have no files
             files |= {file for file in tokenizer_class_from_name(name).vocab_files_names.values() if file}
-    assert len(files) > 15 and [file for file in files if checkpoint._most_bytes(file) is None] == []
+    assert len(files) > 15 and [file for file in files if opening._most_bytes(file) is None] == []
 
 
 VALUES: dict[str, object] = {
