@@ -2,7 +2,8 @@
 
 There are three samples: of transformers' plain ``generate``, of the tested lane, and of ``speculative`` with an
 acceptance that is not lossless. The first two may differ by chance only. The third must differ by more; otherwise the
-test could not find a fault. The tested lane is ours or one of transformers' own.
+test could not find a fault. The tested lane is ours or one of transformers' own. Before that, longer texts of a lane
+that records its probabilities are tested step by step (``step_test.py``). The samples need to trust no record.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -24,16 +26,20 @@ from specdec.events import Event, SamplingParams, Status
 from specdec.lanes.driver import driven
 from specdec.lanes.race import start
 from specdec.lanes.table import BASELINE, LANES, Entrant
-from specdec.measure.result import Result, collect
+from specdec.measure.detectable import LEVEL, between_samples, chi_square_tail
+from specdec.measure.result import Result, collect, written_ids
+from specdec.measure.step_test import StepFindings, records_steps, step_test
 from specdec.models.pair import Pair, Prompt
 from specdec.text import text_of
 
-LEVEL = 0.001  # how often two samples of the same distribution count as different
 LEAST_EXPECTED = 5  # continuations of each sample in a cell, for the chi-square distribution to be valid
 LEAST = {"draws": 50, "tokens": 3}
 MOST_COMMON = 8  # continuations that a chart shows
 SHUFFLES = 10_000
 SAMPLES = 3
+PARTS = SAMPLES + 1  # the texts that are tested step by step have as many tokens together as a sample
+LONGEST = 256  # tokens of such a text
+STEPS_SHARE = 0.25  # of the time limit, for these texts
 OURS = "speculative"
 TOKENS = 4  # of a continuation: the prefill's token and a whole round at gamma 2
 
@@ -47,10 +53,11 @@ PARAMS = SamplingParams(temperature=1.0, top_k=3)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """``done`` of ``total`` continuations are drawn, all three samples together."""
+    """``done`` of ``total`` are done: tokens of the texts that are tested step by step, then draws of all samples."""
 
     done: int
     total: int
+    unit: Literal["tokens", "continuations"] = "continuations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,9 @@ class Comparison:
     ``total_variation`` is half the sum of the absolute differences of the cells' shares, from 0 (equal) to 1 (nothing
     in common). If the continuations of both samples are shuffled and divided again, it is ``noise_mean`` on average and
     exceeds ``noise_bound`` once in 1,000 times. ``p_value`` decides: the chance that two samples of one distribution
-    differ as much or more, by a chi-square test of homogeneity.
+    differ as much or more, by a chi-square test of homogeneity. ``detectable`` is the total variation between the two
+    distributions over these cells from which on such a test finds the difference in at least 9 of 10 times, whatever
+    its kind; None if it finds none.
     """
 
     total_variation: float
@@ -68,6 +77,7 @@ class Comparison:
     noise_bound: float
     cells: int
     p_value: float
+    detectable: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +98,10 @@ class Findings:
     - ``common``: the most frequent continuations of the three samples together.
     - ``alpha``, ``lossy_alpha``: draft tokens accepted / tested in the two speculative samples; None where nothing was
       drafted or the lane does not report its guesses.
-    - ``level``: the chance that lossless sampling fails the test.
+    - ``level``: the chance that lossless sampling fails the comparison of samples; as often it fails the test of steps.
     - ``lane``: the key of the tested lane.
     - ``drafted``: False if no guess is known: none was reported, or none was kept in a lane that reports none.
+    - ``steps``: what the test of every step found; None for a lane that does not record its probabilities.
     """
 
     lossless: Comparison
@@ -105,6 +116,7 @@ class Findings:
     level: float = LEVEL
     lane: str = OURS
     drafted: bool = True
+    steps: StepFindings | None = None
 
     @property
     def verdict(self) -> str:
@@ -112,11 +124,14 @@ class Findings:
 
         It is undecided if the test did not even catch the lossy sample, and untested if nothing was drafted.
         """
+        if self.steps is not None and self.steps.differs:
+            return "not lossless"
         if not self.drafted:
             return "untested"
         if self.lossless.p_value < self.level:
             return "not lossless"
-        return "lossless" if self.lossy.p_value < self.level else "undecided"
+        sees = self.lossy.p_value < self.level and self.lossless.detectable is not None
+        return "lossless" if sees else "undecided"
 
     def record(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
@@ -137,9 +152,13 @@ def self_test(
 ) -> Generator[Progress | Findings, None, None]:
     """Draw ``draws`` continuations of ``tokens`` tokens from each lane, in turns. Yield progress, then the findings.
 
+    A lane that records its probabilities first writes texts, which have ``draws * tokens`` tokens together. They are
+    tested step by step.
+
     ``lane`` is the key of the lane to test, one of ``testable()``. Four tokens contain the prefill's token and a whole
     round at gamma 2: two guesses and the bonus, or a correction and the round after it. The seeds of all draws follow
-    from the seed of ``params``. After ``seconds`` the test ends with the draws made so far, if they are 50 or more.
+    from the seed of ``params``. After ``seconds`` the test ends with the draws made so far, if they are 50 or more; the
+    texts end after a quarter of that time.
     Arguments are checked at once. Closing the generator ends the running lane. There are no findings before the end,
     because looking at them early would raise the chance of a false alarm.
     """
@@ -156,7 +175,11 @@ def self_test(
         sample.start(request)  # checks its arguments and runs nothing yet
 
     def run() -> Generator[Progress | Findings, None, None]:
-        yield from _draw(list(samples.values()), request, seed, draws, seconds)
+        began, seeds = time.monotonic(), random.Random(seed)
+        limit = None if seconds is None else began + STEPS_SHARE * seconds
+        texts = yield from _write(samples["lossless"], request, seeds, draws * tokens, limit)
+        steps = step_test(pair, texts) if texts else None
+        yield from _draw(list(samples.values()), request, seeds, draws, None if seconds is None else began + seconds)
         drawn = {name: sample.drawn for name, sample in samples.items()}
         yield Findings(
             lossless=compare(drawn["plain"], drawn["lossless"], seed),
@@ -170,6 +193,7 @@ def self_test(
             common=most_common(pair, request.prompt_ids.tolist(), drawn),
             lane=lane,
             drafted=samples["lossless"].drafted,
+            steps=steps,
         )
 
     return run()
@@ -220,14 +244,43 @@ class Sample:
         return self.statuses["accepted"] / tested if tested else None
 
 
+def _write(
+    sample: Sample, request: Request, seeds: random.Random, tokens: int, limit: float | None
+) -> Generator[Progress, None, list[list[Event]]]:
+    """The events of texts with ``tokens`` tokens together, fewer after the time ``limit``.
+
+    There are none if the lane does not record its probabilities. With the settings of a test there are few tokens to
+    choose from, which hides small faults of a single step. So every second text has the whole vocabulary.
+    """
+    room = (request.pair.context_length() or LONGEST) - len(request.prompt_ids)
+    wide = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    texts: list[list[Event]] = []
+    done = 0
+    while done < tokens:
+        settings = wide if len(texts) % 2 else {}
+        length = min(LONGEST, room, tokens - done)
+        changed = request.with_params(max_new_tokens=length, seed=seeds.getrandbits(53), **settings)
+        texts.append([])
+        with closing(driven(sample.start(changed))) as batches:
+            for batch in batches:
+                texts[-1] += batch
+                if not records_steps(batch):
+                    return []
+                if limit is not None and time.monotonic() > limit and written_ids(texts[-1]):
+                    return texts
+                yield Progress(done + len(written_ids(texts[-1])), tokens, "tokens")
+        done += len(written_ids(texts[-1]))
+    return texts
+
+
 def _draw(
-    samples: Sequence[Sample], request: Request, seed: int, draws: int, seconds: float | None
+    samples: Sequence[Sample], request: Request, seeds: random.Random, draws: int, limit: float | None
 ) -> Iterator[Progress]:
-    """Add ``draws`` continuations to each sample, in turns; fewer after ``seconds``, but as many to each."""
-    seeds, total, began = random.Random(seed), len(samples) * draws, time.monotonic()
+    """Add ``draws`` continuations to each sample, in turns; fewer after the time ``limit``, but as many to each."""
+    total = len(samples) * draws
     for done, sample in enumerate(list(samples) * draws):
         drawn, within = divmod(done, len(samples))
-        late = seconds is not None and time.monotonic() - began > seconds
+        late = limit is not None and time.monotonic() > limit
         if late and not within and drawn >= LEAST["draws"]:
             return
         # Every draw of every sample has its own seed: with equal seeds two samples would not be independent.
@@ -264,7 +317,10 @@ def compare(plain: Sequence[Ids], other: Sequence[Ids], seed: int = 0, shuffles:
     noise = _distance(dealt, both)
     bound = noise.quantile(1 - LEVEL, interpolation="higher").item()
     ours = cells[: len(plain)].bincount(minlength=len(both))
-    return Comparison(_distance(ours, both).item(), noise.mean().item(), bound, len(both), chi_square(ours, both))
+    return Comparison(
+        _distance(ours, both).item(), noise.mean().item(), bound, len(both), chi_square(ours, both),
+        between_samples(len(plain), len(other), len(both)),
+    )  # fmt: skip
 
 
 def pooled(continuations: Sequence[Ids], least: float) -> torch.Tensor:
@@ -288,8 +344,7 @@ def chi_square(ours: torch.Tensor, both: torch.Tensor) -> float:
     """The p-value of a test of homogeneity, from counts (cells,) of one sample and of both."""
     share = ours.sum().double() / both.sum()
     statistic = ((ours - both * share) ** 2 / (both * share * (1 - share))).sum()
-    degrees = statistic.new_tensor(max(1, len(both) - 1))  # with a single cell the statistic is 0
-    return torch.special.gammaincc(degrees / 2, statistic / 2).item()
+    return chi_square_tail(statistic.item(), max(1, len(both) - 1))  # with a single cell the statistic is 0
 
 
 def _distance(ours: torch.Tensor, both: torch.Tensor) -> torch.Tensor:

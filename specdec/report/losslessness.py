@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ from specdec.report import words
 if TYPE_CHECKING:
     from specdec.measure.half_precision import Float32Check
     from specdec.measure.losslessness import Comparison, Findings
+    from specdec.measure.step_test import StepFindings
 
 HEADLINES = {
-    "lossless": "No difference found; the test detects the lossy version.",
+    "lossless": "No difference found; a bias of {detectable} or more would have been found in 9 of 10 such tests.",
     "not lossless": "Not lossless: the two samples differ by more than chance allows.",
+    "steps": "Not lossless: {checks}.",
     "untested": "The draft made no guesses for this prompt, so nothing was tested.",
     "undecided": "Undecided: the test misses even the lossy version, so it is too weak here.",
 }
@@ -23,16 +26,49 @@ FOUND = (
     "and at most {bound} in 999 of 1,000 tests. "
     "Lossy top-k acceptance {caught}."
 )
+STEPS = {
+    "unrecorded": "This lane records no probabilities, so only the samples were compared.",
+    "differs": "Step by step, in {tokens} tokens: {checks}.",
+    "found none": "Step by step, no difference was found in {tokens} tokens{sees}. This relies on the probabilities that "
+    "the lane records, checked against the target's logits; the samples need no record.",
+}
+SEES = "; a bias of {detectable} per token or more would have been found in 9 of 10 such tests"
+# Kind of a check: what it looks at, and what is wrong if it differs.
+CHECKS = {
+    "target": (
+        "p is the target's distribution",
+        "the recorded p is not the target's distribution at these settings",
+    ),
+    "rule": (
+        "a guess is kept where its random number is below min(1, p/q)",
+        "guesses are not accepted by min(1, p/q)",
+    ),
+    "residual": ("the residual is norm(max(0, p - q))", "corrections are not drawn from norm(max(0, p - q))"),
+    "kept": ("guesses are kept as often as min(1, p/q) says", "guesses are not kept as often as min(1, p/q) says"),
+    "guesses": ("guesses are drawn from q", "guesses do not come from the recorded q"),
+    "corrections": ("corrections are drawn from the residual", "corrections do not come from the recorded residual"),
+    "tokens": ("tokens are drawn from p", "the tokens written do not come from the target's distribution"),
+}
+STEP_COLUMNS = ("Check, step by step", "places", "largest or mean gap", "p", "verdict")
+STEP_CAPTION = (
+    "{tokens} tokens in {texts} texts of the tested lane, every second one without top-k, top-p and min-p. p of the "
+    "target is computed again: its own forward pass along each text, and the logits processors of transformers' generate. "
+    "Gap: between recorded figures and what they must be. p: chi-square tests; all together fail a lossless lane once in "
+    "1,000 times. Bias per token: the mean total variation over the target's first choice, its second, third and fourth, "
+    "fifth to eighth, and all others."
+)
+VERDICTS = {True: "differs", False: "no difference found"}
 UNTESTED = "There was no guess to test."
 CAUGHT = {True: "is caught: {lossy}", False: "is missed ({lossy})"}
 STOPPED = "Stopped early: no conclusion."
-COLUMNS = ("Sample", "total variation", "by chance alone", "groups", "p", "verdict", "acceptance")
+COLUMNS = ("Sample", "total variation", "by chance alone", "found from", "groups", "p", "verdict", "acceptance")
 CAPTION = (
     "{draws} continuations of {tokens} tokens in each sample, compared with as many of plain generate; draft length "
     "\u03b3 {gamma}, temperature {temperature:g}, top-k {top_k}, seed {seed}. Groups: the different continuations, "
     "rare ones together. Total variation: half the sum of the differences between the shares of all groups, from 0 "
     "(alike) to 1 (nothing in common); by chance alone: its mean if both samples come from one distribution, and the "
-    "bound exceeded by chance once in 1,000. p: chi-square test of homogeneity; the samples differ where it is below "
+    "bound exceeded by chance once in 1,000; found from: a bias of this size between the two distributions, whatever its "
+    "kind, is found in at least 9 of 10 such tests. p: chi-square test of homogeneity; the samples differ where it is below "
     "{level:g}."
 )
 
@@ -49,12 +85,37 @@ FLOAT32_FAILED = "The first difference could not be checked in float32; the log 
 
 
 def headline(found: Findings) -> str:
-    return HEADLINES[found.verdict]
+    if found.steps is not None and found.steps.differs:
+        return HEADLINES["steps"].format(checks=_faults(found.steps))
+    return HEADLINES[found.verdict].format(detectable=size(found.lossless.detectable))
+
+
+def notes(found: Findings) -> list[str]:
+    """What is said below the headline: about the samples, and about the steps."""
+    return [sentence(found), steps_sentence(found.steps)]
+
+
+def steps_sentence(found: StepFindings | None) -> str:
+    """What the test of every step found."""
+    if found is None:
+        return STEPS["unrecorded"]
+    sees = "" if found.detectable is None else SEES.format(detectable=size(found.detectable))
+    kind = "differs" if found.differs else "found none"
+    return STEPS[kind].format(tokens=f"{found.tokens:,}", checks=_faults(found), sees=sees)
+
+
+def _faults(found: StepFindings) -> str:
+    return "; ".join(CHECKS[check.kind][1] for check in found.checks if check.differs)
+
+
+def size(total_variation: float | None) -> str:
+    """A total variation, rounded up, so that a statement "from here on" stays true."""
+    return "\u2013" if total_variation is None else f"{math.ceil(100 * total_variation) / 100:.2f}"
 
 
 def sentence(found: Findings) -> str:
     """The figures behind the headline."""
-    if found.verdict == "untested":
+    if not found.drafted:
         return UNTESTED
     lossless, caught = found.lossless, found.lossy.p_value < found.level
     return FOUND.format(
@@ -67,7 +128,7 @@ def sentence(found: Findings) -> str:
 def caption(found: Findings) -> str:
     params = found.params
     return CAPTION.format(
-        draws=found.draws, tokens=params.max_new_tokens, gamma=found.gamma, temperature=params.temperature,
+        draws=f"{found.draws:,}", tokens=params.max_new_tokens, gamma=found.gamma, temperature=params.temperature,
         top_k=params.top_k, seed=params.seed, level=found.level,
     )  # fmt: skip
 
@@ -91,14 +152,33 @@ def rows(found: Findings) -> list[list[str]]:
     ]
 
 
+def step_rows(found: StepFindings) -> list[list[str]]:
+    """A row for each check, under ``STEP_COLUMNS``."""
+    return [
+        [
+            words.capital(CHECKS[check.kind][0]),
+            f"{check.places:,}",
+            "\u2013" if check.gap is None else f"{check.gap:.1g}, allowed {check.allowed:g}",
+            "\u2013" if check.p_value is None else f"{check.p_value:.2g}",
+            VERDICTS[check.differs],
+        ]
+        for check in found.checks
+    ]
+
+
+def step_caption(found: StepFindings) -> str:
+    return STEP_CAPTION.format(tokens=f"{found.tokens:,}", texts=found.texts)
+
+
 def _row(name: str, found: Comparison, alpha: float | None, level: float) -> list[str]:
     return [
         name,
         f"{found.total_variation:.3f}",
         f"{found.noise_mean:.3f}, up to {found.noise_bound:.3f}",
+        size(found.detectable),
         str(found.cells),
         f"{found.p_value:.2g}",
-        "differs" if found.p_value < level else "no difference found",
+        VERDICTS[found.p_value < level],
         words.percent(alpha),
     ]
 

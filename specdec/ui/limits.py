@@ -24,7 +24,7 @@ class Limits:
     runs: int = 25  # of one race
     prompts: int = 1000  # of a benchmark
     file_bytes: int = 10_000_000  # of a file that a visitor chose, unpacked
-    draws: int = 500  # of each sample of the losslessness test
+    draws: int = 10_000  # of each sample of the losslessness test
     pairs: Literal["any", "listed", "none"] = "any"
 
     @property
@@ -32,12 +32,13 @@ class Limits:
         """Whether strangers can reach the page."""
         return self.pairs != "any"
 
-    def take(self, new_tokens: int, runs: int = 1, prompts: int = 1) -> None:
+    def take(self, new_tokens: int, runs: int = 1, prompts: int = 1, draws: int = 1) -> None:
         """Raise ``InvalidInput`` for more than this page allows. Call it before a job joins the queue."""
         for name, found, most in (
             ("max_new_tokens", new_tokens, self.new_tokens),
             ("runs", runs, self.runs),
             ("prompts", prompts, self.prompts),
+            ("draws", draws, self.draws),
         ):
             if found > most:
                 raise BadSetting(f"{name} is {quoted(found)}; this page allows at most {most}. Nothing ran.")
@@ -54,6 +55,6 @@ PUBLIC = Limits(
     runs=5,
     prompts=20,
     file_bytes=1_000_000,
-    draws=200,
+    draws=1_000,
     pairs="none",
 )

@@ -17,6 +17,7 @@ from specdec.lanes.table import row_of
 from specdec.measure.losslessness import (
     LEAST,
     OURS,
+    PARTS,
     PROMPT,
     SAMPLES,
     TOKENS,
@@ -27,10 +28,21 @@ from specdec.measure.losslessness import (
 )
 from specdec.measure.task import Task
 from specdec.report import words
-from specdec.report.losslessness import COLUMNS, STOPPED, caption, headline, rows, sentence
+from specdec.report.losslessness import (
+    COLUMNS,
+    STEP_COLUMNS,
+    STOPPED,
+    caption,
+    headline,
+    notes,
+    rows,
+    step_caption,
+    step_rows,
+)
 from specdec.report.origin import RECORDING, place
 from specdec.ui import fragments
 from specdec.ui.drawn import drawn, figure_place
+from specdec.ui.fields import integer, number_field
 from specdec.ui.figures import samples_figure
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
@@ -41,8 +53,11 @@ LEDE = "Tests by sampling that speculative decoding keeps the target's distribut
 METHOD = (
     "Every race compares greedy text token for token. With sampling, the distribution must stay the same. So this test "
     "draws many short continuations of one prompt with plain generate and with the lane to test, and compares the two "
-    "samples. A third sample, with lossy top-k acceptance, shows that the test can detect a difference."
+    "samples. A third sample, with lossy top-k acceptance, shows that the test can detect a difference. A lane that "
+    "records its probabilities also writes longer texts, and each step of them is tested: whether p is the target's "
+    "distribution, and whether guesses, acceptance and corrections follow p and q."
 )
+DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (
     "Each group of bars is one way in which \u201c{prompt}\u201d goes on. The first two bars should differ by chance "
     "only; the third, of the lossy version, should differ by more."
@@ -74,6 +89,12 @@ class LosslessTab:
                 label="Lane to test",
                 elem_id="sd-lossless-lane",
             )
+            self._draws = number_field(
+                DRAWS_PUBLIC if limits.public else DRAWS,
+                "Draws",
+                info=f"{LEAST['draws']} to {limits.draws:,}; four times as many find half the bias",
+                elem_id="sd-lossless-draws",
+            )
         look = {"elem_classes": "sd-fragment", "apply_default_css": False}
         self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", **look)
         self._plot = figure_place("sd-lossless-plot")
@@ -82,13 +103,13 @@ class LosslessTab:
     def wire(self, tab: gr.Tab) -> None:
         cleared: Values = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
         self._greeting.wire(tab, list(cleared), lambda text: self._shown(*recorded_test(text)))
-        draws = self._limits.draws
-        self._buttons.estimate(self._machine, tab, [], lambda: ("continuation", SAMPLES * draws, TOKENS), by_race=False)
-        self._buttons.wire(self._machine, self._job, [self._lane], cleared)
+        self._buttons.estimate(self._machine, tab, [self._draws], _size, by_race=False)
+        self._buttons.wire(self._machine, self._job, [self._lane, self._draws], cleared)
 
-    def _job(self, lane: str) -> Job:
-        draws, seconds = self._limits.draws, self._limits.seconds
-        task = Task(partial(self_test, lane=lane, draws=draws, seconds=seconds), SAMPLES * draws * TOKENS)
+    def _job(self, lane: str, draws: float | None) -> Job:
+        count, seconds = integer("Draws", draws), self._limits.seconds
+        self._limits.take(TOKENS, draws=count)
+        task = Task(partial(self_test, lane=lane, draws=count, seconds=seconds), PARTS * count * TOKENS)
         return Job(self._buttons.name, task.tokens, partial(self._test, task=task))
 
     def _test(self, turn: Turn, task: Task[Progress | Findings]) -> Iterator[dict[Any, Any]]:
@@ -102,19 +123,22 @@ class LosslessTab:
                     yield {status: fragments.status(STOPPED)}
                     return
                 elif most is not None and turn.seconds > 2 * most:
+                    drew = step.done // SAMPLES if step.unit == "continuations" else 0
                     raise InvalidInput(
-                        f"This pair is too slow for the test: it drew {step.done // 3} continuations of each sample "
+                        f"This pair is too slow for the test: it drew {drew} continuations of each sample "
                         f"in {2 * most:.0f}\u00a0s, and {LEAST['draws']} are needed. Test it on your own machine."
                     )
                 elif time.monotonic() - shown > 0.25:
                     shown = time.monotonic()
-                    turn.counts["drawn"] = step.done
+                    turn.counts["drawn"] = step.done if step.unit == "continuations" else 0
                     yield {status: _progress(step)}
 
     def _shown(self, origin: str, found: Findings) -> Values:
         """Show findings. ``origin`` says where they come from."""
-        told = fragments.verdict(headline(found), None, [sentence(found)])
-        table = fragments.table(COLUMNS, rows(found), caption(found), minor=("cells", "acceptance"))
+        told = fragments.verdict(headline(found), None, notes(found))
+        table = fragments.table(COLUMNS, rows(found), caption(found), minor=("by chance alone", "groups", "acceptance"))
+        if found.steps is not None:
+            table += fragments.table(STEP_COLUMNS, step_rows(found.steps), step_caption(found.steps))
         return {
             self._verdict: origin + told + fragments.paragraph(LOOK_AT.format(prompt=PROMPT)),
             self._plot: gr.update(value=drawn(samples_figure(found)), visible=True),
@@ -122,8 +146,13 @@ class LosslessTab:
         }
 
 
+def _size(draws: float | None) -> tuple[str, int, int]:
+    """The work of a test, for the estimate beside Start."""
+    return "continuation", PARTS * integer("Draws", draws), TOKENS
+
+
 def _progress(step: Progress) -> str:
-    return fragments.status(f"{step.done} of {step.total} continuations drawn.", step.done / step.total)
+    return fragments.status(f"{step.done:,} of {step.total:,} {step.unit} drawn.", step.done / step.total)
 
 
 def recorded_test(text: str) -> tuple[str, Findings]:
