@@ -175,11 +175,12 @@ def self_test(
         sample.start(request)  # checks its arguments and runs nothing yet
 
     def run() -> Generator[Progress | Findings, None, None]:
-        began, seeds = time.monotonic(), random.Random(seed)
+        began = time.monotonic()
         limit = None if seconds is None else began + STEPS_SHARE * seconds
-        texts = yield from _write(samples["lossless"], request, seeds, draws * tokens, limit)
+        texts = yield from _write(samples["lossless"], request, random.Random(f"texts {seed}"), draws * tokens, limit)
         steps = step_test(pair, texts) if texts else None
-        yield from _draw(list(samples.values()), request, seeds, draws, None if seconds is None else began + seconds)
+        limit = None if seconds is None else began + seconds
+        yield from _draw(list(samples.values()), request, random.Random(seed), draws, limit)
         drawn = {name: sample.drawn for name, sample in samples.items()}
         yield Findings(
             lossless=compare(drawn["plain"], drawn["lossless"], seed),
@@ -249,15 +250,15 @@ def _write(
 ) -> Generator[Progress, None, list[list[Event]]]:
     """The events of texts with ``tokens`` tokens together, fewer after the time ``limit``.
 
-    There are none if the lane does not record its probabilities. With the settings of a test there are few tokens to
-    choose from, which hides small faults of a single step. So every second text has the whole vocabulary.
+    There are none if the lane does not record its probabilities. The settings of a test leave few tokens to choose
+    from, which hides small faults of a step. So the first text and every second one after it have no such filter.
     """
     room = (request.pair.context_length() or LONGEST) - len(request.prompt_ids)
     wide = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
     texts: list[list[Event]] = []
     done = 0
     while done < tokens:
-        settings = wide if len(texts) % 2 else {}
+        settings = {} if len(texts) % 2 else wide
         length = min(LONGEST, room, tokens - done)
         changed = request.with_params(max_new_tokens=length, seed=seeds.getrandbits(53), **settings)
         texts.append([])

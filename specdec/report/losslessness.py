@@ -29,8 +29,8 @@ FOUND = (
 STEPS = {
     "unrecorded": "This lane records no probabilities, so only the samples were compared.",
     "differs": "Step by step, in {tokens} tokens: {checks}.",
-    "found none": "Step by step, no difference was found in {tokens} tokens{sees}. This relies on the probabilities that "
-    "the lane records, checked against the target's logits; the samples need no record.",
+    "found none": "Step by step, no difference was found in {tokens} tokens{sees}. This relies on the probabilities "
+    "that the lane records, which were checked against the target's logits; the samples rely on no record.",
 }
 SEES = "; a bias of {detectable} per token or more would have been found in 9 of 10 such tests"
 # Kind of a check: what it looks at, and what is wrong if it differs.
@@ -51,11 +51,11 @@ CHECKS = {
 }
 STEP_COLUMNS = ("Check, step by step", "places", "largest or mean gap", "p", "verdict")
 STEP_CAPTION = (
-    "{tokens} tokens in {texts} texts of the tested lane, every second one without top-k, top-p and min-p. p of the "
-    "target is computed again: its own forward pass along each text, and the logits processors of transformers' generate. "
-    "Gap: between recorded figures and what they must be. p: chi-square tests; all together fail a lossless lane once in "
-    "1,000 times. Bias per token: the mean total variation over the target's first choice, its second, third and fourth, "
-    "fifth to eighth, and all others."
+    "{tokens} tokens in {texts} texts of the tested lane, every second one without top-k, top-p and min-p. The "
+    "target's distribution is computed again, by its own forward pass along each text and the logits processors of "
+    "transformers' generate. Gap: between recorded figures and what they must be. p: chi-square tests; all checks "
+    "together fail a lossless lane once in 1,000 times. Bias per token: the mean total variation of the distribution "
+    "over the target's first choice, its second, its third and fourth, fifth to eighth, and all others."
 )
 VERDICTS = {True: "differs", False: "no difference found"}
 UNTESTED = "There was no guess to test."
@@ -67,9 +67,9 @@ CAPTION = (
     "\u03b3 {gamma}, temperature {temperature:g}, top-k {top_k}, seed {seed}. Groups: the different continuations, "
     "rare ones together. Total variation: half the sum of the differences between the shares of all groups, from 0 "
     "(alike) to 1 (nothing in common); by chance alone: its mean if both samples come from one distribution, and the "
-    "bound exceeded by chance once in 1,000; found from: a bias of this size between the two distributions, whatever its "
-    "kind, is found in at least 9 of 10 such tests. p: chi-square test of homogeneity; the samples differ where it is below "
-    "{level:g}."
+    "bound exceeded by chance once in 1,000; found from: a bias of this size between the two distributions, whatever "
+    "its kind, is found in at least 9 of 10 such tests. p: chi-square test of homogeneity; the samples differ where it "
+    "is below {level:g}."
 )
 
 _NOT_TRIED = "The first difference was not checked in float32: the target's weights are {state}."

@@ -92,7 +92,7 @@ class LosslessTab:
             self._draws = number_field(
                 DRAWS_PUBLIC if limits.public else DRAWS,
                 "Draws",
-                info=f"{LEAST['draws']} to {limits.draws:,}; four times as many find half the bias",
+                info=f"{LEAST['draws']} to {limits.draws:,}; four times as many find about half the bias",
                 elem_id="sd-lossless-draws",
             )
         look = {"elem_classes": "sd-fragment", "apply_default_css": False}

@@ -21,7 +21,7 @@ from transformers.generation.candidate_generator import AssistedCandidateGenerat
 
 import specdec
 from specdec.measure.losslessness import LEVEL, MOST_COMMON, Findings, Progress, chi_square, compare, pooled, self_test
-from specdec.report.losslessness import sentence
+from specdec.report.losslessness import headline, notes, rows, sentence, size
 
 verify_module = importlib.import_module("specdec.engine.verify")
 
@@ -54,17 +54,40 @@ def test_lossless_passes_and_lossy_is_caught(one) -> None:
     assert findings.lossy.total_variation > findings.lossy.noise_bound
     assert 0 < findings.alpha < findings.lossy_alpha < 1
     assert sentence(findings).startswith("Speculative decoding passes: the two samples differ by 0.")
+    stated = size(findings.lossless.detectable)
+    assert findings.lossless.noise_bound < float(stated) < 0.6 and rows(findings)[0][3] == stated
+    assert headline(findings) == (
+        f"No difference found; a bias of {stated} or more would have been found in 9 of 10 such tests."
+    )
     assert "Lossy top-k acceptance is caught: 0." in sentence(findings)
     counts = [(one.plain, one.lossless, one.lossy) for one in findings.common]
     assert sorted(map(sum, counts), reverse=True) == list(map(sum, counts)) and 1 < len(counts) <= MOST_COMMON
     assert all(sum(sample) <= DRAWS for sample in zip(*counts, strict=True))
 
 
+def test_each_step_is_tested_first(one) -> None:
+    """Texts with as many tokens as a sample are tested step by step, and a note says what that can see."""
+    steps = one[1].steps
+    assert steps.tokens == 4 * DRAWS and steps.texts > 1 and not steps.differs
+    assert f"a bias of {size(steps.detectable)} per token or more would have been found" in notes(one[1])[1]
+    assert [progress.unit for progress in one[0]] == sorted((p.unit for p in one[0]), reverse=True)
+
+
+def test_a_faulty_step_is_not_lossless(monkeypatch) -> None:
+    """A bias that is too small for 50 draws is found in the steps."""
+    ratios = verify_module._ratios
+    monkeypatch.setattr(verify_module, "_ratios", lambda *args: 1.1 * ratios(*args))
+    findings = found(table_pair(TARGET, DRAFT), draws=50)[1]
+    assert findings.lossless.p_value > LEVEL and findings.verdict == "not lossless"
+    assert headline(findings).startswith("Not lossless: guesses are not accepted by min(1, p/q)")
+
+
 def test_progress_counts_every_continuation(one) -> None:
     """Progress counts every continuation. A slow lane may also send an update without a new one."""
-    done = [progress.done for progress in one[0]]
+    drawn = [progress for progress in one[0] if progress.unit == "continuations"]
+    done = [progress.done for progress in drawn]
     assert done == sorted(done) and set(done) - {0} == set(range(1, 3 * DRAWS + 1))
-    assert {progress.total for progress in one[0]} == {3 * DRAWS}
+    assert {progress.total for progress in drawn} == {3 * DRAWS}
 
 
 def test_findings_are_plain_values(one) -> None:
@@ -72,6 +95,8 @@ def test_findings_are_plain_values(one) -> None:
     again = json.loads(json.dumps(one[1].record()))
     assert again["verdict"] == "lossless"
     assert again["lossless"]["p_value"] == one[1].lossless.p_value
+    assert again["lossless"]["detectable"] == one[1].lossless.detectable
+    assert again["steps"]["checks"][-1]["kind"] == "tokens"
     assert (again["level"], again["draws"], again["gamma"]) == (LEVEL, DRAWS, "2")
     assert again["params"]["max_new_tokens"] == 4 and again["params"]["seed"] == 0
 
@@ -133,8 +158,8 @@ def test_no_two_draws_share_a_seed(monkeypatch) -> None:
         yield events
 
     monkeypatch.setattr(module, "driven", noted)
-    found(table_pair(TARGET, DRAFT), draws=50)
-    assert len(seeds) == len(set(seeds)) == 150
+    *_, findings = found(table_pair(TARGET, DRAFT), draws=50)
+    assert len(seeds) == len(set(seeds)) == 150 + findings.steps.texts
 
 
 def test_after_the_time_limit_the_draws_so_far_count() -> None:
@@ -150,7 +175,7 @@ def test_closing_midway_leaves_no_lane_running() -> None:
     with count_passes(pair.target) as fed:
         running = self_test(pair, PROMPT, params=PARAMS)
         while not fed:
-            assert next(running).done == 0
+            assert next(running).unit == "tokens"
         running.close()
         at_close = len(fed)
         time.sleep(0.4)
@@ -267,6 +292,11 @@ def test_too_few_for_a_cell_join_the_smallest() -> None:
 def test_other_lanes_pass_too(lane: str) -> None:
     findings = found(table_pair(TARGET, DRAFT), lane=lane)[1]
     assert findings.lane == lane and findings.verdict == "lossless", findings
+    assert (
+        (findings.steps is None)
+        == (lane != "prompt-lookup")
+        == ("records no probabilities, so only the samples were compared" in notes(findings)[1])
+    )
     assert (findings.alpha is None) == (lane != "prompt-lookup")
 
 
