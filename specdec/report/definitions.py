@@ -181,4 +181,21 @@ DEFINITIONS = {
         "Target passes that wrote this many tokens / all target passes after the prompt.",
         "Passes cut short by the end of the text are counted here.",
     ),
+    "bias found": Definition(
+        "bias that would have been found",
+        "total variation",
+        "The smallest total variation between the distributions of plain generate and of the tested lane, over the "
+        "groups of continuations in the table, that such a test finds in at least 9 of 10 times, however it is spread "
+        "over the groups. With \u03bb the noncentrality at which the chi-square test at level 0.001 has power 0.9, and n "
+        "draws in each sample: \u221a(\u03bb / 2n).",
+        "It is not the difference that was measured, nor a bias inside a group. A bias in few groups is found from a "
+        "smaller size on.",
+    ),
+    "bias per token": Definition(
+        "bias per token that would have been found",
+        "total variation",
+        "The smallest mean total variation of a token's distribution, over the target's first choice, its second, its "
+        "third and fourth, fifth to eighth, and all others, that the test of steps finds in at least 9 of 10 times.",
+        "It is not the bias of a whole continuation, which can be up to as many times larger as it has tokens.",
+    ),
 }

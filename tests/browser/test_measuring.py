@@ -10,6 +10,8 @@ import pytest
 from comparison import HOURS
 
 from browser.conftest import FOUND, ask, go_to, open_page, quick_self_test, settle, text, unfold, visit
+from specdec.report.losslessness import CHECKS
+from specdec.report.words import capital
 from specdec.ui import lossless_tab
 
 pytestmark = pytest.mark.xdist_group("browser measuring")
@@ -284,9 +286,17 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     rows = page.locator("#sd-lossless-table tbody tr").all_inner_texts()
     assert [row.split("\t")[0] for row in rows] == [
         "speculative, lossless", "speculative, top-3 acceptance (lossy)",
+        *(capital(right) for right, _ in CHECKS.values()),
     ]  # fmt: skip
     assert "60 continuations of 4 tokens" in text(page, "#sd-lossless-table caption")
     assert re.match("No difference found|Not lossless|Undecided", text(page, "#sd-lossless-verdict .sd-headline"))
+    if found := re.search("a bias of (0.[0-9]+) or more would have been found in 9 of 10", headline):
+        assert rows[0].split("\t")[3] == found[1]
+    unfold(page, "#sd-lossless-settings")
+    set_number(page, "lossless-draws", 20000)
+    page.click("#sd-lossless-start")
+    page.wait_for_selector("#sd-lossless-status .sd-error:has-text('Draws is 20000; this page allows at most 10000')")
+    set_number(page, "lossless-draws", 500)
     monkeypatch.setattr(lossless_tab, "self_test", whole)  # long enough to be stopped
     page.click("#sd-lossless-start")
     page.click("#sd-lossless-stop")
