@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import importlib.util
 import json
-import math
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
