@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from rich.text import Text
@@ -25,7 +28,9 @@ from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
 from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LANES, LOOP, entrants_of_race, key_of, row_of
+from specdec.measure.result import started_of
 from specdec.models.pair import silence_libraries
+from specdec.report.enough import another_run
 from specdec.report.recording import Recorder
 from specdec.report.verdict import SPECULATIVE, verdict
 from specdec.text import TextStream
@@ -63,21 +68,45 @@ def main(argv: Sequence[str], named: bool = True) -> None:
         )
         pair = pair_of(arguments)
         acceptance = "block" if arguments.block else "lossless"
-        asked = {"gamma": arguments.gamma, "params": params, "acceptance": acceptance, "lanes": arguments.lanes}
-        batches = race(pair, prompt, **asked)
-        events = (event for batch in batches for event in batch)
+        asked = {"gamma": arguments.gamma, "acceptance": acceptance}
+
+        def run(made: int, params: SamplingParams) -> Iterator[Event]:
+            """A race after ``made`` others. Another lane is first in each."""
+            first = made % len(arguments.lanes)
+            lanes = [*arguments.lanes[first:], *arguments.lanes[:first]]
+            return chain.from_iterable(race(pair, prompt, **asked, params=params, lanes=lanes))
+
         if arguments.json:
             recorder = Recorder(pair.tokenizer)
-            for event in events:
+            for event in run(0, params):
                 sys.stdout.write(recorder.line(event))
-        else:
-            _show(console, events, pair.tokenizer, keys)
+            return
+        began = time.perf_counter()
+        runs = [_shown(console, run(0, params), pair.tokenizer, keys)]
+        text_of = Recorder(pair.tokenizer).text_of
+        record = verdict(runs, text_of=text_of)
+        while another_run(record, time.perf_counter() - began):
+            console.print(f"Run {len(runs) + 1} ...", style="dim")
+            seed = started_of(runs[0][SPECULATIVE]).params.seed
+            runs.append(_lanes(run(len(runs), replace(params, seed=seed)), keys))
+            record = verdict(runs, text_of=text_of)
+        _print(console, record)
     except SpecdecError as error:
         raise refused(error) from error
 
 
-def _show(console: Output, events: Iterator[Event], tokenizer: Any, keys: Sequence[str]) -> None:
-    """Print the speculative lane's text as it comes, then the verdict on the race."""
+def _lanes(events: Iterator[Event], keys: Sequence[str]) -> dict[str, list[Event]]:
+    """The events of each lane of a race."""
+    lanes: dict[str, list[Event]] = {}
+    for event in events:
+        if isinstance(event, Started):
+            lanes[key_of(event.lane, event.gamma, keys)] = lane = []
+        lane.append(event)
+    return lanes
+
+
+def _shown(console: Output, events: Iterator[Event], tokenizer: Any, keys: Sequence[str]) -> dict[str, list[Event]]:
+    """The same, while the speculative lane's text is printed as it comes."""
     lanes: dict[str, list[Event]] = {}
     stream = TextStream(tokenizer)
     for event in events:
@@ -94,8 +123,12 @@ def _show(console: Output, events: Iterator[Event], tokenizer: Any, keys: Sequen
                 console.write(stream.push(token_id), STYLES[kind])
         if isinstance(event, Finished) and key == SPECULATIVE:
             console.write(stream.finish() + "\n\n")
+    return lanes
+
+
+def _print(console: Output, record: Mapping[str, Any]) -> None:
+    """Print the verdict on a race."""
     console.print(legend())
-    record = verdict([lanes], text_of=Recorder(tokenizer).text_of)
     console.print(record["sentence"], style="bold")
     for key, rate in record.get("rates", {}).items():
         console.print(f"{rate}  {row_of(key).label}")

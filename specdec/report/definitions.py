@@ -186,8 +186,8 @@ DEFINITIONS = {
         "total variation",
         "The smallest total variation between the distributions of plain generate and of the tested lane, over the "
         "groups of continuations in the table, that such a test finds in at least 9 of 10 times, however it is spread "
-        "over the groups. With \u03bb the noncentrality at which the chi-square test at level 0.001 has power 0.9, and n "
-        "draws in each sample: \u221a(\u03bb / 2n).",
+        "over the groups. With \u03bb the noncentrality at which the chi-square test at level 0.001 has power 0.9, and "
+        "n draws in each sample: \u221a(\u03bb / 2n).",
         "It is not the difference that was measured, nor a bias inside a group. A bias in few groups is found from a "
         "smaller size on.",
     ),

@@ -20,7 +20,8 @@ LABELS = {
     "max_new_tokens": "New tokens", "temperature": "Temperature", "top_k": "Top-k", "top_p": "Top-p", "min_p": "Min-p",
     "repetition_penalty": "Repetition penalty", "seed": "Seed", "gamma": "Draft length \u03b3",
     "least_confidence": "Confidence", "accept_top_k": "Lossy: accept if in the target's top k",
-    "ignore_eos": "Ignore end of text", "runs": "Runs", "prompts": "Prompts", "draws": "Draws", "first": "Prompts per category",
+    "ignore_eos": "Ignore end of text", "runs": "Runs", "prompts": "Prompts", "draws": "Draws",
+    "first": "Prompts per category",
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from programs import specdec_command
 
 import specdec
 from specdec.cli import sweep
+from specdec.report import enough
 from specdec.report.recording import read
 
 ROOT = Path(specdec.__file__).parent.parent
@@ -43,6 +44,15 @@ def test_our_loop_beside_them_splits_the_verdict() -> None:
     out = specdec_command(PROMPT, "--tokens", "12").stdout
     assert "Running our loop without a draft" in out and "Identical text: 12 of 12" in out
     assert "To learn both shares" not in out  # said by a race without our loop
+
+
+def test_a_short_race_runs_again_and_shows_its_median_run(monkeypatch) -> None:
+    """The text is printed once, the verdict is on all runs; the events of --json are those of one."""
+    monkeypatch.setattr(enough, "LEAST", 3)
+    monkeypatch.setattr(enough, "MOST", 3)
+    out = specdec_command(PROMPT, "--tokens", "12").stdout
+    assert "Run 2 ...\nRun 3 ...\n" in out and out.count(PROMPT) == 1
+    assert "(median of 3 runs, " in out
 
 
 def test_a_verdict_needs_both_its_lanes() -> None:
