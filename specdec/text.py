@@ -118,7 +118,7 @@ class TokenBytes:
             sample = [i for i in self._decoded.sample() if _LOST not in self._decoded([i])]
             # A decoder may write the space between two words with the second one or with the first.
             ways = [(True, 0)] * level + [(False, 0), (False, 1)]
-            self._stored, after = next((way for way in ways if self._joins(sample, *way)), (False, 0))
+            self._stored, after = next((way for way in ways if self._joins(sample, *way)), ways[0])
             self._before += after
 
     def __call__(self, token_id: int) -> bytes:
