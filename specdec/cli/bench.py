@@ -15,7 +15,7 @@ from specdec.cli.arguments import SETS, Parser, add_pair_arguments, console_of, 
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.engine.policy import policy_of
 from specdec.engine.request import Request, make_request
-from specdec.errors import InvalidInput, SpecdecError
+from specdec.errors import InvalidInput, SpecdecError, with_names
 from specdec.events import SamplingParams
 from specdec.lanes.race import start
 from specdec.lanes.table import BASELINE, LANES, LOOP, Lane, entrants_of, row_of
@@ -33,6 +33,8 @@ from specdec.report import words
 from specdec.report.benchmark import EXPORTS, as_json, report
 from specdec.report.compare import COMPARED, compare, table
 from specdec.text import whole_text
+
+NAMES = OPTIONS | {"gamma": "--gammas"}
 
 
 def main(argv: Sequence[str]) -> None:
@@ -61,7 +63,7 @@ def main(argv: Sequence[str]) -> None:
             limit = limit_of(pair)
         found = measure(pair, plan, arguments.results)
     except SpecdecError as error:
-        raise refused(error, OPTIONS | {"gamma": "--gammas"}) from error
+        raise refused(error, NAMES) from error
     except KeyboardInterrupt:
         if PartialState().is_main_process:
             warn(_kept(arguments.results, pair, plan))
@@ -161,7 +163,7 @@ def _refusal(lane: Lane, request: Request, gammas: Sequence[int | str]) -> str |
         for entrant in entrants_of([lane.key], gammas) if lane.lengths == "fixed" else ():
             start(request, entrant)
     except SpecdecError as error:
-        return str(error)
+        return with_names(error, NAMES)
     return None
 
 

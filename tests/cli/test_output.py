@@ -73,11 +73,10 @@ def test_a_benchmark_is_printed_and_exported_in_every_encoding(measured, tmp_pat
     assert len(first) > 5 and len(set(map(columns, first))) == 1, "the table is straight"
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
-def test_a_sweep_is_printed_in_every_encoding(monkeypatch, encoding) -> None:
+def test_a_sweep_is_printed_in_a_narrow_encoding(monkeypatch) -> None:
     monkeypatch.setattr(limit, "SECONDS", 0.001)
     monkeypatch.setattr(sweep, "trials", lambda pair, plan: (trial(0, *lane, "1", "given") for lane in LANES.items()))
-    ended = specdec_command("sweep", PROMPT, encoding=encoding)
+    ended = specdec_command("sweep", PROMPT, encoding="cp1252")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "speed-up" in ended.stdout and not set("\u00a0\u2009\u202f") & set(ended.stdout)
 

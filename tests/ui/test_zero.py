@@ -62,7 +62,7 @@ def test_an_ended_iterator_ends_the_task(page: dict[str, Any]) -> None:
 def test_errors_arrive_as_they_are(page: dict[str, Any]) -> None:
     """Errors arrive with their class and sentence, after the earlier steps, and the worker stays usable."""
     assert page["refused"] == {
-        "class": "InvalidInput", "says": page["here"]["refused"], "title": None, "steps": 0,
+        "class": "BadSetting", "says": page["here"]["refused"], "title": None, "steps": 0,
     }  # fmt: skip
     assert page["not numbers"]["class"] == "NotNumbers" and page["not numbers"]["steps"] == 1
     assert page["not numbers"]["says"] == str(errors.NotNumbers("target"))
