@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from specdec.measure.step_test import StepFindings
 
 HEADLINES = {
-    "lossless": "No difference found; a bias of {detectable} or more would have been found in 9 of 10 such tests.",
+    "lossless": "No difference found; a bias of {detectable} or more (total variation) would have been found in 9 of "
+    "10 such tests.",
     "not lossless": "Not lossless: the two samples differ by more than chance allows.",
     "steps": "Not lossless: {checks}.",
     "untested": "The draft made no guesses for this prompt, so nothing was tested.",
@@ -36,7 +37,7 @@ SEES = "; a bias of {detectable} per token or more would have been found in 9 of
 # Kind of a check: what it looks at, and what is wrong if it differs.
 CHECKS = {
     "target": (
-        "p is the target's distribution",
+        "the recorded p is the target's distribution",
         "the recorded p is not the target's distribution at these settings",
     ),
     "rule": (
@@ -51,8 +52,8 @@ CHECKS = {
 }
 STEP_COLUMNS = ("Check, step by step", "places", "largest or mean gap", "p", "verdict")
 STEP_CAPTION = (
-    "{tokens} tokens in {texts} texts of the tested lane, every second one without top-k, top-p and min-p. The "
-    "target's distribution is computed again, by its own forward pass along each text and the logits processors of "
+    "{tokens} tokens in {texts} of the tested lane, the first and every second one after it without top-k, top-p and "
+    "min-p. The target's distribution is computed again, by its own forward pass and the logits processors of "
     "transformers' generate. Gap: between recorded figures and what they must be. p: chi-square tests; all checks "
     "together fail a lossless lane once in 1,000 times. Bias per token: the mean total variation of the distribution "
     "over the target's first choice, its second, its third and fourth, fifth to eighth, and all others."
@@ -167,7 +168,7 @@ def step_rows(found: StepFindings) -> list[list[str]]:
 
 
 def step_caption(found: StepFindings) -> str:
-    return STEP_CAPTION.format(tokens=f"{found.tokens:,}", texts=found.texts)
+    return STEP_CAPTION.format(tokens=f"{found.tokens:,}", texts=f"{found.texts} text{'s' * (found.texts != 1)}")
 
 
 def _row(name: str, found: Comparison, alpha: float | None, level: float) -> list[str]:

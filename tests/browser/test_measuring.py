@@ -290,7 +290,7 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     ]  # fmt: skip
     assert "60 continuations of 4 tokens" in text(page, "#sd-lossless-table caption")
     assert re.match("No difference found|Not lossless|Undecided", text(page, "#sd-lossless-verdict .sd-headline"))
-    if found := re.search("a bias of (0.[0-9]+) or more would have been found in 9 of 10", headline):
+    if found := re.search("a bias of (0.[0-9]+) or more .total variation. would have been found in 9 of 10", headline):
         assert rows[0].split("\t")[3] == found[1]
     unfold(page, "#sd-lossless-settings")
     set_number(page, "lossless-draws", 20000)

@@ -57,7 +57,8 @@ def test_lossless_passes_and_lossy_is_caught(one) -> None:
     stated = size(findings.lossless.detectable)
     assert findings.lossless.noise_bound < float(stated) < 0.6 and rows(findings)[0][3] == stated
     assert headline(findings) == (
-        f"No difference found; a bias of {stated} or more would have been found in 9 of 10 such tests."
+        f"No difference found; a bias of {stated} or more (total variation) would have been found in 9 of 10 such "
+        "tests."
     )
     assert "Lossy top-k acceptance is caught: 0." in sentence(findings)
     counts = [(one.plain, one.lossless, one.lossy) for one in findings.common]
