@@ -21,6 +21,7 @@ from specdec.models.loading import PairPlan, load, plan_pair
 from specdec.models.pair import ENGINES, Pair
 from specdec.report.tried import GRAPHS_TRIED
 
+TARGET = "hub id, folder or GGUF file (FILE.gguf here, owner/name:FILE.gguf on the hub)"
 SETS = "JSON lines or a JSON list, of your own or of a public set, such as HumanEval, MT-bench, GSM8K or ShareGPT"
 
 
@@ -51,7 +52,7 @@ def prompt_of(text: str) -> str:
 
 def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the pair, its device and its number types."""
-    parser.add_argument("--target", help="hub id or folder; default: the embedded pair")
+    parser.add_argument("--target", help=f"{TARGET}; default: the embedded pair")
     parser.add_argument("--draft", help=forms())
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16; for both models")

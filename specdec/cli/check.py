@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdec.cli.arguments import Parser, console_of
+from specdec.cli.arguments import TARGET, Parser, console_of
 from specdec.cli.terminal import refused
 from specdec.drafters.base import Finding
 from specdec.drafters.methods import forms
@@ -20,7 +20,7 @@ SIGNS = {"good": "+", "note": "!", "bad": "x"}
 def main(argv: Sequence[str]) -> None:
     known = ", ".join(preset.name for preset in PRESETS)
     parser = Parser(prog="specdec check", description=__doc__, epilog=f"Known pairs: {known}.")
-    parser.add_argument("target", help="hub id or folder")
+    parser.add_argument("target", help=TARGET)
     parser.add_argument("draft", help=forms())
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")

@@ -33,7 +33,7 @@ class DraftModel(DraftMethod):
 
     kind: ClassVar[str] = "model"
     label: ClassVar[str] = "Draft model"
-    form: ClassVar[str] = "hub id or folder of a draft model"
+    form: ClassVar[str] = "hub id, folder or GGUF file of a draft model"
     example: ClassVar[str] = ""
 
     model: str | PreTrainedModel

@@ -249,8 +249,9 @@ def load_pair(
 ) -> Pair:
     """Load a target and a draft. Without arguments it is the embedded pair, which needs no network.
 
-    - ``target``, ``draft``: a hub id or a folder. ``draft`` may also be a way to draft, as a value (``PromptLookup()``)
-      or as text ("prompt-lookup"). Without a draft only gamma 0 can run. An empty text counts as none.
+    - ``target``, ``draft``: a hub id, a folder, or a GGUF file ("model.gguf", "owner/name:model.gguf"). ``draft`` may
+      also be a way to draft, as a value (``PromptLookup()``) or as text ("prompt-lookup"). Without a draft only gamma 0
+      can run. An empty text counts as none.
     - ``device``: "auto" is the CUDA GPU if there is one, else the CPU.
     - ``dtype``, ``draft_dtype``: a name such as "float16". "auto" is bfloat16 on a GPU that computes in it (compute
       capability 8.0 or more) and float16 on an older one. It is float32 on a CPU and for the embedded pair.
@@ -260,7 +261,8 @@ def load_pair(
     - ``progress``: is called with the progress of downloads.
 
     A target that does not fit one GPU is spread over all GPUs and the CPU's memory. Weights are read from safetensors
-    only, and no code from a repository is run. The environment variable HF_TOKEN opens licensed and private models.
+    and GGUF files only, and no code from a repository is run. The environment variable HF_TOKEN opens licensed and
+    private models.
     Raises ``LoadFailed`` or ``IncompatiblePair``, where possible before weights are fetched or read.
     """
     return load(

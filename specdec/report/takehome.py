@@ -278,13 +278,13 @@ def transformers(run: Run) -> str:
     if run.params.ignore_eos:
         fields["eos_token_id"] = None
     lines = [
-        f"tokenizer = AutoTokenizer.from_pretrained({python(run.target)})",
-        f"target = AutoModelForCausalLM.from_pretrained({python(run.target)})",
+        f"tokenizer = AutoTokenizer.from_pretrained({_source(run.target)})",
+        f"target = AutoModelForCausalLM.from_pretrained({_source(run.target)})",
     ]
     if run.kind == "model":
-        lines.append(f"draft = AutoModelForCausalLM.from_pretrained({python(run.draft_name)})")
+        lines.append(f"draft = AutoModelForCausalLM.from_pretrained({_source(run.draft_name)})")
         if run.apart:
-            lines.append(f"draft_tokenizer = AutoTokenizer.from_pretrained({python(run.draft_name)})")
+            lines.append(f"draft_tokenizer = AutoTokenizer.from_pretrained({_source(run.draft_name)})")
     guide = {"model": "draft", "early-exit": "target"}.get(run.kind)
     policy = policy_of(run.gamma)
     if guide and isinstance(policy, Fixed):
@@ -332,7 +332,30 @@ def _acceptance(tool: str, run: Run) -> list[str]:
     return []
 
 
+def _source(name: str) -> str:
+    """Arguments of ``from_pretrained`` that load a model of this name."""
+    place, file = _place_and_file(name)
+    return f"{python(place)}, gguf_file={python(file)}" if file else python(place)
+
+
+def _place_and_file(name: str) -> tuple[str, str]:
+    """The folder or repository of a GGUF file, and the file; other names as they are, and an empty text."""
+    if not name.lower().endswith(".gguf"):
+        return name, ""
+    place, _, file = name.rpartition(":" if ":" in name else "/")
+    return place, file
+
+
+def _of_gguf(tool: str, run: Run) -> str | None:
+    """The refusal for a tool that does not read GGUF files as transformers does; None if the run has none."""
+    names = [run.target, run.draft_name if run.kind == "model" else ""]
+    found = next((name for name in names if _place_and_file(name)[1]), None)
+    return f"# {tool} gets no lines for a GGUF file here; llama.cpp\n# and transformers do.\n" if found else None
+
+
 def vllm(run: Run) -> str:
+    if refusal := _of_gguf("vLLM", run):
+        return refusal
     length = {"num_speculative_tokens": run.length}
     model: dict[str, Any] = {"method": "draft_model", "model": run.draft_name if run.kind == "model" else "", **length}
     if run.apart:
@@ -386,6 +409,8 @@ def _request(port: int, run: Run, fields: dict[str, Any]) -> str:
 
 
 def sglang(run: Run) -> str:
+    if refusal := _of_gguf("SGLang", run):
+        return refusal
     if run.kind == "model" and run.apart:
         return "# SGLang 0.5.23 drafts only with a model of the\n# target's tokenizer and number of vocabulary rows.\n"
     verified = f"--speculative-num-draft-tokens {run.length + 1}"  # counts the token before the draft
@@ -466,6 +491,10 @@ def llamacpp(run: Run) -> str:
 
 
 def _gguf(name: str, role: str, local: bool) -> str:
+    place, file = _place_and_file(name)
+    if file:
+        path = shlex.quote(name) if local else f'"$(hf download {shlex.quote(place)} {shlex.quote(file)})"'
+        return f"cp {path} {role}.gguf"
     return f"python convert_hf_to_gguf.py {shlex.quote(name)}{'' if local else ' --remote'} --outfile {role}.gguf"
 
 

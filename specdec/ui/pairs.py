@@ -54,7 +54,9 @@ class PairPanel:
             )
             self.method = gr.Radio(labels, value=labels[0], label="Draft method", elem_id="sd-method")
         with gr.Row():
-            self.target = gr.Textbox(label="Target: hub id or folder", max_lines=1, elem_id="sd-target", visible=False)
+            self.target = gr.Textbox(
+                label="Target: hub id, folder or GGUF file", max_lines=1, elem_id="sd-target", visible=False
+            )
             self.draft = gr.Textbox(label="Draft", max_lines=1, elem_id="sd-draft", visible=False)
         with gr.Row():
             self.look = gr.Button("Check", elem_id="sd-check")
@@ -141,7 +143,7 @@ class PairPanel:
         listed = None
         if preset == OWN and self._limits.pairs == "any":
             if not target:
-                raise InvalidInput("No target was given; write a hub id or the path of a folder.")
+                raise InvalidInput("No target was given; write a hub id, or the path of a folder or a GGUF file.")
             model, text = target, draft or row.example
         elif preset in _PRESETS:
             model, listed = _PRESETS[preset].target, _PRESETS[preset].draft

@@ -239,3 +239,16 @@ def test_a_record_that_is_no_run_is_refused_in_a_sentence(change: dict) -> None:
 def test_the_page_answers_any_request_for_code() -> None:
     for record in ("", "null", "[" * 99999, "{}", '{"settings": {"prompt": 5}}'):
         assert "There is no code" in json.loads(code_answer(record))["problem"]
+
+
+def test_a_gguf_file_is_named_as_each_tool_names_one(tmp_path):
+    """transformers gets the folder and the file, llama.cpp the file itself; the other tools get no lines."""
+    target = HUB["target"] | {"name": "a/b:q.gguf"}
+    draft = HUB["draft"] | {"name": "d.gguf", "local": True}
+    codes = codes_of(HUB | {"target": target, "draft": draft})
+    assert 'target = AutoModelForCausalLM.from_pretrained("a/b", gguf_file="q.gguf")' in codes["transformers"]
+    assert 'draft = AutoModelForCausalLM.from_pretrained("path/to", gguf_file="d.gguf")' in codes["transformers"]
+    for tool in ("vLLM", "SGLang"):
+        assert all(line.startswith("#") for line in codes[tool].splitlines())
+    assert 'cp "$(hf download a/b q.gguf)" target.gguf' in codes["llama.cpp"]
+    assert "cp path/to/d.gguf draft.gguf" in codes["llama.cpp"] and "convert_hf" not in codes["llama.cpp"]
