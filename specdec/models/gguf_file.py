@@ -45,13 +45,13 @@ _ENDS = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenize
 # Ways to split text for which transformers' default, that of GPT-2, is right or was never anything else.
 _SPLIT_AS_GPT2 = {None, "default", "gpt-2", "gpt2", "phi-2", "olmo", "mpt"}
 
-# Keys, after the architecture, of which a wrong value shows as a tensor of a wrong shape, or that say nothing.
+# Keys, after the architecture, that tensors show too (by their names or shapes), or that change no text.
 _SHOWN_BY_TENSORS = {
     "block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size", "expert_count",
     "expert_feed_forward_length", "expert_shared_feed_forward_length", "expert_shared_count", "tensor_data_layout",
-    "rope.scaling.original_context_length", "rope.scaling.finetuned",
+    "rope.scaling.original_context_length", "rope.scaling.finetuned", "use_parallel_residual",
 }  # fmt: skip
-# Keys that the config of transformers must repeat, with the fields that may do so. None stands for a rule below.
+# Keys that the config of transformers must repeat, with the fields that may do so; "_" begins those of ``_facts``.
 _REPEATED: dict[str, tuple[str, ...]] = {
     "attention.head_count": ("num_attention_heads",),
     "attention.head_count_kv": ("num_key_value_heads", "num_kv_heads"),

@@ -132,9 +132,11 @@ def test_what_transformers_would_not_read_is_refused(name: str, tmp_path) -> Non
     assert "\n" not in str(refusal.value)
 
 
-def writer(path: Path, architecture: str, tensors: dict) -> Path:
+def writer(path: Path, architecture: str, tensors: dict, numbers: dict | None = None) -> Path:
     file = gguf.GGUFWriter(path, architecture)
     file.add_block_count(1)
+    for key, value in (numbers or {}).items():
+        file.add_float32(f"{architecture}.{key}", value)
     for name, (values, kind) in tensors.items():
         file.add_tensor(name, values, raw_dtype=kind)
     file.write_header_to_file()
@@ -177,6 +179,13 @@ def test_what_cannot_be_read_is_refused_with_its_reason(shelf, tmp_path, monkeyp
     monkeypatch.setattr(gguf_file.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(specdec.LoadFailed, match="needs the package gguf: pip install gguf$"):
         plan_pair(shelf / "one")
+
+
+def test_a_key_that_transformers_replaces_by_a_default_is_refused(tmp_path) -> None:
+    """transformers takes the base of Starcoder2's rotary angles from the class, whatever the file says."""
+    path = writer(tmp_path / "x.gguf", "starcoder2", {}, {"rope.freq_base": 999_999.0})
+    with pytest.raises(specdec.LoadFailed, match="rope.freq_base to 999999.0, and transformers takes 10000.0 there"):
+        plan_pair(path)
 
 
 def test_a_tensor_that_transformers_leaves_out_is_refused(shelf, tmp_path) -> None:
