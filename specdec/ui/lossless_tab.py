@@ -87,6 +87,7 @@ class LosslessTab:
                 [(row_of(key).choice, key) for key in testable()],
                 value=OURS,
                 label="Lane to test",
+                min_width=320,  # on a phone the field comes below
                 elem_id="sd-lossless-lane",
             )
             self._draws = number_field(
