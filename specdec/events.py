@@ -58,10 +58,10 @@ class SamplingParams:
             raise BadSetting(f"ignore_eos is {quoted(self.ignore_eos)}; give True or False.")
         _require_int("max_new_tokens", self.max_new_tokens, 1)
         _require_int("top_k", self.top_k, 0)
-        _require_number("temperature", self.temperature, 0, 100)
-        _require_number("top_p", self.top_p, 0, 1, above=True)
-        _require_number("min_p", self.min_p, 0, 1)
-        _require_number("repetition_penalty", self.repetition_penalty, 0, 100, above=True)
+        require_number("temperature", self.temperature, 0, 100)
+        require_number("top_p", self.top_p, 0, 1, above=True)
+        require_number("min_p", self.min_p, 0, 1)
+        require_number("repetition_penalty", self.repetition_penalty, 0, 100, above=True)
         if 0 < self.temperature < 0.01:
             raise BadSetting(
                 f"temperature {self.temperature} is between 0 and 0.01; use 0 for greedy, else 0.01 or more."
@@ -227,7 +227,7 @@ def _require_int(name: str, value: object, low: int, high: int | None = None) ->
         )
 
 
-def _require_number(name: str, value: object, low: float, high: float, above: bool = False) -> None:
+def require_number(name: str, value: object, low: float, high: float, above: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise BadSetting(f"{name} is {quoted(value)}; give a number.")
     if not (low <= value <= high) or (above and value == low):

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned, Proposal, after_kind
 from specdec.drafters.chain import ChainDraft, spliced
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
-from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.errors import IncompatiblePair, InvalidInput, identified
 from specdec.passes.cache import RoomyLayer
 from specdec.passes.clock import Mark, mark, taken
 from specdec.passes.context import Context
@@ -101,8 +101,8 @@ class Eagle3(DraftMethod):
             require_fit(self.head.config, target_config)
 
     def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
-        if isinstance(self.head, str):
-            raise InvalidInput(f"The head is the name {self.head!r}; give a loaded head. load_pair takes names.")
+        if not isinstance(self.head, Eagle3Head):
+            raise InvalidInput(f"The head is {identified(self.head)}; give a loaded head. load_pair takes names.")
         own = self.head.eval().embed_tokens
         embedding: Any = target.get_input_embeddings() if own is None else own
         wide, ours = embedding.weight.shape[1], self.head.config.layer.hidden_size

@@ -8,10 +8,10 @@ import torch
 
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
 from specdec.engine.observe import Decided, draft_tokens, gather, read
-from specdec.engine.policy import REREAD, Policy
+from specdec.engine.policy import REREAD, Policy, lengths_of, next_draft
 from specdec.engine.request import Call, Request, make_request, prepare
 from specdec.engine.verify import Outcome, verify, verify_block, verify_greedy, verify_top_k
-from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind, check_gamma
+from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind
 from specdec.models.pair import Pair, Prompt
 from specdec.passes.clock import CallClock, Mark, between, mark
 from specdec.passes.engines import Engine
@@ -56,7 +56,7 @@ def decode(
 
 def _rounds(call: Call) -> Iterator[Event]:
     yield call.started
-    clock, policy, inference = CallClock(), call.policy.start(), torch.inference_mode()
+    clock, policy, inference = CallClock(), lengths_of(call.policy), torch.inference_mode()
     with call.pair.new_engine(len(call.prompt_ids) + call.params.max_new_tokens) as engine:
         # The engine may use the run's buffers again in other calls. In this mode they are made as inference tensors,
         # whatever the mode of this call's reader is.
@@ -73,9 +73,10 @@ def _rounds(call: Call) -> Iterator[Event]:
                 break
             with inference:
                 # 1. The draft proposes gamma tokens. One place is left for the target's own token.
-                gamma = min(check_gamma(policy.length()), call.params.max_new_tokens - len(run.new_ids) - 1)
+                gamma, least_confidence = next_draft(policy)
+                gamma = min(gamma, call.params.max_new_tokens - len(run.new_ids) - 1)
                 began = mark(run.device)
-                proposal = run.drafter.propose(run.context, gamma, policy.least_confidence)
+                proposal = run.drafter.propose(run.context, gamma, least_confidence)
                 event = run.verify_and_commit(proposal, began)
     yield Finished(run.reason, prefill_seconds, clock.elapsed(), clock.cpu(run.device))
 

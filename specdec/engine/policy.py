@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
 
 from specdec.closed_forms import expected_tokens
-from specdec.errors import BadSetting, quoted
-from specdec.events import MAX_GAMMA, Round, check_gamma
+from specdec.errors import BadSetting, InvalidInput, identified, quoted
+from specdec.events import MAX_GAMMA, Round, check_gamma, require_number
 
 REREAD = 16  # a model with recurrent state reads at most so many kept tokens again in front of a draft
 CONFIDENCE = "confidence:"  # how the text of a confidence stop begins; its number follows
@@ -139,6 +139,43 @@ def policy_of(gamma: int | str | Policy) -> Policy:
     if isinstance(gamma, int) or not callable(getattr(gamma, "start", None)):  # a range has a ``start`` as well
         return Fixed(cast(int, gamma))  # refuses a value that is no length
     return gamma
+
+
+def lengths_of(policy: Policy) -> Lengths:
+    """The lengths that ``policy`` starts for one call. Raises ``InvalidInput`` for an object without their members."""
+    lengths = policy.start()
+    for name in ("length", "saw"):
+        if not callable(getattr(lengths, name, None)):
+            raise InvalidInput(
+                f"start() of the policy {quoted(policy)} returned {identified(lengths)}, which has no method {name}; "
+                "return an object with length(), saw(event) and least_confidence."
+            )
+    _confidence_of(lengths)
+    return lengths
+
+
+def next_draft(lengths: Lengths) -> tuple[int, float | None]:
+    """How many tokens to draft next, and the probability below which the draft ends early.
+
+    Raises ``InvalidInput`` for no length or one outside 0 to 16, and for a probability outside 0 to 1.
+    """
+    try:
+        gamma = lengths.length()
+    except StopIteration:  # a generator that lets it through would end with a RuntimeError
+        raise InvalidInput("The policy has no length for the next round; return one for every round.") from None
+    return check_gamma(gamma), _confidence_of(lengths)
+
+
+def _confidence_of(lengths: Lengths) -> float | None:
+    if not hasattr(lengths, "least_confidence"):
+        raise InvalidInput(
+            f"The lengths of the policy, {identified(lengths)}, have no least_confidence; give a number from 0 to 1, "
+            "or None to draft the whole length."
+        )
+    least = lengths.least_confidence
+    if least is not None:
+        require_number("least_confidence", least, 0, 1)
+    return least
 
 
 class Chooser:

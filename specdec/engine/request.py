@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers import StopStringCriteria
 
-from specdec.engine.policy import Fixed, Policy, policy_of
+from specdec.engine.policy import Fixed, Policy, lengths_of, policy_of
 from specdec.errors import BadSetting, InvalidInput, quoted
 from specdec.events import LOSSLESS, FinishReason, SamplingParams, Started
 from specdec.models.compatibility import refuse_rope_change
@@ -221,6 +221,7 @@ def prepare(
     """Check what a lane adds to a request. Raises ``InvalidInput``, which says what was found and what to do."""
     pair, params = request.pair, request.params
     policy = policy_of(gamma)
+    lengths_of(policy)  # refuses what it cannot be asked for
     drafting = policy != Fixed(0)
     if drafting and pair.draft is None:
         raise BadSetting(f"gamma is {policy}, but the pair has no draft; give the pair a draft, or use 0.")

@@ -7,6 +7,7 @@ decoding thread for the life of the process: CPU kernels keep a team of threads 
 from __future__ import annotations
 
 import gc
+import math
 import os
 import queue
 import threading
@@ -17,8 +18,10 @@ from itertools import chain
 
 import torch
 
-from specdec.errors import DeviceLost, InvalidInput, OutOfMemory, SpecdecError
-from specdec.events import Event, Finished, Round
+from specdec.errors import DeviceLost, InvalidInput, OutOfMemory, SpecdecError, identified
+from specdec.events import Event, Finished, Round, require_number
+
+LONGEST = 3600.0  # seconds between two batches
 
 Emit = Callable[[Event], None]
 Batches = Generator[list[Event], None, None]  # close it to leave before the end
@@ -49,10 +52,6 @@ class PushedLane(Iterator[Event]):
 
     def __next__(self) -> Event:
         if self._events is None:
-            if threading.current_thread().name.startswith(_THREAD_NAME):
-                raise InvalidInput(
-                    "A lane of transformers is wrapped in a generator; pass the lane itself to driven()."
-                )
             # ``driven`` gets a copy. With this object, both would refer to each other, and a lane that nobody reads any
             # more would go on.
             self._batches = driven(PushedLane(self.run))
@@ -74,9 +73,21 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
     cancels the lane: it ends at its next event, and closing waits for that. After ``max_seconds`` a lane is ended with
     ``Finished("deadline")``.
 
-    Raises what the lane raises. Raises ``OutOfMemory`` where the device has too little memory, after freeing what the
-    lane held, and ``DeviceLost`` where a GPU no longer computes anything.
+    Arguments are checked at once: ``InvalidInput``; both are seconds, 0 or more. Raises what the lane raises. Raises
+    ``OutOfMemory`` where the device has too little memory, after freeing what the lane held, and ``DeviceLost`` where a
+    GPU no longer computes anything.
     """
+    require_number("interval", interval, 0, LONGEST)
+    if max_seconds is not None:
+        require_number("max_seconds", max_seconds, 0, math.inf)
+    if not isinstance(lane, Iterator):
+        raise InvalidInput(f"The lane is {identified(lane)}; give what speculative() or another lane returns.")
+    return _driven(lane, interval, max_seconds)
+
+
+def _driven(lane: Iterator[Event], interval: float, max_seconds: float | None) -> Batches:
+    if threading.current_thread().name.startswith(_THREAD_NAME):  # it would wait for itself
+        raise InvalidInput("The lane is wrapped in a generator; pass the lane itself to driven().")
     events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
     cancelled = threading.Event()
     rounds: list[float] = []  # elapsed seconds of the first and the latest round
@@ -159,6 +170,8 @@ def _drain(events: queue.SimpleQueue[Event | None], interval: float) -> list[Eve
 def _pull(lane: Iterator[Event], emit: Emit) -> None:
     try:
         for event in lane:
+            if not isinstance(event, Event):
+                raise InvalidInput(f"The lane yielded {identified(event)}; give a generator of events to driven().")
             emit(event)
     finally:
         if hasattr(lane, "close"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, identified
 from specdec.events import Event, Finished, FinishReason, Round, Started
 from specdec.measure.metrics import Metrics, measure
 from specdec.text import text_of
@@ -37,9 +37,16 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
     """Run a lane to its end and return what it wrote.
 
     ``lane`` yields events, or batches of them as ``driven`` does. ``token_ids`` are the new ones only. ``text`` needs
-    the tokenizer. Raises ``InvalidInput`` for the events of several lanes.
+    the tokenizer. Raises ``InvalidInput`` for the events of several lanes, and for what is no events or no tokenizer.
     """
+    if not (tokenizer is None or hasattr(tokenizer, "get_vocab")):
+        raise InvalidInput(f"tokenizer is {identified(tokenizer)}; give a loaded tokenizer, or leave it out.")
+    if not isinstance(lane, Iterable) or hasattr(lane, "ndim"):  # a tensor of one number only looks iterable
+        raise InvalidInput(f"The lane is {identified(lane)}; give the events that speculative() or driven() yields.")
     events = [event for part in lane for event in (part if isinstance(part, list) else [part])]
+    for event in events:
+        if not isinstance(event, Event):
+            raise InvalidInput(f"Among the events is {identified(event)}; give what speculative() or driven() yields.")
     if (lanes := sum(isinstance(event, Started) for event in events)) > 1:
         raise InvalidInput(
             f"These are the events of {lanes} lanes; collect each lane separately (recording.lanes splits them)."

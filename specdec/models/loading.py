@@ -396,8 +396,8 @@ def _require_numbers(model: PreTrainedModel, name: str) -> None:
 
 
 def _require_bits(bits: int) -> None:
-    if bits not in (4, 8):
-        raise InvalidInput(f"bits is {bits!r}; use 8 or 4, or leave it out.")
+    if not isinstance(bits, int) or bits not in (4, 8):
+        raise InvalidInput(f"bits is {quoted(bits)}; use 8 or 4, or leave it out.")
     if importlib.util.find_spec("bitsandbytes") is None:
         raise LoadFailed(f"Weights of {bits} bits need the package bitsandbytes. Install it, or leave the bits out.")
 
@@ -424,6 +424,6 @@ def dtype_named(name: str, device: torch.device) -> torch.dtype:
             return torch.float32
         # torch.cuda.is_bf16_supported() is True for older GPUs too, which emulate bfloat16 and take longer.
         return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float16
-    if name not in DTYPES:
-        raise BadSetting(f"dtype is {name!r}; use 'auto', 'float32', 'bfloat16' or 'float16'.")
+    if not isinstance(name, str) or name not in DTYPES:
+        raise BadSetting(f"dtype is {quoted(name)}; use 'auto', 'float32', 'bfloat16' or 'float16'.")
     return DTYPES[name]

@@ -180,6 +180,9 @@ class Pair:
         return facts | {"engine": {"name": name, "reason": no_graphs}}
 
     def _check_ids(self, ids: torch.Tensor) -> torch.Tensor:
+        kinds = {"nested": ids.is_nested, "quantized": ids.is_quantized, "sparse": ids.layout != torch.strided}
+        if kind := next((name for name, found in kinds.items() if found), None):
+            raise InvalidInput(f"The prompt is a {kind} tensor; give an ordinary one of ids, (n,) or (1, n).")
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool or ids.ndim not in (1, 2):
             raise InvalidInput(
                 f"The prompt is a {ids.dtype} tensor of shape {tuple(ids.shape)}; give ids, (n,) or (1, n)."

@@ -9,6 +9,10 @@ the same steps run without a capture.
 eager engine. A stand-in for the capture, which repeats the recorded operators on the recorded tensors, shows that a
 replay needs nothing else. On torch's meta device the host waits once a round. On a GPU, where a capture fails or logits
 differ at the check, the eager engine runs instead, and the reason is shown.
+
+On a CPU one thing differs: a confidence stop while sampling. There the eager engine stops drafting at the unsure token,
+and this one draws the whole draft before it is cut. So they draw different numbers from the same seed, and their texts
+differ; the distribution of both is the target's.
 """
 
 from __future__ import annotations

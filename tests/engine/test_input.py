@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 
 import pytest
 import torch
@@ -96,6 +97,23 @@ def test_batch_is_refused(lane: str, pair) -> None:
 def test_prompt_of_another_kind(prompt, found: str, pair) -> None:
     """A value that is no text, messages or ids of this model is named."""
     assert found in refused(pair, prompt)
+
+
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (lambda: torch.tensor([3, 4]).to_sparse(), "sparse"),
+        (lambda: torch.tensor([[3, 4]]).to_sparse_csr(), "sparse"),
+        (lambda: torch.quantize_per_tensor(torch.ones(3), 1.0, 0, torch.quint8), "quantized"),
+        (lambda: torch.nested.nested_tensor([torch.tensor([3]), torch.tensor([4, 5])]), "nested"),
+        (lambda: torch.nested.nested_tensor([torch.tensor([3]), torch.tensor([4, 5])], layout=torch.jagged), "nested"),
+    ],
+    ids=["coo", "csr", "quantized", "nested", "jagged"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_prompt_in_another_kind_of_tensor(make, found: str, pair) -> None:
+    for lane in LANES:
+        assert found in refused(pair, make(), lane)
 
 
 def test_same_prompt_in_every_form(pair) -> None:
@@ -280,3 +298,61 @@ def test_the_draft_length_is_5_where_none_is_given() -> None:
     """In every lane that drafts, so that their figures belong together."""
     for function in (specdec.speculative, specdec.assisted, race):
         assert inspect.signature(function).parameters["gamma"].default == 5
+
+
+# --- what is no lane, and other arguments of public functions --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *({"interval": interval} for interval in (-1, math.nan, math.inf, "1", None, True, 1e9)),
+        *({"max_seconds": seconds} for seconds in (-1, math.nan, "1", True)),
+    ],
+    ids=str,
+)
+def test_seconds_of_driven_out_of_range(arguments: dict, pair) -> None:
+    """They are refused at once, not when the lane is read."""
+    lane = specdec.speculative(pair, prompt_of(3), params=specdec.SamplingParams(max_new_tokens=3))
+    with pytest.raises(specdec.InvalidInput, match=next(iter(arguments))):
+        specdec.driven(lane, **arguments)
+    assert specdec.collect(specdec.driven(lane, max_seconds=math.inf)).token_ids
+
+
+@pytest.mark.parametrize("lane", [None, 5, "text", [1], {"a": 1}, torch.tensor(3), torch.ones(2), object()], ids=repr)
+def test_what_is_no_lane_is_refused(lane) -> None:
+    for function in (specdec.driven, specdec.collect):
+        with pytest.raises(specdec.InvalidInput, match="lane|events"):
+            function(lane)
+    with pytest.raises(specdec.InvalidInput, match="generator of events"):
+        list(specdec.driven(iter([lane])))
+    with pytest.raises(specdec.InvalidInput, match="Among the events"):
+        specdec.collect([lane] if not isinstance(lane, list) else lane)
+
+
+def test_a_lane_that_is_driven_within_another_is_refused(pair) -> None:
+    """It would wait for its own thread."""
+    lane = specdec.speculative(pair, prompt_of(3), params=specdec.SamplingParams(max_new_tokens=3))
+    with pytest.raises(specdec.InvalidInput, match="pass the lane itself"):
+        list(specdec.driven(event for batch in specdec.driven(lane) for event in batch))
+
+
+@pytest.mark.parametrize("tokenizer", ["gpt2", 5, object()], ids=repr)
+def test_a_tokenizer_of_another_kind_is_refused_before_the_lane_is_read(tokenizer, pair) -> None:
+    lane = specdec.speculative(pair, prompt_of(3), params=specdec.SamplingParams(max_new_tokens=3))
+    with pytest.raises(specdec.InvalidInput, match="tokenizer is"):
+        specdec.collect(lane, tokenizer)
+    assert specdec.collect(lane).token_ids
+
+
+@pytest.mark.parametrize("name", ["dtype", "draft_dtype", "bits"])
+@pytest.mark.parametrize("value", [["float32"], {}, torch.ones(2)], ids=repr)
+def test_settings_of_load_pair_of_another_kind(name: str, value) -> None:
+    with pytest.raises(specdec.InvalidInput, match=name.removeprefix("draft_")):
+        specdec.load_pair(**{name: value})
+
+
+@pytest.mark.parametrize("head", [None, 5, ["a"], torch.nn.Linear(2, 2)], ids=repr)
+def test_a_head_of_another_kind(head) -> None:
+    with pytest.raises(specdec.InvalidInput, match="The head is"):
+        specdec.Pair(shared_tiny("llama", 6), specdec.Eagle3(head))

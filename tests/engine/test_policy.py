@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -154,3 +155,74 @@ def test_two_calls_of_a_warm_up_take_no_lengths_from_each_other() -> None:
     every = EveryLength(3)
     one, other = every.start(), every.start()
     assert [one.length() for _ in every.lengths] == [other.length() for _ in every.lengths] == [0, 3, 2, 1]
+
+
+# --- policies that callers write -------------------------------------------------------------------------------------
+
+
+class Own:
+    """A policy that drafts two tokens, with members replaced or left out."""
+
+    least_confidence = None
+
+    def __init__(self, **members):
+        self.__dict__.update(members)
+
+    def start(self):
+        return self
+
+    def length(self) -> int:
+        return 2
+
+    def saw(self, event) -> None: ...
+
+
+class WithoutConfidence:
+    def start(self):
+        return self
+
+    def length(self) -> int:
+        return 2
+
+    def saw(self, event) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("policy", "found"),
+    [
+        *(
+            (Own(least_confidence=least), "least_confidence is")
+            for least in ("0.4", True, [0.4], 1.5, -0.1, math.nan, math.inf)
+        ),
+        (WithoutConfidence(), "no least_confidence"),
+        (Own(start=lambda: None), "start.. of the policy .* returned None"),
+        (Own(start=lambda: 5), "returned 5, which has no method length"),
+        (Own(saw=None), "no method saw"),
+        (Own(length=3), "no method length"),
+    ],
+)
+def test_a_policy_without_its_members_is_refused_at_once(policy, found: str) -> None:
+    pair = specdec.Pair(shared_tiny("llama", 6), specdec.PromptLookup())
+    for lane in (specdec.speculative, specdec.assisted):
+        with pytest.raises(specdec.InvalidInput, match=found):
+            lane(pair, prompt_of(3), gamma=policy)
+
+
+@pytest.mark.parametrize(
+    ("members", "found"),
+    [
+        *(({"length": lambda length=length: length}, "gamma is") for length in (None, "2", 2.5, 17, -1, True)),
+        ({"length": iter([2, 2]).__next__}, "no length for the next round"),
+    ],
+)
+def test_a_bad_length_ends_the_call_in_a_sentence(members: dict, found: str) -> None:
+    pair = specdec.Pair(shared_tiny("llama", 6), specdec.PromptLookup())
+    with pytest.raises(specdec.InvalidInput, match=found):
+        list(specdec.speculative(pair, prompt_of(3), gamma=Own(**members), params=specdec.SamplingParams(40)))
+
+
+def test_a_confidence_that_goes_wrong_later_ends_the_call_in_a_sentence() -> None:
+    pair, policy = specdec.Pair(shared_tiny("llama", 6), specdec.PromptLookup()), Own(least_confidence=0)
+    policy.saw = lambda event: setattr(policy, "least_confidence", "high")
+    with pytest.raises(specdec.InvalidInput, match="least_confidence is 'high'"):
+        list(specdec.speculative(pair, prompt_of(3), gamma=policy, params=specdec.SamplingParams(9)))

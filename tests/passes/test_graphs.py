@@ -200,19 +200,34 @@ def test_the_stand_in_catches_a_step_that_reads_a_changing_address(captured, mon
 # --- without a capture ------------------------------------------------------------------------------------------------
 
 
-def test_sampled_text_has_the_distribution_of_the_eager_engine() -> None:
-    """Both engines have the same exact distribution, up to the rounding of two attention kernels."""
+@pytest.mark.parametrize("gamma", [2, specdec.ConfidenceStop(2, 0.4)], ids=str)
+def test_sampled_text_has_the_distribution_of_the_eager_engine(gamma: Any) -> None:
+    """Both engines have the same exact distribution, up to the rounding of two attention kernels.
+
+    Also with a confidence stop, where their texts differ on a CPU: see below.
+    """
     target = tiny("llama", 3, vocab_size=4)
     pairs = [specdec.Pair(target, noisy_copy(target, 4, 0.3), engine=engine) for engine in ("graph", "eager")]
     params = specdec.SamplingParams(max_new_tokens=3, temperature=1.3, ignore_eos=True)
     prompt = prompt_of(3, vocab_size=4)
 
     def text(pair: specdec.Pair) -> tuple[int, ...]:
-        return tuple(specdec.collect(specdec.speculative(pair, prompt, gamma=2, params=params)).token_ids)
+        return tuple(specdec.collect(specdec.speculative(pair, prompt, gamma=gamma, params=params)).token_ids)
 
     (ours, paths), (theirs, _) = (distribution(lambda pair=pair: text(pair)) for pair in pairs)
     assert paths > len(ours) == 4**3
     assert distance(ours, theirs) < 1e-5
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_confidence_stop_while_sampling_is_the_one_mode_in_which_texts_differ(waits: bool, monkeypatch) -> None:
+    """The eager engine on a CPU stops drawing at the unsure token. On a GPU it draws the whole draft too."""
+    graph = pair_of()
+    eager = dataclasses.replace(graph, engine="eager")
+    monkeypatch.setattr("specdec.passes.context.Context.waits", waits)
+    settings = {"gamma": specdec.ConfidenceStop(6, 0.5), "params": {"temperature": 1.0, "seed": 5}}
+    texts = [[r.committed_ids for r in rounds_of(pair, prompt_of(5), settings)] for pair in (graph, eager)]
+    assert (texts[0] == texts[1]) is waits
 
 
 class Operators(TorchDispatchMode):
