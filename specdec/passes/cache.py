@@ -7,7 +7,6 @@ of the processor's cache. The draft's weights, which are small enough to stay th
 from __future__ import annotations
 
 import inspect
-from functools import cache as cached
 from types import CodeType
 from typing import Any
 
@@ -100,13 +99,12 @@ def unmasked_window(model: PreTrainedModel) -> int | None:
     windows = [(kind, settings["sliding_window"]) for kind, settings in layers if "sliding_window" in settings]
     if not windows:
         return None
-    called: set[str] = set().union(*map(_names, {type(module) for module in model.modules()}))
+    called: set[str] = set().union(*(_names(kind) for kind in {type(module) for module in model.modules()}))
     sliding, chunked = "create_sliding_window_causal_mask", "create_chunked_causal_mask"
     lacking = (size for kind, size in windows if (chunked if kind == "chunked_attention" else sliding) not in called)
     return min(lacking, default=None)
 
 
-@cached
 def _names(kind: type[torch.nn.Module]) -> set[str]:
     """The names that ``forward`` of ``kind`` uses, those of the functions that it calls among them."""
     return _names_in(getattr(inspect.unwrap(kind.forward), "__code__", None))
