@@ -10,7 +10,7 @@ from fakes import byte_tokenizer, table_model
 
 import specdec
 from specdec.cli.arguments import console_of
-from specdec.cli.run import _show
+from specdec.cli.run import _shown
 from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS
 from specdec.report import recording
@@ -47,7 +47,7 @@ def test_every_face_shows_the_same_text(name: str) -> None:
     table = recording.token_bytes(lines)
     assert result.text == b"".join(table[i] for i in result.token_ids).decode(errors="replace")
     console = console_of(file=io.StringIO(), soft_wrap=True)
-    _show(console, iter(events), tokenizer, DEFAULT_KEYS)
+    _shown(console, iter(events), tokenizer, DEFAULT_KEYS)
     assert f"x{result.text}\n" in console.file.getvalue()
     whole = "".join(PIECES[name][:-2]) + "\ufffd" if "half" in name else "".join(PIECES[name])
     assert result.text == whole

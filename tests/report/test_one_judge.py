@@ -13,13 +13,12 @@ import re
 from collections.abc import Iterator
 
 from comparison import FULL
-from fakes import byte_tokenizer
 from judged import drafting, loop, plain, plan, trial
 
 from specdec.cli.arguments import console_of
-from specdec.cli.run import _show
+from specdec.cli.run import _print
 from specdec.cli.terminal import readable
-from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.summary import summarise
 from specdec.report.benchmark import report
 from specdec.report.judge import LOSING, Kind
@@ -147,7 +146,7 @@ def sweep_screen(trials: list, gamma: int | str, found) -> list[str]:
 
 
 def test_race_sweep_benchmark_and_command_line_agree() -> None:
-    kinds, tokenizer = set(), byte_tokenizer()
+    kinds = set()
     for number, case in enumerate(GRID):
         gamma, runs = case[1], runs_of(case)
         entrants = {BASELINE.key: BASELINE, LOOP.key: LOOP, "speculative": Entrant("speculative", gamma)}
@@ -163,7 +162,7 @@ def test_race_sweep_benchmark_and_command_line_agree() -> None:
         require_one_figure_a_name(race_screen(race))
         require_one_figure_a_name(sweep_screen(trials, gamma, many))
         if number % SIGHT == 0:
-            require_printed(runs, trials, asked, race, many, tokenizer)
+            require_printed(runs, trials, asked, race, many)
     signs = ("FASTER", "UNCLEAR", "SLOWER")
     assert {kind for kind, _ in kinds} >= {kind for kind in Kind if kind.name.startswith(signs)}
 
@@ -172,11 +171,10 @@ def named(kind: Kind | None) -> str | None:
     return kind and kind.name.lower()
 
 
-def require_printed(runs: list[dict], trials: list, asked, race: dict, many, tokenizer) -> None:
+def require_printed(runs: list[dict], trials: list, asked, race: dict, many) -> None:
     """The programs print the same sentences."""
     if len(runs) == 1 and LOOP.key not in runs[0]:  # it races the two, once
-        events = itertools.chain.from_iterable(runs[0].values())
-        said = printed(lambda console: _show(console, events, tokenizer, DEFAULT_KEYS))
+        said = printed(lambda console: _print(console, race))
         assert all(readable(sentence) in said for sentence in (race["sentence"], *race["notes"]))
     about = {"pair": runs[0][BASELINE.key][0].pair, "machine": {}, "versions": {}, "at": 0.0}
     said = printed(lambda console: report(console, about, asked, trials, {"reason": "Not tried."}, []))
