@@ -13,7 +13,7 @@ import specdec
 from specdec.passes.runner import Runner
 from specdec.passes.stacks import Stack
 
-MOST_MADE = {0.0: 398, 1.0: 435}  # tensors of a round with four guesses, by temperature
+MOST_MADE = {0.0: 398, 1.0: 439}  # tensors of a round with four guesses, by temperature
 VIEWS = {
     "alias", "as_strided", "detach", "expand", "select", "slice", "split", "squeeze", "t", "transpose", "unbind",
     "unsqueeze", "view", "_unsafe_view", "permute", "chunk", "narrow",
