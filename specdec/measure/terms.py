@@ -15,8 +15,8 @@ from specdec.measure.metrics import Metrics, guess_cost, round_cost, speedup
 
 Steps = tuple[tuple[str, float], ...]
 
-LEAST_SHARE = 0.85  # of a lane's time that its thread had a processor; below this, other programs took much of it
-MOST_UNEVEN = 1.1  # the highest of the lanes' shares / the lowest; above this, the lanes ran on unequal machines
+LEAST_SHARE = 0.75  # of a lane's time that its thread had a processor; below this, other programs took much of it
+MOST_UNEVEN = 1.2  # the highest of the lanes' shares / the lowest; above this, the lanes ran on unequal machines
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 from specdec.report.judge import Doubt, Kind
 
 LEAST, MOST = 3, 5  # runs of a race, without and with a reason to doubt its figures
-SECONDS = 20.0  # for all runs; a race that would take longer is not repeated
+SECONDS = 10.0  # for all runs; a race that would take longer is not repeated, because somebody waits for it
 DOUBTED = {kind.name.lower() for kind in (Kind.BUSY, Kind.NOISY)}
 DOUBTS = {doubt.name.lower() for doubt in (Doubt.STALL, Doubt.WIDE_SPREAD, Doubt.FEW_RUNS)}
 

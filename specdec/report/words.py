@@ -104,8 +104,8 @@ ADVICE = {
 }
 
 DOUBTS = {
-    Doubt.BUSY: "Other programs took processor time in {busy} of {count}: a lane's thread had a processor for only "
-    "{share} of its time.",
+    Doubt.BUSY: "Other programs, perhaps the browser, took processor time in {busy} of {count}: a lane's thread had a "
+    "processor for only {share} of its time.",
     Doubt.TOO_FAST: "Speculation was measured as {speculation} times as fast as our loop without a draft, but a round "
     "yields only {all_tokens} tokens; this is measurement noise.",
     Doubt.LUCK: "\u03b3 {gamma} ran once and was far faster than the next shorter and the next longer draft; such a "

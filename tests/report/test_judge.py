@@ -219,7 +219,7 @@ def test_other_doubts() -> None:
 @pytest.mark.parametrize(
     ("shares", "busy"),
     [
-        ((1.0, 1.0, 1.0), False), ((0.86, 0.9, 0.88), False), ((0.84, 0.85, 0.9), True), ((1.0, 0.9, 1.0), True),
+        ((1.0, 1.0, 1.0), False), ((0.76, 0.8, 0.78), False), ((0.74, 0.75, 0.8), True), ((1.0, 0.82, 1.0), True),
         ((1.0, 1.0, 0.5), True), ((None, None, None), False), ((None, 0.5, None), True),
     ],
 )  # fmt: skip

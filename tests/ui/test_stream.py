@@ -84,12 +84,12 @@ def test_a_race_runs_again_until_it_is_clear(pair, monkeypatch) -> None:
     ("record", "seconds", "more"),
     [
         ({"kind": "faster", "doubts": [], "runs": 1}, 2.0, True),
-        ({"kind": "faster", "doubts": [], "runs": 3}, 6.0, False),
-        ({"kind": "busy", "doubts": ["busy"], "runs": 3}, 6.0, True),
+        ({"kind": "faster", "doubts": [], "runs": 3}, 3.0, False),
+        ({"kind": "busy", "doubts": ["busy"], "runs": 3}, 3.0, True),
         ({"kind": "noisy", "doubts": ["luck"], "runs": 5}, 6.0, False),
         ({"kind": "faster", "doubts": ["wide_spread"], "runs": 4}, 6.0, True),
-        ({"kind": "faster", "doubts": [], "runs": 1}, 11.0, False),  # two runs would take 22 s
-        ({"kind": "busy", "doubts": ["busy"], "runs": 4}, 16.5, False),
+        ({"kind": "faster", "doubts": [], "runs": 1}, 5.5, False),  # two runs would take 11 s
+        ({"kind": "busy", "doubts": ["busy"], "runs": 4}, 8.5, False),
         ({"kind": "no_token", "doubts": []}, 1.0, False),
     ],
 )
