@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 
 import specdec
 from specdec.cli.arguments import leave_a_core
-from specdec.events import Event, Started
+from specdec.events import Event
 from specdec.lanes.race import race
-from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LOOP, key_of
+from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LOOP, turned
 from specdec.measure.metrics import measure
+from specdec.measure.result import by_lane
 from specdec.measure.terms import Sides
 from specdec.report.enough import another_run
 from specdec.report.verdict import verdict
@@ -45,14 +46,9 @@ def raced(pair: specdec.Pair, prompt: str) -> Found:
     record: dict[str, Any] = {}
     began = time.perf_counter()
     while not runs or another_run(record, time.perf_counter() - began):
-        first = len(runs) % len(DEFAULT_KEYS)
-        lanes = (*DEFAULT_KEYS[first:], *DEFAULT_KEYS[:first])
         params = specdec.SamplingParams(TOKENS, ignore_eos=True)
-        runs.append({})
-        for event in chain.from_iterable(race(pair, prompt, params=params, lanes=lanes)):
-            if isinstance(event, Started):
-                runs[-1][key_of(event.lane, event.gamma, DEFAULT_KEYS)] = lane = []
-            lane.append(event)
+        batches = race(pair, prompt, params=params, lanes=turned(DEFAULT_KEYS, len(runs)))
+        runs.append(by_lane(chain.from_iterable(batches), DEFAULT_KEYS))
         record = verdict(runs)
     sides = [Sides(*(measure(run[key]) for key in (BASELINE.key, "speculative", LOOP.key))) for run in runs]  # type: ignore[arg-type]
     gains = sorted(side.gain or 0.0 for side in sides)

@@ -47,7 +47,7 @@ def test_every_face_shows_the_same_text(name: str) -> None:
     table = recording.token_bytes(lines)
     assert result.text == b"".join(table[i] for i in result.token_ids).decode(errors="replace")
     console = console_of(file=io.StringIO(), soft_wrap=True)
-    _shown(console, iter(events), tokenizer, DEFAULT_KEYS)
+    assert list(_shown(console, iter(events), tokenizer, DEFAULT_KEYS)) == events
     assert f"x{result.text}\n" in console.file.getvalue()
     whole = "".join(PIECES[name][:-2]) + "\ufffd" if "half" in name else "".join(PIECES[name])
     assert result.text == whole

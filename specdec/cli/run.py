@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -27,8 +27,8 @@ from specdec.cli.terminal import refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
-from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LANES, LOOP, entrants_of_race, key_of, row_of
-from specdec.measure.result import started_of
+from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LANES, LOOP, entrants_of_race, key_of, row_of, turned
+from specdec.measure.result import by_lane, started_of
 from specdec.models.pair import silence_libraries
 from specdec.report.enough import another_run
 from specdec.report.recording import Recorder
@@ -72,8 +72,7 @@ def main(argv: Sequence[str], named: bool = True) -> None:
 
         def run(made: int, params: SamplingParams) -> Iterator[Event]:
             """A race after ``made`` others. Another lane is first in each."""
-            first = made % len(arguments.lanes)
-            lanes = [*arguments.lanes[first:], *arguments.lanes[:first]]
+            lanes = turned(arguments.lanes, made)
             return chain.from_iterable(race(pair, prompt, **asked, params=params, lanes=lanes))
 
         if arguments.json:
@@ -82,48 +81,35 @@ def main(argv: Sequence[str], named: bool = True) -> None:
                 sys.stdout.write(recorder.line(event))
             return
         began = time.perf_counter()
-        runs = [_shown(console, run(0, params), pair.tokenizer, keys)]
+        runs = [by_lane(_shown(console, run(0, params), pair.tokenizer, keys), keys)]
         text_of = Recorder(pair.tokenizer).text_of
         record = verdict(runs, text_of=text_of)
         while another_run(record, time.perf_counter() - began):
             console.print(f"Run {len(runs) + 1} ...", style="dim")
             seed = started_of(runs[0][SPECULATIVE]).params.seed
-            runs.append(_lanes(run(len(runs), replace(params, seed=seed)), keys))
+            runs.append(by_lane(run(len(runs), replace(params, seed=seed)), keys))
             record = verdict(runs, text_of=text_of)
         _print(console, record)
     except SpecdecError as error:
         raise refused(error) from error
 
 
-def _lanes(events: Iterator[Event], keys: Sequence[str]) -> dict[str, list[Event]]:
-    """The events of each lane of a race."""
-    lanes: dict[str, list[Event]] = {}
-    for event in events:
-        if isinstance(event, Started):
-            lanes[key_of(event.lane, event.gamma, keys)] = lane = []
-        lane.append(event)
-    return lanes
-
-
-def _shown(console: Output, events: Iterator[Event], tokenizer: Any, keys: Sequence[str]) -> dict[str, list[Event]]:
-    """The same, while the speculative lane's text is printed as it comes."""
-    lanes: dict[str, list[Event]] = {}
+def _shown(console: Output, events: Iterable[Event], tokenizer: Any, keys: Sequence[str]) -> Iterator[Event]:
+    """The events, while the speculative lane's text is printed as it comes."""
     stream = TextStream(tokenizer)
     for event in events:
         if isinstance(event, Started):
             key = key_of(event.lane, event.gamma, keys)
-            lanes[key] = lane = []
             console.print(f"Running {row_of(key).choice} ...", style="dim")
             if key == SPECULATIVE:
                 prompt = "".join(stream.push(token_id) for token_id in event.prompt_ids)
                 console.write(prompt, STYLES["prompt"])
-        lane.append(event)
         if isinstance(event, Round) and key == SPECULATIVE:
             for token_id, kind in zip(event.committed_ids, kinds(event), strict=True):
                 console.write(stream.push(token_id), STYLES[kind])
         if isinstance(event, Finished) and key == SPECULATIVE:
             console.write(stream.finish() + "\n\n")
-    return lanes
+        yield event
 
 
 def _print(console: Output, record: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from specdec.engine.request import Request, make_request
 from specdec.errors import BadSetting, InvalidInput
 from specdec.events import Event, Round, SamplingParams, Started
 from specdec.lanes.driver import Batches, driven
-from specdec.lanes.table import DEFAULT_KEYS, Entrant, entrants_of_race
+from specdec.lanes.table import DEFAULT_KEYS, Entrant, entrants_of_race, turned
 from specdec.models.pair import Pair, Prompt
 
 WARM_UP_TOKENS = 8  # in a lane without drafts of our loop
@@ -50,8 +50,7 @@ def race(
 
     def run() -> Batches:
         for index in range(runs):
-            first = index % len(entrants)
-            for entrant in (*entrants[first:], *entrants[:first]):
+            for entrant in turned(entrants, index):
                 for _ in driven(warm_up(request, entrant, acceptance, accept_top_k), interval):
                     yield []  # so that the consumer can stop the race
                 for batch in driven(start(request, entrant, acceptance, accept_top_k), interval, max_seconds):

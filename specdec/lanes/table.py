@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from specdec.engine.policy import Fixed, Policy, policy_of
 from specdec.errors import InvalidInput, quoted
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from specdec.engine.request import Request
     from specdec.events import Event
     from specdec.models.pair import Pair
+
+_Lane = TypeVar("_Lane")  # an entrant, or the key of one
 
 
 class Entrant(NamedTuple):
@@ -118,6 +120,12 @@ def key_of(lane: str, gamma: int | str, keys: Collection[str]) -> str:
     """The key of the entrant whose ``Started`` has this ``lane`` and ``gamma``, among the ``keys`` of a race."""
     key = Entrant(lane, gamma).key
     return key if key in keys else lane
+
+
+def turned(lanes: Sequence[_Lane], made: int) -> tuple[_Lane, ...]:
+    """The order of the lanes in one more run after ``made`` ones. Another lane is first in each."""
+    first = made % len(lanes)
+    return (*lanes[first:], *lanes[:first])
 
 
 def entrants_of(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[Entrant, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from specdec.errors import BadSetting
 from specdec.events import SamplingParams
-from specdec.lanes.table import Entrant
+from specdec.lanes.table import Entrant, turned
 from specdec.measure.metrics import Metrics
 from specdec.measure.prompts import Choice, PromptItem
 
@@ -65,8 +65,7 @@ class Plan:
         """Every call in order. The first entrant rotates from run to run and from prompt to prompt."""
         for run in range(self.runs):
             for place, item in enumerate(self.prompts):
-                shift = (run + place) % len(self.entrants)
-                for entrant in self.entrants[shift:] + self.entrants[:shift]:
+                for entrant in turned(self.entrants, run + place):
                     yield run, item, entrant
 
     def __len__(self) -> int:

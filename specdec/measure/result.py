@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from specdec.errors import InvalidInput, identified
 from specdec.events import Event, Finished, FinishReason, Round, Started
+from specdec.lanes.table import key_of
 from specdec.measure.metrics import Metrics, measure
 from specdec.text import text_of
 
@@ -66,6 +67,16 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
 
 
 Run = Mapping[str, Sequence[Event]]  # one run of a race: the events of each lane
+
+
+def by_lane(events: Iterable[Event], keys: Collection[str]) -> dict[str, list[Event]]:
+    """The events of each lane of a race that ran once, by the ``keys`` of its lanes."""
+    lanes: dict[str, list[Event]] = {}
+    for event in events:
+        if isinstance(event, Started):
+            lanes[key_of(event.lane, event.gamma, keys)] = lane = []
+        lane.append(event)
+    return lanes
 
 
 def started_of(events: Sequence[Event]) -> Started:

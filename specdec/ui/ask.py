@@ -13,7 +13,7 @@ from specdec.engine.policy import CONFIDENCE, ConfidenceStop, gamma_of
 from specdec.errors import BadSetting, InvalidInput, SpecdecError, quoted, with_names
 from specdec.events import MAX_GAMMA, Event, SamplingParams
 from specdec.lanes.race import race
-from specdec.lanes.table import DEFAULT_KEYS, LANES, entrants_of_race
+from specdec.lanes.table import DEFAULT_KEYS, LANES, entrants_of_race, turned
 from specdec.measure.task import Task
 from specdec.ui.fields import LABELS, number, number_field, parsed
 from specdec.ui.limits import Limits
@@ -43,9 +43,7 @@ class Ask:
 
     def again(self, made: int, seed: int | None) -> Ask:
         """One more run after ``made`` ones, with their seed. Another lane is first in each."""
-        first = made % len(self.lanes)
-        lanes = (*self.lanes[first:], *self.lanes[:first])
-        return replace(self, lanes=lanes, params=replace(self.params, seed=seed), runs=1)
+        return replace(self, lanes=turned(self.lanes, made), params=replace(self.params, seed=seed), runs=1)
 
     @property
     def message(self) -> str | list[dict[str, str]]:
