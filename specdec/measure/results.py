@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, FailFast, Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import from_json, to_json
 from typing_extensions import TypedDict  # pydantic supports the standard one only from Python 3.12 on
 
@@ -26,7 +26,9 @@ from specdec.measure.plan import Key, Plan, Trial
 from specdec.measure.prompts import LONGEST_NAME, Choice, PromptItem
 
 VERSION = 3  # of files and links
-MOST_CALLS, MOST_TOKENS = 100_000, 1_000_000
+MOST_PROMPTS, MOST_CALLS, MOST_TOKENS = 10_000, 100_000, 1_000_000
+MOST_HEAD = 100_000  # bytes of the first line besides the prompts
+MOST_OTHERS = 100  # lines of a file that are no calls; an interrupted measurement leaves one for each process
 LARGEST = 1e12  # the largest count or number of seconds
 OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
@@ -83,7 +85,7 @@ class Head(TypedDict):
     pair: PairFacts
     machine: MachineFacts
     versions: Annotated[dict[Name, Name], Field(max_length=20)]
-    prompts: Annotated[list[PromptItem], Field(min_length=1, max_length=10_000)]
+    prompts: Annotated[list[PromptItem], Field(min_length=1, max_length=MOST_PROMPTS), FailFast()]
     entrants: Annotated[list[tuple[Name, int | Name | None]], Field(min_length=1, max_length=200)]
     runs: Annotated[int, Field(ge=1, le=1000)]
     params: SamplingParams
@@ -119,7 +121,7 @@ def read_results(text: str, name: str) -> Results:
         raise InvalidInput(f"{name} cannot be opened: {error}") from error
     except (ValueError, TypeError, KeyError):
         raise InvalidInput(f"{name} has no results of this program. Open another file.") from None
-    found = trials_of(rest.splitlines(), plan)
+    found = trials_of(rest.splitlines(), plan, name)
     if not found:
         raise InvalidInput(f"{name} has no finished call. Open another file.")
     return Results(about, plan, found)
@@ -130,6 +132,16 @@ def checked_head(found: Any) -> tuple[About, Plan]:
     version = found.get("version") if isinstance(found, dict) else None
     if isinstance(version, int) and version != VERSION:
         raise InvalidInput(f"its version is {version}, and this program reads version {VERSION}.")
+    # Without what nobody reads, and counted before it is validated: a forged line can be long.
+    found = {name: found[name] for name in Head.__required_keys__ if name in found} if isinstance(found, dict) else {}
+    prompts, lanes, runs = (found.get(name) for name in ("prompts", "entrants", "runs"))
+    if isinstance(prompts, list) and isinstance(lanes, list) and isinstance(runs, int):
+        if len(prompts) > MOST_PROMPTS:
+            raise InvalidInput(f"it has more than {MOST_PROMPTS:,} prompts.")
+        if len(prompts) * len(lanes) * runs > MOST_CALLS:
+            raise InvalidInput(f"it plans more than {MOST_CALLS:,} calls.")
+    if len(to_json(found | {"prompts": []})) > MOST_HEAD:
+        raise InvalidInput(f"its first line has more than {MOST_HEAD:,} bytes besides its prompts.")
     try:
         head = _HEAD.validate_json(to_json(found), strict=True)  # validated as JSON, because a tuple is a list there
     except ValidationError as error:
@@ -141,8 +153,6 @@ def checked_head(found: Any) -> tuple[About, Plan]:
         raise InvalidInput("it names a lane or a prompt twice.")
     if head["params"].max_new_tokens > MOST_TOKENS:
         raise InvalidInput(f"its calls have more than {MOST_TOKENS:,} tokens.")
-    if len(entrants) * len(names) * head["runs"] > MOST_CALLS:
-        raise InvalidInput(f"it plans more than {MOST_CALLS:,} calls.")
     about = {key: value for key, value in head.items() if key in ABOUT}
     return about, Plan(tuple(head["prompts"]), entrants, head["params"], head["runs"], head["chosen"])
 
@@ -169,14 +179,26 @@ def _entrant(lane: str, gamma: int | str | None) -> Entrant:
     return entrant
 
 
-def trials_of(lines: Iterable[str], plan: Plan) -> list[Trial]:
-    """The plan's trials among the lines of a file, each once."""
-    categories = {item.name: item.category for item in plan.prompts}
-    planned = {(run, item.name, *entrant) for run, item, entrant in plan.steps()}
+def trials_of(lines: Iterable[str], plan: Plan, name: str) -> list[Trial]:
+    """The plan's trials among the lines of the file called ``name``, each once.
+
+    Raises ``InvalidInput`` if too many lines are no trials of the plan.
+    """
+    categories, entrants = {item.name: item.category for item in plan.prompts}, set(plan.entrants)
     found: dict[Key, Trial] = {}
-    for trial in filter(None, map(_trial, lines)):
-        if trial.key in planned and trial.category == categories[trial.prompt] and trial.greedy == plan.params.greedy:
+    others = 0
+    for line in lines:
+        trial = _trial(line)
+        if (
+            trial is not None
+            and trial.run in range(plan.runs)
+            and trial.entrant in entrants
+            and trial.category == categories.get(trial.prompt)
+            and trial.greedy == plan.params.greedy
+        ):
             found.setdefault(trial.key, trial)
+        elif (others := others + 1) > MOST_OTHERS:
+            raise InvalidInput(f"{name} is damaged: more than {MOST_OTHERS} of its lines are no calls of its plan.")
     return list(found.values())
 
 

@@ -58,7 +58,7 @@ class ResultsText:
         if not head:
             return []
         self._head["at"] = _same(name, head, from_json(_line(self._head)))
-        return trials_of(lines, self._plan)
+        return trials_of(lines, self._plan, name)
 
 
 class ResultsFile:

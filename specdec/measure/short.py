@@ -20,13 +20,14 @@ from pydantic_core import from_json
 from specdec.errors import InvalidInput
 from specdec.measure.metrics import SECONDS, Metrics
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.results import MOST_CALLS, Results, checked_head, shown_head, sound
+from specdec.measure.results import Results, checked_head, shown_head, sound
 
-INFLATED = 2_000_000  # a link may unpack to so many bytes
+LONGEST = 4096  # characters of the results in a link
+INFLATED, CALLS = 200_000, 500  # bytes and calls of such results; without a bound a short link can take minutes to show
 DAMAGED = "The link is damaged: a part of it may be missing."
 
 Value = Annotated[int, Field(ge=0, le=10**15)] | None
-_COLUMNS: TypeAdapter[list[list[Value]]] = TypeAdapter(list[Annotated[list[Value], Field(max_length=MOST_CALLS)]])
+_COLUMNS: TypeAdapter[list[list[Value]]] = TypeAdapter(list[Annotated[list[Value], Field(max_length=CALLS)]])
 
 
 def _count(name: str) -> Callable[[Metrics], int | None]:
@@ -65,6 +66,10 @@ def read_short(text: str | bytes) -> Results:
     try:
         found = from_json(text)
         about, plan = checked_head(found["head"])
+        if len(plan) > CALLS:
+            raise InvalidInput(f"It plans {len(plan):,} calls, more than the {CALLS} of a link.")
+        if len(found["calls"]) != 1 + len(_FIGURES):
+            raise InvalidInput(DAMAGED)
         missing, columns = set(_COLUMNS.validate_python([found["missing"]], strict=True)[0]), found["calls"]
         keys = [key for at, key in enumerate(_keys(plan)) if at not in missing]
         texts, *figures = _COLUMNS.validate_python(columns, strict=True)
@@ -86,15 +91,19 @@ def read_short(text: str | bytes) -> Results:
     return Results(about, plan, trials)
 
 
-def link_text(results: Results) -> str:
-    """The short text, packed for an address."""
+def link_text(results: Results) -> str | None:
+    """The short text, packed for an address; None if it is too long for one."""
+    text = short(results).encode()
     packer = zlib.compressobj(9, wbits=-15)
-    packed = packer.compress(short(results).encode()) + packer.flush()
-    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    packed = base64.urlsafe_b64encode(packer.compress(text) + packer.flush()).decode().rstrip("=")
+    fits = len(packed) <= LONGEST and len(text) <= INFLATED and len(results.plan) <= CALLS
+    return packed if fits else None
 
 
 def read_link(text: str) -> Results:
     """Read the results of an address. Raises ``InvalidInput``."""
+    if len(text) > LONGEST:
+        raise InvalidInput(f"The link has {len(text):,} characters of results, more than the {LONGEST:,} of a link.")
     try:
         unpacker = zlib.decompressobj(wbits=-15)
         packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from specdec.engine.policy import gamma_of
-from specdec.errors import InvalidInput, quoted
+from specdec.errors import InvalidInput, SpecdecError, quoted
 from specdec.events import SamplingParams
 from specdec.lanes.table import LANES, Entrant, Lane, entrants_of
 from specdec.measure.metrics import pool
@@ -34,7 +34,7 @@ from specdec.ui.limits import Limits
 from specdec.ui.machine import Job, Machine, Turn
 from specdec.ui.measuring import Buttons, Findings, Measurement, Values, settings_fold, sizes
 from specdec.ui.opening import Opening, packed
-from specdec.ui.work import INTERNAL
+from specdec.ui.work import INTERNAL, UNLIMITED, done
 
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
@@ -53,7 +53,7 @@ class BenchTab:
         self._machine, self._limits = machine, limits
         lede = '<p class="sd-lede">Compare methods over many prompts.</p>'
         gr.HTML(lede, apply_default_css=False)
-        self._opening = Opening("bench", scripts["results"], limits)
+        self._opening = Opening("bench", scripts["results"], machine)
         self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
         with settings_fold("bench"):
             with gr.Row(elem_classes="sd-form"):
@@ -87,11 +87,11 @@ class BenchTab:
         hint = f"{RESULTS} contains every call. To continue this benchmark, give it as earlier results."
         self._files = file_buttons(files, "Save results", hint, "sd-bench-files")
         self._link = self._opening.link_field()
-        self._compare = ComparePanel(limits, files, RESULTS)
+        self._compare = ComparePanel(machine, files, RESULTS)
 
     def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
-        read = self._set.change(self._categories_of, self._set, self._categories, queue=False, **INTERNAL)
+        read = self._set.change(self._categories_of, self._set, self._categories, **UNLIMITED, **INTERNAL)
         sized = [self._categories, self._lanes, self._gammas, *self._sizes]
         self._buttons.estimate(self._machine, tab, sized, _size, after=read)
         cleared = self._findings.cleared | {self._files: None, self._link: None}
@@ -99,12 +99,16 @@ class BenchTab:
         self._compare.wire()
         self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
 
-    def _categories_of(self, prompts: Any) -> list[str]:
+    async def _categories_of(self, request: gr.Request, prompts: Any) -> list[str]:
         """The category of each prompt of a set; none if it cannot be read. Start shows the reason."""
-        try:
+
+        def read() -> list[str]:
             own = chosen(prompts, self._limits)
             return [item.category for item in (parse_prompts(own.text) if own else read_prompts(EXAMPLES))]
-        except InvalidInput:
+
+        try:
+            return await done(self._machine, request, "read prompts", read)
+        except SpecdecError:
             return []
 
     def _job(

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
-from specdec.errors import InvalidInput
+from specdec.errors import SpecdecError
 from specdec.measure.results import read_results
 from specdec.report.compare import COLUMNS, TITLE, Comparison, cells, compare
 from specdec.ui import fragments
 from specdec.ui.cost_map import CostMap
 from specdec.ui.drawn import drawn, figure_place
 from specdec.ui.files import chosen_files, files_field
-from specdec.ui.limits import Limits
+from specdec.ui.machine import Machine
 from specdec.ui.temperature_figure import temperature_figure
-from specdec.ui.work import INTERNAL
+from specdec.ui.work import INTERNAL, UNLIMITED, done
 
 MINOR = ("Machine", "tokens/s", "acceptance", "tokens per pass", "settings that differ")
 TEMPERATURE = (
@@ -29,14 +30,14 @@ TEMPERATURE = (
 class ComparePanel:
     """Built inside a ``gr.Tab``. ``script`` is the address of the script that reads files in the browser."""
 
-    def __init__(self, limits: Limits, script: str, results: str):
-        self._limits = limits
+    def __init__(self, machine: Machine, script: str, results: str):
+        self._machine, self._limits = machine, machine.limits
         with gr.Accordion("Compare results", open=False, elem_id="sd-bench-compare", elem_classes="sd-after"):
             hint = (
                 f"One or more {results}, of any pair, machine or settings; together up to "
-                f"{limits.file_bytes / 1e6:g} MB."
+                f"{self._limits.file_bytes / 1e6:g} MB."
             )
-            self._files = files_field(script, "Results files", hint, "sd-compare-files", limits)
+            self._files = files_field(script, "Results files", hint, "sd-compare-files", self._limits)
             self._shown = gr.HTML("", elem_id="sd-compare", elem_classes="sd-fragment", apply_default_css=False)
             self._heat_title = gr.HTML("", elem_classes="sd-fragment", apply_default_css=False)
             self._heat = figure_place("sd-compare-temperature")
@@ -44,14 +45,17 @@ class ComparePanel:
 
     def wire(self) -> None:
         shown = [self._shown, self._heat_title, self._heat, *self._map.cleared]
-        self._files.upload(self._compare, self._files, shown, **INTERNAL)
+        self._files.upload(self._listen, self._files, shown, **UNLIMITED, **INTERNAL)
 
-    def _compare(self, value: Any) -> dict[Any, Any]:
+    async def _listen(self, request: gr.Request, value: Any) -> dict[Any, Any]:
         """Show the chosen files. If some cannot be read, name the first of them."""
         try:
-            files = [read_results(file.text, file.name) for file in chosen_files(value, self._limits)]
-        except InvalidInput as error:
+            return await done(self._machine, request, "compare", partial(self._compare, value))
+        except SpecdecError as error:
             return self._charts(None) | {self._shown: fragments.error(str(error))}
+
+    def _compare(self, value: Any) -> dict[Any, Any]:
+        files = [read_results(file.text, file.name) for file in chosen_files(value, self._limits)]
         if not files:
             return self._charts(None) | {self._shown: ""}
         found = compare(files)

@@ -155,15 +155,15 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
             text=[f"{NEAR}{length}{middle:.2f}x" for middle in middles], textposition="middle right", hoverinfo="skip",
             showlegend=False, cliponaxis=False,
         )  # fmt: skip
-    figure.add_vline(x=1, line={"color": GREY, "width": 1})
     left_out = len(categories) - most
     more = f"<br>{left_out} more categories are in the table" if left_out > 0 else ""
     title = f"Speed-up over plain generate (times)<br>points: median run, bars: lowest to highest{more}"
     widest = max((gain for _, group in groups for s in group for gain in s.gains), default=1.0)
     figure.update_xaxes(title_text=title, range=[0, 1.15 * widest])  # leaves room for a label right of the widest bar
     names = [name for name, _ in groups]
-    for at in range(1, len(names)):
-        figure.add_hline(y=at - 0.5, line={"color": FAINT, "width": 1})
+    lines = [_line("y domain", 0, 1, "x", 1, GREY)]
+    lines += [_line("x domain", 0, 1, "y", at - 0.5, FAINT) for at in range(1, len(names))]
+    figure.update_layout(shapes=lines)  # at once, because plotly checks all of them again whenever one is added
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5])
     height, legend = len(names) * max(34, 22 * len(lanes)), len({entrant.key for entrant in lanes})
     return _from_above(figure, height, legend, lines=3 + (left_out > 0), right=92)
@@ -205,6 +205,13 @@ def _from_above(figure: go.Figure, rows: int, legend: int, lines: int, right: in
     styled(figure, 40 + axis + rows, legend=legend, across=True, right=right)
     figure.update_layout(legend={"yref": "container", "y": 1, "yanchor": "top"}, margin_t=LINE * legend + 14 + axis)
     return figure.update_xaxes(side="top")
+
+
+def _line(along: str, start: float, end: float, across: str, at: float, colour: str) -> dict[str, Any]:
+    """A line from ``start`` to ``end`` of one axis, at a place of the other one."""
+    one, other = along[0], across[0]
+    ends = {f"{one}ref": along, f"{one}0": start, f"{one}1": end, f"{other}ref": across, f"{other}0": at}
+    return ends | {f"{other}1": at, "type": "line", "line": {"color": colour, "width": 1}}
 
 
 def _signed(value: float) -> str:

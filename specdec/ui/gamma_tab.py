@@ -65,7 +65,7 @@ class GammaTab:
             apply_default_css=False,
         )
         self._prompt, self._chat = ask.prompt, ask.chat
-        self._opening = Opening("sweep", scripts["results"], limits)
+        self._opening = Opening("sweep", scripts["results"], machine)
         self._buttons = Buttons("Find the best \u03b3", "gamma", self._opening.button)
         with settings_fold("gamma"):
             with gr.Row(elem_classes="sd-form"):

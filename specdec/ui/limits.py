@@ -18,7 +18,8 @@ class Limits:
     new_tokens: int = 2048
     prompt_tokens: int | None = None
     seconds: float | None = None  # of a job
-    waiting: int | None = 200  # jobs in the queue
+    waiting: int | None = 200  # jobs in the queue that need the device
+    waiting_short: int | None = 200  # and that do not; one of those takes up to a second
     places: int | None = None  # jobs of one session, waiting and running
     places_of_address: int = 0  # and of one network address, if ``places`` is given
     runs: int = 25  # of one race
@@ -50,6 +51,7 @@ PUBLIC = Limits(
     prompt_tokens=512,
     seconds=60,
     waiting=16,
+    waiting_short=6,
     places=2,
     places_of_address=4,
     runs=5,

@@ -1,7 +1,8 @@
-"""The machine, its queue, and the thread that runs its jobs one after another.
+"""The machine, its queue, and the threads that run its jobs.
 
-Everything that needs the machine is a job: races, measurements, calls by programs, loading a pair. Jobs run on their
-own thread, never on the web server's. When a visitor leaves, a flag is set, and nothing waits for the job.
+All work for a visitor is a job: races, measurements, calls by programs, loading a pair, reading results and files.
+Those that need the device run one after another on one thread, the others one after another on a second one, and none
+on the web server's. When a visitor leaves, a flag is set, and nothing waits for the job.
 """
 
 from __future__ import annotations
@@ -87,16 +88,18 @@ class Turn:
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work that needs the machine.
+    """A piece of work for a visitor.
 
     ``work(turn)`` yields values for the visitor, and ends soon after ``turn.stop`` is set. ``tokens`` is how many new
-    tokens it writes at most; the waiting time of other jobs is estimated from it.
+    tokens it writes at most; the waiting time of other jobs is estimated from it. A job that does not need the
+    ``device`` is short, and runs beside those that do.
     """
 
     kind: str
     tokens: int
     work: Callable[[Turn], Iterator[Any]]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    device: bool = True
 
 
 class Ahead(NamedTuple):
@@ -121,7 +124,7 @@ class Place:
 
 
 class Machine:
-    """Runs jobs one at a time, in the order in which they came.
+    """Runs jobs in the order in which they came: one that needs the device at a time, and beside it one that does not.
 
     ``listening(session)`` says whether a session listens for its answers; its jobs do not begin before that. ``lent``:
     another process lends the device for each task. ``trusted_proxy`` is that of ``address_of``.
@@ -144,25 +147,30 @@ class Machine:
         self._run = run
         self._changed = threading.Condition()
         self._line: list[Place] = []
-        self._running: Place | None = None
+        self._running: dict[bool, Place | None] = {True: None, False: None}  # by whether the job needs the device
         self._idle: Place | None = None
         self._closed: str | None = None
         self._lost = False
         self._seconds_per_token: dict[str, float] = {}  # of the latest job of each kind
         self._token_seconds: float | None = None  # of the lanes of the latest race, without other work
-        self._thread = threading.Thread(target=self._serve, name="specdec-machine", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._serve, args=(device,), name=name, daemon=True)
+            for device, name in ((True, "specdec-machine"), (False, "specdec-reading"))
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def join(self, visitor: Visitor, job: Job, tell: Tell) -> Place:
         """Take a place at the end of the queue. Raises ``Refused`` with the reason if there is none."""
         place = Place(visitor, job, tell)
         with self._changed:
-            if (why := self._closed or self._no_place(visitor)) is not None:
+            if (why := self._closed or self._no_place(visitor, job.device)) is not None:
                 self.journal.wrote(place, "refused", why)
                 raise Refused(why)
             self._line.append(place)
-            if self._running is not None and self._running.visitor is None:
-                self._running.stop.set()  # the page's own race stops for it
+            running = self._running[job.device]
+            if running is not None and running.visitor is None:
+                running.stop.set()  # the page's own race stops for it
             self._changed.notify_all()
         return place
 
@@ -196,7 +204,11 @@ class Machine:
         with self._changed:
             if place not in self._line:
                 return None
-            before = [p for p in (self._running, *self._line[: self._line.index(place)]) if p and p.visitor]
+            earlier = self._line[: self._line.index(place)]
+            same = [p for p in earlier if p.job.device == place.job.device]
+            before = [p for p in (self._running[place.job.device], *same) if p and p.visitor]
+            if not place.job.device:
+                return Ahead(len(before), None)
         left = [self._seconds_left(p) for p in before]
         return Ahead(len(before), None if None in left else sum(s for s in left if s is not None))
 
@@ -222,30 +234,34 @@ class Machine:
         """
         with self._changed:
             self._closed, self._idle, waiting = why, None, list(self._line)
-            if self._running is not None:
-                self._running.stop.set()
+            for running in filter(None, self._running.values()):
+                running.stop.set()
             self._changed.notify_all()
         for place in waiting:
             self._withdraw(place, Refused(why))
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+        end = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def health(self) -> dict[str, Any]:
         """For monitors: ``ok``, the kind of job that runs, and how many wait."""
-        running = self._running
+        alive = all(thread.is_alive() for thread in self._threads)
         return {
-            "ok": self._closed is None and not self._lost and self._thread.is_alive() and self.slot.loaded,
-            "running": running.job.kind if running else None,
+            "ok": self._closed is None and not self._lost and alive and self.slot.loaded,
+            "running": next((place.job.kind for place in self._running.values() if place), None),
             "waiting": len(self._line),
         }
 
     def _places(self) -> list[Place]:
-        return [*self._line, *([self._running] if self._running else [])]
+        return [*self._line, *filter(None, self._running.values())]
 
-    def _no_place(self, visitor: Visitor) -> str | None:
+    def _no_place(self, visitor: Visitor, device: bool) -> str | None:
         limits, mine = self.limits, [p.visitor for p in self._places() if p.visitor]
-        if limits.waiting is not None and len(self._line) >= limits.waiting:
-            return f"The queue is full: {len(self._line)} jobs are waiting. Try again in a minute. Nothing ran."
+        waiting = sum(place.job.device == device for place in self._line)
+        most = limits.waiting if device else limits.waiting_short
+        if most is not None and waiting >= most:
+            return f"The queue is full: {waiting} jobs are waiting. Try again in a minute. Nothing ran."
         if limits.places is None:
             return None
         if (held := sum(one.session == visitor.session for one in mine)) >= limits.places:
@@ -272,27 +288,28 @@ class Machine:
         gone = 0.0 if place.began is None else time.monotonic() - place.began
         return max(0.0, place.job.tokens * rate - gone)
 
-    def _serve(self) -> None:
-        while (place := self._next()) is not None:
+    def _serve(self, device: bool) -> None:
+        while (place := self._next(device)) is not None:
             place.context.run(self._work, place)
             if self._lost:
                 self.on_lost()
 
-    def _next(self) -> Place | None:
-        """Wait for the next job; None when the machine closes."""
+    def _next(self, device: bool) -> Place | None:
+        """Wait for the next job that needs the device, or that does not; None when the machine closes."""
         with self._changed:
             while self._closed is None:
-                place = next((p for p in self._line if p.visitor and self.listening(p.visitor.session)), None)
+                line = [place for place in self._line if place.job.device == device]
+                place = next((p for p in line if p.visitor and self.listening(p.visitor.session)), None)
                 if place is not None:
                     self._line.remove(place)
-                elif not self._line:
+                elif device and not line:
                     place, self._idle = self._idle, None
                 if place is not None:
-                    self._running, place.began = place, time.monotonic()
+                    self._running[device], place.began = place, time.monotonic()
                     return place
-                for place in [p for p in self._line if time.monotonic() - p.joined > GRACE]:
+                for place in [p for p in line if time.monotonic() - p.joined > GRACE]:
                     self.leave(place)  # nobody came to listen for its answer
-                self._changed.wait(LOOK if self._line else None)
+                self._changed.wait(LOOK if line else None)
         return None
 
     def _work(self, place: Place) -> None:
@@ -313,7 +330,7 @@ class Machine:
         except Exception:
             LOG.exception("A job of the kind %s could not be noted.", place.job.kind)
         with self._changed:
-            self._running = None
+            self._running[place.job.device] = None
             self._changed.notify_all()
         place.tell("end", None)
 

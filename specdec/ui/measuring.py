@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -35,7 +34,7 @@ from specdec.ui.files import TextFile
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Ahead, Cancelled, Job, Machine, Turn
 from specdec.ui.stream import check
-from specdec.ui.work import INTERNAL, UNLIMITED, followed
+from specdec.ui.work import INTERNAL, UNLIMITED, done, followed
 
 Values = dict[Any, Any]  # by component
 CHART_EVERY = 2.0  # the least seconds between two charts of a running measurement
@@ -110,7 +109,8 @@ class Buttons:
             fresh = False
             try:
                 yield {self.status: ""}
-                job = await asyncio.to_thread(job_of, *values)  # reading a file of prompts takes a while
+                # Reading a file of prompts takes a while.
+                job = await done(machine, request, "read settings", partial(job_of, *values))
                 async with aclosing(followed(machine, request, job)) as steps:
                     async for shown in steps:
                         if isinstance(shown, Ahead):

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, SpecdecError
 from specdec.measure.results import Results, read_results
 from specdec.measure.short import link_text, read_link, read_short
+from specdec.report import words
 from specdec.report.origin import LINK, RECORDING, Origin
 from specdec.ui import fragments
 from specdec.ui.files import chosen
-from specdec.ui.limits import Limits
+from specdec.ui.machine import Ahead, Machine
 from specdec.ui.measuring import Values
-from specdec.ui.work import INTERNAL
+from specdec.ui.work import INTERNAL, UNLIMITED, followed, short_job
 
-LONGEST = 4096  # characters of a link; the browser adds those before "#"
 RECORDED = Path(__file__).parents[1] / "data"
 _LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
 _OPEN = "import(%s).then((results) => results.open(element, props, trigger, %s));"
@@ -60,8 +61,8 @@ class Opening:
     ``key`` names the results in an address. ``script`` is the address of ``results.js``.
     """
 
-    def __init__(self, key: str, script: str, limits: Limits):
-        self._key, self._script, self._limits = key, script, limits
+    def __init__(self, key: str, script: str, machine: Machine):
+        self._key, self._script, self._machine, self._limits = key, script, machine, machine.limits
         self._greeting = Greeting(key)
 
     def button(self) -> None:
@@ -93,18 +94,31 @@ class Opening:
         self._selected = {tabs: gr.update(selected=tab.id)}
         outputs = [status, self._greeting.filled, *cleared]
         self._greeting.wire(tab, list(cleared), lambda text: show(read_short(text), RECORDING))
-        self._file.upload(self._open_file, self._file, outputs, **INTERNAL)
-        getattr(address, self._key)(self._open_link, address, [tabs, *outputs], **INTERNAL)
+        linked = getattr(address, self._key)
+        self._file.upload(self._opening(self._open_file), self._file, outputs, **UNLIMITED, **INTERNAL)
+        linked(self._opening(self._open_link), address, [tabs, *outputs], **UNLIMITED, **INTERNAL)
+
+    def _opening(self, shown: Callable[[Any], Values]) -> Callable[..., AsyncIterator[Values]]:
+        """A listener that shows results in its turn: ``shown`` gives the values for its input."""
+
+        async def listen(request: gr.Request, value: Any) -> AsyncIterator[Values]:
+            try:
+                job = short_job("open", partial(shown, value))
+                async with aclosing(followed(self._machine, request, job)) as steps:
+                    async for step in steps:
+                        waits = isinstance(step, Ahead)
+                        yield {self._status: fragments.status(words.ahead(*step))} if waits else step
+            except SpecdecError as error:
+                yield {self._status: fragments.error(str(error))}
+
+        return listen
 
     def _open_file(self, value: Any) -> Values:
-        try:
-            file = chosen(value, self._limits)
-            if file is None:
-                raise InvalidInput("No file was sent. Choose one.")
-            results = read_results(file.text, file.name)
-            return self._opened(results, Origin("file", file.name)) | {self.link: packed(results)}
-        except InvalidInput as error:
-            return {self._status: fragments.error(str(error))}
+        file = chosen(value, self._limits)
+        if file is None:
+            raise InvalidInput("No file was sent. Choose one.")
+        results = read_results(file.text, file.name)
+        return self._opened(results, Origin("file", file.name)) | {self.link: packed(results)}
 
     def _open_link(self, text: Any) -> Values:
         selected = {tabs: dict(update) for tabs, update in self._selected.items()}
@@ -121,5 +135,4 @@ class Opening:
 
 def packed(results: Results) -> str:
     """The value of the field for a link: the results, or nothing if they are too long for a link."""
-    text = link_text(results)
-    return json.dumps({"packed": text if len(text) <= LONGEST else ""})
+    return json.dumps({"packed": link_text(results) or ""})

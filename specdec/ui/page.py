@@ -33,7 +33,7 @@ from specdec.ui.recorded import recorded_race
 from specdec.ui.serving import ROUTE
 from specdec.ui.startup import StartupRace
 from specdec.ui.stream import check
-from specdec.ui.work import INTERNAL, UNLIMITED
+from specdec.ui.work import INTERNAL, UNLIMITED, done
 
 # Everything that the scripts need arrives as arguments. No text of a model or a person is part of them.
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
@@ -149,7 +149,8 @@ class _Components:
         """What happens on each event. ``demo`` is the Blocks that is being built."""
         race, ask, tabs = self._race, self._ask, self._tabs
         race.wire(self._link, lambda ran: self._renew(ran.then))
-        self._menu.answer(self._shared, ask.inputs, self._menu, queue=False, trigger_mode="multiple", **INTERNAL)
+        answered: dict[str, Any] = {"trigger_mode": "multiple"} | UNLIMITED | INTERNAL
+        self._menu.answer(self._shared, ask.inputs, self._menu, **answered)
         linked: dict[str, Any] = {"inputs": self._link, "outputs": [*ask.inputs, race.problems]}
         linked |= {"fn": self._restore, "js": _READ_LINK, "queue": False} | INTERNAL
         race.tell(self._menu.restore(trigger_mode="always_last", **linked))
@@ -187,16 +188,24 @@ class _Components:
     def _restore(self, link: str) -> tuple[Any, ...]:
         return self._race.restore(link, self._slot.chat)
 
-    def _shared(self, event: gr.EventData, *values: Any) -> str:
+    async def _shared(self, event: gr.EventData, request: gr.Request, *values: Any) -> str:
         """The content of the Share menu: the settings of the form, and the code of the shown run if there is one."""
         number, shown = given(event, "number"), given(event, "run")
-        found = {"number": number, "code": code_answer(shown) if isinstance(shown, str) else None}
+
+        def answer() -> dict[str, Any]:
+            found = {"code": code_answer(shown) if isinstance(shown, str) else None}
+            try:
+                asked = self._ask.read(*values)
+                check(self._slot.pair, asked.message, asked.params, self._limits)
+                return found | {"settings": asked.settings()}
+            except SpecdecError as error:
+                return found | {"problem": with_names(error, LABELS)}
+
         try:
-            asked = self._ask.read(*values)
-            check(self._slot.pair, asked.message, asked.params, self._limits)
-            return json.dumps(found | {"settings": asked.settings()})
+            found = await done(self._machine, request, "share", answer)
         except SpecdecError as error:
-            return json.dumps(found | {"problem": with_names(error, LABELS)})
+            found = {"problem": str(error)}
+        return json.dumps({"number": number} | found)
 
 
 def _tab(name: str) -> gr.Tab:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar
 
 import gradio as gr
 
 from specdec.ui.callers import address_of
-from specdec.ui.machine import Job, Machine, Visitor
+from specdec.ui.machine import Ahead, Job, Machine, Visitor
+
+T = TypeVar("T")
 
 INTERNAL: dict[str, Any] = {
     "show_progress": "hidden",
@@ -30,7 +32,7 @@ async def followed(machine: Machine, request: gr.Request, job: Job) -> AsyncGene
     loop, news = asyncio.get_running_loop(), asyncio.Queue[tuple[str, Any]]()
 
     def tell(kind: str, value: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the server and its loop are closed
+        with suppress(RuntimeError):  # the server and its loop are closed
             loop.call_soon_threadsafe(news.put_nowait, (kind, value))
 
     visitor = Visitor(request.session_hash or "", address_of(request, machine.trusted_proxy))
@@ -52,3 +54,15 @@ async def followed(machine: Machine, request: gr.Request, job: Job) -> AsyncGene
             yield value
     finally:
         machine.leave(place)
+
+
+def short_job(kind: str, work: Callable[[], Any]) -> Job:
+    """A job that yields what ``work`` returns, and does not need the device."""
+    return Job(kind, 0, lambda turn: iter([work()]), device=False)
+
+
+async def done(machine: Machine, request: gr.Request, kind: str, work: Callable[[], T]) -> T:
+    """What ``work`` returns, in its turn among the short jobs. Raises what it raises, and ``Refused``."""
+    async with aclosing(followed(machine, request, short_job(kind, work))) as steps:
+        found: list[T] = [step async for step in steps if not isinstance(step, Ahead)]
+    return found[-1]

@@ -7,12 +7,13 @@ import sys
 from tests.load.faults import faults
 from tests.load.inputs import inputs
 from tests.load.leavers import leavers
+from tests.load.opening import opening
 from tests.load.probes import probes
 from tests.load.sessions import sessions
 from tests.load.table import Report
 from tests.load.visitors import visitors
 
-PARTS = {part.__name__: part for part in (visitors, sessions, leavers, faults, inputs, probes)}
+PARTS = {part.__name__: part for part in (visitors, sessions, opening, leavers, faults, inputs, probes)}
 
 
 def main(names: list[str]) -> int:

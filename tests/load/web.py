@@ -86,9 +86,11 @@ class Web:
     async def health(self) -> dict[str, Any]:
         return (await self.http.get("/healthz")).json()
 
-    async def join(self, session: str, function: Any, data: Any, forwarded: str | None = None) -> httpx.Response:
+    async def join(
+        self, session: str, function: Any, data: Any, forwarded: str | None = None, event: Any = None
+    ) -> httpx.Response:
         """Ask for a job without listening to it."""
-        body = {"data": data, "fn_index": function, "session_hash": session, "event_data": None, "trigger_id": None}
+        body = {"data": data, "fn_index": function, "session_hash": session, "event_data": event, "trigger_id": None}
         return await self.post(JOIN, body, forwarded)
 
     async def post(self, path: str, body: Any, forwarded: str | None = None) -> httpx.Response:
@@ -107,11 +109,17 @@ class Web:
                     yield json.loads(line[5:])
 
     async def call(
-        self, function: int, data: Any, session: str | None = None, forwarded: str | None = None, seconds: float = 300
+        self,
+        function: int,
+        data: Any,
+        session: str | None = None,
+        forwarded: str | None = None,
+        seconds: float = 300,
+        event: Any = None,
     ) -> Heard:
         """Ask for one job, in a new session if none is named, and follow it to its end."""
         session, heard = session or new_session(), Heard()
-        answer = await self.join(session, function, data, forwarded)
+        answer = await self.join(session, function, data, forwarded, event)
         heard.raw.append(answer.text)
         if answer.status_code != 200:
             heard.success, heard.status, heard.error = False, answer.status_code, answer.text

@@ -15,6 +15,7 @@ from judged import PAIR, drafting, loop, plain, plan, trial
 
 import specdec
 from specdec.lanes.table import BASELINE, LOOP, entrants_of
+from specdec.measure import results as kept
 from specdec.measure.metrics import in_microseconds
 from specdec.measure.results import Results, read_results
 from specdec.measure.short import INFLATED, link_text, read_link, read_short, short
@@ -143,7 +144,7 @@ def _set(path: str, value: Any):
         (_set("entrants", [["speculative", 99]]), "gamma is 99; give"),
         (_set("entrants", [["speculative", "confidence:2"]]), "least_confidence is 2.0"),
         (_set("entrants", [["speculative", "<img>"]]), "gamma is '<img>'"),
-        (_set("runs", 10**9), "its field 'runs' cannot be read"),
+        (_set("runs", 10**9), "plans more than 100,000 calls"),
         (_set("runs", True), "its field 'runs' cannot be read"),
         (_set("params.max_new_tokens", 10**9), "more than 1,000,000 tokens"),
         (_set("params.max_new_tokens", 1), "too few to measure"),
@@ -172,6 +173,39 @@ def test_too_many_calls_are_refused_before_they_are_counted() -> None:
     record["results"] |= {"runs": 1000, "prompts": [{"name": str(n), "category": "c", "prompt": ""} for n in range(99)]}
     with pytest.raises(specdec.InvalidInput, match="plans more than 100,000 calls"):
         read_results(json.dumps(record) + "\n" + rest, "x")
+
+
+@pytest.mark.parametrize(
+    "change, complaint",
+    [
+        (_set("prompts", [{"name": str(n), "category": "c", "prompt": ""} for n in range(10_001)]), "10,000 prompts"),
+        (_set("pair", [1] * 60_000), "first line has more than 100,000 bytes"),
+        (_set("versions", {str(n): "x" for n in range(20_000)}), "first line has more than 100,000 bytes"),
+        (_set("machine.more", {str(n): [n] for n in range(20_000)}), "first line has more than 100,000 bytes"),
+    ],
+    ids=str,
+)
+def test_a_first_line_made_to_hurt_is_refused_before_it_is_validated(change, complaint: str, monkeypatch) -> None:
+    found = results()
+    head, _, rest = text_of(found).partition("\n")
+    record = json.loads(head)
+    change(record["results"])
+    monkeypatch.setattr(kept, "_HEAD", None)  # what validates
+    with pytest.raises(specdec.InvalidInput, match=f"^x cannot be opened: .*{complaint}"):
+        read_results(json.dumps(record) + "\n" + rest, "x")
+
+
+@pytest.mark.parametrize("line", ["", "{}", "[" * 50, '{"run": 1}', "x"])
+def test_lines_that_are_no_calls_end_the_reading_of_a_file(line: str, monkeypatch) -> None:
+    """A file may have a few, of interrupted measurements. With many, it is refused after the first hundred."""
+    head, _, rest = text_of(results()).partition("\n")
+    few = read_results("\n".join([head, *[line] * 100, rest]), "x")
+    assert len(few.trials) == len(results().trials)
+    read, looked = [], kept._trial
+    monkeypatch.setattr(kept, "_trial", lambda text: read.append(text) or looked(text))
+    with pytest.raises(specdec.InvalidInput, match="^x is damaged: more than 100 of its lines are no calls"):
+        read_results("\n".join([head, *[line] * 10_000, rest]), "x")
+    assert len(read) == 101
 
 
 @pytest.mark.parametrize("text", ["", "my diary\n", "[" * 99_999, "null\n", '{"results": 5}\n', '{"results": {}}\n'])
@@ -225,6 +259,22 @@ def test_a_damaged_link_says_so() -> None:
     for link in damaged:
         with pytest.raises(specdec.InvalidInput, match="The link is damaged: a part of it may be missing."):
             read_link(link)
+
+
+def test_a_link_made_to_hurt_is_refused_before_it_is_read() -> None:
+    """Its length, what it unpacks to, its columns and its calls are bounded; our own links are within these bounds."""
+    packed = json.loads(short(results()))
+    with pytest.raises(specdec.InvalidInput, match="has 63,000 characters of results, more than the 4,096 of a link"):
+        read_link("A" * 63_000)
+    packed["head"]["runs"] = 1000
+    with pytest.raises(specdec.InvalidInput, match="calls, more than the 500 of a link"):
+        read_link(_packed(json.dumps(packed).encode()))
+    packed["head"]["runs"] = 3
+    for calls in ([[]] * 50_000, [[0] * 6000] * len(packed["calls"])):
+        with pytest.raises(specdec.InvalidInput, match="damaged"):
+            read_link(_packed(json.dumps(packed | {"calls": calls}, separators=(",", ":")).encode()))
+    long = results()
+    assert link_text(replace(long, plan=replace(long.plan, runs=300))) is None
 
 
 def test_whatever_is_changed_is_shown_or_refused_in_a_sentence() -> None:

@@ -2,10 +2,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { beforeEach, test } from "node:test";
-import { fromBase64, packText, toBase64, unpackText } from "../../specdec/ui/assets/address.js";
+import { fromBase64, toBase64 } from "../../specdec/ui/assets/address.js";
 import { BitReader, BitWriter } from "../../specdec/ui/assets/bits.js";
 import { defineFigures } from "../../specdec/ui/assets/definitions.js";
+import { deflate } from "../../specdec/ui/assets/inflate.js";
 import { defineLanes } from "../../specdec/ui/assets/lanes.js";
+import { checksum } from "../../specdec/ui/assets/packing.js";
 import { Race, kindsOf, readRecording } from "../../specdec/ui/assets/race.js";
 import { TABLE, records } from "./recording.js";
 
@@ -185,14 +187,7 @@ test("a column that says it is very long is refused", () => {
   assert.throws(() => new BitReader(writer.bytes).column(), RangeError);
 });
 
-test("any text is packed for a link, and one that unpacks to too much is refused", async () => {
-  const text = '{"sweep": "na\u00efve \ud83d\ude42"}\n'.repeat(50);
-  const packed = await packText(text);
-  assert.match(packed, /^[\w-]+$/);
-  assert.ok(packed.length < text.length / 5);
-  assert.equal(await unpackText(packed), text);
-  await assert.rejects(unpackText(packed.slice(0, -8)));
-  await assert.rejects(unpackText(await packText("x".repeat(2_000_001))), RangeError);
+test("any bytes stand in a link", () => {
   const bytes = Uint8Array.of(0, 255, 62, 63);
   assert.deepEqual(fromBase64(toBase64(bytes)), bytes);
 });
@@ -208,4 +203,68 @@ test("a run too long for a link gives none", async () => {
 test("settings stand in a link as they are", async () => {
   const { settingsInAddress } = await visit(link.settingsLink({ prompt: "a b&c", gamma: "5" }));
   assert.deepEqual(await settingsInAddress(), { prompt: "a b&c", gamma: "5" });
+});
+
+// A link with these facts and columns, made as `pack` makes one.
+async function forged(facts, bits) {
+  const packed = await deflate(new TextEncoder().encode(`${facts}\0`));
+  const all = Uint8Array.of(packed.length >> 8, packed.length & 255, ...packed, ...bits);
+  return `http://page/#run=${toBase64(Uint8Array.of(...checksum(all), ...all))}`;
+}
+
+// A lane of `count` rounds without tokens; each column takes a few bits, whatever its length.
+function lane(count, rests = count) {
+  const writer = new BitWriter();
+  writer.column([0]); // the prompt
+  writer.number(0);
+  writer.column([0]); // its only token
+  for (let column = 0; column < 5; column++) writer.column(Array(count).fill(0));
+  writer.column([]);
+  writer.number(0);
+  for (let times = 0; times < 2; times++) {
+    writer.column(Array(count).fill(1));
+    writer.column([]);
+  }
+  writer.column(Array(rests).fill(5));
+  writer.number(0);
+  return writer.bytes;
+}
+
+test("a link made to hurt is refused before anything is built of it", async () => {
+  const facts = JSON.stringify({ begin: {}, lanes: [{ key: "generate" }], verdict: {} });
+  const hurting = {
+    "too long": `http://page/#run=${"A".repeat(5000)}`,
+    "very many rounds": await forged(facts, lane(100_000)),
+    "columns of different lengths": await forged(facts, lane(1, 40_000)),
+    "facts that unpack to too much": await forged("0".repeat(2_000_000), []),
+    "phrases that unpack to too much": await forged("\x01".repeat(90_000), []),
+  };
+  const { from } = Array;
+  for (const [name, address] of Object.entries(hurting)) {
+    const { runInAddress } = await visit(address);
+    let longest = 0;
+    Array.from = /** @type {any} */ (
+      (values, ...rest) => {
+        longest = Math.max(longest, values.length ?? 0);
+        return from.call(Array, values, ...rest);
+      }
+    );
+    try {
+      await assert.rejects(runInAddress(), /damaged|characters/, name);
+    } finally {
+      Array.from = from;
+    }
+    assert.ok(longest <= 50_000, `${name}: ${longest} values were built`);
+  }
+});
+
+test("a run with more rounds or longer facts than a link holds gives none", async () => {
+  const many = new BitWriter();
+  many.column(Array(50_000).fill(0));
+  assert.ok(many.fits);
+  many.column([0]);
+  assert.ok(!many.fits);
+  const all = records();
+  all[0].settings.prompt = "a".repeat(200_000); // it packs well
+  assert.equal(await link.runLink(race(all)), null);
 });

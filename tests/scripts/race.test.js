@@ -67,3 +67,30 @@ for (const [name, spoil] of Object.entries(broken))
 test("a line that is not JSON is named by its number", () => {
   assert.throws(() => readRecording(lines(records().slice(0, 2)) + "\n{"), /3/);
 });
+
+test("a recording made to hurt is not read beyond what is wrong with it", () => {
+  const all = records();
+  const head = lines(all.slice(0, 2));
+  const rounds = (count) => lines(Array.from({ length: count }, (_, index) => ({ ...all[2], index })));
+  const hurting = [
+    [`${head}\n${rounds(12_000)}`, /longer than this page draws/, 10_003],
+    [`${head}${"\n".repeat(600_000)}`, /more than 500000 lines/, 2],
+    [`${head}\n${"[".repeat(1_000_001)}`, /Line 3 has 1000001 characters/, 2],
+    [lines(Array(1000).fill(all[0])), /Line 2 is in the wrong place/, 2],
+    [`${head}\n{}\n${rounds(1000)}`, /Line 3/, 3],
+  ];
+  const { parse } = JSON;
+  for (const [text, complaint, most] of hurting) {
+    let parsed = 0;
+    JSON.parse = (line) => {
+      parsed += 1;
+      return parse(line);
+    };
+    try {
+      assert.throws(() => readRecording(text), complaint);
+    } finally {
+      JSON.parse = parse;
+    }
+    assert.ok(parsed <= most, `${parsed} lines were parsed`);
+  }
+});

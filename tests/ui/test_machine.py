@@ -44,9 +44,9 @@ class Heard:
 class Gate:
     """A job that reports its start and works until it is released or stopped."""
 
-    def __init__(self, tokens: int = 0, kind: str = "race"):
+    def __init__(self, tokens: int = 0, kind: str = "race", device: bool = True):
         self.begun, self.go = threading.Event(), threading.Event()
-        self.job = Job(kind, tokens, self._work, {"prompt": "secret"})
+        self.job = Job(kind, tokens, self._work, {"prompt": "secret"}, device)
 
     def _work(self, turn: Turn) -> Iterator[str]:
         self.begun.set()
@@ -95,6 +95,24 @@ def test_jobs_run_one_at_a_time_in_the_order_they_came(made) -> None:
         assert gate.begun.wait(WAIT) and not any(later.begun.is_set() for later in gates[number + 1 :])
         gate.go.set()
     assert all(heard.ended() and heard.values[-1] == "done" for heard in told)
+
+
+def test_short_jobs_run_beside_the_one_that_has_the_device(made) -> None:
+    """One short job runs at a time, in order. It waits for no device, and the page's own race goes on."""
+    machine, own, race = made(), Gate(), Gate()
+    machine.when_idle(own.job, Heard())
+    assert own.begun.wait(WAIT)
+    shorts = [Gate(kind="open", device=False) for _ in range(2)]
+    told = [asked(machine, str(number), gate.job) for number, gate in enumerate(shorts)]
+    assert shorts[0].begun.wait(WAIT) and not shorts[1].begun.is_set()
+    assert machine.ahead(told[1][0]) == (1, None)
+    asked(machine, "a", race.job)
+    assert race.begun.wait(WAIT) and machine.health() == {"ok": True, "running": "race", "waiting": 1}
+    for gate, (_, heard) in zip(shorts, told, strict=True):
+        gate.go.set()
+        assert heard.ended() and heard.values[-1] == "done"
+    assert not race.go.is_set()
+    race.go.set()
 
 
 def test_what_is_ahead_counts_down(made) -> None:
@@ -182,6 +200,24 @@ def test_a_visitor_has_few_places_in_the_queue(made) -> None:
     with pytest.raises(Refused, match="queue is full: 5 jobs are waiting"):
         asked(machine, "g")
     first.go.set()
+
+
+def test_short_jobs_have_places_like_others_and_their_own_line(made) -> None:
+    machine = made(replace(PUBLIC, waiting=1, waiting_short=2, places=2, places_of_address=9))
+    gates = [Gate(), Gate(kind="open", device=False)]
+    for session, gate in zip("ab", gates, strict=True):
+        asked(machine, session, gate.job)
+        assert gate.begun.wait(WAIT)
+    short = Gate(kind="open", device=False).job
+    for session in "ac":
+        asked(machine, session, short)
+    with pytest.raises(Refused, match="You already have 2 jobs"):
+        asked(machine, "a")
+    with pytest.raises(Refused, match="queue is full: 2 jobs are waiting"):
+        asked(machine, "d", short)
+    asked(machine, "d")
+    for gate in gates:
+        gate.go.set()
 
 
 def test_errors_reach_the_visitor_and_the_next_job_runs(made, caplog) -> None:

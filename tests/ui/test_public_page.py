@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -178,6 +179,42 @@ def test_a_visitor_has_few_places_in_the_queue(address, page, monkeypatch, by: s
     assert all(words in text for text in told), told
 
 
+def test_reading_what_a_visitor_sends_waits_in_the_line(address, page, monkeypatch) -> None:
+    """Links, files, prompt sets and the Share menu: a visitor has few places, and a race runs beside them."""
+    monkeypatch.setattr("specdec.ui.machine.GRACE", WAIT)
+    go = threading.Event()
+    for name in ("opening.read_link", "compare.read_results", "bench_tab.parse_prompts", "page.code_answer"):
+        monkeypatch.setattr(f"specdec.ui.{name}", lambda *values: go.wait(WAIT))
+    home = an_address()
+
+    async def ask() -> tuple[list[str], str]:
+        async with Web(address) as web:
+            f = web.functions
+            names = {"_opening": ["x" * 63_000], "_listen": [[{"name": "a", "text": "b"}]]}
+            names["_categories_of"] = [{"name": "a", "text": "b"}]
+            of = {
+                n: number
+                for number, fn in page.demo.fns.items()
+                for n in names
+                if n in getattr(fn.fn, "__qualname__", "")
+            }
+            calls = [(number, [*names[n], *f.values(number)[1:]]) for n, number in of.items()]
+            shared = next(n for n, fn in page.demo.fns.items() if getattr(fn.fn, "__name__", "") == "_shared")
+            asked = [asyncio.create_task(web.call(number, values, forwarded=home)) for number, values in calls]
+            asked.append(asyncio.create_task(web.call(shared, f.values(shared), forwarded=home, event={"run": "{}"})))
+            await asyncio.to_thread(wait_until, page, lambda health: health["waiting"] == PUBLIC.places_of_address - 1)
+            refused = [await web.call(*calls[0], forwarded=home) for _ in range(30)]
+            race = text_of(await decoded(web, distinct(1), an_address()))
+            go.set()
+            await asyncio.gather(*asked)
+            return [heard.text for heard in refused], race
+
+    refused, _ = asyncio.run(ask())
+    assert all("network address already has 4 jobs" in text for text in refused)
+    kinds = Counter(kind for kind, outcome in page.machine.journal.lines if outcome != "refused")
+    assert kinds == {"open": 1, "compare": 1, "read prompts": 1, "share": 1, "decode": 1}
+
+
 def test_the_functions_of_the_page_are_known(page) -> None:
     """Only known functions can be called by number, and none changes the pair."""
     found = Counter(
@@ -196,10 +233,9 @@ def test_the_functions_of_the_page_are_known(page) -> None:
         "ask.AskPanel.wire.<locals>.enable": 1,
         "startup.StartupRace.lines": 1,
         "opening.Greeting._greet": 3,  # what a tab opens with
-        "opening.Opening._open_file": 2,  # results from a file or a link: read, nothing runs
-        "opening.Opening._open_link": 2,
+        "opening.Opening._opening.<locals>.listen": 4,  # results from a file or a link
         "bench_tab.BenchTab._categories_of": 1,
-        "compare.ComparePanel._compare": 1,  # reads files that a visitor gives, and needs no device
+        "compare.ComparePanel._listen": 1,  # reads files that a visitor gives
         "measuring.Buttons.estimate.<locals>.say": 4,
         "measuring.Buttons.wire.<locals>.run": 4,  # sweep, what-if, benchmark, losslessness
         "measuring.Buttons.wire.<locals>.stop": 4,

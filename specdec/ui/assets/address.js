@@ -1,8 +1,5 @@
 // The part of the address after "#", which no server sees: settings, one packed result, and a tab.
-import { deflate, inflate } from "./inflate.js";
-
-const LONGEST = 4096; // characters of a link to a result; longer results are offered as a file
-const UNPACKED = 2e6; // bytes of text that a link may unpack to
+export const LONGEST = 4096; // characters of a link to a result; longer results are offered as a file
 const NO_SETTINGS = ["run", "sweep", "bench", "tab"];
 
 // A part of the address, or null: "run", "tab", or "sweep" and "bench", which their tabs read.
@@ -41,15 +38,6 @@ export function definePage(address) {
   around = address;
 }
 export const pageAddress = () => around || location.href.split(/[?#]/)[0];
-
-export async function packText(text) {
-  return toBase64(await deflate(new TextEncoder().encode(text)));
-}
-
-// Throws an Error if the text is damaged or too long.
-export async function unpackText(packed) {
-  return new TextDecoder("utf-8", { fatal: true }).decode(await inflate(fromBase64(packed), "deflate-raw", UNPACKED));
-}
 
 export const toBase64 = (bytes) =>
   btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""))

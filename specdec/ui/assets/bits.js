@@ -1,11 +1,17 @@
 // Whole numbers in few bits. A column of them takes about as many bits as its values differ (Rice's code).
-const MOST = 1e5; // values of a column; a forged link must not fill the memory
+const MOST = 50_000; // values of all columns; a forged link of a few characters could hold any number of equal ones
 const PLAIN = 16; // ones in a row; then the value is written plainly
 const CODES = Array.from({ length: 20 }, (_, width) => width); // low bits of a value that are written plainly
 const EQUAL = 31; // in place of a code: all values are equal to the smallest one
 
 export class BitWriter {
   #bits = [];
+  #values = 0;
+
+  // Whether a reader takes what was written.
+  get fits() {
+    return this.#values <= MOST;
+  }
 
   put(value, width) {
     for (let at = width - 1; at >= 0; at--) this.#bits.push(Math.floor(value / 2 ** at) % 2);
@@ -19,6 +25,7 @@ export class BitWriter {
   }
 
   column(values) {
+    this.#values += values.length;
     this.number(values.length);
     if (!values.length) return;
     const least = values.reduce((one, other) => Math.min(one, other));
@@ -50,6 +57,7 @@ export class BitWriter {
 export class BitReader {
   #bytes;
   #at = 0;
+  #values = 0;
 
   constructor(bytes) {
     this.#bytes = bytes;
@@ -72,7 +80,7 @@ export class BitReader {
 
   column() {
     const length = this.number();
-    if (length > MOST) throw new RangeError("too long");
+    if ((this.#values += length) > MOST) throw new RangeError("too long");
     if (!length) return [];
     const sign = this.number();
     const least = sign % 2 ? -(sign + 1) / 2 : sign / 2;

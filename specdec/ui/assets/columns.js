@@ -54,8 +54,11 @@ export function unpackLane(earlier, bits, numbering) {
   const choices = bits.number();
   const draft = unpackTimes(bits);
   const verify = unpackTimes(bits);
+  const rests = bits.column();
+  if ([kept, blind, rejected, discarded, draft, verify, rests].some(({ length }) => length !== kinds.length))
+    throw new RangeError("columns of different lengths");
   let elapsed = 0;
-  const rounds = bits.column().map((rest, index) => {
+  const rounds = rests.map((rest, index) => {
     elapsed += rest + (draft[index] ?? 0) + (verify[index] ?? 0);
     const added = KINDS[kinds[index]];
     const committed_ids = written.splice(0, kept[index] + (added ? 1 : 0));

@@ -1,5 +1,5 @@
 // Makes and reads links to a run and to settings.
-import { fromBase64, inAddress, linkWith, resultLink, settingsInFragment, toBase64 } from "./address.js";
+import { LONGEST, fromBase64, inAddress, linkWith, resultLink, settingsInFragment, toBase64 } from "./address.js";
 import { keptFields } from "./kept.js";
 import { pack, unpack } from "./packing.js";
 import { checked } from "./race.js";
@@ -20,6 +20,8 @@ export async function settingsInAddress() {
 export async function runInAddress() {
   const packed = inAddress("run");
   if (!packed) return null;
+  if (packed.length > LONGEST)
+    throw new Error(`It has ${packed.length} characters, more than the ${LONGEST} of a link.`);
   let records;
   try {
     records = await unpack(fromBase64(packed));
@@ -32,4 +34,7 @@ export async function runInAddress() {
 export const settingsLink = (settings) => linkWith(settings);
 
 // The link to a run; null if it would be too long.
-export const runLink = async (race) => resultLink({ run: toBase64(await pack(race)) });
+export async function runLink(race) {
+  const packed = await pack(race);
+  return packed && resultLink({ run: toBase64(packed) });
+}

@@ -8,9 +8,11 @@ import { labelOf, laneKeys, laneOf } from "./lanes.js";
 import { restored, shorter } from "./phrases.js";
 import { VERSION } from "./race.js";
 
-const INFLATED = 2e6; // bytes that the facts may unpack to
+const INFLATED = 100_000; // bytes that facts and texts may unpack to
+const RESTORED = 1e6; // characters of the facts with their phrases
 const HEAD = 6; // bytes: a checksum, then the length of the facts
 
+// null if the race is too long for a link.
 export async function pack(race) {
   // In the order of the page, because in the drawn run another lane may have started first.
   const lanes = race.begin.lanes.map((key) => race.lanes.get(key)).filter(Boolean);
@@ -21,7 +23,9 @@ export async function pack(race) {
   const texts = numbering.ids.map((id) => race.bytes.get(id) ?? []);
   bits.column(texts.map((bytes) => bytes.length));
   const facts = shorter(JSON.stringify(factsOf(race, lanes), rounded));
-  const packed = await deflate(join(new TextEncoder().encode(`${facts}\0`), texts.flat()));
+  const plain = join(new TextEncoder().encode(`${facts}\0`), texts.flat());
+  if (plain.length > INFLATED || !bits.fits) return null;
+  const packed = await deflate(plain);
   const all = join([packed.length >> 8, packed.length & 255], packed, bits.bytes);
   return join(checksum(all), all);
 }
@@ -32,7 +36,7 @@ export async function unpack(bytes) {
   const size = bytes[4] * 256 + bytes[5];
   const plain = await inflate(bytes.subarray(HEAD, HEAD + size), "deflate-raw", INFLATED);
   let at = plain.indexOf(0);
-  const { begin, lanes, verdict } = JSON.parse(restored(new TextDecoder().decode(plain.subarray(0, at++))));
+  const { begin, lanes, verdict } = JSON.parse(restored(new TextDecoder().decode(plain.subarray(0, at++)), RESTORED));
   if (lanes.length > laneKeys().length) throw new RangeError("too many lanes");
   const bits = new BitReader(bytes.subarray(HEAD + size));
   const numbering = new Numbering();
@@ -118,7 +122,7 @@ const join = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
 const textOf = (texts) => new TextDecoder().decode(join(...texts));
 
 // A checksum that detects a damaged link (FNV-1a).
-function checksum(bytes) {
+export function checksum(bytes) {
   let sum = 0x811c9dc5;
   for (const byte of bytes) sum = Math.imul(sum ^ byte, 0x01000193);
   return [24, 16, 8, 0].map((shift) => (sum >>> shift) & 255);

@@ -36,4 +36,10 @@ const PHRASES = [
 const signOf = (at) => String.fromCharCode(at + 1);
 
 export const shorter = (json) => PHRASES.reduce((text, phrase, at) => text.replaceAll(phrase, signOf(at)), json);
-export const restored = (text) => PHRASES.reduce((json, phrase, at) => json.replaceAll(signOf(at), phrase), text);
+
+// Throws a RangeError if the text would have more than `most` characters.
+export function restored(text, most) {
+  const length = (sum, sign) => sum + (PHRASES[sign.charCodeAt(0) - 1]?.length ?? 1);
+  if (Array.prototype.reduce.call(text, length, 0) > most) throw new RangeError("too long");
+  return PHRASES.reduce((json, phrase, at) => json.replaceAll(signOf(at), phrase), text);
+}

@@ -6,6 +6,8 @@ import { wrongField } from "./schema.js";
 export const VERSION = 1;
 export const LARGEST = 64e6; // characters of a recording that a page accepts; its own are shorter
 const MOST = { tokens: 10_000, prompt: 200_000 }; // of a lane: a browser takes long to draw more
+const LINES = 500_000; // of a recording
+const LINE = 1_000_000; // characters of a line
 
 export class Lane {
   rounds = [];
@@ -105,41 +107,54 @@ export class Race {
 // The records of a recording from elsewhere. Throws an Error whose message says what is wrong with it.
 export function readRecording(text) {
   if (text.length > LARGEST) throw new Error(`It has ${text.length} characters; this page takes ${LARGEST}.`);
-  const written = text.split("\n").flatMap((line, at) => (line.trim() ? [[line, at + 1]] : []));
-  const records = written.map(([line, number]) => {
-    try {
-      return JSON.parse(line);
-    } catch {
-      throw new Error(`Line ${number} is not a line of a recording.`);
-    }
-  });
-  return checked(
-    records,
-    written.map(([, number]) => number),
-  );
+  return check(linesOf(text));
 }
 
-// The same records, if the page can draw all of them. Nothing is drawn before. `numbers` are their line numbers.
-export function checked(records, numbers = records.map((_, at) => at + 1)) {
-  const [begin] = records;
-  if (begin?.event !== "begin") throw new Error("It is not a specdec recording.");
-  if (begin.version !== VERSION)
-    throw new Error(`It has version ${begin.version}; this page reads version ${VERSION}.`);
-  records.forEach((record, at) => {
+// The same records, if the page can draw all of them. Nothing is drawn before.
+export const checked = (records) => check(records.map((record, at) => [record, at + 1]));
+
+function* linesOf(text) {
+  let number = 0;
+  for (let start = 0, end; start < text.length; start = end + 1) {
+    end = text.indexOf("\n", start);
+    if (end < 0) end = text.length;
+    number += 1;
+    if (number > LINES) throw new Error(`It has more than ${LINES} lines.`);
+    if (end - start > LINE) throw new Error(`Line ${number} has ${end - start} characters; this page takes ${LINE}.`);
+    const line = text.slice(start, end).trim();
+    if (line) yield [parsed(line, number), number];
+  }
+}
+
+function parsed(line, number) {
+  try {
+    return JSON.parse(line);
+  } catch {
+    throw new Error(`Line ${number} is not a line of a recording.`);
+  }
+}
+
+// `numbered` yields each record with the number of its line. Nothing is read after the first one that is wrong.
+function check(numbered) {
+  const records = [];
+  let race = null;
+  for (const [record, number] of numbered) {
+    if (!race && record?.event !== "begin") break;
+    if (!race && record.version !== VERSION)
+      throw new Error(`It has version ${record.version}; this page reads version ${VERSION}.`);
     const wrong = wrongField(record) ?? unknownLane(record);
-    if (wrong) throw new Error(`Line ${numbers[at]} is not a line of a recording: its ${wrong} is wrong.`);
-  });
-  if (records.at(-1).event !== "verdict") throw new Error("It ends before the verdict.");
-  const race = new Race(begin);
-  records.slice(1).forEach((record, at) => {
-    if (!follows(record, race, at === records.length - 2))
-      throw new Error(`Line ${numbers[at + 1]} is in the wrong place (${record.event}).`);
-    race.take(record);
-  });
-  if (race.runs.some((run) => [...run.values()].some(tooLong)))
-    throw new Error(
-      `One of its lanes is longer than this page draws (${MOST.tokens} tokens, ${MOST.prompt} of a prompt).`,
-    );
+    if (wrong) throw new Error(`Line ${number} is not a line of a recording: its ${wrong} is wrong.`);
+    if (race && !follows(record, race)) throw new Error(`Line ${number} is in the wrong place (${record.event}).`);
+    records.push(record);
+    if (race) race.take(record);
+    else race = new Race(record);
+    if (race.lane && tooLong(race.lane))
+      throw new Error(
+        `One of its lanes is longer than this page draws (${MOST.tokens} tokens, ${MOST.prompt} of a prompt).`,
+      );
+  }
+  if (!race) throw new Error("It is not a specdec recording.");
+  if (!race.verdict) throw new Error("It ends before the verdict.");
   const { figures, whatif } = race.verdict;
   const compared = figures ? ["generate", "speculative"] : [];
   if (!race.lanes.size || !compared.every((lane) => race.lanes.get(lane)?.rounds.length)) {
@@ -177,9 +192,10 @@ function unknownLane(record) {
 const sameWidths = ({ lanes }) => !lanes || lanes.rows.every((row) => row.length === lanes.columns.length);
 
 // Whether a record may follow the records that the race has.
-function follows(record, { begin, lane }, last) {
+function follows(record, { begin, lane, verdict }) {
+  if (verdict) return false;
   if (record.event === "started") return begin.lanes.includes(keyOf(record, begin.lanes)) && !lane?.open;
-  if (record.event === "verdict") return last;
+  if (record.event === "verdict") return true;
   if (record.event === "round")
     return (
       lane?.open &&
