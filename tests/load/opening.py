@@ -18,7 +18,8 @@ from tests.load.table import Report
 from tests.load.tiny import save_pair
 from tests.load.web import Web, an_address, new_session
 
-VISITORS, EACH, POSTS, AT_ONCE = 20, 10, 399, 20
+VISITORS, EACH, POSTS, AT_ONCE = 10, 5, 399, 20
+ATTACK = 30  # requests at once, and then four a second
 MOST = 10.0  # seconds for which a visitor waits for results
 
 
@@ -37,13 +38,13 @@ async def _on(page: Served, alone: Alone, report: Report) -> None:
         heavy = [(by_link, ["x" * 63_000]), (by_file, [_file(_large(record))])]
 
         async def attack(seconds: float) -> int:
-            sent, end, home = 0, time.monotonic() + seconds, an_address()
+            sent, end, home = [], time.monotonic() + seconds, an_address()
             while time.monotonic() < end:
-                function, values = heavy[sent % 2]
-                asyncio.ensure_future(web.call(function, values, forwarded=home, seconds=120))
-                sent += 1
-                await asyncio.sleep(0.05)
-            return sent
+                function, values = heavy[len(sent) % 2]
+                sent.append(asyncio.create_task(web.call(function, values, forwarded=home, seconds=120)))
+                await asyncio.sleep(0.25 if len(sent) > ATTACK else 0)
+            await asyncio.gather(*sent)
+            return len(sent)
 
         async def visit() -> list[float]:
             home, took = an_address(), []
@@ -51,6 +52,7 @@ async def _on(page: Served, alone: Alone, report: Report) -> None:
                 began = time.monotonic()
                 heard = await web.call(by_link, [link], forwarded=home, seconds=120)
                 took.append(time.monotonic() - began)
+                await asyncio.sleep(1)
                 assert heard.success and ("sd-verdict" in heard.text or "Nothing ran." in heard.text), heard.text[-300:]
             return took
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 
+import httpx
 import pytest
 import torch
 from comparison import FULL
@@ -21,7 +25,7 @@ from specdec.ui.page import Page
 from tests.load import inputs, probes
 from tests.load.runs import Alone, Wanted, decoded, distinct, text_of
 from tests.load.tiny import save_pair
-from tests.load.web import Web, an_address, new_session
+from tests.load.web import API, Web, an_address, new_session
 
 pytestmark = pytest.mark.xdist_group("public page")  # one server
 WAIT = 60.0  # seconds: a busy machine is no reason to fail
@@ -213,6 +217,45 @@ def test_reading_what_a_visitor_sends_waits_in_the_line(address, page, monkeypat
     assert all("network address already has 4 jobs" in text for text in refused)
     kinds = Counter(kind for kind, outcome in page.machine.journal.lines if outcome != "refused")
     assert kinds == {"open": 1, "compare": 1, "read prompts": 1, "share": 1, "decode": 1}
+
+
+def test_nothing_is_written_to_the_disk(address, page) -> None:
+    """Whatever a visitor does or sends: no file is opened for writing, not even a temporary one."""
+    written: list[str] = []
+    watched = threading.Event()
+
+    def watch(event: str, values: tuple) -> None:
+        if watched.is_set() and event == "open" and (values[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            written.append(str(values[0]))
+
+    sys.addaudithook(watch)  # it stays, and does nothing when the test has ended
+    large = "x" * PUBLIC.file_bytes
+
+    async def visit() -> None:
+        async with Web(address) as web:
+            f = web.functions
+            run, opened = f.pressed("sd-run"), f.pressed("sd-bench-open")
+            for function, values in (
+                (run, f.values(run, sd_tokens=8)),
+                (f.pressed("sd-compare-files"), [[{"name": "a", "text": large}]]),
+                (opened, [{"name": "a", "text": large}]),
+                (
+                    f.pressed("sd-bench-start"),
+                    f.values(f.pressed("sd-bench-start"), sd_bench_set={"name": "a", "text": large}),
+                ),
+            ):
+                await web.call(function, values, forwarded=an_address(), seconds=WAIT)
+            for path in ("/login", *(f"{API}/{path}" for path in ("upload", "run/predict", "queue/join"))):
+                parts = {"files": ("a.jsonl", large.encode() * 2)}
+                with contextlib.suppress(httpx.TransportError):  # the page may close before it has read all of it
+                    await web.http.post(path, files=parts, headers={"X-Forwarded-For": an_address()})
+
+    watched.set()
+    try:
+        asyncio.run(visit())
+    finally:
+        watched.clear()
+    assert not written
 
 
 def test_the_functions_of_the_page_are_known(page) -> None:
