@@ -7,7 +7,6 @@ import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette._utils import get_route_path  # the function that Starlette's router uses
 from starlette.datastructures import Headers, MutableHeaders
@@ -17,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specdec.ui.admitted import FILES, HEARTBEAT, STREAM, Refusal, check_json, check_session, known, read_body
 from specdec.ui.callers import Buckets, Listeners, Rate, address_of
+from specdec.ui.origins import check_owner
 from specdec.ui.packed import PackedFiles
 
 # Gradio's frontend has inline scripts and compiles text to functions. A Space shows the page in a frame.
@@ -111,7 +111,7 @@ class Door:
         """Pass the request on, or raise a Refusal."""
         path, method, connection = get_route_path(scope) or "/", scope["method"], HTTPConnection(scope)
         if self._names is not None:
-            _check_owner(connection.headers, self._names)
+            check_owner(connection.headers, self._names)
         if path == "/healthz":
             await self._say_health()(scope, receive, send)
             return
@@ -183,20 +183,6 @@ def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None
         yield
 
     return lifespan
-
-
-def _check_owner(headers: Headers, names: frozenset[str]) -> None:
-    """Refuse requests that are not from this machine: of a web site whose name leads here, or through a proxy."""
-    try:
-        host = urlsplit(f"//{headers.get('host', '')}").hostname
-    except ValueError:
-        host = None
-    if host not in names or "x-forwarded-for" in headers or "forwarded" in headers:
-        raise Refusal(
-            403,
-            "Only the machine that serves this page may open it. Start it with --behind-proxy or --host to let others "
-            "in.",
-        )
 
 
 def _unfit(start: Message) -> int:
