@@ -54,12 +54,21 @@ def door(app=None, listeners=None, health=lambda: {"ok": True}, **options) -> Do
 
 
 def ask(
-    door, path="/", method="GET", body: bytes | list = b"", headers=(), peer: str = PEER, query="", root="", raw=None
+    door,
+    path="/",
+    method="GET",
+    body: bytes | list = b"",
+    headers=(),
+    peer: str = PEER,
+    query="",
+    root="",
+    raw=None,
+    version="1.1",
 ) -> Reply:
-    return asyncio.run(ask_soon(door, path, method, body, headers, peer, query, root, raw))
+    return asyncio.run(ask_soon(door, path, method, body, headers, peer, query, root, raw, version))
 
 
-async def ask_soon(door, path, method, body, headers, peer, query, root, raw) -> Reply:
+async def ask_soon(door, path, method, body, headers, peer, query, root, raw, version="1.1") -> Reply:
     """A request in the form a server passes it on.
 
     ``body`` may be several chunks, with seconds to wait between them.
@@ -89,6 +98,7 @@ async def ask_soon(door, path, method, body, headers, peer, query, root, raw) ->
         given.append((b"content-type", b"application/json"))
     scope = {"type": "http", "method": method, "path": path, "raw_path": (raw or path).encode(), "root_path": root}
     scope |= {"query_string": query.encode(), "headers": given, "client": (peer, 1), "scheme": "http"}
+    scope["http_version"] = version
     await door(scope, receive, send)
     return reply
 

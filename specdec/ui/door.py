@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specdec.ui.admitted import FILES, HEARTBEAT, STREAM, Refusal, check_json, check_session, known, read_body
 from specdec.ui.callers import Buckets, Listeners, Rate, address_of
-from specdec.ui.origins import check_owner
+from specdec.ui.origins import check_owner, check_site
 from specdec.ui.packed import PackedFiles
 
 # Gradio's frontend has inline scripts and compiles text to functions. A Space shows the page in a frame.
@@ -111,8 +111,9 @@ class Door:
         """Pass the request on, or raise a Refusal."""
         path, method, connection = get_route_path(scope) or "/", scope["method"], HTTPConnection(scope)
         if self._names is not None:
-            check_owner(connection.headers, self._names)
+            check_owner(connection, self._names)
         if path == "/healthz":
+            check_site(connection, self._names is not None, self._trusted_proxy)
             await self._say_health()(scope, receive, send)
             return
         address = address_of(connection, self._trusted_proxy)
@@ -121,6 +122,7 @@ class Door:
             self._meter(self._posts, address)
         if b"%" in scope.get("raw_path", b"").partition(b"?")[0] or not known(method, path):
             raise Refusal(404, "This page has nothing at this address.")
+        check_site(connection, self._names is not None, self._trusted_proxy)
         with ExitStack() as streams:
             if path == STREAM:
                 sessions = connection.query_params.getlist("session_hash")
