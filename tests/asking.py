@@ -108,12 +108,18 @@ def post(door, value: Any = None, body: bytes | list = b"", path=JOIN, **options
 
 
 def send(demo, method: str, path: str, body: Any = None, headers=()) -> Reply:
-    """Send a request unchanged, without normalizing its path."""
-    connection = http.client.HTTPConnection("127.0.0.1", demo.server_port, timeout=30)
+    """Send a request with JSON."""
     content = json.dumps(body).encode() if body is not None else None
-    connection.request(method, path, content, {"content-type": "application/json"} | dict(headers))
+    return request_of(demo, method, path, content, [("Content-Type", "application/json"), *headers])
+
+
+def request_of(demo, method: str, path: str, body: bytes | None = None, headers=(), read: bool = True) -> Reply:
+    """Send a request unchanged, without normalizing its path, and read the answer unless it is a stream."""
+    connection = http.client.HTTPConnection("127.0.0.1", demo.server_port, timeout=30)
+    connection.request(method, path, body, dict(headers))
     answer = connection.getresponse()
-    reply = Reply(answer.status, Headers(dict(answer.getheaders())), answer.read())
+    given = [(name.lower().encode(), value.encode()) for name, value in answer.getheaders()]
+    reply = Reply(answer.status, Headers(raw=given), answer.read() if read else b"")
     connection.close()
     return reply
 

@@ -15,19 +15,45 @@ BODY_SECONDS = 10.0  # for a client to send a whole request
 STRINGS, BARE = 5000, 100_000  # the most strings of a request, and bytes outside of strings
 DEPTH = 50  # levels of nested JSON; Gradio uses few, and reading them here is recursive
 
-# The paths that Gradio's frontend, gradio_client and launch use. None of them reads or writes files or fetches
-# addresses.
 _API = "/gradio_api"
-STREAM = f"{_API}/queue/data"
-_ROOTFILES = {"/", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt"}
-_GET = {"/config", f"{_API}/info", f"{_API}/app_id", f"{_API}/startup-events", STREAM} | _ROOTFILES
-_POST = {"/login", f"{_API}/queue/join", f"{_API}/run/predict", f"{_API}/cancel", f"{_API}/reset"}
+STREAM, STARTUP, _HEARTBEAT = f"{_API}/queue/data", f"{_API}/startup-events", f"{_API}/heartbeat/{{session_hash}}"
+LOGIN, HEALTH = "/login", "/healthz"
+# The page's own routes, and those that Gradio's frontend, gradio_client and launch need, as Gradio writes them. No
+# other route answers, and none that a later Gradio adds. None of these reads or writes files or fetches addresses.
+_LOGIN_PAGE = (
+    "/", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/static/{path:path}", "/assets/{path:path}",
+)  # fmt: skip
+ROUTES = {
+    "HEAD": ("/", HEALTH),
+    "GET": (
+        *_LOGIN_PAGE, "/specdec-assets/{path:path}", "/config", f"{_API}/info", f"{_API}/app_id", STARTUP, STREAM,
+        _HEARTBEAT, HEALTH,
+    ),
+    "POST": (LOGIN, f"{_API}/queue/join", f"{_API}/run/{{api_name}}", f"{_API}/cancel", f"{_API}/reset"),
+}  # fmt: skip
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _STRING = re.compile(
     rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL
 )  # a string without an end goes on to the end of the body
-HEARTBEAT = re.compile(rf"{_API}/heartbeat/{_SESSION.pattern}")
-FILES = re.compile(r"/(static|assets|specdec-assets)(/[\w@+-][\w.@+-]*)+", re.ASCII)  # no name begins with a dot
+_PARTS = {
+    "/{path:path}": r"(?:/[\w@+-][\w.@+-]*)+",  # no name begins with a dot
+    "{session_hash}": _SESSION.pattern,
+    "{api_name}": "predict",  # as Gradio calls a function by its number
+}
+
+
+def _pattern(*routes: str) -> re.Pattern[str]:
+    """A pattern of the paths that the page needs, of these routes."""
+    pattern = "|".join(map(re.escape, routes))
+    for part, paths in _PARTS.items():
+        pattern = pattern.replace(re.escape(part), paths)
+    return re.compile(pattern, re.ASCII)
+
+
+HEARTBEAT = _pattern(_HEARTBEAT)
+FILES = _pattern("/static/{path:path}", "/assets/{path:path}", "/specdec-assets/{path:path}")
+_KNOWN = {method: _pattern(*routes) for method, routes in ROUTES.items()}
+_BEFORE_LOGIN = _pattern(*_LOGIN_PAGE, LOGIN, STARTUP, HEALTH)
 
 
 class Refusal(Exception):
@@ -41,12 +67,12 @@ class Refusal(Exception):
 
 def known(method: str, path: str) -> bool:
     """Whether the page needs requests of this method and path."""
-    if method == "POST":
-        return path in _POST
-    is_file = path in _ROOTFILES or FILES.fullmatch(path) is not None
-    if method == "HEAD":
-        return is_file
-    return method == "GET" and (is_file or path in _GET or HEARTBEAT.fullmatch(path) is not None)
+    return method in _KNOWN and _KNOWN[method].fullmatch(path) is not None
+
+
+def needs_login(path: str) -> bool:
+    """Whether the page, if it has a password, answers at this known path only after a login."""
+    return _BEFORE_LOGIN.fullmatch(path) is None
 
 
 async def read_body(connection: HTTPConnection, receive: Receive, most: int) -> bytes | None:

@@ -73,6 +73,12 @@ class Buckets:
             self._buckets.popitem(last=False)
         return 0.0 if enough else (1 - tokens) / self._rate.per_second
 
+    def put_back(self, address: str) -> None:
+        """Put back a token that was taken."""
+        if address in self._buckets:
+            tokens, counted = self._buckets[address]
+            self._buckets[address] = (tokens + 1, counted)
+
 
 class Listeners:
     """The open streams: how many each address has, and which sessions listen for answers.

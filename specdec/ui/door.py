@@ -14,8 +14,22 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from specdec.ui.admitted import FILES, HEARTBEAT, STREAM, Refusal, check_json, check_session, known, read_body
+from specdec.ui.admitted import (
+    FILES,
+    HEALTH,
+    HEARTBEAT,
+    LOGIN,
+    STARTUP,
+    STREAM,
+    Refusal,
+    check_json,
+    check_session,
+    known,
+    needs_login,
+    read_body,
+)
 from specdec.ui.callers import Buckets, Listeners, Rate, address_of
+from specdec.ui.logins import BODY, Logins
 from specdec.ui.origins import check_owner, check_site
 from specdec.ui.packed import PackedFiles
 
@@ -31,6 +45,7 @@ _POLICY = (
 _CROSS_SITE = ("access-control-allow-origin", "access-control-allow-credentials")
 
 TEXT = 200_000  # characters of a stranger's request without files; a public page's longest prompt has fewer
+MONITORS = Rate(600, 30)  # checks of the health by an address; apart from its other requests, which may be too many
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +54,8 @@ class Door:
     """ASGI middleware around Gradio's app; ``in_front`` puts it there.
 
     - ``listeners`` counts the open streams.
+    - ``logins``: those of a page with a password. Without one it answers nothing but the login page.
+    - ``launched``: whether launch has returned. From then on nobody needs the route that runs startup events.
     - ``health`` gives the answer of /healthz, with status 200 if its "ok" is true, else 503. It runs on the event loop.
     - ``trusted_proxy``: a proxy in front of the page names the visitors' addresses.
     - ``requests`` limits all requests of an address, ``posts`` its POST requests; ``max_body`` is in bytes.
@@ -53,6 +70,8 @@ class Door:
         *,
         listeners: Listeners,
         health: Callable[[], dict[str, Any]],
+        logins: Logins | None = None,
+        launched: Callable[[], bool] = lambda: False,
         trusted_proxy: bool = False,
         requests: Rate = Rate(600, 30),
         posts: Rate = Rate(100, 4),
@@ -61,8 +80,9 @@ class Door:
         names: frozenset[str] | None = None,
     ):
         self._app, self._listeners, self._health = app, listeners, health
+        self._logins, self._launched = logins, launched
         self._trusted_proxy, self._max_body = trusted_proxy, max_body
-        self._requests, self._posts = Buckets(requests), Buckets(posts)
+        self._requests, self._posts, self._monitors = Buckets(requests), Buckets(posts), Buckets(MONITORS)
         self._names = names
         self._most_text = TEXT if names is None else max_body  # an owner's prompt may be as long as the model allows
         self._files = None if names else PackedFiles()  # not for an owner, who may change files while the page runs
@@ -112,17 +132,21 @@ class Door:
         path, method, connection = get_route_path(scope) or "/", scope["method"], HTTPConnection(scope)
         if self._names is not None:
             check_owner(connection, self._names)
-        if path == "/healthz":
-            check_site(connection, self._names is not None, self._trusted_proxy)
-            await self._say_health()(scope, receive, send)
-            return
         address = address_of(connection, self._trusted_proxy)
-        self._meter(self._requests, address)
+        self._meter(self._monitors if path == HEALTH else self._requests, address)
         if method == "POST":
             self._meter(self._posts, address)
-        if b"%" in scope.get("raw_path", b"").partition(b"?")[0] or not known(method, path):
+        encoded = b"%" in scope.get("raw_path", b"").partition(b"?")[0]
+        closed = {LOGIN: self._logins is None, STARTUP: self._launched()}
+        if encoded or closed.get(path) or not known(method, path):
             raise Refusal(404, "This page has nothing at this address.")
         check_site(connection, self._names is not None, self._trusted_proxy)
+        stranger = self._logins is not None and not self._logins.has(connection)
+        if path == HEALTH:
+            await self._say_health(stranger)(scope, receive, send)
+            return
+        if stranger and needs_login(path):
+            raise Refusal(401, "This page asks for a name and a password. Log in first.")
         with ExitStack() as streams:
             if path == STREAM:
                 sessions = connection.query_params.getlist("session_hash")
@@ -130,10 +154,13 @@ class Door:
                 streams.enter_context(self._listeners.opened(address, sessions[0]))
             elif HEARTBEAT.fullmatch(path):
                 streams.enter_context(self._listeners.opened(address))
-            body = await read_body(connection, receive, self._max_body if method == "POST" else 0)
+            most = BODY if path == LOGIN else self._max_body
+            body = await read_body(connection, receive, most if method == "POST" else 0)
             if body is None:
                 return  # the client left
-            if method == "POST" and path != "/login":
+            if path == LOGIN and self._logins is not None:
+                send = self._logins.watched(address, send)
+            elif method == "POST":
                 check_json(connection.headers.get("content-type", ""), body, self._most_text)
             waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -159,13 +186,13 @@ class Door:
 
         return with_headers
 
-    def _say_health(self) -> JSONResponse:
+    def _say_health(self, stranger: bool) -> JSONResponse:
         try:
             health = self._health()
         except Exception:
             log.exception("The check of health failed.")
             health = {"ok": False}
-        return JSONResponse(health, 200 if health["ok"] else 503)
+        return JSONResponse({"ok": health["ok"]} if stranger else health, 200 if health["ok"] else 503)
 
     def _meter(self, buckets: Buckets, address: str) -> None:
         if wait := buckets.take(address):
@@ -181,7 +208,8 @@ def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        app.middleware_stack = Door(app.middleware_stack, **options)
+        logins = None if app.auth is None else Logins(app)
+        app.middleware_stack = Door(app.middleware_stack, logins=logins, **options)
         yield
 
     return lifespan

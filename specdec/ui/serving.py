@@ -9,6 +9,7 @@ import sys
 import time
 from importlib.resources import files
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -22,6 +23,7 @@ from starlette.types import Scope
 from specdec.models import apart
 from specdec.ui.callers import Listeners, Rate
 from specdec.ui.door import in_front
+from specdec.ui.logins import ADVICE
 from specdec.ui.sessions import bound_sessions
 
 if TYPE_CHECKING:
@@ -113,7 +115,9 @@ def serve(page: Page, **options: Any) -> str:
     listeners = Listeners(machine.left) if limits.public else Listeners(machine.left, MANY, MANY)
     bound_sessions(page.demo._queue, listeners.listening, MESSAGES if limits.public else MANY)
     machine.listening = listeners.listening
+    launched = Event()
     door = {"listeners": listeners, "health": page.health, "trusted_proxy": machine.trusted_proxy}
+    door["launched"] = launched.is_set
     door["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark has two files
     if not limits.public:
         door |= {"requests": Rate(MANY, MANY), "posts": Rate(MANY, MANY)}
@@ -125,6 +129,7 @@ def serve(page: Page, **options: Any) -> str:
         # Linked and not passed as ``css``, because Gradio would limit each rule to its own elements.
         head="".join(f'<link rel="stylesheet" href="{ROUTE}/{name}.css">' for name in STYLES),
         app_kwargs={"routes": _routes(), "lifespan": in_front(**door)},
+        auth_message=ADVICE,
         ssr_mode=False,
         show_error=False,
         enable_monitoring=False,
@@ -134,6 +139,7 @@ def serve(page: Page, **options: Any) -> str:
         prevent_thread_lock=True,
         **options,
     )
+    launched.set()
     return address
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import os
+import re
 import sys
 import threading
 import time
@@ -15,10 +17,12 @@ import httpx
 import pytest
 import torch
 from comparison import FULL
+from fastapi.routing import iter_route_contexts
 
 from specdec.models.loading import plan_pair
 from specdec.models.slot import Slot
 from specdec.ui import build, serve
+from specdec.ui.admitted import ROUTES
 from specdec.ui.journal import Journal
 from specdec.ui.limits import PUBLIC
 from specdec.ui.page import Page
@@ -286,6 +290,46 @@ def test_the_functions_of_the_page_are_known(page) -> None:
         "api._decode_endpoint.<locals>.decode": 1,
         "api._race_endpoint.<locals>.race": 1,
     }
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY")
+SAMPLES = {"{api_name}": "predict", "{session_hash}": "s1"}  # the only values for which such a route may answer
+
+
+def test_no_route_answers_that_the_list_does_not_name(served, address) -> None:
+    """Of the routes that the served Gradio has, only the listed ones answer, so a new one is closed.
+
+    None is listed that does not exist. Two of the list are closed here: of the login, as there is no password, and of
+    the startup events, as launch has returned.
+    """
+    paths = {route.path for route in iter_route_contexts(served[0].demo.app.routes)}
+    paths = {path for path in paths if not path.startswith("/specdec-assets")}
+    listed = {(method, path) for method, routes in ROUTES.items() for path in routes}
+    assert {path for _, path in listed} - paths == {"/healthz", "/specdec-assets/{path:path}"}  # the page's own
+    assert len(paths) > 60 and {"/logout", "/gradio_api/upload", "/gradio_api/file={path_or_url:path}"} < paths
+    answered = set()
+    for path in paths:
+        for method in METHODS:
+            sample = re.sub(r"\{.*?\}", lambda part: SAMPLES.get(part[0], "x"), path)
+            status, text = asked(address, method, sample)
+            if (status, text) != (404, "" if method == "HEAD" else CLOSED):
+                answered.add((method, path))
+    here = {(method, path) for method, path in listed if path not in ("/login", "/gradio_api/startup-events")}
+    assert answered == {(method, path) for method, path in here if path in paths}
+
+
+CLOSED = '{"detail":"This page has nothing at this address."}'
+
+
+def asked(address: str, method: str, path: str) -> tuple[int, str]:
+    """The status and the text of the page's answer; of a stream's answer no text."""
+    connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=WAIT)
+    headers = {"X-Forwarded-For": an_address(), "Content-Type": "application/json"}
+    connection.request(method, path, "{}" if method == "POST" else None, headers)
+    answer = connection.getresponse()
+    text = "" if answer.headers["content-type"].startswith("text/event-stream") else answer.read().decode()
+    connection.close()
+    return answer.status, text
 
 
 def test_bad_inputs_are_refused(address, alone) -> None:
