@@ -45,8 +45,6 @@ _POLICY = (
 _CROSS_SITE = ("access-control-allow-origin", "access-control-allow-credentials")
 
 TEXT = 200_000  # characters of a stranger's request without files; a public page's longest prompt has fewer
-MONITORS = Rate(600, 30)  # checks of the health by an address; apart from its other requests, which may be too many
-
 log = logging.getLogger(__name__)
 
 
@@ -58,7 +56,8 @@ class Door:
     - ``launched``: whether launch has returned. From then on nobody needs the route that runs startup events.
     - ``health`` gives the answer of /healthz, with status 200 if its "ok" is true, else 503. It runs on the event loop.
     - ``trusted_proxy``: a proxy in front of the page names the visitors' addresses.
-    - ``requests`` limits all requests of an address, ``posts`` its POST requests; ``max_body`` is in bytes.
+    - ``requests`` limits the requests of an address, ``posts`` its POST requests among them, ``checks`` its checks of the
+      health, which are answered even if its requests were too many; ``max_body`` is in bytes.
     - ``hosts``: other hosts from which the page loads scripts, for a page with a share link.
     - ``names``: the names of this machine, if only its owner may use the page. Then a request with another host name,
       or through a proxy, is refused.
@@ -75,6 +74,7 @@ class Door:
         trusted_proxy: bool = False,
         requests: Rate = Rate(600, 30),
         posts: Rate = Rate(100, 4),
+        checks: Rate = Rate(600, 30),
         max_body: int = 3_000_000,
         hosts: tuple[str, ...] = (),
         names: frozenset[str] | None = None,
@@ -82,7 +82,7 @@ class Door:
         self._app, self._listeners, self._health = app, listeners, health
         self._logins, self._launched = logins, launched
         self._trusted_proxy, self._max_body = trusted_proxy, max_body
-        self._requests, self._posts, self._monitors = Buckets(requests), Buckets(posts), Buckets(MONITORS)
+        self._requests, self._posts, self._monitors = Buckets(requests), Buckets(posts), Buckets(checks)
         self._names = names
         self._most_text = TEXT if names is None else max_body  # an owner's prompt may be as long as the model allows
         self._files = None if names else PackedFiles()  # not for an owner, who may change files while the page runs

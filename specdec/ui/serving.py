@@ -120,7 +120,7 @@ def serve(page: Page, **options: Any) -> str:
     door["launched"] = launched.is_set
     door["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark has two files
     if not limits.public:
-        door |= {"requests": Rate(MANY, MANY), "posts": Rate(MANY, MANY)}
+        door |= {name: Rate(MANY, MANY) for name in ("requests", "posts", "checks")}
         door["names"] = LOOPBACK | {options.get("server_name") or "127.0.0.1"}
     if options.get("share"):
         door["hosts"] = SHARE_HOSTS

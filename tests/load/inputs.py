@@ -140,7 +140,7 @@ def _bodies(draw: Any) -> Any:
     names = ("data", "fn_index", "session_hash", "event_id", "api_name", "event_data", "trigger_id", "batched")
     odd = st.integers(0, 9).flatmap(lambda kind: LEAVES if kind else ANYTHING)
     body = {name: draw(odd) for name in names if draw(st.booleans())}
-    path = draw(st.sampled_from([f"{API}/queue/join", f"{API}/run/predict", f"{API}/cancel", f"{API}/reset", "/login"]))
+    path = draw(st.sampled_from([f"{API}/queue/join", f"{API}/run/predict", f"{API}/cancel", f"{API}/reset"]))
     return [path, draw(ANYTHING) if draw(st.integers(0, 5)) == 0 else body]
 
 

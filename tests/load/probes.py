@@ -186,7 +186,7 @@ async def _past_the_queue(web: Web, every: int, note: Any) -> None:
         answer = await web.post(f"{API}/{path}", body | extra, an_address())
         if answer.status_code == 200 or answer.status_code >= 500 or _tells(answer.text):
             taken.append((path, number, extra, answer.status_code, answer.text[:100]))
-        ran += (await web.health())["running"] is not None
+        ran += (await web.health(an_address()))["running"] is not None
     measured = f"{len(taken)} taken {taken[:2]}, {ran} ran"
     note(f"{len(asked)} requests past the queue", "refused, nothing runs", measured, not taken and not ran)
 
@@ -256,7 +256,7 @@ async def _jobs(page: Served, alone: Alone, report: Report) -> None:
         async with asyncio.timeout(120), aclosing(web.messages(session, address)) as messages:
             ended, joined = 0, statuses.count(200)
             async for message in messages:
-                health = await web.health()
+                health = await web.health(an_address())
                 most = max(most, health["waiting"] + (health["running"] is not None))
                 if message["msg"] == "process_completed":
                     ended += 1
@@ -277,10 +277,10 @@ async def _jobs(page: Served, alone: Alone, report: Report) -> None:
         for _ in range(20):
             await web.join(new_session(), function, long.inputs, an_address())
         for _ in range(80):
-            health = await web.health()
+            health = await web.health(an_address())
             ran += health["running"] is not None
             await asyncio.sleep(0.1)
-        health = await web.health()
+        health = await web.health(an_address())
         measured = f"one ran in {ran} of 80 checks, {health['waiting']} wait after 8 s"
         report.note(
             "20 jobs that nobody listens to",

@@ -83,8 +83,8 @@ class Web:
     async def __aexit__(self, *error: Any) -> None:
         await self.http.aclose()
 
-    async def health(self) -> dict[str, Any]:
-        return (await self.http.get("/healthz")).json()
+    async def health(self, forwarded: str | None = None) -> dict[str, Any]:
+        return (await self.http.get("/healthz", headers=_from(forwarded))).json()
 
     async def join(
         self, session: str, function: Any, data: Any, forwarded: str | None = None, event: Any = None
