@@ -25,6 +25,7 @@ class Reply:
     status: int = 0
     headers: Headers = field(default_factory=Headers)
     body: bytes = b""
+    unread: int = 0  # chunks of the request that nobody read before the answer
 
     @property
     def sentence(self) -> str:
@@ -89,7 +90,7 @@ async def ask_soon(door, path, method, body, headers, peer, query, root, raw, ve
     async def send(message):
         if message["type"] == "http.response.start":
             assert not reply.status
-            reply.status, reply.headers = message["status"], Headers(raw=message["headers"])
+            reply.status, reply.headers, reply.unread = message["status"], Headers(raw=message["headers"]), left
         else:
             reply.body += message["body"]
 

@@ -7,11 +7,13 @@ import re
 from typing import Any
 
 from pydantic_core import from_json
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
-from starlette.types import Receive
+from starlette.types import Message, Receive
 
 BODY_SECONDS = 10.0  # for a client to send a whole request
+THROWN, THROWN_SECONDS = 64_000_000, 5.0  # the most that is read of a refused request: bytes, and time
 STRINGS, BARE = 5000, 100_000  # the most strings of a request, and bytes outside of strings
 DEPTH = 50  # levels of nested JSON; Gradio uses few, and reading them here is recursive
 
@@ -61,7 +63,7 @@ class Refusal(Exception):
 
     def __init__(self, status: int, sentence: str, **headers: str):
         super().__init__(sentence)
-        # Gradio's frontend shows "detail". The rest of a refused request is not read.
+        # Gradio's frontend shows "detail". The connection is closed, as the client may still be sending.
         self.response = JSONResponse({"detail": sentence}, status, headers={"Connection": "close", **headers})
 
 
@@ -73,6 +75,35 @@ def known(method: str, path: str) -> bool:
 def needs_login(path: str) -> bool:
     """Whether the page, if it has a password, answers at this known path only after a login."""
     return _BEFORE_LOGIN.fullmatch(path) is None
+
+
+class Upload:
+    """Receives a request, and knows whether all of it has arrived."""
+
+    def __init__(self, headers: Headers, receive: Receive):
+        self._headers, self._receive, self._ended = headers, receive, False
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
+        return message
+
+    async def throw_away(self) -> None:
+        """Read the rest of a refused request, within bounds.
+
+        A connection that is closed before is reset, and then the client may lose the answer. Nothing is read that the
+        client sends only if it is asked to, or that is too large to be read to its end.
+        """
+        length = self._headers.get("content-length", "0")
+        if "expect" in self._headers or not (length.isdecimal() and len(length) < 12 and int(length) <= THROWN):
+            return
+        left = THROWN
+        try:
+            async with asyncio.timeout(THROWN_SECONDS):
+                while not self._ended and left > 0:
+                    left -= len((await self()).get("body", b""))
+        except TimeoutError:
+            pass
 
 
 async def read_body(connection: HTTPConnection, receive: Receive, most: int) -> bytes | None:

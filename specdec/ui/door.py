@@ -22,6 +22,7 @@ from specdec.ui.admitted import (
     STARTUP,
     STREAM,
     Refusal,
+    Upload,
     check_json,
     check_session,
     known,
@@ -56,8 +57,8 @@ class Door:
     - ``launched``: whether launch has returned. From then on nobody needs the route that runs startup events.
     - ``health`` gives the answer of /healthz, with status 200 if its "ok" is true, else 503. It runs on the event loop.
     - ``trusted_proxy``: a proxy in front of the page names the visitors' addresses.
-    - ``requests`` limits the requests of an address, ``posts`` its POST requests among them, ``checks`` its checks of the
-      health, which are answered even if its requests were too many; ``max_body`` is in bytes.
+    - ``requests`` limits the requests of an address, ``posts`` its POST requests among them, ``checks`` its checks of
+      the health, which are answered even if its requests were too many; ``max_body`` is in bytes.
     - ``hosts``: other hosts from which the page loads scripts, for a page with a share link.
     - ``names``: the names of this machine, if only its owner may use the page. Then a request with another host name,
       or through a proxy, is refused.
@@ -101,7 +102,7 @@ class Door:
             await send({"type": "websocket.close", "code": 1008})  # the page uses no websockets
             return
         send = self._with_headers(send)
-        started, held_back = False, 0
+        upload, started, held_back = Upload(Headers(scope=scope), receive), False, 0
 
         async def answer(message: Message) -> None:
             nonlocal started, held_back
@@ -114,7 +115,7 @@ class Door:
                 await send(message)
 
         try:
-            await self._admit(scope, receive, answer)
+            await self._admit(scope, upload, answer)
             if not held_back:
                 return
             response = Refusal(held_back, "The page does not understand this request.").response
@@ -125,6 +126,8 @@ class Door:
                 raise  # the server logs it and closes the connection
             log.exception("A request failed.")
             response = Refusal(500, "The page failed on this request.").response
+        if response.status_code != 408:  # to a client that was too slow
+            await upload.throw_away()
         await response(scope, receive, send)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:

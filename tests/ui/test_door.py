@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import gradio as gr
 import pytest
-from asking import DATA, JOIN, OWNER, PEER, RUN, WIDE, Bare, ask, ask_soon, door, eventually, post, send
+from asking import DATA, JOIN, OWNER, PEER, RUN, WIDE, Bare, ask, ask_soon, door, eventually, post, request_of, send
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.routing import Mount
@@ -120,17 +120,40 @@ def test_a_large_body_is_refused_by_what_it_says_and_by_what_it_is():
     app = Bare()
     small = door(app, max_body=100)
     for reply in (
-        post(small, body=[9e9], headers=[("content-length", "101")]),  # at once: nothing is read
+        post(small, body=[9e9], headers=[("content-length", "101"), ("expect", "100-continue")]),  # at once
         post(small, body=[b'"' + b"x" * 60, b"x" * 60 + b'"']),
-        post(small, body=[b"x" * 60, b"x" * 60, 9e9], headers=[("content-length", "5")]),
+        post(small, body=[b"x" * 60, b"x" * 60], headers=[("content-length", "5")]),
     ):
         assert reply.status == 413 and reply.sentence == "The request is larger than 100 bytes."
-        assert reply.headers["connection"] == "close"  # or the rest of it would be read
+        assert reply.headers["connection"] == "close"
     assert post(small, body=b"{}", headers=[("content-length", "9" * 5000)]).status == 400
     assert not app.paths
     assert post(small, body=b'{"data": "%s"}' % (b"x" * 80)).status == 200
     assert post(door(app), {"data": [{"name": "a", "text": "x" * 2_999_900}]}).status == 200
     assert ask(door(app), "/config", body=b"x").status == 413  # no GET has a body
+
+
+def test_a_refused_body_is_read_before_the_answer(monkeypatch):
+    """A refused body is read and thrown away, so that the client can send it and read the answer, but within bounds."""
+    monkeypatch.setattr(admitted, "THROWN", 400)
+    monkeypatch.setattr(admitted, "THROWN_SECONDS", 0.2)
+    app = Bare()
+    small = door(app, max_body=100)
+
+    def left_over(body, path=JOIN, method="POST", headers=()) -> int:
+        reply = ask(small, path, method, body, headers)
+        assert reply.status in (404, 413, 415) and reply.sentence
+        return reply.unread
+
+    chunks = [b"x" * 100] * 4
+    assert left_over(chunks) == left_over(chunks, headers=[("content-length", "400")]) == 0
+    assert left_over(chunks, "/nothing") == left_over(chunks, headers=[("content-type", "text/plain")]) == 0
+    assert left_over(chunks, "/", "GET") == 0
+    assert left_over([b"x" * 100] * 9) == 3  # 200 bytes until it is refused, then 400
+    assert left_over(chunks, headers=[("content-length", "401")]) == 4  # too much to read all of it
+    assert left_over(chunks, headers=[("content-length", "400"), ("expect", "100-continue")]) == 4  # not sent yet
+    assert left_over([b"x" * 100] * 2 + [9e9] + [b"x"] * 2) == 2
+    assert not app.paths
 
 
 def test_a_slow_body_is_refused(monkeypatch):
@@ -648,6 +671,15 @@ def test_failures_of_gradio_become_sentences(demo, caplog):
     assert "KeyError: 999" in caplog.text
     reply = send(demo, "POST", RUN, {"data": "not a list", "fn_index": 1})
     assert reply.status == 422 and b"not a list" not in reply.body and reply.sentence
+
+
+def test_a_refusal_of_a_large_body_reaches_its_client(demo):
+    """Clients that send all of their request before they read the answer read a sentence, and no reset."""
+    for path, status in ((JOIN, 413), ("/nothing", 404), ("/config", 404)):
+        for chunked in (False, True):
+            body = iter([b"x" * 65_536] * 150) if chunked else b"x" * 10_000_000
+            reply = request_of(demo, "POST", path, body, [("Content-Type", "application/json")])
+            assert reply.status == status and reply.sentence
 
 
 def test_the_door_stands_before_all_of_gradio(demo):
