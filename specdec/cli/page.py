@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ipaddress
 import logging
 import os
@@ -14,7 +15,7 @@ if os.environ.get("SPACES_ZERO_GPU"):
 
 from specdec.cli.arguments import Parser, add_pair_arguments, leave_a_core, plan_of
 from specdec.cli.terminal import refused
-from specdec.errors import SpecdecError
+from specdec.errors import SpecdecError, quoted
 from specdec.models.slot import Slot
 from specdec.ui import build, serve_until_stopped
 from specdec.ui.journal import LOG as JOBS
@@ -36,8 +37,12 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--port", type=int, help="port to listen on; default: the first free port from 7860")
     parser.add_argument(
         "--behind-proxy",
-        action="store_true",
-        help="the page is public, and a proxy in front of it names its visitors in X-Forwarded-For",
+        nargs="?",
+        type=_count,
+        const=1,
+        metavar="COUNT",
+        help="the page is public, and COUNT trusted proxies in front of it (default: 1) name its visitors in "
+        "X-Forwarded-For",
     )
     parser.add_argument("--share", action="store_true", help="open a public link through Gradio's tunnel")
     parser.add_argument(
@@ -62,8 +67,8 @@ def main(argv: Sequence[str]) -> None:
             "--share works only if the page listens on this machine alone, but --host or GRADIO_SERVER_NAME sets "
             f"{host}. Leave one of them out."
         )
-    proxy = space or share or args.behind_proxy
-    public = proxy or not _is_loopback(host)
+    tunnel = space or share  # with proxies of others, whose number is not known
+    public = tunnel or args.behind_proxy is not None or not _is_loopback(host)
     leave_a_core()
     try:
         auth = _auth(args.auth)
@@ -72,7 +77,7 @@ def main(argv: Sequence[str]) -> None:
         raise refused(error) from error
     if public and not space and auth is None:
         print(OPEN_TO_ALL, file=sys.stderr)
-    journal, options = Journal(args.log_prompts), {"trusted_proxy": proxy}
+    journal, options = Journal(args.log_prompts), {"proxies": args.behind_proxy or (None if tunnel else 0)}
     if os.environ.get("SPACES_ZERO_GPU"):
         from specdec.ui.zero import zero_run
 
@@ -80,6 +85,15 @@ def main(argv: Sequence[str]) -> None:
     else:
         page = build(slot, _limits(public, args.allow_pairs), None, journal, **options)
     serve_until_stopped(page, server_name=host, server_port=args.port, share=share, auth=auth)
+
+
+def _count(text: str) -> int:
+    """Read the number of proxies."""
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
+        raise argparse.ArgumentTypeError(
+            f"{quoted(text)} is no number of proxies; give how many trusted proxies a request passes, 1 or more"
+        )
+    return int(text[:9])
 
 
 def _limits(public: bool, allow_pairs: bool) -> Limits:

@@ -56,7 +56,7 @@ class Door:
     - ``logins``: those of a page with a password. Without one it answers nothing but the login page.
     - ``launched``: whether launch has returned. From then on nobody needs the route that runs startup events.
     - ``health`` gives the answer of /healthz, with status 200 if its "ok" is true, else 503. It runs on the event loop.
-    - ``trusted_proxy``: a proxy in front of the page names the visitors' addresses.
+    - ``proxies``: those in front of the page that name the visitors' addresses; see ``address_of``.
     - ``requests`` limits the requests of an address, ``posts`` its POST requests among them, ``checks`` its checks of
       the health, which are answered even if its requests were too many; ``max_body`` is in bytes.
     - ``hosts``: other hosts from which the page loads scripts, for a page with a share link.
@@ -72,7 +72,7 @@ class Door:
         health: Callable[[], dict[str, Any]],
         logins: Logins | None = None,
         launched: Callable[[], bool] = lambda: False,
-        trusted_proxy: bool = False,
+        proxies: int | None = 0,
         requests: Rate = Rate(600, 30),
         posts: Rate = Rate(100, 4),
         checks: Rate = Rate(600, 30),
@@ -82,7 +82,7 @@ class Door:
     ):
         self._app, self._listeners, self._health = app, listeners, health
         self._logins, self._launched = logins, launched
-        self._trusted_proxy, self._max_body = trusted_proxy, max_body
+        self._proxies, self._max_body = proxies, max_body
         self._requests, self._posts, self._monitors = Buckets(requests), Buckets(posts), Buckets(checks)
         self._names = names
         self._most_text = TEXT if names is None else max_body  # an owner's prompt may be as long as the model allows
@@ -135,7 +135,7 @@ class Door:
         path, method, connection = get_route_path(scope) or "/", scope["method"], HTTPConnection(scope)
         if self._names is not None:
             check_owner(connection, self._names)
-        address = address_of(connection, self._trusted_proxy)
+        address = address_of(connection, self._proxies)
         self._meter(self._monitors if path == HEALTH else self._requests, address)
         if method == "POST":
             self._meter(self._posts, address)
@@ -143,7 +143,7 @@ class Door:
         closed = {LOGIN: self._logins is None, STARTUP: self._launched()}
         if encoded or closed.get(path) or not known(method, path):
             raise Refusal(404, "This page has nothing at this address.")
-        check_site(connection, self._names is not None, self._trusted_proxy)
+        check_site(connection, self._names is not None, self._proxies != 0)
         stranger = self._logins is not None and not self._logins.has(connection)
         if path == HEALTH:
             await self._say_health(stranger)(scope, receive, send)

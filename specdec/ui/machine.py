@@ -127,7 +127,7 @@ class Machine:
     """Runs jobs in the order in which they came: one that needs the device at a time, and beside it one that does not.
 
     ``listening(session)`` says whether a session listens for its answers; its jobs do not begin before that. ``lent``:
-    another process lends the device for each task. ``trusted_proxy`` is that of ``address_of``.
+    another process lends the device for each task. ``proxies`` are those of ``address_of``.
     """
 
     def __init__(
@@ -138,10 +138,10 @@ class Machine:
         journal: Journal,
         *,
         lent: bool = False,
-        trusted_proxy: bool = False,
+        proxies: int | None = 0,
     ):
         self.slot, self.limits, self.journal = slot, limits, journal
-        self.lent, self.trusted_proxy = lent, trusted_proxy
+        self.lent, self.proxies = lent, proxies
         self.listening: Callable[[str], bool] = lambda session: True
         self.on_lost: Callable[[], None] = lambda: None  # called when the device is lost
         self._run = run

@@ -81,13 +81,13 @@ def build(
     limits: Limits = LOCAL,
     run: Run | None = None,
     journal: Journal | None = None,
-    trusted_proxy: bool = False,
+    proxies: int | None = 0,
 ) -> Page:
     """Build the page around a loaded pair.
 
     ``run``, if given, runs tasks in another process that has the device. Then the page shows a recorded race first,
-    because it has no device until a job asks for one. ``trusted_proxy``: visitors come through a proxy, which names
-    their addresses.
+    because it has no device until a job asks for one. ``proxies``: how many trusted ones are in front of the page and
+    name its visitors' addresses; None if that is not known.
     """
     examples = read_prompts(EXAMPLES)
     machine = Machine(
@@ -96,7 +96,7 @@ def build(
         limits,
         journal or Journal(),
         lent=run is not None,
-        trusted_proxy=trusted_proxy,
+        proxies=proxies,
     )
     startup = StartupRace(machine, examples[0].prompt) if run is None else None
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:

@@ -116,7 +116,7 @@ def serve(page: Page, **options: Any) -> str:
     bound_sessions(page.demo._queue, listeners.listening, MESSAGES if limits.public else MANY)
     machine.listening = listeners.listening
     launched = Event()
-    door = {"listeners": listeners, "health": page.health, "trusted_proxy": machine.trusted_proxy}
+    door = {"listeners": listeners, "health": page.health, "proxies": machine.proxies}
     door["launched"] = launched.is_set
     door["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark has two files
     if not limits.public:
@@ -124,6 +124,8 @@ def serve(page: Page, **options: Any) -> str:
         door["names"] = LOOPBACK | {options.get("server_name") or "127.0.0.1"}
     if options.get("share"):
         door["hosts"] = SHARE_HOSTS
+    # Uvicorn would put an address of X-Forwarded-For in place of the peer's, which the door needs.
+    os.environ["FORWARDED_ALLOW_IPS"] = ""
     _, address, _ = page.demo.launch(
         theme=theme(),
         # Linked and not passed as ``css``, because Gradio would limit each rule to its own elements.

@@ -35,7 +35,7 @@ async def followed(machine: Machine, request: gr.Request, job: Job) -> AsyncGene
         with suppress(RuntimeError):  # the server and its loop are closed
             loop.call_soon_threadsafe(news.put_nowait, (kind, value))
 
-    visitor = Visitor(request.session_hash or "", address_of(request, machine.trusted_proxy))
+    visitor = Visitor(request.session_hash or "", address_of(request, machine.proxies))
     place = machine.join(visitor, job, tell)
     told = None
     try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import Any
 
 import psutil
 import pytest
 
+from specdec.cli import page
 from specdec.cli.page import main
 from tests.load.faults import is_free, stopped
 from tests.load.served import Served
@@ -20,11 +22,47 @@ def test_a_link_is_opened_to_this_machine_alone() -> None:
         main(["--share", "--host", "0.0.0.0"])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "space", "public", "proxies"),
+    [
+        ([], "", False, 0),
+        (["--host", "0.0.0.0"], "", True, 0),
+        (["--behind-proxy"], "", True, 1),
+        (["--behind-proxy", "2", "--host", "0.0.0.0"], "", True, 2),
+        (["--share"], "", True, None),
+        ([], "somebody/specdec", True, None),
+    ],
+)
+def test_the_page_knows_who_is_in_front_of_it(monkeypatch, arguments, space, public, proxies) -> None:
+    limits, options = started(monkeypatch, arguments, SPACE_ID=space)[0]
+    assert (limits.public, options["proxies"]) == (public, proxies)
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", ""])
+def test_a_number_of_proxies_that_cannot_be_is_refused(count, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main([f"--behind-proxy={count}"])
+    assert "give how many trusted proxies" in capsys.readouterr().err
+
+
+def started(monkeypatch, arguments: list[str], **environment: str) -> tuple[tuple[Any, dict], dict]:
+    """The limits and options with which the command builds the page, and the options with which it serves it."""
+    calls = []
+    monkeypatch.setattr(page, "Slot", lambda plan: None)
+    monkeypatch.setattr(page, "build", lambda slot, limits, run, journal, **options: calls.append((limits, options)))
+    monkeypatch.setattr(page, "serve_until_stopped", lambda page, **options: calls.append(options))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    main(arguments)
+    built, served = calls
+    return built, served
+
+
 def test_a_page_that_is_stopped_tells_its_visitors_and_ends(tmp_path) -> None:
     """A running visitor keeps the result so far, a waiting one reads why nothing ran, and nothing is left over."""
-    with Served(*save_pair(tmp_path), whole=True) as page:
-        (running, *waiting), seconds, status = asyncio.run(stopped(page, signal.SIGTERM))
+    with Served(*save_pair(tmp_path), whole=True) as served:
+        (running, *waiting), seconds, status = asyncio.run(stopped(served, signal.SIGTERM))
         assert "Stopped" in running and len(waiting) == 2
         assert all("is being stopped" in told and "Nothing ran." in told for told in waiting)
         assert (status, seconds < 30) == (0, True)  # a busy machine is no reason to fail
-        assert is_free(page.port) and not psutil.pid_exists(page.pid)
+        assert is_free(served.port) and not psutil.pid_exists(served.pid)

@@ -403,33 +403,50 @@ def test_addresses_are_forgotten(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("peer", "forwarded", "trusted", "address"),
+    ("peer", "forwarded", "proxies", "address"),
     [
-        ("203.0.113.7", [], False, "203.0.113.7"),
-        ("8.8.8.8", ["1.1.1.1"], True, "8.8.8.8"),  # not through the proxy
-        ("10.0.0.1", ["1.1.1.1"], False, "10.0.0.1"),
-        ("10.0.0.1", ["1.1.1.1"], True, "1.1.1.1"),
-        ("127.0.0.1", ["9.9.9.9, 1.1.1.1, 10.1.2.3"], True, "1.1.1.1"),  # the visitor made up the first one
-        ("127.0.0.1", ["9.9.9.9", "1.1.1.1"], True, "1.1.1.1"),
-        ("127.0.0.1", ["9.9.9.9, nonsense"], True, "127.0.0.1"),
-        ("127.0.0.1", [], True, "127.0.0.1"),
-        ("127.0.0.1", ["10.0.0.5"], True, "127.0.0.1"),
-        ("2a00:1450:4001:82f:1:2:3:4", [], False, "2a00:1450:4001:82f::/64"),
-        ("::1", ["2a00:1450:4001:82f:9:9:9:9"], True, "2a00:1450:4001:82f::/64"),
-        ("::ffff:8.8.8.8", [], False, "8.8.8.8"),
-        ("::ffff:10.0.0.1", ["1.1.1.1"], True, "1.1.1.1"),
-        ("testclient", ["1.1.1.1"], True, "unknown"),
+        ("203.0.113.7", [], 0, "203.0.113.7"),
+        ("10.0.0.1", ["1.1.1.1"], 0, "10.0.0.1"),
+        ("8.8.8.8", ["1.1.1.1"], 1, "8.8.8.8"),  # not through the proxy
+        ("10.0.0.1", ["1.1.1.1"], 1, "1.1.1.1"),
+        ("127.0.0.1", ["9.9.9.9, 192.168.1.7"], 1, "192.168.1.7"),  # a visitor in the proxy's network made up the first
+        ("127.0.0.1", ["9.9.9.9", "1.1.1.1"], 1, "1.1.1.1"),
+        ("127.0.0.1", ["9.9.9.9, 1.1.1.1, 10.1.2.3"], 2, "1.1.1.1"),
+        ("127.0.0.1", ["9.9.9.9, 192.168.1.7", "10.1.2.3"], 2, "192.168.1.7"),
+        ("127.0.0.1", ["1.1.1.1"], 2, "127.0.0.1"),  # not through the outer proxy
+        ("127.0.0.1", ["9.9.9.9, nonsense"], 1, "127.0.0.1"),
+        ("127.0.0.1", ["9.9.9.9,"], 1, "127.0.0.1"),
+        ("127.0.0.1", [], 1, "127.0.0.1"),
+        ("127.0.0.1", ["1.1.1.1:4711"], 1, "1.1.1.1"),
+        ("127.0.0.1", ["9.9.9.9, 10.1.2.3:1"], 1, "10.1.2.3"),
+        ("127.0.0.1", ["[2a00:1450:4001:82f::9]:4711"], 1, "2a00:1450:4001:82f::/64"),
+        ("127.0.0.1", ["[2a00:1450:4001:82f::9]"], 1, "2a00:1450:4001:82f::/64"),
+        ("127.0.0.1", ["1.1.1.1:"], 1, "127.0.0.1"),
+        ("127.0.0.1", ["[::1]:x"], 1, "127.0.0.1"),
+        ("10.0.0.1", ["fe80::7%eth0"], 1, "fe80::/64"),
+        # The number of proxies is not known.
+        ("8.8.8.8", ["1.1.1.1"], None, "8.8.8.8"),
+        ("127.0.0.1", ["9.9.9.9, 1.1.1.1, 10.1.2.3"], None, "1.1.1.1"),
+        ("127.0.0.1", ["9.9.9.9, 1.1.1.1:80, 10.1.2.3:80"], None, "1.1.1.1"),
+        ("127.0.0.1", ["9.9.9.9, nonsense"], None, "127.0.0.1"),
+        ("127.0.0.1", ["10.0.0.5"], None, "127.0.0.1"),
+        ("127.0.0.1", [], None, "127.0.0.1"),
+        ("2a00:1450:4001:82f:1:2:3:4", [], 0, "2a00:1450:4001:82f::/64"),
+        ("::1", ["2a00:1450:4001:82f:9:9:9:9"], 1, "2a00:1450:4001:82f::/64"),
+        ("::ffff:8.8.8.8", [], 0, "8.8.8.8"),
+        ("::ffff:10.0.0.1", ["::ffff:1.1.1.1"], 1, "1.1.1.1"),
+        ("testclient", ["1.1.1.1"], 1, "unknown"),
     ],
 )
-def test_address(peer, forwarded, trusted, address):
+def test_address(peer, forwarded, proxies, address):
     headers = [(b"x-forwarded-for", value.encode()) for value in forwarded]
     request = Request({"type": "http", "headers": headers, "client": (peer, 1)})
-    assert address_of(request, trusted) == address
-    assert address_of(gr.Request(request), trusted) == address
+    assert address_of(request, proxies) == address
+    assert address_of(gr.Request(request), proxies) == address
 
 
 def test_no_peer_has_no_address():
-    assert address_of(Request({"type": "http", "headers": [], "client": None}), True) == "unknown"
+    assert address_of(Request({"type": "http", "headers": [], "client": None}), 1) == "unknown"
 
 
 # Streams

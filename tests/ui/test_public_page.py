@@ -60,8 +60,10 @@ def alone(pair) -> Alone:
 @pytest.fixture(scope="module")
 def served(pair) -> Iterator[tuple[Page, str]]:
     torch.set_num_threads(1)
-    page = build(Slot(plan_pair(*pair[1::2])), PUBLIC, journal=Noted(), trusted_proxy=True)
-    yield page, serve(page, quiet=True)
+    page = build(Slot(plan_pair(*pair[1::2])), PUBLIC, journal=Noted(), proxies=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORWARDED_ALLOW_IPS", "*")  # many containers set it, for uvicorn
+        yield page, serve(page, quiet=True)
     page.close()
 
 
@@ -154,9 +156,12 @@ def test_a_job_that_nobody_listens_to_never_runs(address, page, monkeypatch) -> 
 
 @pytest.mark.parametrize(("by", "places"), [("session", PUBLIC.places), ("address", PUBLIC.places_of_address)])
 def test_a_visitor_has_few_places_in_the_queue(address, page, monkeypatch, by: str, places: int) -> None:
-    """A program's calls and the page's own count alike."""
+    """A program's calls and the page's own count alike. What a visitor puts into X-Forwarded-For changes nothing."""
     monkeypatch.setattr("specdec.ui.machine.GRACE", WAIT)  # the first ones wait for a listener all the time
-    session, home = new_session(), an_address()
+    session = new_session()
+
+    def home() -> str:
+        return f"{an_address()}, 192.168.1.7"
 
     async def ask() -> list[str]:
         async with Web(address) as web:
@@ -164,10 +169,10 @@ def test_a_visitor_has_few_places_in_the_queue(address, page, monkeypatch, by: s
             calls = [(decode, LONG.inputs), (run, web.functions.values(run))]
             for number in range(places):
                 own = session if by == "session" else new_session()
-                await web.join(own, *calls[number % 2], home)
+                await web.join(own, *calls[number % 2], home())
                 await asyncio.to_thread(wait_until, page, lambda health, n=number: health["waiting"] == n + 1)
             own = [session if by == "session" else new_session() for _ in calls]
-            away = an_address() if by == "session" else home
+            away = an_address() if by == "session" else home()
             for name, call in zip(own, calls, strict=True):
                 assert (await web.join(name, *call, away)).status_code == 200
             return [text for name in dict.fromkeys(own) for text in await told_in(web, name, away, own.count(name))]
