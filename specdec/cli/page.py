@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -18,9 +17,9 @@ from specdec.cli.terminal import refused
 from specdec.errors import SpecdecError, quoted
 from specdec.models.slot import Slot
 from specdec.ui import build, serve_until_stopped
-from specdec.ui.journal import LOG as JOBS
 from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL, PUBLIC, Limits
+from specdec.ui.log_lines import log_to_terminal
 
 OPEN_TO_ALL = (
     "Anyone who has the address can use this page, within the limits of a public page. "
@@ -54,10 +53,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--allow-pairs", action="store_true", help="visitors of a public page may load listed pairs")
     parser.add_argument("--log-prompts", action="store_true", help="write prompts in the log, not only their lengths")
     args = parser.parse_args(argv)
-    logging.basicConfig(level=logging.WARNING)
-    JOBS.setLevel(logging.INFO)
-    JOBS.addHandler(logging.StreamHandler())  # its lines are JSON, without a prefix
-    JOBS.propagate = False
+    log_to_terminal()
     space = bool(os.environ.get("SPACE_ID"))
     # If they are not given, Gradio reads both from its own variables.
     host = args.host or os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if space else "127.0.0.1")

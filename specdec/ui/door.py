@@ -55,6 +55,7 @@ class Door:
     - ``listeners`` counts the open streams.
     - ``logins``: those of a page with a password. Without one it answers nothing but the login page.
     - ``launched``: whether launch has returned. From then on nobody needs the route that runs startup events.
+    - ``joined`` says whether a session has asked for something that its stream can carry.
     - ``health`` gives the answer of /healthz, with status 200 if its "ok" is true, else 503. It runs on the event loop.
     - ``proxies``: those in front of the page that name the visitors' addresses; see ``address_of``.
     - ``requests`` limits the requests of an address, ``posts`` its POST requests among them, ``checks`` its checks of
@@ -72,6 +73,7 @@ class Door:
         health: Callable[[], dict[str, Any]],
         logins: Logins | None = None,
         launched: Callable[[], bool] = lambda: False,
+        joined: Callable[[str], bool] = lambda session: True,
         proxies: int | None = 0,
         requests: Rate = Rate(600, 30),
         posts: Rate = Rate(100, 4),
@@ -80,7 +82,7 @@ class Door:
         hosts: tuple[str, ...] = (),
         names: frozenset[str] | None = None,
     ):
-        self._app, self._listeners, self._health = app, listeners, health
+        self._app, self._listeners, self._health, self._joined = app, listeners, health, joined
         self._logins, self._launched = logins, launched
         self._proxies, self._max_body = proxies, max_body
         self._requests, self._posts, self._monitors = Buckets(requests), Buckets(posts), Buckets(checks)
@@ -154,6 +156,8 @@ class Door:
             if path == STREAM:
                 sessions = connection.query_params.getlist("session_hash")
                 check_session(sessions[0] if len(sessions) == 1 else None)
+                if not self._joined(sessions[0]):  # Gradio would begin an answer and fail in it
+                    raise Refusal(404, "This session has asked for nothing. Load the page again.")
                 streams.enter_context(self._listeners.opened(address, sessions[0]))
             elif HEARTBEAT.fullmatch(path):
                 streams.enter_context(self._listeners.opened(address))

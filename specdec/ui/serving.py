@@ -23,6 +23,7 @@ from starlette.types import Scope
 from specdec.models import apart
 from specdec.ui.callers import Listeners, Rate
 from specdec.ui.door import in_front
+from specdec.ui.log_lines import log_tracebacks
 from specdec.ui.logins import ADVICE
 from specdec.ui.sessions import bound_sessions
 
@@ -114,10 +115,12 @@ def serve(page: Page, **options: Any) -> str:
     machine, limits = page.machine, page.machine.limits
     listeners = Listeners(machine.left) if limits.public else Listeners(machine.left, MANY, MANY)
     bound_sessions(page.demo._queue, listeners.listening, MESSAGES if limits.public else MANY)
+    log_tracebacks()
     machine.listening = listeners.listening
     launched = Event()
     door = {"listeners": listeners, "health": page.health, "proxies": machine.proxies}
     door["launched"] = launched.is_set
+    door["joined"] = page.demo._queue.pending_messages_per_session.__contains__
     door["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark has two files
     if not limits.public:
         door |= {name: Rate(MANY, MANY) for name in ("requests", "posts", "checks")}

@@ -16,6 +16,13 @@ from tests.load.served import Served
 from tests.load.tiny import save_pair
 
 
+@pytest.fixture(autouse=True)
+def process(monkeypatch) -> None:
+    """Leave the logs and threads of this process as they are."""
+    monkeypatch.setattr(page, "log_to_terminal", lambda: None)
+    monkeypatch.setattr(page, "leave_a_core", lambda: None)
+
+
 def test_a_link_is_opened_to_this_machine_alone() -> None:
     """Other machines in the network could ask for any address."""
     with pytest.raises(SystemExit, match="--share"):

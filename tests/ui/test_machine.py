@@ -309,6 +309,41 @@ def test_the_log_has_a_line_for_each_job(made, caplog, prompts: bool) -> None:
     assert done["settings"] == ({"prompt": "secret"} if prompts else {"prompt_characters": 6})
 
 
+@pytest.mark.parametrize("prompts", [False, True])
+def test_a_line_of_the_log_is_short_whatever_a_visitor_asked_for(made, caplog, prompts: bool) -> None:
+    """Names and values are cut, and it is written how much was left out. A prompt is whole if that was asked for."""
+    caplog.set_level(logging.INFO, "specdec.jobs")
+    machine = made(journal=Journal(prompts))
+    long = "x" * 100_000
+    values = {
+        "prompt": "p" * 5000, "gamma": long, "seed": 7**5000, "lanes": [long] * 50, "kept": ["a", 1.5, None, True, 2],
+        "deep": {"a": {"b": [{"c": long}]}}, "odd": SimpleNamespace(text=long), "escaped": "\n\0" * 200, long: long,
+    }  # fmt: skip
+
+    def fail(turn: Turn) -> Iterator[str]:
+        turn.counts["tokens"] = {long: long}
+        raise InvalidInput(long)
+        yield
+
+    for settings in (values, values | {f"setting {number}": long for number in range(1000)}):
+        assert asked(machine, "a", Job("race", 0, fail, settings))[1].ended()
+    few, many = (json.loads(record.message) for record in caplog.records)
+    for line in (few, many):
+        assert prompts or line["settings"].pop("prompt_characters") == 5000
+        assert line["settings"].pop("prompt", None) == (values["prompt"] if prompts else None)
+    cut = f"{'x' * 80}... (99920 characters left out)"
+    assert few["settings"].pop("odd").startswith("namespace(text='xxx") and few["settings"][cut] == cut
+    assert few["settings"].pop("escaped") == "\n\0" * 40 + "... (320 characters left out)"
+    assert few["settings"] == {
+        "gamma": cut, "seed": "a number of 14037 bits", "lanes": [cut] * 30 + ["20 values left out"],
+        "kept": ["a", 1.5, None, True, 2], "deep": {"a": {"b": f"[{{'c': '{'x' * 72}... (99931 characters left out)"}},
+        cut: cut,
+    }  # fmt: skip
+    assert few["counts"] == {"tokens": {cut: cut}}
+    assert few.get("why", "")[:80] == ("x" * 80 if prompts else "") and len(few.get("why", "")) < 600
+    assert many["settings"].keys() == {"left_out"} and max(len(record.message) for record in caplog.records) < 20_000
+
+
 def test_a_task_runs_with_the_runner_of_the_page(made) -> None:
     machine = made()
 

@@ -25,6 +25,7 @@ from specdec.ui import build, serve
 from specdec.ui.admitted import ROUTES
 from specdec.ui.journal import Journal
 from specdec.ui.limits import PUBLIC
+from specdec.ui.log_lines import OneLine
 from specdec.ui.page import Page
 from tests.load import inputs, probes
 from tests.load.runs import Alone, Wanted, decoded, distinct, text_of
@@ -32,7 +33,9 @@ from tests.load.tiny import save_pair
 from tests.load.web import API, Web, an_address, new_session
 
 pytestmark = pytest.mark.xdist_group("public page")  # one server
+RUN = "/gradio_api/run/predict"
 WAIT = 60.0  # seconds: a busy machine is no reason to fail
+NOTHING = "This session has asked for nothing. Load the page again."
 LONG = Wanted("Once upon a time", 256)
 
 
@@ -352,6 +355,31 @@ def test_bad_inputs_are_refused(address, alone) -> None:
     (endpoints, others), text = asyncio.run(attack())
     assert endpoints.count > 120 and others.count > 50 and not endpoints.bad + others.bad
     assert alone.is_right(inputs.NEXT, text)
+
+
+def test_a_request_writes_one_short_line_at_most(address, page, alone, caplog, capfd) -> None:
+    """Neither a choice that the page does not offer, nor an unknown function or session, is logged at length."""
+    long = "x" * 100_000
+
+    async def attack() -> str:
+        async with Web(address) as web:
+            run, value = web.functions.pressed("sd-run"), an_address()
+            radio = next(part for part in web.functions._parts.values() if part["type"] == "radio")
+            number = next(n for n, row in web.functions.rows.items() if radio["id"] in row["inputs"])
+            values = [long if i == radio["id"] else None for i in web.functions.rows[number]["inputs"]]
+            assert not (await web.call(number, values, forwarded=value)).success
+            await web.call(run, web.functions.values(run, sd_gamma=long), forwarded=value)
+            for body in ({"fn_index": number, "data": values}, {"fn_index": 999, "data": [long]}):
+                assert (await web.post(RUN, body | {"session_hash": "s1"}, value)).status_code in (404, 400, 500)
+            assert (await web.join("s1", 999, [long], value)).status_code == 500
+            answer = await web.http.get("/gradio_api/queue/data?session_hash=nobody")
+            assert answer.status_code == 404 and answer.json() == {"detail": NOTHING}
+            return text_of(await decoded(web, distinct(1), an_address()))
+
+    assert alone.is_right(distinct(1), asyncio.run(attack()))
+    lines = [OneLine().format(record) for record in caplog.records]
+    assert 0 < len(lines) <= 4 and max(map(len, lines)) < 3100 and not any("\n" in line for line in lines)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_probes_are_refused(address) -> None:
