@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL, PUBLIC, Limits
 from specdec.ui.log_lines import log_to_terminal
 
+_PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.~@+-]+)*", re.ASCII)
 OPEN_TO_ALL = (
     "Anyone who has the address can use this page, within the limits of a public page. "
     "--auth USER:PASSWORD asks them for a password."
@@ -42,6 +44,14 @@ def main(argv: Sequence[str]) -> None:
         metavar="COUNT",
         help="the page is public, and COUNT trusted proxies in front of it (default: 1) name its visitors in "
         "X-Forwarded-For",
+    )
+    parser.add_argument(
+        "--root-path",
+        metavar="PATH",
+        type=_path,
+        default=os.environ.get("GRADIO_ROOT_PATH", ""),
+        help="the path under which a proxy shows the page, such as /tool, whether or not the proxy passes it on; the "
+        "environment variable GRADIO_ROOT_PATH does the same",
     )
     parser.add_argument("--share", action="store_true", help="open a public link through Gradio's tunnel")
     parser.add_argument(
@@ -80,7 +90,7 @@ def main(argv: Sequence[str]) -> None:
         page = build(slot, PUBLIC, zero_run(slot.pair), journal, **options)  # ZeroGPU's processes know only this pair
     else:
         page = build(slot, _limits(public, args.allow_pairs), None, journal, **options)
-    serve_until_stopped(page, server_name=host, server_port=args.port, share=share, auth=auth)
+    serve_until_stopped(page, server_name=host, server_port=args.port, share=share, auth=auth, root_path=args.root_path)
 
 
 def _count(text: str) -> int:
@@ -90,6 +100,17 @@ def _count(text: str) -> int:
             f"{quoted(text)} is no number of proxies; give how many trusted proxies a request passes, 1 or more"
         )
     return int(text[:9])
+
+
+def _path(text: str) -> str:
+    """Read a path of the page, with or without a slash at its end. Returns it without."""
+    path = text.rstrip("/")
+    if not _PATH.fullmatch(path) or (text and not text.startswith("/")):
+        raise argparse.ArgumentTypeError(
+            f"{quoted(text)} is no path of a page; give a path such as /tool: without host and query, of letters, "
+            "digits and . _ ~ @ + - between its slashes (the variable GRADIO_ROOT_PATH takes the same)"
+        )
+    return path
 
 
 def _limits(public: bool, allow_pairs: bool) -> Limits:

@@ -11,7 +11,7 @@ from typing import Any
 from starlette._utils import get_route_path  # the function that Starlette's router uses
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specdec.ui.admitted import (
@@ -134,13 +134,16 @@ class Door:
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or raise a Refusal."""
-        path, method, connection = get_route_path(scope) or "/", scope["method"], HTTPConnection(scope)
+        path, method, connection = get_route_path(scope), scope["method"], HTTPConnection(scope)
         if self._names is not None:
             check_owner(connection, self._names)
         address = address_of(connection, self._proxies)
         self._meter(self._monitors if path == HEALTH else self._requests, address)
         if method == "POST":
             self._meter(self._posts, address)
+        if not path and method == "GET":  # the page's own path without its last slash, which relative addresses need
+            await RedirectResponse(_with_slash(scope))(scope, receive, send)
+            return
         encoded = b"%" in scope.get("raw_path", b"").partition(b"?")[0]
         closed = {LOGIN: self._logins is None, STARTUP: self._launched()}
         if encoded or closed.get(path) or not known(method, path):
@@ -152,6 +155,8 @@ class Door:
             return
         if stranger and needs_login(path):
             raise Refusal(401, "This page asks for a name and a password. Log in first.")
+        # A proxy may have taken the path of the page off or not. Gradio and the files see no difference.
+        scope = {**scope, "path": path, "raw_path": path.encode(), "root_path": ""}
         with ExitStack() as streams:
             if path == STREAM:
                 sessions = connection.query_params.getlist("session_hash")
@@ -220,6 +225,11 @@ def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None
         yield
 
     return lifespan
+
+
+def _with_slash(scope: Scope) -> str:
+    query = scope["query_string"].decode("latin-1")
+    return f"{scope['path']}/" + (f"?{query}" if query else "")
 
 
 def _unfit(start: Message) -> int:

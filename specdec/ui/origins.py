@@ -37,7 +37,7 @@ def check_owner(connection: HTTPConnection, names: frozenset[str]) -> None:
         raise Refusal(403, f"The request is in old HTTP, as proxies send it; this page takes HTTP/1.1. {_OTHERS}")
 
 
-def check_site(connection: HTTPConnection, owner: bool, trusted_proxy: bool) -> None:
+def check_site(connection: HTTPConnection, owner: bool, proxied: bool) -> None:
     """Refuse requests that a browser sends for another web site. A program sends neither header, and is not refused.
 
     An owner's page refuses all but links to it. A public one refuses posts; others may show it in a frame.
@@ -50,15 +50,15 @@ def check_site(connection: HTTPConnection, owner: bool, trusted_proxy: bool) -> 
         follows_link = reads and headers.get("sec-fetch-mode", "navigate") == "navigate"
         refused = (foreign and not follows_link) or _of_another(headers, False)
     else:  # a browser's word on the site counts more than the origin: behind a proxy the page's host is not certain
-        refused = not reads and (foreign if sites else _of_another(headers, trusted_proxy))
+        refused = not reads and (foreign if sites else _of_another(headers, proxied))
     if refused:
         raise Refusal(403, "The request comes from another web site. Open this page itself and use it there.")
 
 
-def _of_another(headers: Headers, trusted_proxy: bool) -> bool:
+def _of_another(headers: Headers, proxied: bool) -> bool:
     """Whether an Origin is surely not the page's own. A trusted proxy may have replaced the page's host and port."""
     hosts = headers.getlist("host")
-    if trusted_proxy:
+    if proxied:
         named = [host.strip() for value in headers.getlist("x-forwarded-host") for host in value.split(",")]
         names = {_name(f"//{host}") for host in hosts + named}
         return any(origin == "null" or (named and _name(origin) not in names) for origin in headers.getlist("origin"))

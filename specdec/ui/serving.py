@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from threading import Event
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 import plotly
+from gradio.routes import templates
+from jinja2 import FunctionLoader
 from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import Mount, Route
@@ -40,6 +44,8 @@ BESIDE_FILES = 1_000_000  # bytes of a request besides its files, including JSON
 PATIENCE = 5.0  # seconds for the running job to end when the page is stopped
 LAST_WORDS = 0.5  # seconds for the last messages to reach the visitors
 
+# Gradio's HTML sends browsers to the root of the host for the first, and names no icon, which they look for there too.
+MANIFEST, ICON = '<link rel="manifest" href="{}manifest.json" />', '<link rel="icon" href="./favicon.ico" />'
 ASSETS = Path(__file__).parent / "assets"
 ROUTE = "specdec-assets"
 # The last one replaces what needs a wide screen.
@@ -107,15 +113,17 @@ def theme() -> gr.themes.Base:
     )
 
 
-def serve(page: Page, **options: Any) -> str:
+def serve(page: Page, root_path: str = "", **options: Any) -> str:
     """Serve a page in the background with its theme, files and door. Returns its local address.
 
-    ``options`` are those of ``launch``.
+    ``root_path`` is the path under which a proxy shows the page, such as "/tool", whether or not the proxy passes it
+    on. ``options`` are others of ``launch``.
     """
     machine, limits = page.machine, page.machine.limits
     listeners = Listeners(machine.left) if limits.public else Listeners(machine.left, MANY, MANY)
     bound_sessions(page.demo._queue, listeners.listening, MESSAGES if limits.public else MANY)
     log_tracebacks()
+    _name_files_by_their_path()
     machine.listening = listeners.listening
     launched = Event()
     door = {"listeners": listeners, "health": page.health, "proxies": machine.proxies}
@@ -142,6 +150,7 @@ def serve(page: Page, **options: Any) -> str:
         max_threads=THREADS,
         footer_links=[],
         prevent_thread_lock=True,
+        root_path=root_path,  # given even if it is empty, or Gradio would read its variable
         **options,
     )
     launched.set()
@@ -172,6 +181,18 @@ def serve_until_stopped(page: Page, **options: Any) -> None:
     if status or not ended:
         os._exit(status)  # a hanging pass would keep the interpreter from exiting
     sys.exit(status)
+
+
+@functools.cache  # once
+def _name_files_by_their_path() -> None:
+    """Change Gradio's HTML, so that a page under a path asks for nothing outside of that path."""
+    whole = templates.env.loader
+
+    def changed(name: str) -> tuple[str, str | None, Callable[[], bool] | None]:
+        source, file, is_current = whole.get_source(templates.env, name)
+        return source.replace(MANIFEST.format("/"), MANIFEST.format("./") + ICON), file, is_current
+
+    templates.env.loader = FunctionLoader(changed)
 
 
 class _Fresh(StaticFiles):

@@ -52,6 +52,32 @@ def test_a_number_of_proxies_that_cannot_be_is_refused(count, capsys) -> None:
     assert "give how many trusted proxies" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("path", "served"),
+    [("/tool", "/tool"), ("/tool/", "/tool"), ("/a/b.c_d~@+-1", "/a/b.c_d~@+-1"), ("/", ""), ("", "")],
+)
+def test_the_page_is_served_under_a_path(monkeypatch, path, served) -> None:
+    """The option and Gradio's variable do the same, and the option comes first."""
+    assert started(monkeypatch, ["--root-path", path])[1]["root_path"] == served
+    assert started(monkeypatch, [], GRADIO_ROOT_PATH=path)[1]["root_path"] == served
+    assert started(monkeypatch, ["--root-path", "/other"], GRADIO_ROOT_PATH=path)[1]["root_path"] == "/other"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "tool", "/tool?a=1", "/tool#a", "https://example.com/tool", "//tool", "/a//b", "/a/../b", "/.", "/a b", "/t%20",
+        "\\tool", "/t\n", "/t\u00e9", "tool/", "/..",
+    ],
+)  # fmt: skip
+def test_a_path_that_cannot_be_is_refused(monkeypatch, path, capsys) -> None:
+    for arguments, variable in (([f"--root-path={path}"], ""), ([], path)):
+        monkeypatch.setenv("GRADIO_ROOT_PATH", variable)
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert "give a path such as /tool" in capsys.readouterr().err
+
+
 def started(monkeypatch, arguments: list[str], **environment: str) -> tuple[tuple[Any, dict], dict]:
     """The limits and options with which the command builds the page, and the options with which it serves it."""
     calls = []

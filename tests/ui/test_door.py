@@ -85,10 +85,21 @@ def test_an_encoded_path_is_not_found():
 
 def test_paths_under_a_prefix_are_checked_alike():
     """Paths under a prefix have the same rules, whether or not the proxy removes the prefix."""
-    for path in ("/demo/config", "/config", "/demo", "/demo/"):
-        assert ask(door(), path, root="/demo").status == 200
+    app = Bare()
+    for path in ("/demo/config", "/config", "/demo/", "/"):
+        assert ask(door(app), path, root="/demo").status == 200
+    assert app.paths == ["/config", "/config", "/", "/"]  # Gradio sees no difference
     for path in ("/demo/gradio_api/upload", "/demoX/config", "/demo/demo/config", "/demo/../config"):
         assert ask(door(), path, root="/demo").status == 404
+
+
+def test_the_path_of_the_page_ends_with_a_slash():
+    """Else its files would be looked for beside it. A proxy that removes the path sees to that itself."""
+    app = Bare()
+    for query in ("", "__theme=dark&x=%20"):
+        reply = ask(door(app), "/demo", root="/demo", query=query)
+        assert (reply.status, reply.headers["location"]) == (307, "/demo/" + (query and f"?{query}"))
+    assert ask(door(app), "/demo", "POST", b"{}", root="/demo").status == 404 and not app.paths
 
 
 def test_a_websocket_is_closed():

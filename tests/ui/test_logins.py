@@ -38,7 +38,7 @@ def demo() -> Iterator[gr.Blocks]:
         gr.Button("Count").click(count, number, out, api_name="count")
     demo.queue(api_open=False)
     health = {"ok": True, "waiting": 3}
-    front = in_front(listeners=Listeners(), health=lambda: health, trusted_proxy=True, **WIDE)
+    front = in_front(listeners=Listeners(), health=lambda: health, proxies=1, **WIDE)
     options = {"prevent_thread_lock": True, "quiet": True, "ssr_mode": False, "app_kwargs": {"lifespan": front}}
     demo.launch(auth=(NAME, PASSWORD), **options)
     yield demo

@@ -39,8 +39,8 @@ def own(headers=(HOST,), path="/config", method="GET", version="1.1", body=b""):
     return reply
 
 
-def public(headers, path=JOIN, trusted_proxy=False, body=b"{}"):
-    return ask(door(trusted_proxy=trusted_proxy), path, "POST", body, headers).status
+def public(headers, path=JOIN, proxies=0, body=b"{}"):
+    return ask(door(proxies=proxies), path, "POST", body, headers).status
 
 
 @pytest.mark.parametrize("header", PROXIES)
@@ -103,15 +103,15 @@ def test_an_owner_s_page_has_nothing_for_another_site(site):
 def test_a_public_page_takes_posts_of_its_own_and_of_programs():
     here = [("Host", "ME-specdec.hf.space"), ("Origin", "https://me-specdec.hf.space")]
     for trusted in (False, True):
-        assert public([("Host", "page.example")], trusted_proxy=trusted) == 200
-        assert public(here, trusted_proxy=trusted) == 200
+        assert public([("Host", "page.example")], proxies=int(trusted)) == 200
+        assert public(here, proxies=int(trusted)) == 200
         for site in ("same-origin", "none"):  # the proxy may have replaced the host
             said = [("Host", "127.0.0.1:7860"), ("Origin", "https://page.example"), ("Sec-Fetch-Site", site)]
-            assert public(said, trusted_proxy=trusted) == 200
+            assert public(said, proxies=int(trusted)) == 200
     behind = [("Host", "127.0.0.1:7860"), ("Origin", "https://page.example:8443")]
-    assert public(behind, trusted_proxy=True) == 200
-    assert public([*behind, ("X-Forwarded-Host", "page.example")], trusted_proxy=True) == 200
-    assert public([*behind, ("X-Forwarded-Host", "page.example:8443, inner")], trusted_proxy=True) == 200
+    assert public(behind, proxies=1) == 200
+    assert public([*behind, ("X-Forwarded-Host", "page.example")], proxies=1) == 200
+    assert public([*behind, ("X-Forwarded-Host", "page.example:8443, inner")], proxies=1) == 200
 
 
 @pytest.mark.parametrize(
