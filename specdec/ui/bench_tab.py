@@ -89,7 +89,7 @@ class BenchTab:
         self._link = self._opening.link_field()
         self._compare = ComparePanel(machine, files, RESULTS)
 
-    def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
+    def wire(self, tab: gr.Tab, address: gr.HTML) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
         read = self._set.change(self._categories_of, self._set, self._categories, **UNLIMITED, **INTERNAL)
         sized = [self._categories, self._lanes, self._gammas, *self._sizes]
@@ -97,7 +97,7 @@ class BenchTab:
         cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._job, asked, cleared)
         self._compare.wire()
-        self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
+        self._opening.wire(tab, address, self._buttons.status, cleared, self._finished)
 
     async def _categories_of(self, request: gr.Request, prompts: Any) -> list[str]:
         """The category of each prompt of a set; none if it cannot be read. Start shows the reason."""

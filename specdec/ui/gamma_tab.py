@@ -97,12 +97,12 @@ class GammaTab:
             self.best = gr.State("")  # the best draft length of what-if, as text
             self.race_it = gr.Button("Race it", visible=False, elem_id="sd-whatif-race")
 
-    def wire(self, tab: gr.Tab, tabs: gr.Tabs, address: gr.HTML) -> None:
+    def wire(self, tab: gr.Tab, address: gr.HTML) -> None:
         asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
         cleared = self._findings.cleared | {self._home: gr.update(visible=False), self._lines: ""}
         cleared |= {self._files: None, self._link: None}
         self._buttons.wire(self._machine, self._sweep_job, asked, cleared)
-        self._opening.wire(tab, tabs, address, self._buttons.status, cleared, self._finished)
+        self._opening.wire(tab, address, self._buttons.status, cleared, self._finished)
         sized = [self._chosen, self._tokens, self._runs]
         self._buttons.estimate(self._machine, tab, sized, _size)
         given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature]

@@ -26,6 +26,8 @@ RECORDED = Path(__file__).parents[1] / "data"
 _LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
 _OPEN = "import(%s).then((results) => results.open(element, props, trigger, %s));"
 _LINK = "import(%s).then((results) => results.link(element, props, watch, %s));"
+_WAIT = "async (...values) => { await (await import(%s)).whenOpened(); return values; }"
+_OPENED = "() => { import(%s).then((results) => results.resultsOpened()); }"
 
 
 class Greeting:
@@ -38,10 +40,10 @@ class Greeting:
         self._key = key
         self.filled = gr.State(False)  # whether the tab shows a result
 
-    def wire(self, tab: gr.Tab, outputs: list[Any], show: Callable[[str], Values]) -> None:
-        """``show`` gives the values of ``outputs`` that show the text of the record."""
+    def wire(self, tab: gr.Tab, outputs: list[Any], show: Callable[[str], Values], wait: str | None = None) -> None:
+        """``show`` gives the values of ``outputs`` that show the text of the record. ``wait`` is a script before it."""
         self._show = show
-        tab.select(self._greet, self.filled, [self.filled, *outputs], queue=False, **INTERNAL)
+        tab.select(self._greet, self.filled, [self.filled, *outputs], js=wait, queue=False, **INTERNAL)
 
     @cached_property
     def _values(self) -> Values:
@@ -80,7 +82,6 @@ class Opening:
     def wire(
         self,
         tab: gr.Tab,
-        tabs: gr.Tabs,
         address: gr.HTML,
         status: gr.HTML,
         cleared: Values,
@@ -91,12 +92,13 @@ class Opening:
         ``address`` gives results in the page's address, under ``key``.
         """
         self._show, self._cleared, self._status = show, cleared, status
-        self._selected = {tabs: gr.update(selected=tab.id)}
         outputs = [status, self._greeting.filled, *cleared]
-        self._greeting.wire(tab, list(cleared), lambda text: show(read_short(text), RECORDING))
+        recorded = list(cleared), lambda text: show(read_short(text), RECORDING)
+        self._greeting.wire(tab, *recorded, wait=_WAIT % self._script)
         linked = getattr(address, self._key)
         self._file.upload(self._opening(self._open_file), self._file, outputs, **UNLIMITED, **INTERNAL)
-        linked(self._opening(self._open_link), address, [tabs, *outputs], **UNLIMITED, **INTERNAL)
+        opened = linked(self._opening(self._open_link), address, outputs, **UNLIMITED, **INTERNAL)
+        opened.then(None, js=_OPENED % self._script, **INTERNAL)
 
     def _opening(self, shown: Callable[[Any], Values]) -> Callable[..., AsyncIterator[Values]]:
         """A listener that shows results in its turn: ``shown`` gives the values for its input."""
@@ -121,12 +123,10 @@ class Opening:
         return self._opened(results, Origin("file", file.name)) | {self.link: packed(results)}
 
     def _open_link(self, text: Any) -> Values:
-        selected = {tabs: dict(update) for tabs, update in self._selected.items()}
         try:
-            return selected | self._opened(read_link(str(text)), LINK)
+            return self._opened(read_link(str(text)), LINK)
         except InvalidInput as error:
-            problem = fragments.error(f"The results in this link cannot be shown. {error}")
-            return selected | {self._status: problem}
+            return {self._status: fragments.error(f"The results in this link cannot be shown. {error}")}
 
     def _opened(self, results: Results, origin: Origin) -> Values:
         cleared = {k: dict(v) if isinstance(v, dict) else v for k, v in self._cleared.items()}

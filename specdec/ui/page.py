@@ -55,7 +55,7 @@ _READ_LINK = f"""async () => {{
 _KEPT = f"async (...values) => (await import({_ASSET % 'kept.js'})).fieldsAsKept(values)"
 _KEEP = f"(...values) => {{ import({_ASSET % 'kept.js'}).then((kept) => kept.keepFields(values)); }}"
 _TAB = f"async () => ({{ __type__: 'update', selected: (await import({_ASSET % 'address.js'})).tabInAddress() }})"
-_TAB_CHOSEN = f"() => {{ import({_ASSET % 'address.js'}).then((address) => address.tabChosen(%s)); }}"
+_TAB_OPENED = f"() => {{ import({_ASSET % 'tabs.js'}).then((tabs) => tabs.tabOpened(%s)); }}"
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ class _Components:
         first = self._startup.lines if self._startup else recorded_race
         demo.load(first, outputs=race.live, **UNLIMITED, **INTERNAL)
         gamma, bench, lossless = self._measuring
-        self._gamma.wire(gamma, tabs, self._address)
-        self._bench.wire(bench, tabs, self._address)
+        self._gamma.wire(gamma, self._address)
+        self._bench.wire(bench, self._address)
         self._lossless.wire(lossless)
         into_race = [tabs, race.problems, *ask.lengths]
         race_it = self._gamma.race_it.click
@@ -212,5 +212,5 @@ def _tab(name: str) -> gr.Tab:
     """A tab with an address: "Best gamma" has #tab=best-gamma."""
     address = "-".join(re.findall("[a-z]+", name.lower()))
     tab = gr.Tab(name, id=address)
-    tab.select(None, js=_TAB_CHOSEN % json.dumps(address), **INTERNAL)
+    tab.select(None, js=_TAB_OPENED % json.dumps(address), **INTERNAL)
     return tab

@@ -6,8 +6,10 @@ import base64
 
 import pytest
 
-from browser.conftest import ask, edit, go_to, open_page, run, text, visit
+from browser.conftest import ask, edit, go_to, open_page, run, settle, text, visit
 from browser.test_share import SHOWN, link, open_link, save, share
+from specdec.measure.short import link_text, read_short
+from specdec.ui.opening import RECORDED
 
 pytestmark = pytest.mark.xdist_group("browser visit")
 
@@ -144,7 +146,7 @@ def test_a_link_pasted_into_a_race_waits(page, tmp_path, unhurried):
     page.click("#sd-run")
     page.wait_for_function("window.specdec.running && document.querySelectorAll('.generate .sd-round').length > 2")
     paste(page, target)
-    page.wait_for_selector(".sd-linkError:has-text('a race is running')")
+    page.wait_for_selector(".sd-linkError:has-text('because a race was running')")
     page.set_input_files("#sd-open", path)
     page.wait_for_selector("#sd-said .sd-error:has-text('a race is running')")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
@@ -185,6 +187,62 @@ def test_tabs_have_addresses(page, browser, address):
             assert other.url.endswith("#tab=best-gamma&gamma=2")
             go_to(other, "Race")
             assert field(other, "gamma") == "2"
+
+
+def at(page, tab: str, fragment: str, entries: int) -> None:
+    """Wait until this tab is open; then the address and the length of the history are these."""
+    page.wait_for_selector(f"{SELECTED}:has-text('{tab}')")
+    settle(page)
+    assert page.locator(SELECTED).inner_text() == tab
+    assert (page.evaluate("location.hash"), page.evaluate("history.length")) == (fragment, entries)
+
+
+def test_back_and_forward_go_through_the_chosen_tabs(page, browser, address):
+    """Each chosen tab is one entry of the history, and neither opening the page nor Back adds one.
+
+    A link to a run or to results stays in the address, and Back does not lose a race that replaced the linked one.
+    A second browser tab goes its own way.
+    """
+    first = page.evaluate("history.length")
+    at(page, "Race", "", first)
+    go_to(page, "Best gamma")
+    go_to(page, "Lossless?")
+    at(page, "Lossless?", "#tab=lossless", first + 2)
+    page.go_back()
+    at(page, "Best gamma", "#tab=best-gamma", first + 2)
+    page.go_forward()
+    page.evaluate("history.back(); setTimeout(() => history.back(), 5)")  # twice, before Gradio has reported a tab
+    at(page, "Race", "", first + 2)
+    ask(page, "Tim had a", tokens=8)
+    run(page)
+    share(page)
+    run_link = link(page, "this run").partition("#")[2]
+    results = "sweep=" + link_text(read_short((RECORDED / "recorded_sweep.json").read_text(encoding="utf-8")))
+    page.goto("about:blank")
+    open_page(page, address, "#" + run_link, greeting="link")
+    first = page.evaluate("history.length")
+    go_to(page, "Benchmark")
+    at(page, "Benchmark", f"#{run_link}&tab=benchmark", first + 1)
+    go_to(page, "Race")
+    ask(page, "Sue ran", tokens=8)
+    run(page)
+    at(page, "Race", "", first + 2)
+    page.go_back()
+    at(page, "Benchmark", "#tab=benchmark", first + 2)
+    assert "1 run on this machine" in page.locator(".sd-notes").text_content()
+    other = page.context.new_page()
+    other.goto(f"{address}#{results}")
+    at(other, "Best gamma", f"#{results}", 2)  # the blank page and this one
+    other.wait_for_selector("#sd-gamma-verdict .sd-origin:has-text('From a link')")
+    go_to(other, "Race")
+    at(other, "Race", f"#{results}&tab=race", 3)
+    reload(other)
+    at(other, "Race", f"#{results}&tab=race", 3)
+    other.go_back()
+    at(other, "Best gamma", f"#{results}", 3)
+    assert "From a link" in text(other, "#sd-gamma-verdict .sd-origin")
+    other.close()
+    at(page, "Benchmark", "#tab=benchmark", first + 2)
 
 
 # The width of what is drawn in a row of the picture, from the left end of the bars on, and counts of blue pixels.

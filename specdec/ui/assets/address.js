@@ -1,8 +1,9 @@
 // The part of the address after "#", which no server sees: settings, one packed result, and a tab.
 export const LONGEST = 4096; // characters of a link to a result; longer results are offered as a file
-const NO_SETTINGS = ["run", "sweep", "bench", "tab"];
+const TAB_OF = { sweep: "best-gamma", bench: "benchmark" }; // the tabs that open results of the address
+const NO_SETTINGS = ["run", "tab", ...Object.keys(TAB_OF)];
 
-// A part of the address, or null: "run", "tab", or "sweep" and "bench", which their tabs read.
+// A part of the address, or null: "run", "tab", or a name of results.
 export const inAddress = (name) => fragment().get(name);
 
 export function settingsInFragment() {
@@ -13,14 +14,29 @@ export function withoutRun() {
   write((parts) => parts.delete("run"));
 }
 
-// Tabs: an address without one means the first.
-export const tabInAddress = () => inAddress("tab") ?? "race";
+// The name of the results in the address, and the packed results; null if there are none.
+export function resultsInAddress() {
+  const key = Object.keys(TAB_OF).find((name) => inAddress(name));
+  return key ? { key, packed: inAddress(key) } : null;
+}
 
-// Gradio also reports the first tab when the page loads, although nobody chose it.
-let loaded = false;
-export function tabChosen(name) {
-  if (loaded) write((parts) => (name === "race" ? parts.delete("tab") : parts.set("tab", name)));
-  loaded = true;
+// The name under which an address has the results of a tab; undefined for a tab without any.
+export const resultsKey = (tab) => Object.keys(TAB_OF).find((key) => TAB_OF[key] === tab);
+
+// An address without a tab means that of its results, or the first.
+const impliedTab = () => TAB_OF[resultsInAddress()?.key] ?? "race";
+export const tabInAddress = () => inAddress("tab") ?? impliedTab();
+
+// Names another tab in the address, with a new entry in the history, so that Back returns to the present tab.
+export function addTab(name) {
+  write((parts) => (name === impliedTab() ? parts.delete("tab") : parts.set("tab", name)), "pushState");
+}
+
+// Whether this page has been at the present entry of the history: false for a pasted link. The mark stays with the entry.
+export function visited() {
+  const known = Boolean(history.state?.specdec);
+  if (!known) history.replaceState({ ...history.state, specdec: true }, "");
+  return known;
 }
 
 // A link to this page with these parts.
@@ -49,10 +65,10 @@ export const fromBase64 = (text) =>
 
 const fragment = () => new URLSearchParams(location.hash.slice(1));
 
-// Changes the address without an entry in the history and without loading anything.
-function write(change) {
+// Changes the address without loading anything, in the present entry of the history or in a new one.
+function write(change, entry = "replaceState") {
   const parts = fragment();
   change(parts);
   if (String(parts) === String(fragment())) return;
-  history.replaceState(history.state, "", String(parts) ? `#${parts}` : location.href.split("#")[0]);
+  history[entry](history.state, "", String(parts) ? `#${parts}` : location.href.split("#")[0]);
 }

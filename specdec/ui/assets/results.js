@@ -1,20 +1,28 @@
 // Results of a measurement as files and links. The server packs, unpacks and checks them.
-import { inAddress, resultLink } from "./address.js";
+import { resultLink, resultsInAddress } from "./address.js";
 import { el } from "./dom.js";
 import { textOf } from "./files.js";
 import { Copyable } from "./share.js";
 
-const KEYS = ["sweep", "bench"];
+// The results in the address are opened by the server. Until it has opened or refused them, no recorded result is shown.
+let opened = () => {};
+const expected = () => {
+  opened();
+  return new Promise((resolve) => (opened = () => resolve(undefined)));
+};
+let opening = resultsInAddress() ? expected() : Promise.resolve();
+export const whenOpened = () => opening;
+export const resultsOpened = () => opened();
 
-// Opens the tab whose results are in the address, now and when the address changes. The value is those results.
+// Sends the packed results as the value, now and when the address names others.
 export function followAddress(props, trigger) {
   let shown = "";
   const read = () => {
-    const key = KEYS.find(inAddress);
-    const packed = key ? inAddress(key) : "";
+    const { key, packed } = resultsInAddress() ?? { packed: "" };
     if (packed === shown) return;
     shown = packed;
     if (!key) return;
+    opening = expected();
     props.value = packed;
     trigger(key);
   };

@@ -1,21 +1,23 @@
 // Follows the address when the page opens and when it changes. After a reload, it restores what was shown.
-import { inAddress, settingsInFragment, tabInAddress, withoutRun } from "./address.js";
+import { inAddress, settingsInFragment, tabInAddress, visited, withoutRun } from "./address.js";
 import { button, el } from "./dom.js";
 import { keptRace } from "./kept.js";
 import { runInAddress } from "./link.js";
 import { openTab, restoreForm } from "./server.js";
 import { onRace } from "./shown.js";
+import { onTab } from "./tabs.js";
 
 // `view` shows a race: open(records, origin, text). Its running() says whether one runs here.
 export async function follow(view) {
   const [say, sayTab] = [notice(), notice()];
   let linked = null; // the run of the address that is or was shown
+  let replaced = null; // the linked run that a race of the visitor's own replaced
 
   const openRun = async (kept = null) => {
     const packed = inAddress("run");
     if (packed && view.running())
       return say(
-        "The run in this link was not opened: a race is running. ",
+        "The run in this link was not opened, because a race was running. ",
         button("sd-action small", "Open it now", () => openRun()),
       );
     say("");
@@ -24,7 +26,7 @@ export async function follow(view) {
       if (packed !== inAddress("run")) return; // another link came meanwhile
       if (kept) view.open(...kept);
       else if (records) view.open(records, "link", () => records.map((record) => JSON.stringify(record)).join("\n"));
-      linked = packed;
+      [linked, replaced] = [packed, null];
     } catch (error) {
       say(`The run in this link cannot be shown. ${error.message}`);
       if (kept) view.open(...kept);
@@ -33,6 +35,8 @@ export async function follow(view) {
 
   let [run, settings] = [inAddress("run"), settingsNow()];
   window.addEventListener("hashchange", () => {
+    // An older entry of the history may name the run that was replaced. Back must not lose the visitor's own.
+    if (visited() && replaced && inAddress("run") === replaced) withoutRun();
     const before = [run, settings];
     [run, settings] = [inAddress("run"), settingsNow()];
     openTab();
@@ -44,12 +48,10 @@ export async function follow(view) {
   onRace((race) => {
     if (!["run", "file"].includes(race?.begin.origin) || !linked || linked !== inAddress("run")) return;
     withoutRun();
-    [run, linked] = [null, null];
+    [run, linked, replaced, settings] = [null, null, linked, settingsNow()];
   });
-  document.querySelector("#sd-tabs").addEventListener("click", ({ target }) => {
-    if (target.closest("[role=tab]")) sayTab("");
-  });
-  if (inAddress("tab")) openTab();
+  visited(); // the entry with which the page was opened
+  onTab(() => sayTab(noSuchTab()));
   sayTab(noSuchTab());
   await openRun(keptRace());
 }

@@ -1,0 +1,27 @@
+// The tabs and the address: a chosen tab gets an entry in the history, and Back, Forward and links choose tabs.
+import { addTab, tabInAddress } from "./address.js";
+import { openTab } from "./server.js";
+
+const news = new EventTarget();
+let open = "race";
+let pressed = false; // since the address last changed by itself
+
+// Gradio reports a tab some time after it opened, whatever opened it, and the first one when the page loads. Until
+// somebody presses something, the address has the last word.
+document.addEventListener("click", () => (pressed = true), true);
+window.addEventListener("hashchange", () => (pressed = false), true);
+
+// Called by Gradio when a tab has opened.
+export function tabOpened(name) {
+  open = name;
+  if (name !== tabInAddress()) {
+    if (pressed) addTab(name);
+    else openTab();
+  }
+  news.dispatchEvent(new Event("tab"));
+}
+
+export const tabShown = () => open;
+
+// Calls back whenever a tab has opened.
+export const onTab = (call) => news.addEventListener("tab", call);
