@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -89,13 +89,13 @@ class BenchTab:
         self._link = self._opening.link_field()
         self._compare = ComparePanel(machine, files, RESULTS)
 
-    def wire(self, tab: gr.Tab, address: gr.HTML) -> None:
+    def wire(self, tab: gr.Tab, address: gr.HTML, named: Callable[[], Values]) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
         read = self._set.change(self._categories_of, self._set, self._categories, **UNLIMITED, **INTERNAL)
         sized = [self._categories, self._lanes, self._gammas, *self._sizes]
         self._buttons.estimate(self._machine, tab, sized, _size, after=read)
         cleared = self._findings.cleared | {self._files: None, self._link: None}
-        self._buttons.wire(self._machine, self._job, asked, cleared)
+        self._buttons.wire(self._machine, self._job, asked, cleared, named)
         self._compare.wire()
         self._opening.wire(tab, address, self._buttons.status, cleared, self._finished)
 

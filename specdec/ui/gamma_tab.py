@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -97,17 +97,17 @@ class GammaTab:
             self.best = gr.State("")  # the best draft length of what-if, as text
             self.race_it = gr.Button("Race it", visible=False, elem_id="sd-whatif-race")
 
-    def wire(self, tab: gr.Tab, address: gr.HTML) -> None:
+    def wire(self, tab: gr.Tab, address: gr.HTML, named: Callable[[], Values]) -> None:
         asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
         cleared = self._findings.cleared | {self._home: gr.update(visible=False), self._lines: ""}
         cleared |= {self._files: None, self._link: None}
-        self._buttons.wire(self._machine, self._sweep_job, asked, cleared)
+        self._buttons.wire(self._machine, self._sweep_job, asked, cleared, named)
         self._opening.wire(tab, address, self._buttons.status, cleared, self._finished)
         sized = [self._chosen, self._tokens, self._runs]
         self._buttons.estimate(self._machine, tab, sized, _size)
         given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature]
         cleared = {self._outcomes: "", self.best: "", self.race_it: gr.update(visible=False)}
-        self._record.wire(self._machine, self._what_if_job, given, cleared)
+        self._record.wire(self._machine, self._what_if_job, given, cleared, named)
 
     def _items(self, prompt: str, chat: bool, chosen: Sequence[str]) -> tuple[PromptItem, ...]:
         if not chosen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -101,11 +101,11 @@ class LosslessTab:
         self._plot = figure_place("sd-lossless-plot")
         self._table = gr.HTML("", elem_id="sd-lossless-table", **look)
 
-    def wire(self, tab: gr.Tab) -> None:
+    def wire(self, tab: gr.Tab, named: Callable[[], Values]) -> None:
         cleared: Values = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
         self._greeting.wire(tab, list(cleared), lambda text: self._shown(*recorded_test(text)))
         self._buttons.estimate(self._machine, tab, [self._draws], _size, by_race=False)
-        self._buttons.wire(self._machine, self._job, [self._lane, self._draws], cleared)
+        self._buttons.wire(self._machine, self._job, [self._lane, self._draws], cleared, named)
 
     def _job(self, lane: str, draws: float | None) -> Job:
         count, seconds = integer("Draws", draws), self._limits.seconds

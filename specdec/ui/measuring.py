@@ -98,15 +98,22 @@ class Buttons:
         if after is not None:
             after.then(**said)
 
-    def wire(self, machine: Machine, job_of: Callable[..., Job], inputs: list[Any], cleared: Values) -> None:
+    def wire(
+        self,
+        machine: Machine,
+        job_of: Callable[..., Job],
+        inputs: list[Any],
+        cleared: Values,
+        named: Callable[[], Values],
+    ) -> None:
         """Run ``job_of(*inputs)`` on Start. The job yields values for the status and for the keys of ``cleared``.
 
         ``cleared`` has each component's value without a result. An earlier result stays until the job yields more than
-        a status, so a refusal does not erase it.
+        a status, so a refusal does not erase it. ``named`` gives the page's header, for the first answer.
         """
 
         async def run(request: gr.Request, *values: Any) -> AsyncIterator[Values]:
-            fresh = False
+            fresh, first = False, True
             try:
                 yield {self.status: ""}
                 # Reading a file of prompts takes a while.
@@ -118,18 +125,20 @@ class Buttons:
                             continue
                         if not fresh and shown.keys() - {self.status}:
                             shown, fresh = cleared | shown, True
-                        yield shown
+                        yield shown | (named() if first else {})
+                        first = False
             except Cancelled as error:
                 yield {self.status: fragments.status(str(error))}
             except SpecdecError as error:
-                yield {self.status: fragments.error(with_names(error, LABELS))}
+                yield {self.status: fragments.error(with_names(error, LABELS))} | named()
 
         def stop(request: gr.Request) -> None:
             machine.stop(request.session_hash or "", self.name)
 
         begin = f"(...values) => {{ window.specdec.go({json.dumps(self.name)}); return values; }}"
         rest = f"() => {{ window.specdec.rest({json.dumps(self.name)}); }}"
-        ran = self.start.click(run, inputs, [self.status, *cleared], js=begin, **UNLIMITED, **INTERNAL)
+        outputs = [self.status, *cleared, *named()]
+        ran = self.start.click(run, inputs, outputs, js=begin, **UNLIMITED, **INTERNAL)
         ran.then(None, js=rest, **INTERNAL)
         ran.failure(lambda: fragments.error(REFUSED), outputs=self.status, js=rest, queue=False, **INTERNAL)
         self.halt.click(stop, queue=False, **INTERNAL)

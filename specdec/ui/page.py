@@ -27,7 +27,8 @@ from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL, Limits
 from specdec.ui.lossless_tab import LosslessTab
 from specdec.ui.machine import Machine
-from specdec.ui.pairs import PairPanel, facing, your_own
+from specdec.ui.measuring import Values
+from specdec.ui.pairs import PairPanel, facing, header, your_own
 from specdec.ui.race_tab import RaceTab
 from specdec.ui.recorded import recorded_race
 from specdec.ui.serving import ROUTE
@@ -39,7 +40,7 @@ from specdec.ui.work import INTERNAL, UNLIMITED, done
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
 _MENU = f"""
 import({_ASSET % "server.js"}).then((server) => server.connect(element, props, watch, trigger, %s));
-// Gradio lets listeners hear the events that it finds named here: "answer", "restore", "tab".
+// Gradio lets listeners hear the events that it finds named here: "answer", "restore", "tab", "pair".
 """
 _SCRIPTS = {name: _ASSET % f"{name}.js" for name in ("files", "results", "takehome")}  # of the tabs
 _ADDRESS = f"""
@@ -47,7 +48,6 @@ import({_SCRIPTS["results"]}).then((results) => results.followAddress(props, tri
 // Gradio lets listeners hear the events that it finds named here: "sweep", "bench".
 """
 _LIVE = _ASSET % "live.js"
-_LOADED = f"(pair) => import({_LIVE}).then(() => {{ window.specdec.loaded(pair); }})"
 _READ_LINK = f"""async () => {{
   await (await import({_LIVE})).ready;
   return JSON.stringify(await (await import({_ASSET % "link.js"})).settingsInAddress());
@@ -120,7 +120,7 @@ class _Components:
         self._machine, self._slot, self._limits, self._startup = machine, slot, limits, startup
         self._ask = AskPanel(limits)
         with gr.Row(elem_id="sd-top"):
-            self._header = gr.HTML(self._facing()[0], elem_id="sd-header")
+            self._header = gr.HTML(header(slot, limits), elem_id="sd-header")
             # A Space is shown in a frame, so links must name the page around it.
             space = os.environ.get("SPACE_ID")
             around = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
@@ -143,52 +143,53 @@ class _Components:
                 how_tab(_ASSET % "how.js")
         self._measuring = gamma, bench, lossless  # they show a result when they are opened
         self._address = gr.HTML("", html_template="", js_on_load=_ADDRESS, apply_default_css=False)
-        self._link, self._loaded = gr.Textbox(visible=False), gr.Textbox(visible=False)
+        self._link = gr.Textbox(visible=False)
+        self._known = gr.Textbox(visible=False)  # the pair that the texts of an open page are about
 
     def wire(self, demo: gr.Blocks) -> None:
         """What happens on each event. ``demo`` is the Blocks that is being built."""
         race, ask, tabs = self._race, self._ask, self._tabs
-        race.wire(self._link, lambda ran: self._renew(ran.then))
+        race.wire(self._link, self._named)
         answered: dict[str, Any] = {"trigger_mode": "multiple"} | UNLIMITED | INTERNAL
-        self._menu.answer(self._shared, ask.inputs, self._menu, **answered)
+        self._menu.answer(self._shared, ask.inputs, [self._menu, self._header], **answered)
         linked: dict[str, Any] = {"inputs": self._link, "outputs": [*ask.inputs, race.problems]}
         linked |= {"fn": self._restore, "js": _READ_LINK, "queue": False} | INTERNAL
         race.tell(self._menu.restore(trigger_mode="always_last", **linked))
         self._menu.tab(None, None, tabs, js=_TAB, **INTERNAL)
         faces = [self._header, race.prompt, ask.chat, self._bench.chat]
+        renewed: dict[str, Any] = {"fn": self._renewed, "inputs": self._known, "outputs": [*faces, self._known]}
+        renewed |= {"queue": False} | INTERNAL
+        self._menu.pair(trigger_mode="always_last", **renewed)
         if self._panel is not None:
-            _, changed = self._panel.wire(self._machine, race.start, faces)
-            self._renew(changed.then)
+            for changed in self._panel.wire(self._machine, race.start, faces):
+                changed.then(**renewed)
         ask.wire()
-        self._renew(demo.load)
-        opened = demo.load(self._facing, outputs=faces, queue=False, **INTERNAL).then(**linked)
+        opened = demo.load(**renewed).then(**linked)
         race.tell(opened.then(None, ask.inputs, ask.inputs, js=_KEPT, **INTERNAL))
         gr.on([field.change for field in ask.inputs], None, ask.inputs, js=_KEEP, **INTERNAL)
         first = self._startup.lines if self._startup else recorded_race
         demo.load(first, outputs=race.live, **UNLIMITED, **INTERNAL)
         gamma, bench, lossless = self._measuring
-        self._gamma.wire(gamma, self._address)
-        self._bench.wire(bench, self._address)
-        self._lossless.wire(lossless)
+        self._gamma.wire(gamma, self._address, self._named)
+        self._bench.wire(bench, self._address, self._named)
+        self._lossless.wire(lossless, self._named)
         into_race = [tabs, race.problems, *ask.lengths]
         race_it = self._gamma.race_it.click
         race.tell(race_it(race.with_length, self._gamma.best, into_race, queue=False, **INTERNAL))
 
-    def _renew(self, event: Any) -> None:
-        """Write the header again after ``event``: another visitor may have loaded another pair meanwhile."""
-        written = event(self._texts, outputs=[self._header, self._loaded], queue=False, **INTERNAL)
-        written.then(None, self._loaded, js=_LOADED, **INTERNAL)
+    def _named(self) -> Values:
+        """The header, for the first answer of a job: another visitor may have loaded another pair meanwhile."""
+        return {self._header: header(self._slot, self._limits)}
 
-    def _facing(self) -> tuple[Any, ...]:
-        return facing(self._slot, self._limits)
-
-    def _texts(self) -> tuple[str, str]:
-        return self._facing()[0], words.pair_line(self._slot.facts)
+    def _renewed(self, known: str) -> list[Any]:
+        """The page's texts about the loaded pair and its name, if it is not the pair that an open page knows."""
+        texts, name = facing(self._slot, self._limits), words.pair_line(self._slot.facts)
+        return [gr.skip()] * (len(texts) + 1) if name == known else [*texts, name]
 
     def _restore(self, link: str) -> tuple[Any, ...]:
         return self._race.restore(link, self._slot.chat)
 
-    async def _shared(self, event: gr.EventData, request: gr.Request, *values: Any) -> str:
+    async def _shared(self, event: gr.EventData, request: gr.Request, *values: Any) -> Values:
         """The content of the Share menu: the settings of the form, and the code of the shown run if there is one."""
         number, shown = given(event, "number"), given(event, "run")
 
@@ -205,7 +206,7 @@ class _Components:
             found = await done(self._machine, request, "share", answer)
         except SpecdecError as error:
             found = {"problem": str(error)}
-        return json.dumps({"number": number} | found)
+        return {self._menu: json.dumps({"number": number} | found)} | self._named()
 
 
 def _tab(name: str) -> gr.Tab:

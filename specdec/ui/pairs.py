@@ -172,13 +172,17 @@ async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerat
 
 def facing(slot: Slot, limits: Limits) -> tuple[str, Any, Any, Any]:
     """The page's texts about the loaded pair: header, prompt hint, and the chat switches of race and benchmark."""
-    facts, able = slot.facts, slot.chat
-    hint = "Continues stories and Python; cannot answer questions." if facts["name"] == "embedded" else ""
+    able = slot.chat
+    hint = "Continues stories and Python; cannot answer questions." if slot.facts["name"] == "embedded" else ""
     info = "Send the prompt as a chat message." if able else "The target is a base model: it has no chat template."
-    header = fragments.header(words.pair_line(facts), "your own pair" if limits.pairs == "none" else "change")
     chat = gr.update(value=able, interactive=able, info=info)
     sets = gr.update(interactive=True, info=SETS) if able else chat
-    return header, gr.update(info=hint), chat, sets
+    return header(slot, limits), gr.update(info=hint), chat, sets
+
+
+def header(slot: Slot, limits: Limits) -> str:
+    """The top of the page, which names the loaded pair."""
+    return fragments.header(words.pair_line(slot.facts), "your own pair" if limits.pairs == "none" else "change")
 
 
 def _row(method: str) -> type[DraftMethod]:

@@ -21,7 +21,7 @@ from specdec.ui.ask import REPEATS, Ask, AskPanel
 from specdec.ui.fields import sent
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Ahead, Cancelled, Job, Machine
-from specdec.ui.measuring import REFUSED
+from specdec.ui.measuring import REFUSED, Values
 from specdec.ui.serving import plotly_address
 from specdec.ui.stream import refusal, stream
 from specdec.ui.work import INTERNAL, UNLIMITED, followed
@@ -74,14 +74,14 @@ class RaceTab:
             elem_classes="sd-live",
         )
 
-    def wire(self, link: gr.Textbox, after: Callable[[Any], Any]) -> None:
-        """Wire the buttons. ``link`` takes the race to run again; ``after`` adds what follows every race."""
+    def wire(self, link: gr.Textbox, named: Callable[[], Values]) -> None:
+        """Wire the buttons. ``link`` takes the race to run again; ``named`` gives the page's header for an answer."""
         form = self.start.click, self._ask.read, self._ask.inputs, self._begin
         shown = self.live.again, self._shown_again, link, self._again
         for event, read, values, begin in (form, shown):
-            ran = event(self._racing(read), values, [self._waiting, self.live], js=begin, **UNLIMITED, **INTERNAL)
+            outputs = [self._waiting, self.live, *named()]
+            ran = event(self._racing(read, named), values, outputs, js=begin, **UNLIMITED, **INTERNAL)
             ran.then(None, self._waiting, js="(said) => { window.specdec.end(said); }", **INTERNAL)
-            after(ran)
             ended = f"() => {{ window.specdec.end('', {json.dumps(REFUSED)}); }}"
             ran.failure(None, js=ended, **INTERNAL)
         self._halt.click(self._stop, js="() => { window.specdec.halt(); }", queue=False, **INTERNAL)
@@ -103,7 +103,9 @@ class RaceTab:
         said = fragments.note(f"Set from What if: {words.policy(best)}. Press Run race to measure it.")
         return [gr.update(selected="race"), said, *self._ask.length_values(gamma_of(best))]
 
-    def _racing(self, read: Callable[..., Ask]) -> Callable[..., AsyncIterator[dict[Any, Any]]]:
+    def _racing(
+        self, read: Callable[..., Ask], named: Callable[[], Values]
+    ) -> Callable[..., AsyncIterator[dict[Any, Any]]]:
         """A listener that runs the race that ``read`` makes of its inputs."""
 
         async def run(request: gr.Request, *values: Any) -> AsyncIterator[dict[Any, Any]]:
@@ -112,19 +114,19 @@ class RaceTab:
                 asked = read(*values)
                 self._limits.take(asked.params.max_new_tokens, asked.runs)
                 job = Job("race", asked.tokens, partial(stream, ask=asked, limits=self._limits), asked.settings())
-                waited = False
+                waited, first = False, True
                 async with aclosing(followed(self._machine, request, job)) as steps:
                     async for step in steps:
                         if isinstance(step, Ahead):
                             waited = True
                             yield {self._waiting: words.ahead(*step)}
                             continue
-                        yield {self.live: step} | ({self._waiting: ""} if waited else {})
-                        waited = False
+                        yield {self.live: step} | ({self._waiting: ""} if waited else {}) | (named() if first else {})
+                        waited = first = False
             except Cancelled as error:
                 yield {self._waiting: str(error)}
             except (SpecdecError, ValueError) as error:
-                yield {self._waiting: "", self.live: refusal(error)}
+                yield {self._waiting: "", self.live: refusal(error)} | named()
 
         return run
 

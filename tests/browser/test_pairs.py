@@ -66,7 +66,7 @@ def report(page, pattern: str) -> str:
 def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside, browser, address):
     """Check says what to expect without loading anything. Load replaces the pair, and offers chat if the model has it.
 
-    A page that was already open names the new pair from its next race on.
+    A page that was already open names the new pair as soon as somebody comes back to it.
     """
     before = page.locator(".sd-pair").inner_text()
     choose(page, shelf / "chatty", shelf / "small")
@@ -79,9 +79,12 @@ def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside, browser, addre
         open_page(other, address)
         page.click("#sd-load")
         report(page, "Loaded: ")
+        other.evaluate("window.dispatchEvent(new Event('focus'))")
+        other.wait_for_selector(".sd-pair:has-text('chatty')")
+        other.wait_for_selector(".sd-notes:has-text('Loaded: chatty')")
+        other.wait_for_function("document.querySelector('#sd-chat input').checked")
         ask(other, "Hello", tokens=8)
         run(other)
-        other.wait_for_selector(".sd-pair:has-text('chatty')")
         other.wait_for_function("!document.querySelector('.sd-notes').innerText.includes('Loaded:')")
     assert "chatty" in page.locator(".sd-pair").inner_text()
     assert page.locator("#sd-chat input").is_checked()
@@ -94,7 +97,7 @@ def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside, browser, addre
 def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, browser, address):
     """A run names its own pair once another one is loaded.
 
-    A run on a pair loaded by another visitor has no such note.
+    A run on a pair loaded by another visitor has no such note, and no text of it is shown under the old name.
     """
     assert "Made with" not in page.locator(".sd-notes").inner_text()
     first, notes = page.locator(".sd-pair span").inner_text(), page.locator(".sd-notes")
@@ -112,9 +115,17 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
             other.uncheck("#sd-chat input")
         other.evaluate("""() => { window.seen = [];
             new MutationObserver(() => window.seen.push(document.querySelector('.sd-notes').innerText))
-                .observe(document.querySelector('.sd-notes'), { childList: true, subtree: true }); }""")
+                .observe(document.querySelector('.sd-notes'), { childList: true, subtree: true });
+            const before = window.specdec.lanesStarted;
+            window.named = new Set();
+            const look = () => {
+                if (window.specdec.lanesStarted > before)
+                    window.named.add(document.querySelector('.sd-pair span').textContent.split(' ')[0]);
+                requestAnimationFrame(look);
+            };
+            look(); }""")
         run(other)
-        other.wait_for_selector(".sd-pair:has-text('third')")
+        assert other.evaluate("[...window.named]") == ["third"]
         assert not any("Made with" in words for words in other.evaluate("window.seen"))
     assert page.locator("#sd-chat input").is_disabled()
     assert "no chat template" in page.locator("#sd-chat").inner_text()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import gradio as gr
@@ -17,9 +19,11 @@ from specdec.measure.sweep import ENTRANTS
 from specdec.report import words
 from specdec.report.overall import overall
 from specdec.ui import bench_tab, gamma_tab
+from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL
 from specdec.ui.lossless_tab import recorded_test
-from specdec.ui.measuring import Measurement
+from specdec.ui.machine import Job, Machine, Turn
+from specdec.ui.measuring import Buttons, Measurement
 from specdec.ui.opening import RECORDED, Greeting
 
 
@@ -80,6 +84,32 @@ def test_the_chart_grows_at_most_every_so_often(monkeypatch, every: float, drawn
     assert [draw for _, draw in steps].count(True) == drawn + 1
     assert [draw for _, draw in steps][:2] == [False, False] and steps[-1] == ("", True)
     assert "1 of 6 calls." in steps[1][0] and "left" in steps[2][0]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_first_answer_of_a_measurement_names_the_loaded_pair(fails: bool) -> None:
+    """Its first findings, or its refusal, come with the header, because another visitor may have changed the pair."""
+
+    def work(turn: Turn) -> Iterator[dict[gr.HTML, str]]:
+        if fails:
+            raise InvalidInput("This pair cannot do it.")
+        yield {found: "first"}
+        yield {found: "second"}
+
+    with gr.Blocks() as demo:
+        header, found, buttons = gr.HTML(), gr.HTML(), Buttons("Start", "gamma")
+        machine = Machine(SimpleNamespace(pair=None, loaded=True), lambda task: iter(()), LOCAL, Journal())
+        buttons.wire(machine, lambda: Job("gamma", 0, work), [], {found: ""}, lambda: {header: "the pair of now"})
+    run = next(block.fn for block in demo.fns.values() if getattr(block.fn, "__name__", "") == "run")
+
+    async def answers() -> list[dict[gr.HTML, str]]:
+        request = SimpleNamespace(session_hash="one", client=None, headers={})
+        return [shown async for shown in run(request) if shown != {buttons.status: ""}]
+
+    shown = asyncio.run(answers())
+    machine.close("over")
+    assert [step.get(header) for step in shown] == ["the pair of now", *[None] * (len(shown) - 1)]
+    assert ("cannot do it" in shown[0][buttons.status]) if fails else [s[found] for s in shown] == ["first", "second"]
 
 
 def _steps(made):

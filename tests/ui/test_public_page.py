@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+import gradio as gr
 import httpx
 import pytest
 import torch
@@ -283,8 +284,7 @@ def test_the_functions_of_the_page_are_known(page) -> None:
         "race_tab.RaceTab.with_length": 1,  # the best of What if goes into the race's settings
         "page._Components._shared": 1,  # the content of the Share menu
         "page._Components._restore": 2,  # when the page opens, and for a pasted link
-        "page._Components._texts": 3,  # the page's texts about its pair
-        "page._Components._facing": 1,
+        "page._Components._renewed": 2,  # the page's texts about its pair
         "ask.AskPanel.wire.<locals>.enable": 1,
         "startup.StartupRace.lines": 1,
         "opening.Greeting._greet": 3,  # what a tab opens with
@@ -338,6 +338,14 @@ def asked(address: str, method: str, path: str) -> tuple[int, str]:
     text = "" if answer.headers["content-type"].startswith("text/event-stream") else answer.read().decode()
     connection.close()
     return answer.status, text
+
+
+def test_an_open_page_is_told_about_another_pair_only(page) -> None:
+    """The page's own pair changes nothing, so that nobody's switches are set back."""
+    renewed = next(b.fn for b in page.demo.fns.values() if getattr(b.fn, "__name__", "") == "_renewed")
+    *texts, name = renewed("a pair of yesterday")
+    assert name in texts[0] and len(texts) == 4
+    assert [gr.skip()] * 5 == renewed(name)
 
 
 def test_bad_inputs_are_refused(address, alone) -> None:

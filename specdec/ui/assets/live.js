@@ -5,6 +5,7 @@ import { LineReader } from "./lines.js";
 import { defineLanes, labelOf } from "./lanes.js";
 import { Measurements, swap } from "./measurements.js";
 import { Race, readRecording } from "./race.js";
+import { askForPair } from "./server.js";
 import { Share } from "./share.js";
 import { showRace } from "./shown.js";
 import { Stage } from "./stage.js";
@@ -99,6 +100,17 @@ class View {
   }
 
   #listen() {
+    const header = document.querySelector("#sd-header");
+    const pairIn = () => header?.querySelector(".sd-pair span")?.textContent ?? "";
+    let named = pairIn();
+    if (named) state.loaded(named);
+    const renamed = () => {
+      if (!pairIn() || pairIn() === named) return;
+      named = pairIn();
+      state.loaded(named);
+      askForPair(); // switches such as Chat follow it
+    };
+    if (header) new MutationObserver(renamed).observe(header, { childList: true, subtree: true, characterData: true });
     document.querySelector("#sd-prompt textarea")?.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
       event.preventDefault();
@@ -245,7 +257,7 @@ class View {
     const race = this.#race;
     state.origin = race.begin.origin;
     const { kept } = race.begin; // over a reload
-    if (MEASURED.includes(state.origin) && !kept) state.pair = race.begin.pair; // the header may not have it yet
+    if (MEASURED.includes(state.origin) && !kept) state.pair = race.begin.pair; // Gradio may not have drawn the header
     this.#setRunning(false);
     this.stage.finish();
     showRace(race);

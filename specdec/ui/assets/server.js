@@ -6,6 +6,11 @@ const component = new Promise((resolve) => (connected = resolve));
 let asked = 0; // the number of questions so far
 let take; // the answer to the last one
 
+// Another visitor may load another pair. The server names it with the first answer to every act. In between, the page
+// asks when somebody comes back to it, and some time after a press, so a page that nobody uses costs nothing.
+const EVERY = 15_000; // milliseconds between two questions after presses
+let waiting = 0;
+
 // Called by the component's own script when it is on the page.
 export function connect(element, props, watch, trigger, page) {
   definePage(page);
@@ -14,7 +19,18 @@ export function connect(element, props, watch, trigger, page) {
     if (number === asked) take({ ...answer, code: code && JSON.parse(code) });
   });
   connected({ element, trigger });
+  window.addEventListener("focus", askForPair);
+  document.addEventListener("visibilitychange", () => document.hidden || askForPair());
+  document.addEventListener("click", () => {
+    waiting ||= window.setTimeout(() => {
+      waiting = 0;
+      askForPair();
+    }, EVERY);
+  });
 }
+
+// Renews the page's texts about the pair, if it is another one by now.
+export const askForPair = async () => (await component).trigger("pair");
 
 // The element for the menu.
 export const menuPlace = async () => (await component).element;
