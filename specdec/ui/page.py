@@ -52,8 +52,8 @@ _READ_LINK = f"""async () => {{
   await (await import({_LIVE})).ready;
   return JSON.stringify(await (await import({_ASSET % "link.js"})).settingsInAddress());
 }}"""
-_KEPT = f"async (...values) => (await import({_ASSET % 'kept.js'})).fieldsAsKept(values)"
-_KEEP = f"(...values) => {{ import({_ASSET % 'kept.js'}).then((kept) => kept.keepFields(values)); }}"
+_KEPT = f"async (...values) => (await import({_ASSET % 'kept.js'})).fieldsAsKept('specdec-%s', values)"
+_KEEP = f"(...values) => {{ import({_ASSET % 'kept.js'}).then((kept) => kept.keepFields('specdec-%s', values)); }}"
 _TAB = f"async () => ({{ __type__: 'update', selected: (await import({_ASSET % 'address.js'})).tabInAddress() }})"
 _TAB_OPENED = f"() => {{ import({_ASSET % 'tabs.js'}).then((tabs) => tabs.tabOpened(%s)); }}"
 
@@ -165,8 +165,9 @@ class _Components:
                 changed.then(**renewed)
         ask.wire()
         opened = demo.load(**renewed).then(**linked)
-        race.tell(opened.then(None, ask.inputs, ask.inputs, js=_KEPT, **INTERNAL))
-        gr.on([field.change for field in ask.inputs], None, ask.inputs, js=_KEEP, **INTERNAL)
+        race.tell(_kept(opened, "form", ask.inputs))
+        if self._panel is not None:
+            _kept(opened, "pair", self._panel.choice)
         first = self._startup.lines if self._startup else recorded_race
         demo.load(first, outputs=race.live, **UNLIMITED, **INTERNAL)
         gamma, bench, lossless = self._measuring
@@ -207,6 +208,12 @@ class _Components:
         except SpecdecError as error:
             found = {"problem": str(error)}
         return {self._menu: json.dumps({"number": number} | found)} | self._named()
+
+
+def _kept(opened: Any, group: str, fields: list[Any]) -> Any:
+    """Let a reload of the page keep these fields. Returns the event after which they are restored."""
+    gr.on([field.change for field in fields], None, fields, js=_KEEP % group, **INTERNAL)
+    return opened.then(None, fields, fields, js=_KEPT % group, **INTERNAL)
 
 
 def _tab(name: str) -> gr.Tab:

@@ -18,7 +18,7 @@ from specdec.errors import InvalidInput, LoadFailed, SpecdecError, quoted
 from specdec.models.check import check
 from specdec.models.loading import PairPlan, plan_pair
 from specdec.models.memory import gigabytes
-from specdec.models.presets import PRESETS, Preset
+from specdec.models.presets import PRESETS
 from specdec.models.slot import Slot
 from specdec.report import words
 from specdec.ui import fragments
@@ -28,6 +28,7 @@ from specdec.ui.startup import StartupRace
 from specdec.ui.work import INTERNAL, UNLIMITED, followed
 
 OWN = "Another pair"
+ARROW = re.compile(r"\s*(?:<-|\u2190)\s*")  # between target and draft in a pair that is typed into the list's field
 SETS = "Send every prompt as a chat message. If off, only conversations are."
 STEP = 0.25  # seconds between two messages about a load
 _PRESETS = {preset.name: preset for preset in PRESETS}
@@ -51,6 +52,9 @@ class PairPanel:
                 value=PRESETS[0].name,
                 label="Pair, target \u2190 draft",
                 elem_id="sd-preset",
+                # Otherwise Gradio would drop a text that is not in the list.
+                allow_custom_value=limits.pairs == "any",
+                filterable=limits.pairs == "any",
             )
             self.method = gr.Radio(labels, value=labels[0], label="Draft method", elem_id="sd-method")
         with gr.Row():
@@ -61,27 +65,34 @@ class PairPanel:
         with gr.Row():
             self.look = gr.Button("Check", elem_id="sd-check")
             self.load = gr.Button("Load", elem_id="sd-load")
-        self.report = gr.HTML(_preset_line(PRESETS[0]), elem_id="sd-report", apply_default_css=False)
+        self.report = gr.HTML(_preset_line(PRESETS[0].name), elem_id="sd-report", apply_default_css=False)
         self.preset.change(
             lambda preset, method: (
                 gr.update(visible=preset == OWN),
                 gr.update(visible=_is_written(preset, method)),
-                _preset_line(_PRESETS.get(preset)),
+                _preset_line(preset),
             ),
             [self.preset, self.method],
             [self.target, self.draft, self.report],
+            queue=False,
             **INTERNAL,
         )
         self.method.change(
             lambda preset, method: gr.update(
                 visible=_is_written(preset, method),
                 label=f"Draft: {_row(method).form}",
-                value=_row(method).example,
+                placeholder=_row(method).example,  # and no value, which would replace what was typed
             ),
             [self.preset, self.method],
             self.draft,
+            queue=False,
             **INTERNAL,
         )
+
+    @property
+    def choice(self) -> list[Any]:
+        """The fields that name a pair."""
+        return [self.preset, self.target, self.draft, self.method]
 
     def wire(self, machine: Machine, start: gr.Button, facing: Sequence[Any]) -> tuple[Any, Any]:
         """Wire both buttons. Returns the events of a check and of a load.
@@ -89,7 +100,7 @@ class PairPanel:
         ``start`` is Run, which is locked during a load and shows why. ``facing`` are the components that the function
         of that name fills.
         """
-        choice, locked = [self.preset, self.target, self.draft, self.method], [self.report, start, *facing]
+        choice, locked = self.choice, [self.report, start, *facing]
 
         async def look(request: gr.Request, *values: Any) -> AsyncIterator[Any]:
             job = Job("check", 0, partial(self.check, choice=values))
@@ -106,7 +117,8 @@ class PairPanel:
                 yield (shown[0], button, *(shown[1] or skipped)) if ended else (shown, button, *skipped)
 
         settings = UNLIMITED | INTERNAL
-        return self.look.click(look, choice, self.report, **settings), self.load.click(load, choice, locked, **settings)
+        entered = [self.look.click, self.target.submit, self.draft.submit]  # the key Enter, which loads nothing
+        return gr.on(entered, look, choice, self.report, **settings), self.load.click(load, choice, locked, **settings)
 
     def check(self, turn: Turn, choice: Sequence[Any]) -> Iterator[tuple[str, None]]:
         """The check of a choice, as HTML."""
@@ -136,18 +148,19 @@ class PairPanel:
             if self._slot.loaded:
                 self._startup.begin()
 
-    def _plan(self, preset: str, target: str | None, draft: str | None, method: str) -> PairPlan:
+    def _plan(self, preset: str | None, target: str | None, draft: str | None, method: str) -> PairPlan:
         model: str | None
         row, written = _row(method), _is_written(preset, method)
         target, draft = (target or "").strip(), (draft or "").strip()  # a hidden field is None
-        listed = None
-        if preset == OWN and self._limits.pairs == "any":
+        text, listed = (draft or row.example) if written else "", None
+        if preset in _PRESETS:
+            model, listed = _PRESETS[preset].target, _PRESETS[preset].draft
+        elif self._limits.pairs == "any":
+            if preset != OWN:
+                target, listed = _typed(preset)
             if not target:
                 raise InvalidInput("No target was given; write a hub id, or the path of a folder or a GGUF file.")
-            model, text = target, draft or row.example
-        elif preset in _PRESETS:
-            model, listed = _PRESETS[preset].target, _PRESETS[preset].draft
-            text = (draft or row.example) if written else ""
+            model = target
         else:
             raise InvalidInput(f"There is no pair {quoted(preset)} in the list.")
         drafting = row.parse(text) if text else methods.method_of(listed or "")
@@ -193,14 +206,27 @@ def _row(method: str) -> type[DraftMethod]:
     return found
 
 
-def _is_written(preset: str, method: str) -> bool:
-    """Whether the visitor types the way to draft; a listed pair names its draft model itself."""
-    return preset == OWN or _row(method) is not DraftModel
+def _typed(pair: str | None) -> tuple[str, str]:
+    """The target, and the draft or "", of a pair that was typed into the field of the list, as "target <- draft"."""
+    target, draft, *_ = [*ARROW.split((pair or "").strip(), maxsplit=1), ""]
+    return target, draft
 
 
-def _preset_line(preset: Preset | None) -> str:
-    if preset is None:
+def _is_written(preset: str | None, method: str) -> bool:
+    """Whether the visitor types the way to draft; a pair of the list names its draft model itself."""
+    named = preset in _PRESETS or (preset != OWN and _typed(preset)[1])
+    return not named or _row(method) is not DraftModel
+
+
+def _preset_line(name: str | None) -> str:
+    """What the chosen pair is good for, or how a typed one is understood."""
+    if name == OWN:
         return ""
+    if name not in _PRESETS:
+        target, draft = _typed(name)
+        said = f"Not a pair of the list. It is read as target {quoted(target)}" if target else "No pair is chosen."
+        return fragments.note(said + (f" and draft {quoted(draft)}." if draft else "." * bool(target)))
+    preset = _PRESETS[name]
     where = "It needs no network." if preset.target is None else "It is fetched from the hub."
     terms = " Its terms must be accepted there first (HF_TOKEN)." if preset.licensed else ""
     about = "about " if preset.unchecked else ""

@@ -20,6 +20,7 @@ from fakes import byte_tokenizer, tiny  # noqa: E402
 
 pytestmark = pytest.mark.xdist_group("browser pairs")
 ROOT = Path(specdec.__file__).parent.parent
+FIELDS = ("#sd-preset input", "#sd-target input", "#sd-draft input")
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +115,10 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
         if other.locator("#sd-chat input").is_checked():  # an earlier pair had a chat template, and this one has none
             other.uncheck("#sd-chat input")
         other.evaluate("""() => { window.seen = [];
-            new MutationObserver(() => window.seen.push(document.querySelector('.sd-notes').innerText))
-                .observe(document.querySelector('.sd-notes'), { childList: true, subtree: true });
             const before = window.specdec.lanesStarted;
+            new MutationObserver(() => window.specdec.lanesStarted > before
+                && window.seen.push(document.querySelector('.sd-notes').innerText))
+                .observe(document.querySelector('.sd-notes'), { childList: true, subtree: true });
             window.named = new Set();
             const look = () => {
                 if (window.specdec.lanesStarted > before)
@@ -126,7 +128,8 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
             look(); }""")
         run(other)
         assert other.evaluate("[...window.named]") == ["third"]
-        assert not any("Made with" in words for words in other.evaluate("window.seen"))
+        seen = other.evaluate("window.seen")
+        assert seen and not any("Made with" in words for words in seen)
     assert page.locator("#sd-chat input").is_disabled()
     assert "no chat template" in page.locator("#sd-chat").inner_text()
 
@@ -141,6 +144,41 @@ def test_a_pair_that_cannot_be_had_leaves_the_old_one(page, shelf):
     ask(page, tokens=12)
     run(page)
     assert not page.locator("#sd-said .sd-error").is_visible()
+
+
+def typed(page) -> list[str]:
+    """The texts in the fields that name a pair; of those that are there."""
+    return [page.input_value(field) for field in FIELDS if page.locator(field).count()]
+
+
+def test_what_is_typed_into_the_pair_panel_stays(page):
+    """A pair may be typed into the field of the list, and Load reads it at once.
+
+    Neither another choice of the list, another method, the key Enter, nor a reload takes a text away.
+    """
+    unfold(page, "#sd-change")
+    page.click("#sd-preset input")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("/nowhere/big <- /nowhere/small")
+    page.click("#sd-load")
+    report(page, "There is no folder '/nowhere/big'")
+    assert typed(page) == ["/nowhere/big <- /nowhere/small"]
+    pick(page, "Another pair")
+    page.fill("#sd-target input", "/nowhere/mine")
+    page.fill("#sd-draft input", "/nowhere/other")
+    page.click('#sd-method label:has-text("Early exit")')
+    page.wait_for_selector("#sd-draft input[placeholder='early-exit:3']")
+    page.click('#sd-method label:has-text("Draft model")')
+    pick(page, "embedded")
+    page.wait_for_selector("#sd-target", state="detached")
+    pick(page, "Another pair")
+    page.press("#sd-target input", "Enter")
+    report(page, "There is no folder '/nowhere/mine'")
+    page.reload()
+    page.wait_for_function("window.specdec && window.specdec.mounted")
+    unfold(page, "#sd-change")
+    page.wait_for_selector("#sd-draft input")
+    assert typed(page) == ["Another pair", "/nowhere/mine", "/nowhere/other"]
 
 
 def test_drafting_without_a_second_model(page, monkeypatch):

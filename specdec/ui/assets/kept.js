@@ -1,28 +1,26 @@
-// What a reload of this tab keeps: the fields of the form, and the last race that this visitor ran or opened. The
-// address has priority, unless it was the same when this was kept.
+// What a reload of this tab keeps: the fields of the form and of the pair panel, and the last race that this visitor ran
+// or opened. For form and race the address has priority, unless it was the same when this was kept.
 import { inAddress, settingsInFragment } from "./address.js";
 import { readRecording } from "./race.js";
 
 const LARGEST = 2e6; // characters of a kept race
-const [FIELDS, RACE] = ["specdec-fields", "specdec-race"];
+const [FORM, RACE] = ["specdec-form", "specdec-race"];
 const KEPT = ["run", "link", "file"]; // origins; the page's own first race is shown again by itself
 
 // The values of the form to restore, or null.
-let broughtBack = false;
-export function keptFields() {
-  return broughtBack ? null : read(FIELDS, settingsPart());
-}
+const broughtBack = new Set(); // the groups of fields that were restored
+export const keptFields = () => keptIn(FORM);
 
-// The values that Gradio sets in the form's fields: those found by a reload, else none. From now on the values are
+// The values that Gradio sets in a group of fields: those found by a reload, else none. From now on the values are
 // kept.
-export function fieldsAsKept(values) {
-  const kept = keptFields()?.values;
-  broughtBack = true;
+export function fieldsAsKept(group, values) {
+  const kept = keptIn(group)?.values;
+  broughtBack.add(group);
   return kept?.length === values.length ? kept : values.map(() => ({ __type__: "update" }));
 }
 
-export function keepFields(values) {
-  if (broughtBack) write(FIELDS, { address: settingsPart(), values });
+export function keepFields(group, values) {
+  if (broughtBack.has(group)) write(group, { address: addressOf(group), values });
 }
 
 export function keepRace({ origin, name }, text) {
@@ -43,8 +41,11 @@ export function keptRace() {
   }
 }
 
-// The part of the address about the form, or "".
-function settingsPart() {
+const keptIn = (group) => (broughtBack.has(group) ? null : read(group, addressOf(group)));
+
+// The part of the address about a group of fields, or "".
+function addressOf(group) {
+  if (group !== FORM) return "";
   const run = inAddress("run");
   return String(new URLSearchParams({ ...settingsInFragment(), ...(run && { run }) }));
 }
