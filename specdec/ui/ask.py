@@ -158,7 +158,9 @@ class AskPanel:
         return list(_lengths(gamma).values())
 
     def wire(self) -> None:
-        """Lock fields that have no effect."""
+        """Lock fields that have no effect, and name their settings for the errors about them (``errors.js``)."""
+        for name, field in zip(_FIELDS, self.inputs, strict=True):
+            field.elem_classes = [*field.elem_classes, f"sd-of-{'gamma' if field in self.lengths else name}"]
 
         def enable(choice: str) -> tuple[Any, Any]:
             return gr.update(interactive=choice == FIXED), gr.update(interactive=choice == STOP)
@@ -205,12 +207,12 @@ class AskPanel:
                 ) from error
         return _ask(values | {"lanes": values["lanes"].split(",")}, runs)
 
-    def restore(self, link: dict[str, Any], chat: bool) -> tuple[list[Any], list[str]]:
-        """The fields' values from a link, and a sentence about each value that could not be used.
+    def restore(self, link: dict[str, Any], chat: bool) -> tuple[list[Any], dict[str, str]]:
+        """The fields' values from a link, and for each setting that could not be used a sentence, by its name.
 
         Fields that the link does not name stay as they are. ``chat``: the pair has a chat template.
         """
-        problems = []
+        problems = {}
         taken: dict[str, Any] = {}
         for name, text in link.items():
             try:
@@ -221,7 +223,7 @@ class AskPanel:
                 left = (
                     "it is left out" if _DEFAULTS.get(name, "") in ("", None) else f"{_DEFAULTS[name]} is used instead"
                 )
-                problems.append(f"The link's {name[:40]} {quoted(text)} was not used ({_clause(error)}); {left}.")
+                problems[name] = f"The link's {name[:40]} {quoted(text)} was not used ({_clause(error)}); {left}."
                 taken.pop(name, None)
         if "gamma" in taken:
             taken |= _lengths(taken["gamma"])
@@ -257,6 +259,11 @@ class AskPanel:
         if name == "accept_top_k" and value < 1:
             raise InvalidInput("below 1")
         return value
+
+
+def cause_of(name: str) -> str:
+    """The setting of a link whose field mends an error about it; empty if no field has it."""
+    return name if name in _DEFAULTS else ""
 
 
 def _clause(error: Exception) -> str:

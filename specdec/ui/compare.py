@@ -13,6 +13,7 @@ from specdec.report.compare import COLUMNS, TITLE, Comparison, cells, compare
 from specdec.ui import fragments
 from specdec.ui.cost_map import CostMap
 from specdec.ui.drawn import drawn, figure_place
+from specdec.ui.fields import message_place
 from specdec.ui.files import chosen_files, files_field
 from specdec.ui.machine import Machine
 from specdec.ui.temperature_figure import temperature_figure
@@ -38,7 +39,7 @@ class ComparePanel:
                 f"{self._limits.file_bytes / 1e6:g} MB."
             )
             self._files = files_field(script, "Results files", hint, "sd-compare-files", self._limits)
-            self._shown = gr.HTML("", elem_id="sd-compare", elem_classes="sd-fragment", apply_default_css=False)
+            self._shown = message_place("sd-compare", elem_classes="sd-fragment")
             self._heat_title = gr.HTML("", elem_classes="sd-fragment", apply_default_css=False)
             self._heat = figure_place("sd-compare-temperature")
             self._map = CostMap("compare")

@@ -12,6 +12,7 @@ import gradio as gr
 from pydantic_core import from_json
 
 from specdec.errors import InvalidInput, quoted
+from specdec.ui.serving import ROUTE
 
 _Number = TypeVar("_Number", int, float)
 
@@ -25,9 +26,19 @@ LABELS = {
 }  # fmt: skip
 
 
+_ERRORS = f"""
+import(new URL("{ROUTE}/errors.js", document.baseURI).href).then((errors) => errors.watchErrors(element, props));
+"""
+
+
 def number_field(value: float, label: str, **settings: Any) -> gr.Number:
     """A field without bounds. The engine and the page's limits refuse values, and say why."""
     return gr.Number(value, label=label, min_width=90, **settings)
+
+
+def message_place(elem_id: str, value: str = "", **settings: Any) -> gr.HTML:
+    """A place for messages as HTML. Its errors go when their cause may be gone."""
+    return gr.HTML(value, js_on_load=_ERRORS, elem_id=elem_id, apply_default_css=False, **settings)
 
 
 def number(name: str, value: float | None) -> float:

@@ -33,7 +33,9 @@ _TEMPLATES = """
 {%- if done is not none %}<progress max="1" value="{{ '%.3f' % done }}"></progress>{% endif %}{% endif %}
 {% endmacro %}
 
-{% macro error(message) %}<p class="sd-error" role="alert">{{ message }}</p>{% endmacro %}
+{% macro error(message, cause) %}
+<p class="sd-error" role="alert"{% if cause %} data-of="{{ cause }}"{% endif %}>{{ message }}</p>
+{% endmacro %}
 {% macro note(text) %}<p class="sd-note">{{ text }}</p>{% endmacro %}
 {% macro paragraph(text) %}<p class="sd-paragraph">{{ text }}</p>{% endmacro %}
 {% macro titled(title, text) %}<h3 class="sd-title">{{ title }}</h3>{{ paragraph(text) }}{% endmacro %}
@@ -107,8 +109,9 @@ def status(text: str, done: float | None = None) -> str:
     return _HTML.status(text, done).strip()
 
 
-def error(message: str) -> str:
-    return _HTML.error(message)
+def error(message: str, cause: str = "") -> str:
+    """An error. It goes when the field of the setting ``cause`` changes, without one when any does (``errors.js``)."""
+    return _HTML.error(message, cause).strip()
 
 
 def note(text: str) -> str:

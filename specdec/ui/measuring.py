@@ -28,7 +28,7 @@ from specdec.report.why import figures
 from specdec.ui import fragments
 from specdec.ui.cost_map import CostMap
 from specdec.ui.drawn import drawn, figure_place
-from specdec.ui.fields import LABELS, number_field
+from specdec.ui.fields import LABELS, message_place, number_field
 from specdec.ui.figures import waterfall_figure
 from specdec.ui.files import TextFile
 from specdec.ui.limits import Limits
@@ -66,7 +66,7 @@ class Buttons:
             self.halt = gr.Button("Stop", variant="secondary", elem_id=f"sd-{name}-stop", elem_classes="sd-halt")
             self._estimate = gr.HTML("", elem_id=f"sd-{name}-estimate", elem_classes="sd-estimate")
             beside()
-        self.status = gr.HTML("", elem_id=f"sd-{name}-status", apply_default_css=False)
+        self.status = message_place(f"sd-{name}-status")
 
     def estimate(
         self,

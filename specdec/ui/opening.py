@@ -126,7 +126,7 @@ class Opening:
         try:
             return self._opened(read_link(str(text)), LINK)
         except InvalidInput as error:
-            return {self._status: fragments.error(f"The results in this link cannot be shown. {error}")}
+            return {self._status: fragments.error(f"The results in this link cannot be shown. {error}", "address")}
 
     def _opened(self, results: Results, origin: Origin) -> Values:
         cleared = {k: dict(v) if isinstance(v, dict) else v for k, v in self._cleared.items()}

@@ -22,6 +22,7 @@ from specdec.models.presets import PRESETS
 from specdec.models.slot import Slot
 from specdec.report import words
 from specdec.ui import fragments
+from specdec.ui.fields import message_place
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Ahead, Job, Machine, Turn
 from specdec.ui.startup import StartupRace
@@ -65,7 +66,7 @@ class PairPanel:
         with gr.Row():
             self.look = gr.Button("Check", elem_id="sd-check")
             self.load = gr.Button("Load", elem_id="sd-load")
-        self.report = gr.HTML(_preset_line(PRESETS[0].name), elem_id="sd-report", apply_default_css=False)
+        self.report = message_place("sd-report", _preset_line(PRESETS[0].name))
         self.preset.change(
             lambda preset, method: (
                 gr.update(visible=preset == OWN),

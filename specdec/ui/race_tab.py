@@ -17,8 +17,8 @@ from specdec.measure.prompts import PromptItem
 from specdec.report import words
 from specdec.report.definitions import DEFINITIONS
 from specdec.ui import fragments
-from specdec.ui.ask import REPEATS, Ask, AskPanel
-from specdec.ui.fields import sent
+from specdec.ui.ask import REPEATS, Ask, AskPanel, cause_of
+from specdec.ui.fields import message_place, sent
 from specdec.ui.limits import Limits
 from specdec.ui.machine import Ahead, Cancelled, Job, Machine
 from specdec.ui.measuring import REFUSED, Values
@@ -49,7 +49,7 @@ class RaceTab:
             self._halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
         # Messages about the form, above it. The live view fills the first.
         gr.HTML('<div class="sd-saidPlace"></div>', elem_id="sd-said", apply_default_css=False)
-        self.problems = gr.HTML("", elem_id="sd-problems", apply_default_css=False)
+        self.problems = message_place("sd-problems")
         self._waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
         with gr.Row(elem_id="sd-chips"):
             gr.HTML('<span class="sd-try">Try</span>', apply_default_css=False, elem_id="sd-try")
@@ -95,8 +95,8 @@ class RaceTab:
         try:
             values, problems = self._ask.restore(sent(link), chat)
         except InvalidInput as error:
-            values, problems = [gr.skip() for _ in self._ask.inputs], [str(error)]
-        return *values, "".join(map(fragments.error, problems))
+            values, problems = [gr.skip() for _ in self._ask.inputs], {"": str(error)}
+        return *values, "".join(fragments.error(said, cause_of(name)) for name, said in problems.items())
 
     def with_length(self, best: str) -> list[Any]:
         """The values that put the best draft length of What if into the form, and open this tab."""

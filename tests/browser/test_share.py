@@ -88,7 +88,7 @@ def test_a_settings_link_restores_the_form_and_starts_nothing(page, browser, add
 
 
 def test_bad_values_of_a_link_are_named(browser, address):
-    """Each unusable value is named with its replacement, and usable values are applied."""
+    """Each unusable value is named with its replacement until its field changes, and usable values are applied."""
     bad = {
         "chat": 1,
         "gamma": 40,
@@ -117,6 +117,10 @@ def test_bad_values_of_a_link_are_named(browser, address):
         unfold(page, "#sd-more")
         assert page.locator("#sd-more label:has-text('Top-k (0') input").input_value() == "7"
         assert page.locator("#sd-prompt textarea").input_value() == "Hello"
+        page.fill("#sd-gamma input[type=number]", "7")
+        page.wait_for_function("document.querySelectorAll('#sd-problems .sd-error').length === 4")
+        rest = " ".join(page.locator("#sd-problems .sd-error").all_inner_texts())
+        assert "gamma" not in rest and "tokens '99999'" in rest, "a changed field mends its own"
         page.fill("#sd-more label:has-text('Seed') input", "soon")
         page.locator("#sd-more label:has-text('Seed') input").blur()
         page.click(".sd-shareButton")

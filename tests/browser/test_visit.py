@@ -151,6 +151,7 @@ def test_a_link_pasted_into_a_race_waits(page, tmp_path, unhurried):
     page.wait_for_selector("#sd-said .sd-error:has-text('a race is running')")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
     assert "1 run on this machine" in text(page, ".sd-notes")
+    assert not page.locator("#sd-said .sd-error").is_visible(), "no race is running any more"
     page.click("text=Open it now")
     page.wait_for_function("window.specdec.verdicts === 3")
     assert "From a link" in text(page, ".sd-notes")

@@ -25,11 +25,11 @@ export const textOf = (records) => records.map((record) => `${JSON.stringify(rec
 
 const { window } = new JSDOM(
   `<body><main><div id="sd-top"></div><div id="sd-tabs"><button role="tab" data-tab-id="race">Race</button></div>
-   <div id="sd-line"><span class="sd-linePlace"></span><button id="sd-run">Run race</button>
+   <div role="tabpanel"><div id="sd-line"><span class="sd-linePlace"></span><button id="sd-run">Run race</button>
    <button id="sd-stop">Stop</button></div><div id="sd-said"><div class="sd-saidPlace"></div></div>
    <div id="sd-ask"><span id="sd-prompt"><textarea></textarea></span><span id="sd-gamma"><input value="5" /></span>
    <span id="sd-tokens"><input value="64" /></span><span id="sd-temperature"><input value="0" /></span></div>
-   <div id="sd-view"></div><div id="sd-how"></div></main></body>`,
+   <div id="sd-view"></div><div id="sd-how"></div></div></main></body>`,
   { url: "http://127.0.0.1/", pretendToBeVisual: true },
 );
 

@@ -48,7 +48,7 @@ def test_a_draft_length_goes_through_form_link_and_recording(panel, gamma) -> No
     settings = asked.settings()
     assert panel.ask_of(settings) == asked
     values, problems = panel.restore({name: str(value) for name, value in settings.items()}, chat=False)
-    assert problems == [] and dict(zip(_FIELDS, values, strict=True)).get("choice") == lengths["choice"]
+    assert problems == {} and dict(zip(_FIELDS, values, strict=True)).get("choice") == lengths["choice"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,8 @@ def test_what_makes_no_draft_length_is_a_sentence(panel, changes, complaint) -> 
 def test_a_link_with_no_draft_length_keeps_the_form(panel) -> None:
     values, problems = panel.restore({"gamma": "confidence:5"}, chat=False)
     assert values == [gr.skip()] * len(_FIELDS)
-    assert problems[0].startswith("The link's gamma 'confidence:5' was not used") and "5 is used instead" in problems[0]
+    said = problems["gamma"]
+    assert said.startswith("The link's gamma 'confidence:5' was not used") and "5 is used instead" in said
 
 
 def test_block_verification_goes_through_form_link_and_recording(panel) -> None:
@@ -78,7 +79,7 @@ def test_block_verification_goes_through_form_link_and_recording(panel) -> None:
     settings = asked.settings()
     assert settings["block"] == 1 and panel.ask_of(settings) == asked
     values, problems = panel.restore({name: str(value) for name, value in settings.items()}, chat=False)
-    assert problems == [] and dict(zip(_FIELDS, values, strict=True))["block"] is True
+    assert problems == {} and dict(zip(_FIELDS, values, strict=True))["block"] is True
     assert "block" not in read(panel).settings()
 
 
@@ -121,7 +122,7 @@ def test_a_refused_value_is_called_by_the_label_of_its_field(panel, changes, sai
 
 def test_a_refused_value_of_a_link_is_called_by_the_label_of_its_field(panel) -> None:
     _, problems = panel.restore({"tokens": "0", "top_p": "2"}, chat=False)
-    assert "(New tokens is 0; give 1 or more)" in problems[0] and "(Top-p is 2.0;" in problems[1]
+    assert "(New tokens is 0; give 1 or more)" in problems["tokens"] and "(Top-p is 2.0;" in problems["top_p"]
 
 
 def test_every_setting_of_the_form_has_a_label() -> None:

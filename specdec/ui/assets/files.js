@@ -1,5 +1,6 @@
 // Files that the browser reads and saves itself. The server gets and sends texts, and stores none.
 import { button, el, save } from "./dom.js";
+import { addPlace } from "./errors.js";
 import { inflate } from "./inflate.js";
 
 const sizeOf = (bytes) =>
@@ -61,7 +62,7 @@ export function choose(element, props, { id, label, hint, most }) {
     name.replaceChildren(...(value ? [el("strong", "", value.name), ` ${size}`] : ["or drop it here"]));
     remove.hidden = !value;
     remove.setAttribute("aria-label", `Remove ${value?.name}`);
-    say(refused);
+    say(refused, Boolean(value));
   };
   set(null);
   element.replaceChildren(...nodes);
@@ -121,10 +122,13 @@ function field({ id, label, hint, open, multiple = false }, take) {
   const problem = el("p", "sd-error");
   problem.setAttribute("role", "alert");
   problem.hidden = true;
-  const say = (refused) => {
+  let held = false; // by a chosen file, which goes by itself
+  const say = (refused, chosen = false) => {
+    held = chosen;
     problem.textContent = refused;
     problem.hidden = !refused;
   };
+  addPlace(problem, (gone) => !held && gone(problem) && say(""));
   const zone = el("div", "sd-drop", "", [chooser, opener, name]);
   chooser.addEventListener("change", () => {
     take([...chooser.files]);

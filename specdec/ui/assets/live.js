@@ -1,5 +1,6 @@
 // The live view: takes the lines of races from the server, a link or a file, and lets them be shown.
 import { defineFigures } from "./definitions.js";
+import { pairChanged } from "./errors.js";
 import { FormLine } from "./form.js";
 import { LineReader } from "./lines.js";
 import { defineLanes, labelOf } from "./lanes.js";
@@ -108,6 +109,7 @@ class View {
       if (!pairIn() || pairIn() === named) return;
       named = pairIn();
       state.loaded(named);
+      pairChanged();
       askForPair(); // switches such as Chat follow it
     };
     if (header) new MutationObserver(renamed).observe(header, { childList: true, subtree: true, characterData: true });
@@ -152,7 +154,7 @@ class View {
 
   #openFile(name, text, size) {
     if (state.running)
-      return this.status.fail(`${name} was not opened: a race is running. Open it after the race has ended.`);
+      return this.status.fail(`${name} was not opened: a race is running. Open it after the race has ended.`, true);
     try {
       if (!text && size) throw new Error(`It has ${size} bytes, more than this page takes.`);
       const records = readRecording(text);

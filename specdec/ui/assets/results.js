@@ -1,6 +1,7 @@
 // Results of a measurement as files and links. The server packs, unpacks and checks them.
 import { resultLink, resultsInAddress } from "./address.js";
 import { el } from "./dom.js";
+import { addPlace, mended } from "./errors.js";
 import { textOf } from "./files.js";
 import { Copyable } from "./share.js";
 
@@ -21,6 +22,7 @@ export function followAddress(props, trigger) {
     const { key, packed } = resultsInAddress() ?? { packed: "" };
     if (packed === shown) return;
     shown = packed;
+    mended("address");
     if (!key) return;
     opening = expected();
     props.value = packed;
@@ -39,11 +41,11 @@ export function open(element, props, trigger, { id, label, most }) {
   const problem = el("p", "sd-error");
   problem.setAttribute("role", "alert");
   problem.hidden = true;
+  addPlace(problem, (gone) => (problem.hidden ||= gone(problem)));
   chooser.addEventListener("change", async () => {
     const [file] = chooser.files;
     chooser.value = ""; // allows choosing the same file again after a change
     if (!file) return;
-    problem.hidden = true;
     try {
       props.value = { name: file.name, text: await textOf(file, most) };
       trigger("upload");

@@ -1,16 +1,19 @@
 // The messages above the verdict: why nothing happens yet, and what went wrong.
 import { el } from "./dom.js";
+import { addPlace } from "./errors.js";
 
 const SLOW = 800; // milliseconds after which the page says why a race has not begun
 
 export class Status {
   #stopping = false;
+  #running = false; // whether the error only holds while a race runs
   #timer = 0;
 
   constructor() {
     this.error = el("p", "sd-error");
     this.error.setAttribute("role", "alert");
     this.error.hidden = true;
+    addPlace(this.error, (gone) => gone(this.error) && this.clear());
     this.node = el("p", "sd-status");
     this.node.setAttribute("role", "status");
     this.node.hidden = true;
@@ -29,6 +32,7 @@ export class Status {
     clearTimeout(this.#timer);
     this.#stopping = false;
     this.node.hidden = true;
+    if (!waiting && this.#running) this.clear();
     if (!waiting) return;
     this.#sayAhead();
     this.#timer = setTimeout(() => (this.node.hidden = false), SLOW);
@@ -39,13 +43,16 @@ export class Status {
     this.node.textContent = "Stopping \u2026";
   }
 
-  fail(message) {
+  // `running`: it only holds while a race runs.
+  fail(message, running = false) {
+    this.#running = running;
     this.error.textContent = message;
     this.error.hidden = false;
     this.error.scrollIntoView({ block: "nearest" });
   }
 
   clear() {
+    this.#running = false;
     this.error.hidden = true;
   }
 
