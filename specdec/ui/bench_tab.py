@@ -85,7 +85,7 @@ class BenchTab:
         self._categories = gr.State([item.category for item in read_prompts(EXAMPLES)])
         self._findings = Findings("bench")
         hint = f"{RESULTS} contains every call. To continue this benchmark, give it as earlier results."
-        self._files = file_buttons(files, "Save results", hint, "sd-bench-files")
+        self._files = file_buttons(files, "Save results", hint, "sd-bench-files", "bench")
         self._link = self._opening.link_field()
         self._compare = ComparePanel(machine, files, RESULTS)
 

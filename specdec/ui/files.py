@@ -16,7 +16,7 @@ MOST_FILES = 20
 _LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
 _CHOOSE = "import(%s).then((files) => files.choose(element, props, %s));"
 _CHOOSE_SEVERAL = "import(%s).then((files) => files.chooseSeveral(element, props, trigger, %s));"
-_OFFER = "import(%s).then((files) => files.offer(element, props, watch, %s));"
+_OFFER = "import(%s).then((files) => files.saveButtons(element, props, watch, %s));"
 
 
 class TextFile(NamedTuple):
@@ -38,12 +38,12 @@ def files_field(script: str, label: str, hint: str, elem_id: str, limits: Limits
     return gr.HTML(js_on_load=_CHOOSE_SEVERAL % (script, json.dumps(settings)), elem_id=elem_id, **_LOOK)
 
 
-def file_buttons(script: str, label: str, hint: str, elem_id: str) -> gr.HTML:
+def file_buttons(script: str, label: str, hint: str, elem_id: str, key: str) -> gr.HTML:
     """A button for each file of its value, which ``offered`` makes.
 
-    The browser saves the file. No buttons if it is None.
+    The browser saves the file. No buttons if it is None. The Share menu offers the files of the results ``key`` too.
     """
-    settings = {"label": label, "hint": hint}
+    settings = {"label": label, "hint": hint, "key": key}
     return gr.HTML(js_on_load=_OFFER % (script, json.dumps(settings)), elem_id=elem_id, **_LOOK)
 
 

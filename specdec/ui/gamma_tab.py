@@ -79,7 +79,7 @@ class GammaTab:
                 )
         self._findings = Findings("gamma")
         hint = "JSON lines with every call. To see them again, here or on another specdec page, use Open results."
-        self._files = file_buttons(scripts["files"], "Save results", hint, "sd-gamma-files")
+        self._files = file_buttons(scripts["files"], "Save results", hint, "sd-gamma-files", "sweep")
         self._link = self._opening.link_field()
         settings = {"open": False, "elem_classes": "sd-after"}
         with gr.Accordion("Code for the best \u03b3", visible=False, elem_id="sd-gamma-home", **settings) as self._home:
@@ -162,7 +162,8 @@ class GammaTab:
         started |= {"params": asdict(params), "acceptance": "lossless", "accept_top_k": None}
         answer = json.loads(code_answer(json.dumps({"settings": settings, "started": started})))
         lines = json.dumps({"gamma": started["gamma"]} | answer)
-        return {self._home: gr.update(visible=True), self._lines: lines} | self._findings.explain(results)
+        shown = {self._home: gr.update(visible=True), self._lines: lines, self._link: packed(results, answer)}
+        return shown | self._findings.explain(results)
 
     def _what_if_job(self, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float) -> Job:
         params, item = _params(tokens, temperature), self._items(prompt, chat, chosen)[0]

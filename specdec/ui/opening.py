@@ -120,7 +120,7 @@ class Opening:
         if file is None:
             raise InvalidInput("No file was sent. Choose one.")
         results = read_results(file.text, file.name)
-        return self._opened(results, Origin("file", file.name)) | {self.link: packed(results)}
+        return self._opened(results, Origin("file", file.name))
 
     def _open_link(self, text: Any) -> Values:
         try:
@@ -130,9 +130,13 @@ class Opening:
 
     def _opened(self, results: Results, origin: Origin) -> Values:
         cleared = {k: dict(v) if isinstance(v, dict) else v for k, v in self._cleared.items()}
-        return cleared | self._show(results, origin) | {self._status: "", self._greeting.filled: True}
+        shown = self._show(results, origin) | {self.link: packed(results)}
+        return cleared | shown | {self._status: "", self._greeting.filled: True}
 
 
-def packed(results: Results) -> str:
-    """The value of the field for a link: the results, or nothing if they are too long for a link."""
-    return json.dumps({"packed": link_text(results) or ""})
+def packed(results: Results, code: dict[str, Any] | None = None) -> str:
+    """The value of the field for a link: the results, or nothing if they are too long for a link.
+
+    ``code`` is what ``code_answer`` gives for them, for the Share menu.
+    """
+    return json.dumps({"packed": link_text(results) or "", "code": code})

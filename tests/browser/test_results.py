@@ -35,6 +35,15 @@ def shown(page, key: str) -> tuple[str, list[str]]:
     ).all_inner_texts()
 
 
+def shared(page) -> str:
+    """The text of the Share menu. On a tab that measures it never offers the race."""
+    page.click(".sd-shareButton")
+    said = text(page, ".sd-sharePanel")
+    assert page.locator(".sd-sharePanel [aria-label='Link to this run']").count() == 0
+    page.keyboard.press("Escape")
+    return said
+
+
 def origin(page, key: str) -> str:
     return text(page, f"#sd-{key}-verdict .sd-origin strong")
 
@@ -49,6 +58,7 @@ def test_each_tab_opens_with_a_recorded_result_marked_as_one(page, outside):
         found = page.locator(f"#sd-{key}-verdict").text_content()
         assert "plain generate here" not in found and "on this machine" not in found
         assert not page.locator(f"#sd-{key}-status .sd-error").is_visible()
+        assert ("Nothing to share yet." if key != "lossless" else "no link and no file") in shared(page)
     for key in ("gamma", "bench"):
         go_to(page, next(name for name, found in KEYS.items() if found == key))
         page.wait_for_selector(f"#sd-{key}-plot .main-svg")
@@ -93,6 +103,12 @@ def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_pat
     assert origin(page, "gamma") == "Measured on this machine"
     assert "10 calls on this machine" in page.locator("#sd-gamma-verdict").text_content()
     assert link.startswith(address) and "#sweep=" in link and len(link) < 4096
+    page.click(".sd-shareButton")
+    assert page.locator(".sd-sharePanel [aria-label='Link to these results']").input_value() == link
+    assert page.locator(".sd-sharePanel button:text-is('sweep.results.jsonl')").is_visible()
+    assert "gamma=" in page.locator(".sd-sharePanel [aria-label='specdec code']").input_value()
+    page.keyboard.press("Escape")
+    assert "This run" not in shared(page)
     with page.expect_download() as download:
         page.click("#sd-gamma-files button:text-is('sweep.results.jsonl')")
     download.value.save_as(tmp_path / "mine.jsonl")
@@ -103,7 +119,8 @@ def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_pat
         assert shown(other, "gamma") == here
         assert "on this machine" not in other.locator("#sd-gamma-verdict").text_content()
         other.wait_for_selector("#sd-gamma-plot .main-svg")
-        assert not other.locator("#sd-sweep-link input").is_visible() and not other.evaluate("window.specdec.running")
+        assert not other.evaluate("window.specdec.running")
+        assert other.locator("#sd-sweep-link input").input_value() == link and "These results" in shared(other)
         other.set_input_files("#sd-sweep-open input[type=file]", tmp_path / "mine.jsonl")
         other.wait_for_selector("#sd-gamma-verdict .sd-origin:has-text('From the file mine.jsonl, not measured here')")
         assert shown(other, "gamma") == here
@@ -141,6 +158,8 @@ def test_what_cannot_be_opened_says_so_in_the_tab(browser, address, tmp_path):
         page.wait_for_selector("#sd-bench-status .sd-error:has-text('The results in this link cannot be shown.')")
         assert "The link is damaged: a part of it may be missing." in text(page, "#sd-bench-status")
         page.wait_for_selector("#sd-bench-verdict .sd-origin:has-text('A recording')")
+        page.evaluate("location.hash = 'tab=benchmark'")
+        page.wait_for_selector("#sd-bench-status .sd-error", state="detached")
         name = "<img src=x onerror='window.bitten=1'>.jsonl"
         old = json.dumps({"results": {"version": 2}}) + "\n"
         for content, words in (
@@ -152,6 +171,9 @@ def test_what_cannot_be_opened_says_so_in_the_tab(browser, address, tmp_path):
             file = {"name": name, "mimeType": "", "buffer": content.encode(errors="surrogateescape")}
             page.set_input_files("#sd-bench-open input[type=file]", file)
             page.wait_for_selector(f':is(#sd-bench-status, #sd-bench-open) .sd-error:visible:has-text("{words}")')
+        unfold(page, "#sd-bench-settings")
+        page.fill("#sd-bench-gammas input", "4")
+        page.wait_for_function("![...document.querySelectorAll('#sd-tabs .sd-error')].some((e) => e.checkVisibility())")
         assert origin(page, "bench").startswith("A recording") and page.evaluate("window.bitten") is None
 
 

@@ -2,6 +2,7 @@
 import { button, el, save } from "./dom.js";
 import { addPlace } from "./errors.js";
 import { inflate } from "./inflate.js";
+import { offer } from "./offered.js";
 
 const sizeOf = (bytes) =>
   bytes < 1e6 ? `${Math.ceil(bytes / 1e3)}\u00a0kB` : `${Number((bytes / 1e6).toFixed(1))}\u00a0MB`;
@@ -147,14 +148,23 @@ function field({ id, label, hint, open, multiple = false }, take) {
   return { chooser, name, zone, say, nodes: [title, zone, words, problem] };
 }
 
-// Buttons that save the files of the value, which maps names to texts; none without files.
-export function offer(element, props, watch, { label, hint }) {
+// Buttons that save the files of the value, which maps names to texts; none without files. `key` is the results' name.
+export function saveButtons(element, props, watch, { label, hint, key }) {
   const update = () => {
-    const files = Object.entries(props.value ? JSON.parse(props.value) : {});
-    const buttons = files.map(([name, text]) => button("sd-action", name, () => save(name, text)));
-    const parts = [el("h3", "", label), el("div", "sd-actions", "", buttons), el("p", "sd-hint", hint)];
-    element.replaceChildren(...(files.length ? parts : []));
+    const files = props.value ? JSON.parse(props.value) : {};
+    const parts = [el("h3", "", label), savers(files), el("p", "sd-hint", hint)];
+    element.replaceChildren(...(Object.keys(files).length ? parts : []));
+    offer(key, { files });
   };
   watch("value", update);
   update();
 }
+
+// A button for each file, which saves it.
+export const savers = (files) =>
+  el(
+    "div",
+    "sd-actions",
+    "",
+    Object.entries(files).map(([name, text]) => button("sd-action", name, () => save(name, text))),
+  );

@@ -3,7 +3,8 @@ import { resultLink, resultsInAddress } from "./address.js";
 import { el } from "./dom.js";
 import { addPlace, mended } from "./errors.js";
 import { textOf } from "./files.js";
-import { Copyable } from "./share.js";
+import { offer } from "./offered.js";
+import { Copyable, FIGURES_ONLY, TOO_LONG } from "./share.js";
 
 // The results in the address are opened by the server. Until it has opened or refused them, no recorded result is shown.
 let opened = () => {};
@@ -57,16 +58,15 @@ export function open(element, props, trigger, { id, label, most }) {
   element.replaceChildren(chooser, name, problem);
 }
 
-// The link to results, from one JSON value: { packed }, which is empty if they are too long for a link.
+// The link to results, from one JSON value: { packed, code }. `packed` is empty if they are too long for a link, and
+// `code`, if there is any, is for the Share menu.
 export function link(element, props, watch, { key }) {
   const field = new Copyable("Link to these results");
   const update = () => {
     const found = props.value ? JSON.parse(props.value) : null;
     const address = found?.packed ? resultLink({ [key]: found.packed }) : null;
-    field.set(
-      address ?? "",
-      address ? "The link contains figures only, no text." : "These results are too long for a link. Save them.",
-    );
+    field.set(address ?? "", address ? FIGURES_ONLY : TOO_LONG);
+    offer(key, { link: found && (address ?? ""), code: found?.code });
     element.replaceChildren(...(found ? [el("h3", "", "Link to these results"), field.node] : []));
   };
   watch("value", update);

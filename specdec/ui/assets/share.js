@@ -1,10 +1,20 @@
-// The Share menu: these settings, this run, a file, the code. Nothing here starts a run.
+// The Share menu shares what the open tab shows. For a race: these settings, this run, a file, the code. Nothing here
+// starts a run.
+import { linkWith, resultsKey } from "./address.js";
 import { button, el, narrow, save } from "./dom.js";
+import { savers } from "./files.js";
 import { keepRace } from "./kept.js";
 import { runLink, settingsLink } from "./link.js";
+import { offeredBy, onOffer } from "./offered.js";
 import { Picture } from "./picture.js";
 import { LARGEST } from "./race.js";
 import { askServer, menuPlace } from "./server.js";
+import { onTab, tabShown } from "./tabs.js";
+
+export const FIGURES_ONLY = "The link contains figures only, no text.";
+export const TOO_LONG = "These results are too long for a link. Save them.";
+const NOTHING = "Nothing to share yet. Measure something here or open results; then their link is here.";
+const NO_RESULTS = "What this tab shows has no link and no file of its own.";
 
 export class Share {
   #race = null;
@@ -31,25 +41,26 @@ export class Share {
     open.htmlFor = "sd-open";
     this.code = el("div", "sd-code");
     const summary = el("summary", "sd-shareButton", "Share");
-    this.node = el("details", "sd-share", "", [
-      summary,
-      el("div", "sd-sharePanel", "", [
-        section("These settings", this.settings.node),
-        section("This run", this.run.node, this.runWords),
-        section("Picture", this.picture.node, this.noPicture),
-        section(
-          "File",
-          el("div", "sd-actions", "", [this.save, chooser, open]),
-          el(
-            "p",
-            "sd-hint",
-            "JSON lines with every event, probabilities included. It can be replayed here without a model.",
-          ),
+    this.node = el("details", "sd-share", "", [summary, (this.panel = el("div", "sd-sharePanel"))]);
+    this.ofRace = [
+      section("These settings", this.settings.node),
+      section("This run", this.run.node, this.runWords),
+      section("Picture", this.picture.node, this.noPicture),
+      section(
+        "File",
+        el("div", "sd-actions", "", [this.save, chooser, open]),
+        el(
+          "p",
+          "sd-hint",
+          "JSON lines with every event, probabilities included. It can be replayed here without a model.",
         ),
-        section("Code", this.code),
-      ]),
-    ]);
-    this.node.addEventListener("toggle", () => this.node.open && this.#fill());
+      ),
+      section("Code", this.code),
+    ];
+    this.#draw();
+    this.node.addEventListener("toggle", () => this.#refresh());
+    onTab(() => this.#refresh());
+    onOffer(() => tabShown() !== "race" && this.#refresh());
     this.node.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
       this.node.open = false;
@@ -66,7 +77,19 @@ export class Share {
     this.#race = race;
     this.#text = text;
     keepRace(race.begin, text());
-    if (this.node.open) this.#fill();
+    this.#refresh();
+  }
+
+  #refresh() {
+    this.#draw();
+    if (this.node.open && tabShown() === "race") this.#fill();
+  }
+
+  // The parts of the open tab, while the menu is open.
+  #draw() {
+    const tab = this.node.open ? tabShown() : "race";
+    const parts = tab === "race" ? this.ofRace : partsOf(tab);
+    if (parts[0] !== this.panel.firstChild) this.panel.replaceChildren(...parts);
   }
 
   async #fill() {
@@ -74,6 +97,7 @@ export class Share {
     this.save.disabled = !race;
     this.picture.show(race);
     this.noPicture.hidden = Boolean(race);
+    this.settings.set("");
     this.run.set("", race ? "" : "No run is shown.");
     if (!race) this.code.replaceChildren(el("p", "sd-hint", "Run a race first."));
     this.#showAnswer(race);
@@ -93,6 +117,24 @@ export class Share {
     const time = new Date(this.#race.begin.at * 1000).toISOString().slice(0, 19).replaceAll(":", "-");
     save(`specdec-${time}.jsonl`, this.#text());
   }
+}
+
+// What a tab other than the race has to share.
+function partsOf(tab) {
+  const key = resultsKey(tab);
+  const { link, files, code } = offeredBy(key);
+  const results = link === undefined || link === null ? null : new Copyable("Link to these results");
+  if (!results) {
+    const address = new Copyable("Link to this tab");
+    address.set(linkWith({ tab }));
+    return [section("This tab", el("p", "sd-hint", key ? NOTHING : NO_RESULTS), address.node)];
+  }
+  results.set(link, link ? FIGURES_ONLY : TOO_LONG);
+  return [
+    section("These results", results.node),
+    ...(Object.keys(files ?? {}).length ? [section("File", savers(files))] : []),
+    ...(code ? [section("Code", ...codeFolds(code))] : []),
+  ];
 }
 
 // The parts of a recording that the code of a run is made from. The server reads no more of it.
