@@ -67,9 +67,11 @@ export class Share {
       summary.focus();
     });
     menuPlace().then((place) => place.replaceChildren(this.node));
-    document.addEventListener("click", (event) => {
-      if (event.isTrusted && !this.node.contains(event.target)) this.node.open = false;
-    });
+    // A change of the form makes what the menu says out of date.
+    for (const act of ["click", "input"])
+      document.addEventListener(act, (event) => {
+        if (event.isTrusted && !this.node.contains(/** @type {Node} */ (event.target))) this.node.open = false;
+      });
   }
 
   // The shown race, and a function that gives its lines.
