@@ -4,6 +4,7 @@ import { openTab } from "./server.js";
 
 const news = new EventTarget();
 let open = "race";
+let reported = false; // whether the first report has come
 let pressed = false; // since the address last changed by itself
 
 // Gradio reports a tab some time after it opened, whatever opened it, and the first one when the page loads. Until
@@ -15,9 +16,10 @@ window.addEventListener("hashchange", () => (pressed = false), true);
 export function tabOpened(name) {
   open = name;
   if (name !== tabInAddress()) {
-    if (pressed) addTab(name);
+    if (pressed && reported) addTab(name);
     else openTab();
   }
+  reported = true;
   news.dispatchEvent(new Event("tab"));
 }
 
