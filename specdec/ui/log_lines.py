@@ -44,8 +44,9 @@ def log_to_terminal() -> None:
     handler.setFormatter(OneLine())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.captureWarnings(True)
-    for name in ("asyncio", "python_multipart"):  # they may warn several times about one request
+    for name in ("asyncio", "python_multipart"):  # they may warn several times about one request, and so does uvicorn
         logging.getLogger(name).setLevel(logging.ERROR)
+    uvicorn.config.LOGGING_CONFIG["handlers"]["default"]["level"] = "ERROR"
     uvicorn.config.LOGGING_CONFIG["formatters"]["default"] = {"()": OneLine}
     JOBS.setLevel(logging.INFO)
     JOBS.addHandler(logging.StreamHandler())  # its lines are JSON, without a prefix

@@ -28,8 +28,8 @@ def forget_handlers(monkeypatch) -> None:
         logger = logging.getLogger(name)
         for attribute, value in (("handlers", []), ("level", logger.level), ("propagate", logger.propagate)):
             monkeypatch.setattr(logger, attribute, value)
-    formats = uvicorn.config.LOGGING_CONFIG["formatters"]
-    monkeypatch.setitem(formats, "default", formats["default"])
+    for part in (uvicorn.config.LOGGING_CONFIG["formatters"], uvicorn.config.LOGGING_CONFIG["handlers"]):
+        monkeypatch.setitem(part, "default", dict(part["default"]))
     monkeypatch.setattr(logging, "captureWarnings", lambda capture: None)
 
 
@@ -44,6 +44,7 @@ def test_every_logger_writes_one_bounded_line(monkeypatch, capsys):
         except ValueError:
             logging.getLogger(name).exception("It failed: %s", LONG)
     logging.getLogger("asyncio").warning("socket.send() raised exception.")
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
     logging.getLogger("specdec.jobs").info('{"job": "race"}')
     lines = capsys.readouterr().err.splitlines()
     assert lines.pop() == '{"job": "race"}'
