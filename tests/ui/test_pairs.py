@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import unescape
 
 import gradio as gr
@@ -11,7 +12,7 @@ import specdec
 from specdec.drafters.model import DraftModel
 from specdec.errors import InvalidInput
 from specdec.ui import pairs
-from specdec.ui.limits import LOCAL
+from specdec.ui.limits import LOCAL, PUBLIC
 from specdec.ui.pairs import OWN, PairPanel
 
 
@@ -41,6 +42,14 @@ def test_a_typed_pair_is_read_wherever_it_was_typed(panel, monkeypatch, choice, 
 def test_a_pair_without_a_target_is_refused_in_words(panel, typed: str | None) -> None:
     with pytest.raises(InvalidInput, match="No target was given"):
         panel._plan(typed, None, None, "Draft model")
+
+
+def test_nothing_can_be_typed_into_a_fixed_list() -> None:
+    """Gradio would drop it. Where any pair may be loaded, the field takes every text."""
+    with gr.Blocks():
+        fixed, free = (PairPanel(None, limits, None).preset for limits in (replace(PUBLIC, pairs="listed"), LOCAL))
+    assert (fixed.filterable, fixed.allow_custom_value) == (False, False)
+    assert (free.filterable, free.allow_custom_value) == (True, True)
 
 
 def test_the_panel_says_how_a_typed_pair_is_read() -> None:
