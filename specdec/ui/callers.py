@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import re
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from specdec.ui.admitted import Refusal
 
 ADDRESSES = 10_000  # with a bucket; the ones unused for longest are dropped
+HANDOVER = 1.0  # seconds for which a session's next stream waits until the one before has closed
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _WITH_PORT = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d{1,5})?|([0-9.]+):\d{1,5}", re.ASCII)
@@ -105,25 +107,35 @@ class Buckets:
 class Listeners:
     """The open streams: how many each address has, and which sessions listen for answers.
 
-    ``on_left(session)`` is called when the last stream of a session closes, on the event loop's thread, so it must not
-    wait. ``of_address`` and ``in_all`` limit the streams. An open page has one, and a second one while it waits for an
-    answer.
+    ``on_left(session)`` is called when the stream of a session closes, on the event loop's thread, so it must not wait.
+    ``of_address`` and ``in_all`` limit the streams. An open page has one, and a second one while it waits for an
+    answer. Only the second one carries answers: if a session had two of those, each would get a part of them.
     """
 
     def __init__(self, on_left: Callable[[str], None] = lambda session: None, of_address: int = 60, in_all: int = 1000):
         self.on_left = on_left
         self._of_address, self._in_all = of_address, in_all
         self._addresses: Counter[str] = Counter()
-        self._sessions: Counter[str] = Counter()
+        self._sessions: set[str] = set()
 
     def listening(self, session: str) -> bool:
         return session in self._sessions
 
-    def opened(self, address: str, session: str | None = None) -> ExitStack:
-        """Count an open stream, which carries the answers of ``session`` if one is named. Raises ``Refusal`` at a cap.
+    async def closed(self, session: str) -> None:
+        """Wait until a session has no stream, but not for long: a page opens its next one as it closes the last."""
+        for _ in range(20):
+            if session not in self._sessions:
+                return
+            await asyncio.sleep(HANDOVER / 20)
 
-        Closing the result ends the count; closing it again does nothing.
+    def opened(self, address: str, session: str | None = None) -> ExitStack:
+        """Count an open stream, which carries the answers of ``session`` if one is named.
+
+        Raises ``Refusal`` at a cap, and if the session has such a stream already. Closing the result ends the count;
+        closing it again does nothing.
         """
+        if session in self._sessions:
+            raise Refusal(409, "Another open stream gets the answers of this session. Close that one first.")
         if self._addresses[address] >= self._of_address:
             raise Refusal(429, "Too many pages are open at your address. Close one.", **{"Retry-After": "10"})
         if self._addresses.total() >= self._in_all:
@@ -132,22 +144,20 @@ class Listeners:
         self._addresses[address] += 1
         stream.callback(_count_out, self._addresses, address)
         if session is not None:
-            self._sessions[session] += 1
+            self._sessions.add(session)
             stream.callback(self._closed, session)
         return stream
 
     def _closed(self, session: str) -> None:
-        if _count_out(self._sessions, session):
-            try:
-                self.on_left(session)
-            except Exception:
-                log.exception("The callback for a session that left failed.")  # the stream must end all the same
+        self._sessions.discard(session)
+        try:
+            self.on_left(session)
+        except Exception:
+            log.exception("The callback for a session that left failed.")  # the stream must end all the same
 
 
-def _count_out(counter: Counter[str], key: str) -> bool:
-    """Count one less, and drop the key at zero. Returns whether this was the last one."""
+def _count_out(counter: Counter[str], key: str) -> None:
+    """Count one less, and drop the key at zero."""
     counter[key] -= 1
-    if counter[key]:
-        return False
-    del counter[key]
-    return True
+    if not counter[key]:
+        del counter[key]

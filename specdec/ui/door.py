@@ -163,6 +163,7 @@ class Door:
                 check_session(sessions[0] if len(sessions) == 1 else None)
                 if not self._joined(sessions[0]):  # Gradio would begin an answer and fail in it
                     raise Refusal(404, "This session has asked for nothing. Load the page again.")
+                await self._listeners.closed(sessions[0])
                 streams.enter_context(self._listeners.opened(address, sessions[0]))
             elif HEARTBEAT.fullmatch(path):
                 streams.enter_context(self._listeners.opened(address))

@@ -6,11 +6,13 @@ import asyncio
 import json
 import logging
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import gradio as gr
+import httpx
 import pytest
 from asking import DATA, JOIN, OWNER, PEER, RUN, WIDE, Bare, ask, ask_soon, door, eventually, post, request_of, send
 from starlette.datastructures import Headers
@@ -488,7 +490,7 @@ def stream(door, query="session_hash=s1", path=DATA, peer=PEER, leave=20) -> asy
 
 
 def test_sessions_that_listen_and_that_left():
-    """A session listens while one of its streams is open. It has left when the last one ends or its client goes."""
+    """A session listens while its stream is open. It has left when that ends or its client goes."""
 
     async def main():
         left: list[str] = []
@@ -496,11 +498,9 @@ def test_sessions_that_listen_and_that_left():
         app = Stream(listeners)
         guarded = door(app, listeners)
         assert not listeners.listening("s1")
-        first, second = stream(guarded), stream(guarded, leave=0.1)
+        first = stream(guarded)
         await asyncio.sleep(0.01)
-        assert listeners.listening("s1") and not listeners.listening("s2")
-        await second
-        assert listeners.listening("s1") and not left
+        assert listeners.listening("s1") and not listeners.listening("s2") and not left
         app.end.set()
         await first
         assert not listeners.listening("s1") and left == ["s1"]
@@ -515,6 +515,37 @@ def test_sessions_that_listen_and_that_left():
         with pytest.raises(RuntimeError):
             await stream(guarded)
         assert left == ["s1"] * 4 and not listeners._addresses
+
+    asyncio.run(main())
+
+
+def test_a_session_has_one_stream(monkeypatch):
+    """A second stream would get a part of the answers. It is refused, unless the first one closes soon."""
+    monkeypatch.setattr(callers, "HANDOVER", 0.2)
+
+    async def main():
+        left: list[str] = []
+        listeners = Listeners(left.append)
+        app = Stream(listeners)
+        guarded = door(app, listeners)
+        first, heartbeat = stream(guarded), stream(guarded, "", "/gradio_api/heartbeat/s1")
+        other = stream(guarded, "session_hash=s2")
+        await asyncio.sleep(0.01)
+        reply = await stream(guarded)
+        assert reply.status == 409 and "Another open stream" in reply.sentence
+        assert listeners.listening("s1") and not left and not first.done()
+        next_ones = [stream(guarded), stream(guarded)]
+        await asyncio.sleep(0.01)
+        app.end.set()
+        assert [(await task).status for task in (first, heartbeat, other)] == [200, 200, 200]
+        app.end.clear()
+        await asyncio.sleep(0.05)
+        assert listeners.listening("s1") and left.count("s1") == 1
+        done, _ = await asyncio.wait(next_ones, return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result().status for task in done] == [409]
+        app.end.set()
+        assert sorted([(await task).status for task in next_ones]) == [200, 409]
+        assert left.count("s1") == 2 and not listeners._addresses
 
     asyncio.run(main())
 
@@ -543,9 +574,9 @@ def test_streams_are_capped():
         await asyncio.sleep(0.01)
         reply = await stream(guarded, "", "/gradio_api/heartbeat/s2")
         assert (reply.status, reply.headers["retry-after"]) == (429, "10") and "Too many pages" in reply.sentence
-        held.append(stream(guarded, peer="8.8.8.8"))
+        held.append(stream(guarded, "session_hash=s2", peer="8.8.8.8"))
         await asyncio.sleep(0.01)
-        reply = await stream(guarded, peer="9.9.9.9")
+        reply = await stream(guarded, "session_hash=s3", peer="9.9.9.9")
         assert (reply.status, reply.headers["retry-after"]) == (503, "60") and "Too many visitors" in reply.sentence
         app.end.set()
         await asyncio.gather(*held)
@@ -644,6 +675,8 @@ def test_failures_reveal_nothing(caplog):
 # A served page
 
 LEFT: list[str] = []
+GO = threading.Event()  # the function of the page waits while this is not set
+GO.set()
 
 
 @pytest.fixture(scope="module")
@@ -655,6 +688,7 @@ def listeners() -> Listeners:
 def demo(listeners) -> Iterator[gr.Blocks]:
     def count(most: int):
         for i in range(int(most)):
+            GO.wait(20)
             time.sleep(0.05)
             yield i
 
@@ -736,6 +770,27 @@ def test_programs_use_the_page(demo, listeners):
     assert eventually(lambda: LEFT == [client.session_hash] * 2)
     assert len(job.outputs()) < 1000
     client.close()
+
+
+def test_a_second_stream_does_not_cut_the_first(demo, listeners, monkeypatch):
+    monkeypatch.setattr(callers, "HANDOVER", 0.05)
+    session, heard = "two-streams", []
+
+    def listen():
+        with httpx.stream("GET", f"http://127.0.0.1:{demo.server_port}{DATA}?session_hash={session}") as answer:
+            heard.extend(json.loads(line[5:]) for line in answer.iter_lines() if line)
+
+    GO.clear()
+    assert send(demo, "POST", JOIN, {"data": [10], "fn_index": 0, "session_hash": session}).status == 200
+    first = threading.Thread(target=listen, daemon=True)
+    first.start()
+    assert eventually(lambda: listeners.listening(session))
+    seconds = [request_of(demo, "GET", f"{DATA}?session_hash={session}", read=False).status for _ in range(3)]
+    GO.set()
+    first.join(20)
+    kinds = [message["msg"] for message in heard]
+    assert kinds.count("process_generating") == 10 and kinds[-2:] == ["process_completed", "close_stream"]
+    assert seconds == [409] * 3
 
 
 def test_the_page_works_in_a_browser(demo, listeners):
