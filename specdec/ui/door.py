@@ -34,12 +34,12 @@ from specdec.ui.logins import BODY, Logins
 from specdec.ui.origins import check_owner, check_site
 from specdec.ui.packed import PackedFiles
 
-# Gradio's frontend has inline scripts and compiles text to functions. A Space shows the page in a frame.
+# Gradio's frontend has inline scripts and compiles text to functions.
 _POLICY = (
     "default-src 'self'{hosts}; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:{hosts}; "
     "style-src 'self' 'unsafe-inline'{hosts}; img-src 'self' data: blob:{hosts}; font-src 'self' data:{hosts}; "
     "connect-src 'self' data: blob:{hosts}; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; "
-    "form-action 'self'; frame-ancestors 'self' https://huggingface.co https://*.hf.space"
+    "form-action 'self'; frame-ancestors 'self'{frames}"
 )
 
 # With these headers Gradio would let any web site read its answers, even with a visitor's login. The page needs none.
@@ -61,6 +61,7 @@ class Door:
     - ``requests`` limits the requests of an address, ``posts`` its POST requests among them, ``checks`` its checks of
       the health, which are answered even if its requests were too many; ``max_body`` is in bytes.
     - ``hosts``: other hosts from which the page loads scripts, for a page with a share link.
+    - ``frames``: other hosts that may show the page in a frame.
     - ``names``: the names of this machine, if only its owner may use the page. Then a request with another host name,
       or through a proxy, is refused.
     """
@@ -80,6 +81,7 @@ class Door:
         checks: Rate = Rate(600, 30),
         max_body: int = 3_000_000,
         hosts: tuple[str, ...] = (),
+        frames: tuple[str, ...] = (),
         names: frozenset[str] | None = None,
     ):
         self._app, self._listeners, self._health, self._joined = app, listeners, health, joined
@@ -92,7 +94,7 @@ class Door:
         self._headers = {
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",
-            "Content-Security-Policy": _POLICY.format(hosts="".join(f" {host}" for host in hosts)),
+            "Content-Security-Policy": _POLICY.format(hosts=_listed(hosts), frames=_listed(frames)),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -226,6 +228,10 @@ def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None
         yield
 
     return lifespan
+
+
+def _listed(hosts: tuple[str, ...]) -> str:
+    return "".join(f" {host}" for host in hosts)
 
 
 def _with_slash(scope: Scope) -> str:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 MANY = 100_000  # streams and requests per second on one's own page: in effect no limit
 SHARE_HOSTS = ("https://gradio.s3-us-west-2.amazonaws.com",)  # Gradio's scripts on a page behind a share link
+SPACE_FRAMES = ("https://huggingface.co", "https://*.hf.space")  # huggingface.co shows a Space in a frame
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 MESSAGES = 2000  # that wait for a browser; a job of a public page sends fewer than 1,000
 SESSIONS = 100  # with a state in Gradio; the page itself keeps none
@@ -135,6 +136,8 @@ def serve(page: Page, root_path: str = "", **options: Any) -> str:
         door["names"] = LOOPBACK | {options.get("server_name") or "127.0.0.1"}
     if options.get("share"):
         door["hosts"] = SHARE_HOSTS
+    if os.environ.get("SPACE_ID"):
+        door["frames"] = SPACE_FRAMES
     # Uvicorn would put an address of X-Forwarded-For in place of the peer's, which the door needs.
     os.environ["FORWARDED_ALLOW_IPS"] = ""
     _, address, _ = page.demo.launch(

@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import gradio as gr
 import httpx
@@ -20,9 +22,11 @@ from starlette.requests import Request
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from specdec.ui import admitted, callers
+from specdec.ui import admitted, callers, serving
 from specdec.ui.callers import Listeners, Rate, address_of
 from specdec.ui.door import in_front
+from specdec.ui.limits import PUBLIC
+from specdec.ui.serving import SPACE_FRAMES
 
 pytestmark = pytest.mark.xdist_group("door")  # one server
 
@@ -640,9 +644,25 @@ def test_headers():
         assert policy["connect-src"] == "'self' data: blob: https://cdn.example"
         for name in ("script-src", "style-src", "img-src", "font-src"):
             assert policy[name].startswith("'self' ") and policy[name].endswith(" https://cdn.example")
-        assert policy["frame-ancestors"] == "'self' https://huggingface.co https://*.hf.space"
+        assert policy["frame-ancestors"] == "'self'"
         assert policy["base-uri"] == policy["form-action"] == "'self'"
         assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
+def test_a_space_is_shown_in_a_frame():
+    policy = ask(door(frames=SPACE_FRAMES)).headers["content-security-policy"]
+    assert policy.endswith("; frame-ancestors 'self' https://huggingface.co https://*.hf.space")
+
+
+@pytest.mark.parametrize("space", [True, False])
+def test_only_a_space_is_served_for_frames(monkeypatch, space):
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(serving, "in_front", lambda **options: given.update(options))
+    monkeypatch.setattr(gr.Blocks, "launch", lambda *args, **options: (None, "http://127.0.0.1:7860/", None))
+    monkeypatch.setenv("SPACE_ID", "me/specdec") if space else monkeypatch.delenv("SPACE_ID", raising=False)
+    machine = SimpleNamespace(limits=PUBLIC, left=LEFT.append, trusted_proxy=True)
+    serving.serve(SimpleNamespace(machine=machine, demo=gr.Blocks(), health=dict))
+    assert given.get("frames") == (SPACE_FRAMES if space else None) and given["launched"]()
 
 
 def failing(status=0, kind=b"text/plain", error: Exception | None = None):
