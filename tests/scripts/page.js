@@ -35,11 +35,20 @@ const { window } = new JSDOM(
 
 // --- what jsdom does not have ------------------------------------------------------------------------------------------
 
-// A clock that a test turns. Frames and timers run when it is turned.
-export const clock = { now: 0, frames: [] };
+// A clock that a test turns. Frames and timers run when it is turned. `late` says how many milliseconds a frame is late
+// (Infinity: it never comes), and with `stubborn` frames that were called off come all the same.
+export const clock = { now: 0, late: () => 0, stubborn: false };
 const turn = () => new Promise((resolve) => setImmediate(resolve));
-window.requestAnimationFrame = (call) => clock.frames.push(call);
-window.cancelAnimationFrame = (number) => (clock.frames[number - 1] = null);
+const waiting = new Map(); // number -> { call, at }
+let numbers = 0;
+const wait = (call, at) => {
+  waiting.set((numbers += 1), { call, at });
+  return numbers;
+};
+window.requestAnimationFrame = (call) => wait(() => call(clock.now), clock.now + clock.late());
+window.cancelAnimationFrame = (number) => clock.stubborn || waiting.delete(number);
+globalThis.setTimeout = /** @type {any} */ ((call, milliseconds = 0) => wait(call, clock.now + milliseconds));
+globalThis.clearTimeout = (number) => waiting.delete(number);
 window.performance.now = () => clock.now;
 
 // Lets this many milliseconds pass, frame by frame, until nothing waits for the next one.
@@ -48,8 +57,8 @@ export async function pass(milliseconds = 0, frame = 50) {
     await turn();
     await turn();
     clock.now += Math.max(0, Math.min(frame, left));
-    const frames = clock.frames.splice(0);
-    for (const call of frames) call?.(clock.now);
+    const due = [...waiting].filter(([, { at }]) => at <= clock.now).sort((one, other) => one[1].at - other[1].at);
+    for (const [number, { call }] of due) if (waiting.delete(number)) call();
     if (left <= 0) return turn();
   }
 }
@@ -129,7 +138,7 @@ Object.assign(globalThis, {
   EventTarget: window.EventTarget,
   Node: window.Node,
   HTMLElement: window.HTMLElement,
-  getComputedStyle: window.getComputedStyle.bind(window),
+  getComputedStyle: () => ({ getPropertyValue: (name) => name }), // a colour is its name
   matchMedia: (query) => window.matchMedia(query),
   requestAnimationFrame: (call) => window.requestAnimationFrame(call),
   cancelAnimationFrame: (number) => window.cancelAnimationFrame(number),

@@ -1,5 +1,5 @@
 // Tokens against seconds: a step line for each lane, from its own start, with labels at the ends.
-import { colourOf, el, escaped, loadPlotly, narrow, onLook, reducedMotion, svg } from "./dom.js";
+import { colourOf, el, escaped, loadPlotly, narrow, nextFrame, onLook, reducedMotion, svg } from "./dom.js";
 import { labelOf, laneOf } from "./lanes.js";
 
 const MAIN = ["generate", "speculative"];
@@ -71,7 +71,7 @@ export class Chart {
     this.#range = 0.1;
     this.#notes = [];
     this.#moment = null;
-    this.lit.hidden = this.current.hidden = true;
+    this.pointed = this.chosen = null;
     this.#draw();
   }
 
@@ -113,6 +113,7 @@ export class Chart {
   }
 
   light(at) {
+    this.pointed = at;
     this.#mark(this.lit, at);
   }
 
@@ -164,7 +165,7 @@ export class Chart {
     for (let took = 0; this.#wanted;) {
       await new Promise((resolve) => setTimeout(resolve, 2 * took));
       // The texts of these points are laid out in one frame, and the chart is drawn in the next.
-      for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
+      for (let frame = 0; frame < 2; frame++) await new Promise(nextFrame);
       this.#wanted = false;
       const began = performance.now();
       await this.#drawAll().catch((error) => console.error(error));
@@ -218,6 +219,7 @@ export class Chart {
     };
     await this.#plotly.react(this.plot, this.#traces(colour), layout, { staticPlot: true });
     this.#writeKey();
+    this.#mark(this.lit, this.pointed);
     this.#mark(this.current, this.chosen);
   }
 

@@ -68,6 +68,26 @@ export function save(name, content) {
   setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
 }
 
+// Calls back once: at the next frame or, if none comes for a while, as in a hidden tab, by a timer. Returns a function
+// that calls it off.
+const LATE = 250; // milliseconds
+export function nextFrame(call) {
+  let due = true;
+  const off = () => {
+    due = false;
+    cancelAnimationFrame(frame);
+    clearTimeout(timer);
+  };
+  const run = () => {
+    if (!due) return;
+    off();
+    call();
+  };
+  const frame = requestAnimationFrame(run);
+  const timer = setTimeout(run, LATE);
+  return off;
+}
+
 // Plotly, loaded once from this host. Everything that draws waits for it.
 let plotly = null;
 export function loadPlotly(address) {

@@ -1,5 +1,5 @@
 // The clock of a replay: measured seconds, slowed down or not, with the controls of a player.
-import { button, drawSign, el, sign } from "./dom.js";
+import { button, drawSign, el, nextFrame, sign } from "./dom.js";
 
 const LASTS = 8; // seconds of replay for the slowest lane
 const SLOW = [1, 2, 4, 8, 16, 32, 64, 128, 256];
@@ -8,7 +8,7 @@ export class Replay {
   #at = 0;
   #length = 0;
   #speed = 1;
-  #frame = 0;
+  #off = null; // calls the next frame off
   #before = 0;
   #times = "measured"; // the times that are replayed
 
@@ -43,7 +43,7 @@ export class Replay {
   }
 
   get playing() {
-    return this.#frame !== 0;
+    return this.#off !== null;
   }
 
   // A race of this many seconds. Its end is shown until it is played.
@@ -62,9 +62,11 @@ export class Replay {
     this.show(null);
   }
 
+  // There is nothing to replay: everything is visible.
   hide() {
     this.#stop();
     this.node.hidden = true;
+    this.show(null);
   }
 
   restart() {
@@ -76,7 +78,7 @@ export class Replay {
     if (this.#at >= this.#length) this.#to(0);
     this.#stop();
     this.#before = performance.now();
-    this.#frame = requestAnimationFrame((now) => this.#tick(now));
+    this.#off = nextFrame(() => this.#tick());
     this.#mark();
   }
 
@@ -90,8 +92,9 @@ export class Replay {
     this.#to(this.#length);
   }
 
-  #tick(now) {
-    this.#frame = requestAnimationFrame((later) => this.#tick(later));
+  #tick() {
+    this.#off = nextFrame(() => this.#tick());
+    const now = performance.now();
     const at = this.#at + ((now - this.#before) / 1000) * this.#speed;
     this.#before = now;
     if (at >= this.#length) this.#stop();
@@ -107,8 +110,8 @@ export class Replay {
   }
 
   #stop() {
-    cancelAnimationFrame(this.#frame);
-    this.#frame = 0;
+    this.#off?.();
+    this.#off = null;
   }
 
   #pace(speed) {

@@ -1,7 +1,7 @@
 // A lane's text, token by token, each drawn by its kind. A round is one joined block.
 import { chance, el } from "./dom.js";
 import { TokenText } from "./lines.js";
-import { kindsOf } from "./race.js";
+import { kindsOf, momentOf } from "./race.js";
 
 export const KINDS = [
   ["accepted", "Accepted", "guess kept"],
@@ -20,7 +20,8 @@ export class Ribbon {
   #lane = null;
   #blocks = [];
   #marks = []; // of the committed tokens, by their place in the text
-  #visible = 0;
+  #moment = null; // of a replay, in seconds; null: everything is visible
+  #visible = 0; // blocks; the later ones have the class "later"
   #guessing = null; // the block of the round that a replay shows in part
   #fresh = null; // the latest finished block, whose rejected guess is still visible
   #cursor = null;
@@ -59,6 +60,8 @@ export class Ribbon {
     this.#text = new TokenText(race.bytes, lane.started.head);
     this.#blocks = [];
     this.#marks = [];
+    this.#visible = 0;
+    this.#inWord = false;
     this.#cursor = this.#lit = this.#guessing = this.#fresh = null;
     const prompt = el("span", "sd-promptText", lane.started.prompt_ids.map((id) => this.#text.push(id)).join(""));
     this.node.replaceChildren(prompt);
@@ -71,21 +74,27 @@ export class Ribbon {
     const fresh = document.createDocumentFragment();
     while (this.#blocks.length < this.#lane.rounds.length) {
       const block = this.#block(this.#lane.rounds[this.#blocks.length]);
+      block.classList.add("later");
       this.#blocks.push(block);
       fresh.append(block);
     }
-    this.#visible = this.#blocks.length;
     this.node.append(fresh);
-    if (this.#lane.open && this.#blocks.length) this.#settle(this.#blocks.at(-1));
-    else this.#settle(null);
+    this.#draw();
   }
 
-  // A moment of a replay: the first `count` rounds have ended, and this many guesses of the next one are visible
-  // (null: nothing of it). The rest keeps its place.
-  showUntil(count, guesses = null) {
-    const end = Math.min(count, this.#blocks.length);
-    for (; this.#visible > end; this.#visible--) this.#blocks[this.#visible - 1].classList.add("later");
-    for (; this.#visible < end; this.#visible++) this.#blocks[this.#visible].classList.remove("later");
+  // A moment of a replay, in seconds; null is the end, with everything visible.
+  showUntil(seconds) {
+    this.#moment = seconds;
+    if (this.#lane) this.#draw();
+  }
+
+  // Ended rounds are visible, and perhaps some guesses of the next one. The rest keeps its place.
+  #draw() {
+    const ended = this.#moment === null;
+    const { rounds, guesses } = momentOf(this.#lane, this.#moment);
+    const end = Math.min(rounds, this.#blocks.length);
+    while (this.#visible > end) this.#blocks[--this.#visible].classList.add("later");
+    while (this.#visible < end) this.#blocks[this.#visible++].classList.remove("later");
     const next = guesses === null ? null : (this.#blocks[end] ?? null);
     if (this.#guessing && this.#guessing !== next) {
       this.#guessing.classList.remove("guessing");
@@ -99,7 +108,8 @@ export class Ribbon {
         if (mark.detail.row !== null && mark.detail.guess) mark.classList.toggle("unborn", born++ >= guesses);
       }
     }
-    this.#settle(end && end < this.#blocks.length ? this.#blocks[end - 1] : null);
+    const writes = ended ? this.#lane.open : end < this.#blocks.length;
+    this.#settle(writes ? (this.#blocks[end - 1] ?? null) : null);
   }
 
   // The block of the first round: what was written begins there.

@@ -1,11 +1,11 @@
 // Everything that shows a race: verdict, texts, strip, chart, round card and folds, on one clock.
 import { Chart } from "./chart.js";
-import { el, fold, reducedMotion } from "./dom.js";
+import { el, fold, nextFrame, reducedMotion } from "./dom.js";
 import { factList, laneTable } from "./figures.js";
 import { Focus } from "./focus.js";
 import { laneAt, whatIfOf } from "./gamma.js";
 import { labelOf } from "./lanes.js";
-import { momentOf, secondsOf } from "./race.js";
+import { secondsOf } from "./race.js";
 import { Replay } from "./replay.js";
 import { RoundCard } from "./rounds.js";
 import { state } from "./state.js";
@@ -19,6 +19,7 @@ const MAIN = ["generate", "speculative"];
 export class Stage {
   race = null; // the shown race
   #lanes = new Map(); // the shown lanes: those of the race, the speculative one perhaps computed for another draft length
+  #dragging = null; // calls off the drawing of a dragged length
 
   // `again(repeat)` runs the shown race again. `onRest` is called when a replay has stopped. `speak` lets words be
   // read out.
@@ -51,10 +52,10 @@ export class Stage {
 
   // A new run begins: its lanes have places and wait.
   begin(race) {
+    this.replay.hide();
     this.race = race;
     const { lanes } = race.begin;
     this.#lanes = new Map();
-    this.replay.hide();
     this.card.hide();
     this.why.hide();
     this.more.hidden = true;
@@ -92,8 +93,8 @@ export class Stage {
     this.texts.grow();
     this.card.grow();
     this.chart.flush();
+    this.strip.grow();
     const { lane } = this.race;
-    if (lane?.open) this.strip.grow();
     if (lane?.open && state.running) this.texts.say(lane.name, `${lane.tokens} of ${this.race.asked} tokens`);
   }
 
@@ -106,6 +107,7 @@ export class Stage {
 
   // The verdict has come: all lanes are at their ends, and everything is shown.
   finish() {
+    this.grow(); // lines that came with the verdict are not drawn yet
     this.#showRun();
     this.#showResult();
   }
@@ -178,8 +180,10 @@ export class Stage {
     if (!race?.verdict?.figures) return "";
     if (!whatIfOf(race))
       return race.verdict.whatif_refused ?? "This recording does not contain the data for other draft lengths.";
-    cancelAnimationFrame(this.dragging);
-    this.dragging = requestAnimationFrame(() => this.#showLength(gamma));
+    this.#dragging?.();
+    this.#dragging = nextFrame(() => {
+      if (race === this.race) this.#showLength(gamma); // another race may have begun meanwhile
+    });
     return "";
   }
 
@@ -211,7 +215,7 @@ export class Stage {
 
   #showMoment(seconds) {
     state.replaying = seconds !== null;
-    this.texts.showUntil((key) => momentOf(this.#lanes.get(key), seconds), seconds === null);
+    this.texts.showUntil(seconds);
     this.strip.showUntil(seconds);
     this.chart.showUntil(seconds);
     const fastest = Math.min(...MAIN.map((key) => this.#lanes.get(key)?.duration ?? Infinity));

@@ -1,7 +1,7 @@
 // Plays the three steps one after another when they are visible, with controls. With reduced motion each press is a
 // step.
 import { actsOf } from "./acts.js";
-import { button, drawSign, el, reducedMotion, sign } from "./dom.js";
+import { button, drawSign, el, nextFrame, reducedMotion, sign } from "./dom.js";
 
 const REST = 0.9; // seconds between two steps
 const SHORTEST = 0.05; // the least seconds of a step, because a draft may take almost no time
@@ -11,13 +11,13 @@ export class Steps {
   #at = 0; // the shown step; earlier ones are done, later ones have not begun
   #done = 0; // progress of that step, 0 to 1
   #rested = 0;
-  #frame = 0;
+  #off = null; // calls the next frame off; null while nothing plays
   #before = 0;
   #waits = false; // that must be visible before it plays by itself
 
   constructor() {
     this.strip = el("ol", "sd-howSteps");
-    this.toggle = button("sd-howButton", "", () => (this.#frame ? this.#pause() : this.#press()));
+    this.toggle = button("sd-howButton", "", () => (this.#off ? this.#pause() : this.#press()));
     this.toggleSign = el("span", "sd-howSign");
     this.toggleWords = el("span");
     this.toggle.append(this.toggleSign, this.toggleWords);
@@ -57,7 +57,7 @@ export class Steps {
   #see(entries) {
     for (const { target, isIntersecting } of entries)
       this.#acts.find((act) => act.stage === target).seen = isIntersecting;
-    if (this.#waits && !this.#frame && this.#next() !== -1) this.#run();
+    if (this.#waits && !this.#off && this.#next() !== -1) this.#run();
   }
 
   // It plays visible steps by itself. On a phone the next step waits until the page is scrolled to it.
@@ -83,14 +83,15 @@ export class Steps {
 
   #run() {
     this.#before = performance.now();
-    this.#frame = requestAnimationFrame((now) => this.#tick(now));
+    this.#off = nextFrame(() => this.#tick());
     this.#mark();
   }
 
-  #tick(now) {
-    const passed = Math.max(0, now - this.#before) / 1000;
+  #tick() {
+    const now = performance.now();
+    const passed = (now - this.#before) / 1000;
     this.#before = now;
-    this.#frame = requestAnimationFrame((later) => this.#tick(later));
+    this.#off = nextFrame(() => this.#tick());
     if (this.#done === 1) {
       this.#rested += passed;
       if (this.#rested >= REST) this.#follow();
@@ -125,15 +126,15 @@ export class Steps {
   }
 
   #stop() {
-    cancelAnimationFrame(this.#frame);
-    this.#frame = 0;
+    this.#off?.();
+    this.#off = null;
   }
 
   #mark() {
-    const words = this.#frame ? "Pause" : this.over ? "Play again" : "Play";
+    const words = this.#off ? "Pause" : this.over ? "Play again" : "Play";
     if (this.toggleWords.textContent === words) return;
     this.toggleWords.textContent = words;
-    drawSign(this.toggleSign, this.#frame ? "pause" : "play");
+    drawSign(this.toggleSign, this.#off ? "pause" : "play");
   }
 }
 

@@ -14,6 +14,7 @@ export class Strip {
   #rows = new Map();
   #seconds = 0; // of the longest lane
   #moment = null;
+  #marked = { lit: null, current: null };
   #drawn = 0; // the width of the latest drawing
   #width = 0; // the part of it for the passes
 
@@ -38,6 +39,7 @@ export class Strip {
     this.#rows = new Map();
     this.#seconds = 0;
     this.#moment = null;
+    this.#marked = { lit: null, current: null };
     this.words.textContent = "";
     // The baseline comes first, and the speculative lane, which is taller, last.
     for (const key of [...lanes].sort((one, other) => order(one) - order(other))) {
@@ -76,13 +78,14 @@ export class Strip {
       if (row.lane) this.#drawRow(row, colour);
     }
     this.showUntil(this.#moment);
+    for (const [name, at] of Object.entries(this.#marked)) this.#mark(name, at);
   }
 
   // Rounds were added. Only they are drawn, unless the scale has changed.
   grow() {
     if (this.#longest() !== this.#seconds || this.rows.clientWidth !== this.#drawn) return this.draw();
     const colour = colourOf(this.rows);
-    for (const row of this.#rows.values()) if (row.lane?.open) this.#drawRow(row, colour);
+    for (const row of this.#rows.values()) if (row.drawn < row.lane?.rounds.length) this.#drawRow(row, colour);
     this.showUntil(this.#moment);
   }
 
@@ -121,6 +124,7 @@ export class Strip {
   }
 
   #mark(name, at) {
+    this.#marked[name] = at;
     for (const [key, row] of this.#rows) {
       const round = at && row.lane ? (key === at.lane ? at.round : roundOf(row.lane, at.place)) : null;
       row[name].hidden = round === null || round === undefined || round < 1 || round >= row.lane.rounds.length;

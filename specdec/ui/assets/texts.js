@@ -13,6 +13,7 @@ const cue = (body) => body.classList.toggle("more", body.scrollTop + body.client
 export class Texts {
   #boxes = new Map(); // lane key -> { ribbon, status, node, body }
   #race = null;
+  #moment = null; // of a replay, in seconds; null: everything is visible
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(focus) {
@@ -73,17 +74,18 @@ export class Texts {
 
   grow() {
     for (const { ribbon } of this.#boxes.values()) ribbon.grow();
-    if (this.#race?.verdict) this.#rewind();
-    else this.follow();
+    this.#scroll();
   }
 
-  // A moment of a replay: `stateOf(lane)` has the ended rounds and the visible guesses. `ended`: all are visible.
-  showUntil(stateOf, ended) {
-    for (const [lane, { ribbon }] of this.#boxes) {
-      const state = stateOf(lane);
-      if (state) ribbon.showUntil(state.rounds, state.guesses);
-    }
-    if (ended) this.#rewind();
+  // A moment of a replay, in seconds; null is the end, with everything visible.
+  showUntil(seconds) {
+    this.#moment = seconds;
+    for (const { ribbon } of this.#boxes.values()) ribbon.showUntil(seconds);
+    this.#scroll();
+  }
+
+  #scroll() {
+    if (this.#moment === null && this.#race?.verdict) this.#rewind();
     else this.follow();
   }
 
