@@ -98,6 +98,7 @@ test("what is pointed at lights up everywhere", () => {
   const token = one(`${ours} .accepted`, 6);
   point(token);
   const lit = (lane) => words(`.sd-box.${lane} .lit`);
+  assert.equal(one(".sd-legend").style.visibility, "hidden");
   assert.equal(lit("speculative"), token.textContent);
   assert.equal(lit("generate"), token.textContent);
   assert.equal(all(".sd-stripLit:not(.current):not([hidden])").length, 3);
@@ -108,7 +109,7 @@ test("what is pointed at lights up everywhere", () => {
   assert.match(words(".sd-point"), /round \d+ · Accepted: guess kept/);
   leave(`${ours} .sd-ribbon`);
   assert.equal(all(".lit").length, 0);
-  assert.ok(one(".sd-point").hidden && !one(".sd-legend").hidden);
+  assert.ok(one(".sd-point").hidden && one(".sd-legend").style.visibility === "");
   point(one(".sd-verdicts tbody tr"));
   assert.equal(all(`${ours} .sd-token.lit`).length, 1);
   assert.equal(all(".sd-box.generate .lit").length, 1);

@@ -14,6 +14,8 @@ const WORDS = Object.fromEntries(KINDS.map(([kind, name, meaning]) => [kind, `${
 WORDS.target = "Written by the target; there was no guess here";
 WORDS.unknown = "Written here; this lane does not report its guesses";
 
+const LONG = 16; // characters; a longer token may be wider than its box
+
 export class Ribbon {
   #text;
   #race = null;
@@ -61,9 +63,9 @@ export class Ribbon {
     this.#blocks = [];
     this.#marks = [];
     this.#visible = 0;
-    this.#inWord = false;
     this.#cursor = this.#lit = this.#guessing = this.#fresh = null;
     const prompt = el("span", "sd-promptText", lane.started.prompt_ids.map((id) => this.#text.push(id)).join(""));
+    this.#inWord = /\S$/.test(prompt.textContent);
     this.node.replaceChildren(prompt);
     this.node.tabIndex = 0;
     this.grow();
@@ -73,10 +75,9 @@ export class Ribbon {
     if (!this.#lane) return;
     const fresh = document.createDocumentFragment();
     while (this.#blocks.length < this.#lane.rounds.length) {
-      const block = this.#block(this.#lane.rounds[this.#blocks.length]);
+      const block = this.#block(this.#lane.rounds[this.#blocks.length], fresh);
       block.classList.add("later");
       this.#blocks.push(block);
-      fresh.append(block);
     }
     this.node.append(fresh);
     this.#draw();
@@ -98,13 +99,13 @@ export class Ribbon {
     const next = guesses === null ? null : (this.#blocks[end] ?? null);
     if (this.#guessing && this.#guessing !== next) {
       this.#guessing.classList.remove("guessing");
-      for (const mark of this.#guessing.children) mark.classList.remove("unborn");
+      for (const mark of marksOf(this.#guessing)) mark.classList.remove("unborn");
     }
     this.#guessing = next;
     if (next) {
       next.classList.add("guessing");
       let born = 0;
-      for (const mark of next.children) {
+      for (const mark of marksOf(next)) {
         if (mark.detail.row !== null && mark.detail.guess) mark.classList.toggle("unborn", born++ >= guesses);
       }
     }
@@ -140,8 +141,7 @@ export class Ribbon {
   #nodeAt(at) {
     if (at.lane !== this.#lane.name) return at.place == null ? null : (this.#marks[at.place] ?? null);
     const block = this.#blocks[at.round] ?? null;
-    if (at.row != null)
-      return [...(block?.children ?? [])].find((mark) => mark.detail.row === at.row && mark.offsetParent) ?? block;
+    if (at.row != null) return marksOf(block).find((mark) => mark.detail.row === at.row && mark.offsetParent) ?? block;
     return at.place == null ? block : (this.#marks[at.place] ?? block);
   }
 
@@ -155,11 +155,11 @@ export class Ribbon {
   wordsAt(at) {
     if (!this.#lane || at?.lane !== this.#lane.name) return null;
     const node = this.#nodeAt(at);
-    const mark = node?.detail ? node : [...(node?.children ?? [])].find((one) => one.detail?.place != null);
+    const mark = node?.detail ? node : marksOf(node).find((one) => one.detail.place != null);
     return mark?.detail ? describe(mark.detail, this.#race.bytes, this.#lane.block) : null;
   }
 
-  #block(round) {
+  #block(round, parent) {
     const drafts = round.draft ?? [];
     const block = el("span", drafts.length ? "sd-round" : "sd-round alone");
     const kept = drafts.filter((token) => token.status === "accepted");
@@ -174,12 +174,15 @@ export class Ribbon {
       const row = draft ? drafts.indexOf(draft) : null;
       const mark = this.#token(piece, kinds[place], round, draft, { place: this.#marks.length, row, guess });
       if (this.#inWord && /^ \S+$/.test(piece)) mark.classList.add("word");
+      // The line breaks before the token, or before its round, because a break inside would split an outline.
+      if (mark.matches(".word")) (place ? block : parent).append(el("wbr"));
       if (piece) this.#inWord = /\S$/.test(piece);
       this.#marks.push(mark);
       block.append(mark);
     });
     // A round that ended inside its draft has no token of the target. The rest of the draft is drawn after it.
     if (round.token_id === null && drafts.length) block.append(...this.#missed(drafts, round));
+    parent.append(block);
     return block;
   }
 
@@ -203,6 +206,13 @@ export class Ribbon {
     const mark = el("span", `sd-token ${kind}`, piece);
     if (piece === "") mark.classList.add("partial");
     else if (/^\s*\n\s*$/.test(piece)) mark.classList.add("newline");
+    if (piece.length > LONG) mark.classList.add("long");
+    // Every outline is in one piece: around what stands before the end of the line.
+    const end = about.place === null ? -1 : piece.indexOf("\n");
+    if (end >= 0) {
+      mark.classList.add("ends");
+      mark.replaceChildren(el("span", "sd-tokenLine", piece.slice(0, end)), piece.slice(end));
+    }
     mark.detail = { piece, kind, round, draft, ...about };
     return mark;
   }
@@ -243,6 +253,8 @@ export class Ribbon {
     if (mark?.detail) this.focus.choose(this.#at(mark), mark);
   }
 }
+
+const marksOf = (block) => [...(block?.querySelectorAll(".sd-token") ?? [])];
 
 const known = (value) => value !== null && value !== undefined; // a link carries no probabilities
 const percent = (share) => `${(share * 100).toFixed(share < 0.0995 && share > 0 ? 1 : 0)}\u00a0%`;

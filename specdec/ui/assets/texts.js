@@ -130,25 +130,27 @@ export class Texts {
       ribbon.light(at);
       words ??= ribbon.wordsAt(at);
     }
-    this.legend.hidden = Boolean(words);
+    this.legend.style.visibility = words ? "hidden" : ""; // it keeps its place
     this.point.hidden = !words;
     this.point.setAttribute("aria-live", byKey ? "polite" : "off"); // pointer movements are not read out
     if (words)
       this.point.replaceChildren(el("span", `sd-token ${words.kind}`, words.shown), el("span", "", words.rest));
-    if (byKey && at) this.#keepInView(at);
+    if (byKey) this.#keepInView();
   }
 
-  // Keeps the keyboard's cursor in view inside its box. The page does not move.
-  #keepInView(at) {
-    const { body } = this.#boxes.get(at.lane) ?? {};
-    const lit = body?.querySelector(".lit");
-    if (!lit) return;
-    if (lit.offsetTop < body.scrollTop) body.scrollTop = lit.offsetTop;
-    else if (lit.offsetTop + lit.offsetHeight > body.scrollTop + body.clientHeight)
-      body.scrollTop = lit.offsetTop + lit.offsetHeight - body.clientHeight;
+  // Keeps the lit tokens in view inside their boxes. The page does not move.
+  #keepInView() {
+    for (const { body } of this.#boxes.values()) {
+      const lit = body?.querySelector(".lit");
+      if (!lit) continue;
+      if (lit.offsetTop < body.scrollTop) body.scrollTop = lit.offsetTop;
+      else if (lit.offsetTop + lit.offsetHeight > body.scrollTop + body.clientHeight)
+        body.scrollTop = lit.offsetTop + lit.offsetHeight - body.clientHeight;
+    }
   }
 
   choose(at) {
     for (const { ribbon } of this.#boxes.values()) ribbon.choose(at);
+    this.#keepInView();
   }
 }
