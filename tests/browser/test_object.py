@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from itertools import combinations
 
 import pytest
 
 from browser.conftest import ask, edit, notes, open_page, run, skip, text, visit
 from specdec.report.judge import Kind
 from specdec.report.words import HEADLINES
+from specdec.ui.recorded import recorded_race
 
 pytestmark = pytest.mark.xdist_group("browser object")
 
@@ -154,14 +157,14 @@ def test_what_is_pointed_at_lights_up_everywhere(page):
 
 
 def test_a_round_opens_beside_what_was_chosen(page):
-    """The card covers the other text and fits the window. It hides neither the verdict nor the chosen token."""
+    """The card fits the window and closes with Escape. It hides neither the verdict nor the round in the strip."""
     token = page.locator(".sd-box.speculative .correction >> nth=1")
     token.click()
     size = page.viewport_size
     assert inside(page, ".sd-card.floating", size["width"], size["height"])
-    card, box = page.locator(".sd-card").bounding_box(), page.locator(".sd-box.speculative").bounding_box()
-    verdict = page.locator(".sd-verdict").bounding_box()
-    assert card["x"] + card["width"] <= box["x"] and card["y"] >= verdict["y"] + verdict["height"]
+    card, verdict = page.locator(".sd-card").bounding_box(), page.locator(".sd-verdict").bounding_box()
+    assert card["y"] >= verdict["y"] + verdict["height"]
+    assert page.evaluate(COVERED, ".sd-stripRow.speculative .sd-stripLit.current") == []
     page.keyboard.press("Escape")
     assert page.locator(".sd-card.floating").count() == 0, "wherever the focus is"
     token.click()
@@ -176,12 +179,82 @@ def test_a_round_opens_beside_what_was_chosen(page):
     page.keyboard.press("Escape")
     assert page.locator(".sd-card.floating").count() == 0, "the keyboard still stands in the text"
     assert ribbon.evaluate("(one) => one === document.activeElement")
-    page.click(".sd-box.generate .sd-token >> nth=3")
-    card, box = page.locator(".sd-card").bounding_box(), page.locator(".sd-box.generate").bounding_box()
-    assert card["x"] >= box["x"] + box["width"]
-    page.keyboard.press("Escape")
     page.click(".sd-chart .sd-plot", position={"x": 90, "y": 200})
     assert page.locator(".sd-card:not(.floating)").is_visible(), "it stands beside the chart anyway"
+
+
+# The visible elements for a selector that the card covers, in part or whole.
+COVERED = """(selector) => {
+    const card = document.querySelector('.sd-card').getBoundingClientRect();
+    const covered = (box) =>
+        box.left < card.right && card.left < box.right && box.top < card.bottom && card.top < box.bottom;
+    return [...document.querySelectorAll(selector)]
+        .filter((node) => node.checkVisibility() && [...node.getClientRects()].some(covered))
+        .map((node) => node.className + ' ' + node.textContent);
+}"""
+
+PARTS = [".sd-box", ".sd-key", ".sd-toggle", ".sd-stripRow", ".sd-replay", ".sd-stripFoot"]
+RECTANGLES = """(parts) => parts.flatMap((part) => [...document.querySelectorAll(part)].map((node, at) => {
+    const { left, right, top, bottom } = node.getBoundingClientRect();
+    return [`${part} ${at}`, left, right, top, bottom];
+}))"""
+
+# Outlines that are in several pieces or wider than their box.
+SPLIT = """() => [...document.querySelectorAll('.sd-box .sd-token:is(.bonus, .word:not(.long))')].filter((token) => {
+    const parts = (token.querySelector('.sd-tokenLine') ?? token).getClientRects();
+    const { left, right } = token.closest('.sd-boxBody').getBoundingClientRect();
+    return parts.length !== 1 || parts[0].left < left || parts[0].right > right;
+}).map((token) => token.className + ' ' + token.textContent)"""
+
+# Width, height and pixels a length of the style; the last is 1440 x 900 at 200 %.
+WINDOWS = (*((width, 900, 1) for width in (390, 680, 820, 1024, 1120, 1440)), (720, 450, 2))
+
+
+def awkward_race() -> str:
+    """The recorded race, where bonus tokens are a line end, an indented line, a long word, ideographs and a rule."""
+    records = [json.loads(line) for line in recorded_race().splitlines()]
+    bonus = dict.fromkeys(one["token_id"] for one in records if one.get("token_kind") == "bonus")
+    words = ["\n", ":\n    ", " " + "word" * 9, "\u4e16\u754c" * 2, "-" * 70]
+    texts = {str(token): word.encode().decode("latin-1") for token, word in zip(bonus, words, strict=False)}
+    assert len(texts) == len(words)
+    for record in records:
+        for token in texts.keys() & record.get("tokens", {}).keys():
+            record["tokens"][token] = texts[token]
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def test_nothing_covers_anything_at_any_width(page, tmp_path):
+    """Texts, legend, strip and controls overlap nowhere, and pointing at a token moves none of them.
+
+    An outlined token is in one piece, however the line breaks. The round card covers neither the chosen token nor the
+    one at the same place of the other text.
+    """
+    cdp = page.context.new_cdp_session(page)
+    (tmp_path / "awkward.jsonl").write_text(awkward_race())
+    page.set_input_files(".sd-share .sd-file", tmp_path / "awkward.jsonl")
+    page.wait_for_selector(".sd-notes:has-text('awkward.jsonl')")
+    skip(page)
+    for width, height, scale in WINDOWS:
+        window = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False}
+        cdp.send("Emulation.setDeviceMetricsOverride", window)
+        page.wait_for_function(f"innerWidth === {width}")
+        page.evaluate("scrollTo(0, 0)")
+        before = page.evaluate(RECTANGLES, PARTS)
+        for (one, *first), (other, *second) in combinations(before, 2):
+            apart = first[1] <= second[0] or second[1] <= first[0] or first[3] <= second[2] or second[3] <= first[2]
+            assert apart, (width, one, other, first, second)
+        assert page.evaluate(SPLIT) == [], width
+        for lane, at in (("generate", 30), ("speculative", 60)):
+            token = page.locator(f".sd-box.{lane} .sd-token:not(.rejected, .discarded) >> nth={at}")
+            token.hover()
+            assert page.locator(".sd-box .sd-token.lit").count() == 2
+            page.evaluate("scrollTo(0, 0)")
+            assert page.evaluate(RECTANGLES, PARTS) == before, (width, lane)
+            token.click()
+            assert page.evaluate(COVERED, ".sd-box .sd-token.lit, .sd-round.current") == [], (width, lane)
+            page.keyboard.press("Escape")
+            page.mouse.move(2, 2)
+    cdp.detach()
 
 
 def test_a_dragged_length_is_what_a_run_at_it_does(page):

@@ -8,7 +8,7 @@ import { kindsOf } from "./race.js";
 
 const CONTEXT = 14; // tokens of the text before
 const MARGIN = 8; // pixels between the card and the place that opened it, and to the window's edge
-const LEAST = 260; // visible pixels of the card
+const LEAST = 200; // visible pixels of the card
 // Name, meaning and, if it differs, the name in sampling, where the target may draw a token that is not its most
 // likely one.
 const COLUMNS = [
@@ -156,46 +156,70 @@ export class RoundCard {
     return this.#floats || this.card.classList.contains("inflow");
   }
 
-  // Moves the card beside the chosen place without covering anything useful. On a wide page it covers the other text,
-  // which is the same, or goes below the strip if there is room. On a phone, and for a further lane, it goes into the
-  // flow of the page. For a point of the chart it is already beside it.
+  // Moves the card beside the chosen place. It covers neither the tokens of the round nor those at the same places of
+  // the other text: it goes below the texts or the strip, in a low window below these tokens. Without room there, on a
+  // phone, and for a further lane, it goes into the flow of the page. For a point of the chart it is already beside it.
   #place(anchor) {
     const part = anchor.closest(".sd-box, .sd-strip, .sd-fold");
     this.dock();
     if (!part) return;
     this.close.hidden = false;
-    if (narrow() || part.matches(".sd-fold")) {
-      part.after(this.card);
-      this.card.classList.add("inflow");
-      return this.card.scrollIntoView({ block: "nearest" });
-    }
+    const beside = narrow() ? part : (part.closest(".sd-boxes") ?? part);
+    if (!narrow() && !part.matches(".sd-fold") && this.#float(part, beside, anchor)) return;
+    this.card.classList.remove("floating");
+    this.card.removeAttribute("style");
+    beside.after(this.card);
+    this.card.classList.add("inflow");
+    for (const seen of [this.card, anchor]) seen.scrollIntoView({ block: "nearest" }); // the chosen place stays in view
+  }
+
+  // Whether there is room for the card above the page.
+  #float(part, beside, anchor) {
+    const boxes = [...document.querySelectorAll(".sd-box")];
+    this.other = part.matches(".sd-box") ? (boxes.find((box) => box !== part) ?? part) : null;
     this.card.classList.add("floating");
+    this.card.style.width = `${boxes[0].getBoundingClientRect().width}px`;
     const home = this.card.offsetParent.getBoundingClientRect();
-    // A block at the left of the strip would be covered from there.
-    const onLeft = part.matches(".sd-strip") && anchor.getBoundingClientRect().left - home.left < home.width / 2;
-    const other = document.querySelector(part.matches(".generate") || onLeft ? ".sd-box.speculative" : ".sd-box");
-    const { left, top, width } = other.getBoundingClientRect();
-    this.card.style.width = `${width}px`;
-    const height = this.card.offsetHeight;
-    const place = { left, top };
-    const { bottom } = part.getBoundingClientRect();
-    if (part.matches(".sd-strip") && innerHeight - bottom > height + 2 * MARGIN) {
-      place.top = bottom + MARGIN;
-      place.left = Math.min(Math.max(home.left, anchor.getBoundingClientRect().left - width / 2), home.right - width);
+    const put = (left, top) => {
+      if (innerHeight - MARGIN - top < Math.min(this.card.offsetHeight, LEAST)) return false;
+      this.card.style.left = `${left - home.left}px`;
+      this.#drop(Math.max(MARGIN, top));
+      return true;
+    };
+    const below = beside.getBoundingClientRect().bottom + MARGIN;
+    const leftOf = (node) => node.getBoundingClientRect().left;
+    if (!this.other) {
+      const middle = leftOf(anchor) - this.card.offsetWidth / 2;
+      return put(Math.min(Math.max(home.left, middle), home.right - this.card.offsetWidth), below);
     }
-    // It moves up only if hardly anything of it would be visible.
-    const seen = Math.min(height, LEAST);
-    place.top = Math.max(MARGIN, Math.min(place.top, innerHeight - MARGIN - seen));
-    Object.assign(this.card.style, {
-      left: `${place.left - home.left}px`,
-      top: `${place.top - home.top}px`,
-      maxHeight: `${innerHeight - place.top - MARGIN}px`,
-    });
+    // The round's block in the strip stays visible: the card is at the other side.
+    const block = document.querySelector(".sd-stripLit.current:not([hidden])");
+    const away = block && leftOf(block) - home.left < home.width / 2 ? boxes.at(-1) : boxes[0];
+    return put(leftOf(away), below) || put(leftOf(this.other), this.#belowTwins());
+  }
+
+  // Puts the floating card at a height in the window, and ends it above the window's lower edge.
+  #drop(top) {
+    this.card.style.top = `${top - this.card.offsetParent.getBoundingClientRect().top}px`;
+    this.card.style.maxHeight = `${innerHeight - top - MARGIN}px`;
+  }
+
+  // Where the tokens of the round end in the other text.
+  #belowTwins() {
+    const [from, to] = [this.#lane.counts[this.#index - 1] ?? 0, this.#lane.counts[this.#index]];
+    const twins = [...this.other.querySelectorAll(".sd-token")].filter(
+      ({ detail }) => detail.place !== null && detail.place >= from && detail.place < to,
+    );
+    const { bottom } = this.other.querySelector(".sd-boxBody").getBoundingClientRect();
+    return Math.min(bottom, Math.max(0, ...twins.map((twin) => twin.getBoundingClientRect().bottom))) + MARGIN;
   }
 
   #go(index) {
     this.show(index);
     this.focus.choose({ lane: this.#lane.name, round: this.#index }, null);
+    if (!this.#floats || !this.other) return;
+    const below = Math.min(this.#belowTwins(), innerHeight - MARGIN - LEAST);
+    if (below > this.card.getBoundingClientRect().top) this.#drop(below);
   }
 
   #head() {
