@@ -14,6 +14,8 @@ import pytest
 
 import specdec
 from specdec import cli
+from specdec.measure.short import CALLS, LONGEST
+from specdec.ui.limits import PUBLIC
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "specdec/embedded/MODEL_CARD.md"]
@@ -92,3 +94,32 @@ def test_the_api_has_every_public_name() -> None:
 
 def test_the_readme_stays_a_front_door() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 180
+
+
+def test_each_promise_of_security_has_tests_that_exist() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    promised, _, tested = text.partition("## How this is tested")
+    topics = [row for row in re.findall(r"^\| ([^|]+?) \|", promised, re.M) if row not in ("Topic", "---")]
+    rows = dict(re.findall(r"^\| ([^|]+?) \| (.+) \|$", tested, re.M))
+    assert len(topics) > 10 and set(topics) <= rows.keys()
+    for promise, named in rows.items():
+        if promise in ("Promise", "---"):
+            continue
+        tests = re.findall("`([^`]+)`", named)
+        assert tests, promise
+        for file, _, test in (name.partition("::") for name in tests):
+            assert (ROOT / file).exists(), f"{promise}: {file}"
+            assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8") or not test, f"{promise}: {file}::{test}"
+
+
+def test_the_promised_limits_are_those_of_a_public_page() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    size = (
+        f"At most {PUBLIC.new_tokens} new tokens, {PUBLIC.prompt_tokens} prompt tokens, {PUBLIC.seconds} seconds, "
+        f"{PUBLIC.runs} runs, {PUBLIC.prompts} prompts; for the losslessness test {PUBLIC.draws:,} draws of each "
+        f"sample and {2 * PUBLIC.seconds} seconds"
+    )
+    assert size in text
+    assert f"at most {PUBLIC.waiting} wait." in text and f"at most {PUBLIC.waiting_short} wait." in text
+    assert f"A session may hold {PUBLIC.places} places, a network address {PUBLIC.places_of_address}." in text
+    assert f"A link has at most {LONGEST:,} characters and {CALLS} calls." in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -11,6 +12,7 @@ import pytest
 
 from specdec.cli import page
 from specdec.cli.page import main
+from specdec.ui import serving
 from tests.load.faults import is_free, stopped
 from tests.load.served import Served
 from tests.load.tiny import save_pair
@@ -89,6 +91,44 @@ def started(monkeypatch, arguments: list[str], **environment: str) -> tuple[tupl
     main(arguments)
     built, served = calls
     return built, served
+
+
+@pytest.mark.parametrize(
+    ("arguments", "space", "said"),
+    [
+        ([], "", False),
+        (["--host", "0.0.0.0"], "", True),
+        (["--behind-proxy"], "", True),
+        (["--share"], "", True),
+        (["--host", "0.0.0.0", "--auth", "me:secret"], "", False),
+        ([], "somebody/specdec", False),
+    ],
+)
+def test_a_page_that_anyone_can_use_says_so(monkeypatch, capsys, arguments, space, said) -> None:
+    monkeypatch.delenv("SPECDEC_AUTH", raising=False)
+    started(monkeypatch, arguments, SPACE_ID=space)
+    assert ("Anyone who has the address can use this page" in capsys.readouterr().err) == said
+
+
+def test_a_page_whose_device_is_lost_ends_with_status_1(monkeypatch) -> None:
+    """Even if a pass hangs, so that a Space starts it again."""
+    closed: list[str] = []
+    machine = SimpleNamespace(close=lambda why, seconds: closed.append(why) or False)
+    served = SimpleNamespace(machine=machine, demo=SimpleNamespace(close=lambda: closed.append("demo")))
+    monkeypatch.setattr(serving, "serve", lambda page: page.machine.on_lost())
+    monkeypatch.setattr(serving.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(serving.apart, "end", lambda: None)
+    monkeypatch.setattr(serving, "LAST_WORDS", 0)
+    statuses: list[int] = []
+
+    def leave(status: int) -> None:
+        statuses.append(status)
+        raise SystemExit(status)
+
+    monkeypatch.setattr(serving.os, "_exit", leave)
+    with pytest.raises(SystemExit):
+        serving.serve_until_stopped(served)
+    assert statuses == [1] and "is being stopped" in closed[0] and closed[1] == "demo"
 
 
 def test_a_page_that_is_stopped_tells_its_visitors_and_ends(tmp_path) -> None:
