@@ -78,7 +78,7 @@ class Rate(NamedTuple):
 
 
 class Buckets:
-    """A token bucket for each address: a request takes a token, and ``rate`` refills the bucket."""
+    """A token bucket for each address: a request takes tokens, and ``rate`` refills the bucket."""
 
     def __init__(self, rate: Rate):
         self._rate = rate
@@ -86,16 +86,16 @@ class Buckets:
             OrderedDict()
         )  # tokens, and the time when they were counted
 
-    def take(self, address: str) -> float:
-        """Take a token. Returns 0, or the seconds until there is one."""
+    def take(self, address: str, amount: float = 1) -> float:
+        """Take so many tokens. Returns 0, or the seconds until there are enough, and takes none."""
         now = time.monotonic()
         tokens, counted = self._buckets.pop(address, (self._rate.burst, now))
         tokens = min(self._rate.burst, tokens + (now - counted) * self._rate.per_second)
-        enough = tokens >= 1
-        self._buckets[address] = (tokens - enough, now)
+        enough = tokens >= amount
+        self._buckets[address] = (tokens - amount * enough, now)
         if len(self._buckets) > ADDRESSES:
             self._buckets.popitem(last=False)
-        return 0.0 if enough else (1 - tokens) / self._rate.per_second
+        return 0.0 if enough else (amount - tokens) / self._rate.per_second
 
     def put_back(self, address: str) -> None:
         """Put back a token that was taken."""

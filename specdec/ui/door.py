@@ -58,8 +58,9 @@ class Door:
     - ``joined`` says whether a session has asked for something that its stream can carry.
     - ``health`` gives the answer of /healthz, with status 200 if its "ok" is true, else 503. It runs on the event loop.
     - ``proxies``: those in front of the page that name the visitors' addresses; see ``address_of``.
-    - ``requests`` limits the requests of an address, ``posts`` its POST requests among them, ``checks`` its checks of
-      the health, which are answered even if its requests were too many; ``max_body`` is in bytes.
+    - ``requests`` limits the requests of an address, ``posts`` its POST requests among them, ``sent`` their bytes, and
+      ``checks`` its checks of the health, which are answered even if its requests were too many; ``max_body`` is in
+      bytes.
     - ``hosts``: other hosts from which the page loads scripts, for a page with a share link.
     - ``frames``: other hosts that may show the page in a frame.
     - ``names``: the names of this machine, if only its owner may use the page. Then a request with another host name,
@@ -78,6 +79,7 @@ class Door:
         proxies: int | None = 0,
         requests: Rate = Rate(600, 30),
         posts: Rate = Rate(100, 4),
+        sent: Rate = Rate(10_000_000, 500_000),
         checks: Rate = Rate(600, 30),
         max_body: int = 3_000_000,
         hosts: tuple[str, ...] = (),
@@ -88,6 +90,7 @@ class Door:
         self._logins, self._launched = logins, launched
         self._proxies, self._max_body = proxies, max_body
         self._requests, self._posts, self._monitors = Buckets(requests), Buckets(posts), Buckets(checks)
+        self._sent = Buckets(sent)
         self._names = names
         self._most_text = TEXT if names is None else max_body  # an owner's prompt may be as long as the model allows
         self._files = None if names else PackedFiles()  # not for an owner, who may change files while the page runs
@@ -176,6 +179,7 @@ class Door:
             if path == LOGIN and self._logins is not None:
                 send = self._logins.watched(address, send)
             elif method == "POST":
+                self._meter(self._sent, address, len(body))
                 check_json(connection.headers.get("content-type", ""), body, self._most_text)
             waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -209,9 +213,10 @@ class Door:
             health = {"ok": False}
         return JSONResponse({"ok": health["ok"]} if stranger else health, 200 if health["ok"] else 503)
 
-    def _meter(self, buckets: Buckets, address: str) -> None:
-        if wait := buckets.take(address):
-            sentence = "Too many requests came from your address. Wait a moment and try again."
+    def _meter(self, buckets: Buckets, address: str, amount: int = 1) -> None:
+        if wait := buckets.take(address, amount):
+            what = "requests" if amount == 1 else "large requests"
+            sentence = f"Too many {what} came from your address. Wait a moment and try again."
             raise Refusal(429, sentence, **{"Retry-After": str(math.ceil(wait))})
 
 

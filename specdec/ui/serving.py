@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import signal
 import sys
@@ -34,7 +35,7 @@ from specdec.ui.sessions import bound_sessions
 if TYPE_CHECKING:
     from specdec.ui.page import Page
 
-MANY = 100_000  # streams and requests per second on one's own page: in effect no limit
+MANY = 100_000  # streams and messages on one's own page: in effect no limit
 SHARE_HOSTS = ("https://gradio.s3-us-west-2.amazonaws.com",)  # Gradio's scripts on a page behind a share link
 SPACE_FRAMES = ("https://huggingface.co", "https://*.hf.space")  # huggingface.co shows a Space in a frame
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -132,7 +133,7 @@ def serve(page: Page, root_path: str = "", **options: Any) -> str:
     door["joined"] = page.demo._queue.pending_messages_per_session.__contains__
     door["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark has two files
     if not limits.public:
-        door |= {name: Rate(MANY, MANY) for name in ("requests", "posts", "checks")}
+        door |= {name: Rate(math.inf, 1) for name in ("requests", "posts", "sent", "checks")}
         door["names"] = LOOPBACK | {options.get("server_name") or "127.0.0.1"}
     if options.get("share"):
         door["hosts"] = SHARE_HOSTS

@@ -411,6 +411,20 @@ def test_an_address_may_ask_so_often(monkeypatch):
     assert [post(slow, {}).status for _ in range(3)] == [200, 200, 429]  # no more than the burst was restored
 
 
+def test_an_address_may_send_so_much(monkeypatch):
+    """The bytes of its posts have a burst and a rate. A post that is refused costs nothing of it."""
+    now = 0.0
+    monkeypatch.setattr(callers.time, "monotonic", lambda: now)
+    size = len(json.dumps({"data": ["x" * 1000]}))
+    slow = door(sent=Rate(2.5 * size, size / 10))
+    answers = [post(slow, {"data": ["x" * 1000]}) for _ in range(3)]
+    assert [answer.status for answer in answers] == [200, 200, 429]
+    assert answers[2].headers["retry-after"] == "5" and "Too many large requests" in answers[2].sentence
+    assert post(slow, {}).status == 200
+    now = 6.0
+    assert post(slow, {"data": ["x" * 1000]}).status == 200
+
+
 def test_addresses_are_forgotten(monkeypatch):
     monkeypatch.setattr(callers, "ADDRESSES", 3)
     slow = door(requests=Rate(1, 0.001))
