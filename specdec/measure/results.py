@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -114,14 +115,15 @@ def read_results(text: str, name: str) -> Results:
 
     Raises ``InvalidInput``, with the ``name`` of the file, for anything else.
     """
-    head, _, rest = text.partition("\n")
+    lines = (line[0] for line in re.finditer(r"[^\n]+", text))  # as needed: a file may have a million
+    head = next(lines, "")
     try:
         about, plan = checked_head(from_json(head)["results"])
     except InvalidInput as error:
         raise InvalidInput(f"{name} cannot be opened: {error}") from error
     except (ValueError, TypeError, KeyError):
         raise InvalidInput(f"{name} has no results of this program. Open another file.") from None
-    found = trials_of(rest.splitlines(), plan, name)
+    found = trials_of(lines, plan, name)
     if not found:
         raise InvalidInput(f"{name} has no finished call. Open another file.")
     return Results(about, plan, found)

@@ -319,6 +319,8 @@ class Machine:
                 if not place.left:
                     place.tell("value", value)
         except (SpecdecError, gr.Error) as error:
+            # Its frames hold what the job read, and in a cycle with the error they would stay for a long time.
+            error.__traceback__ = error.__cause__ = error.__context__ = None
             turn.problem = error
             place.tell("error", error)
         except Exception as error:

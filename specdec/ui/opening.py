@@ -96,14 +96,20 @@ class Opening:
         recorded = list(cleared), lambda text: show(read_short(text), RECORDING)
         self._greeting.wire(tab, *recorded, wait=_WAIT % self._script)
         linked = getattr(address, self._key)
-        self._file.upload(self._opening(self._open_file), self._file, outputs, **UNLIMITED, **INTERNAL)
-        opened = linked(self._opening(self._open_link), address, outputs, **UNLIMITED, **INTERNAL)
+        by_file, by_link = self._opening(self._open_file, {self._file: None}), self._opening(self._open_link, {})
+        self._file.upload(by_file, self._file, [self._file, *outputs], **UNLIMITED, **INTERNAL)
+        opened = linked(by_link, address, outputs, **UNLIMITED, **INTERNAL)
         opened.then(None, js=_OPENED % self._script, **INTERNAL)
 
-    def _opening(self, shown: Callable[[Any], Values]) -> Callable[..., AsyncIterator[Values]]:
-        """A listener that shows results in its turn: ``shown`` gives the values for its input."""
+    def _opening(self, shown: Callable[[Any], Values], taken: Values) -> Callable[..., AsyncIterator[Values]]:
+        """A listener that shows results in its turn: ``shown`` gives the values for its input.
+
+        ``taken`` has the values that the inputs get, because Gradio keeps those of a hundred sessions.
+        """
 
         async def listen(request: gr.Request, value: Any) -> AsyncIterator[Values]:
+            if taken:
+                yield dict(taken)
             try:
                 job = short_job("open", partial(shown, value))
                 async with aclosing(followed(self._machine, request, job)) as steps:

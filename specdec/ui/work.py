@@ -50,7 +50,10 @@ async def followed(machine: Machine, request: gr.Request, job: Job) -> AsyncGene
             if kind == "end":
                 return
             if kind == "error":
-                raise value
+                try:
+                    raise value
+                finally:
+                    del value  # else its traceback and this frame would hold each other
             yield value
     finally:
         machine.leave(place)

@@ -195,7 +195,7 @@ def test_a_first_line_made_to_hurt_is_refused_before_it_is_validated(change, com
         read_results(json.dumps(record) + "\n" + rest, "x")
 
 
-@pytest.mark.parametrize("line", ["", "{}", "[" * 50, '{"run": 1}', "x"])
+@pytest.mark.parametrize("line", ["{}", "[" * 50, '{"run": 1}', "x"])
 def test_lines_that_are_no_calls_end_the_reading_of_a_file(line: str, monkeypatch) -> None:
     """A file may have a few, of interrupted measurements. With many, it is refused after the first hundred."""
     head, _, rest = text_of(results()).partition("\n")

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import gc
 import json
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
+from starlette.datastructures import Headers
 
 from specdec.errors import DeviceLost, InvalidInput
 from specdec.measure.task import Task
 from specdec.ui.journal import Journal
 from specdec.ui.limits import LOCAL, PUBLIC
 from specdec.ui.machine import Cancelled, Job, Machine, Place, Refused, Turn, Visitor
+from specdec.ui.work import done
 
 WAIT = 20.0  # seconds: a busy machine is no reason to fail
 SLOT = SimpleNamespace(pair="pair", loaded=True, facts={})
@@ -241,6 +247,38 @@ def test_errors_reach_the_visitor_and_the_next_job_runs(made, caplog) -> None:
             assert heard.errors == [error]
         _, after = asked(machine, "a")
         assert after.ended() and after.values == ["on pair"]
+
+
+def test_what_a_refused_job_has_read_is_freed_at_once(made) -> None:
+    """Not with Python's next search for cycles, which may come after hundreds of large files."""
+
+    class Read:
+        pass
+
+    machine, kept = made(), []
+
+    def work() -> None:
+        read = Read()
+        kept.append(weakref.ref(read))
+        try:
+            raise ValueError
+        except ValueError as error:
+            raise InvalidInput("It cannot be read.") from error
+
+    async def ask() -> None:
+        request = SimpleNamespace(session_hash="a", client=None, headers=Headers())
+        with contextlib.suppress(InvalidInput):
+            await done(machine, request, "open", work)
+
+    gc.disable()
+    try:
+        asyncio.run(ask())
+        end = time.monotonic() + WAIT
+        while kept[0]() is not None and time.monotonic() < end:
+            time.sleep(0.01)
+        assert kept[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_the_line_goes_on_whatever_a_job_s_figures_are(made) -> None:
