@@ -52,7 +52,7 @@ def said(heard: Heard) -> str:
     """The error shown to a visitor of the page or to a program, or ""."""
     if heard.error or not heard.last:
         return heard.error
-    for line in heard.last[-1].splitlines() if isinstance(heard.last[-1], str) else ():
+    for line in (line for part in heard.last if isinstance(part, str) for line in part.splitlines()):
         if line.startswith("{") and (record := json.loads(line))["event"] == "error":
             return str(record["message"])
     return ""
@@ -236,8 +236,8 @@ async def stopped(page: Served, number: signal.Signals) -> tuple[list[str], floa
 
 def _sentence_of(heard: Heard) -> str:
     """What the visitor of the ended race reads: its verdict or an error."""
-    lines = str(heard.last[-1]).splitlines() if heard.last else []
-    record = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
+    lines = next((part for part in heard.last if isinstance(part, str) and part.startswith('{"')), "").splitlines()
+    record = json.loads(lines[-1]) if lines else {}
     return str(record.get("sentence") or record.get("message") or heard.error or record.get("event"))
 
 

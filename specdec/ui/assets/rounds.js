@@ -193,8 +193,9 @@ export class RoundCard {
       return put(Math.min(Math.max(home.left, middle), home.right - this.card.offsetWidth), below);
     }
     // The round's block in the strip stays visible: the card is at the other side.
-    const block = document.querySelector(".sd-stripLit.current:not([hidden])");
-    const away = block && leftOf(block) - home.left < home.width / 2 ? boxes.at(-1) : boxes[0];
+    const row = `.sd-stripRow.${this.#lane.name.replace(":", "-")}`;
+    const block = document.querySelector(`${row} .sd-stripLit.current:not([hidden])`)?.getBoundingClientRect();
+    const away = block && (block.left + block.right) / 2 < home.left + home.width / 2 ? boxes.at(-1) : boxes[0];
     return put(leftOf(away), below) || put(leftOf(this.other), this.#belowTwins());
   }
 
