@@ -17,6 +17,7 @@ from gradio.utils import LRUCache
 
 SESSIONS = 2000
 UNHEARD = 60.0  # seconds for which a session without a listener is kept
+REST = 0.02  # seconds between two looks; Gradio's 0.001 costs an idle page 8 % of a core, and runs beside the lanes
 FIRST = 500  # messages that wait for the first listener of a session
 
 
@@ -68,8 +69,9 @@ class _Messages(LRUCache):
 def bound_sessions(queue: Queue, listening: Callable[[str], bool], most: int) -> None:
     """Limit what a queue keeps: ``most`` messages for each session for which ``listening`` is true.
 
-    Call it before the queue starts.
+    It also looks for new events less often. Call it before the queue starts.
     """
+    queue.sleep_when_free = queue.progress_update_sleep_when_free = REST
     queue.pending_messages_per_session = _Messages(queue, listening, most)
     queue.ANALYTICS_MAX_EVENTS = 1
     queue.ANAYLTICS_CACHE_FREQUENCY = 10**9  # never compute the statistics, which nothing shows
