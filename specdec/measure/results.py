@@ -131,11 +131,13 @@ def read_results(text: str, name: str) -> Results:
 
 def checked_head(found: Any) -> tuple[About, Plan]:
     """Read the first line of a file and its plan. Raises ``InvalidInput``, whose message is a part of a sentence."""
-    version = found.get("version") if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        raise InvalidInput("it cannot be read.")
+    version = found.get("version")
     if isinstance(version, int) and version != VERSION:
         raise InvalidInput(f"its version is {version}, and this program reads version {VERSION}.")
     # Without what nobody reads, and counted before it is validated: a forged line can be long.
-    found = {name: found[name] for name in Head.__required_keys__ if name in found} if isinstance(found, dict) else {}
+    found = {name: found[name] for name in Head.__required_keys__ if name in found}
     prompts, lanes, runs = (found.get(name) for name in ("prompts", "entrants", "runs"))
     if isinstance(prompts, list) and isinstance(lanes, list) and isinstance(runs, int):
         if len(prompts) > MOST_PROMPTS:
@@ -148,7 +150,7 @@ def checked_head(found: Any) -> tuple[About, Plan]:
         head = _HEAD.validate_json(to_json(found), strict=True)  # validated as JSON, because a tuple is a list there
     except ValidationError as error:
         where = error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"]
-        raise InvalidInput(f"its field {where[0]!r} cannot be read." if where else "it cannot be read.") from error
+        raise InvalidInput(f"its field {where[0]!r} cannot be read.") from error
     entrants = tuple(_entrant(lane, gamma) for lane, gamma in head["entrants"])
     names = {item.name for item in head["prompts"]}
     if len(set(entrants)) < len(entrants) or len(names) < len(head["prompts"]):
