@@ -193,6 +193,19 @@ COVERED = """(selector) => {
         .map((node) => node.className + ' ' + node.textContent);
 }"""
 
+# The rounds whose card covers their own block in the strip, and in how many cases the card went into the flow.
+OPENED = """(covered) => {
+    const wrong = [];
+    let inflow = 0;
+    for (const round of document.querySelectorAll('.sd-box.speculative .sd-round')) {
+        round.querySelector('.sd-token').click();
+        wrong.push(...eval(covered)('.sd-stripRow.speculative .sd-stripLit.current'));
+        inflow += document.querySelectorAll('.sd-card.inflow').length;
+        document.querySelector('.sd-card [aria-label="Close the round"]').click();
+    }
+    return [wrong, inflow];
+}"""
+
 PARTS = [".sd-box", ".sd-key", ".sd-toggle", ".sd-stripRow", ".sd-replay", ".sd-stripFoot"]
 RECTANGLES = """(parts) => parts.flatMap((part) => [...document.querySelectorAll(part)].map((node, at) => {
     const { left, right, top, bottom } = node.getBoundingClientRect();
@@ -223,6 +236,29 @@ def awkward_race() -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
+def show_recording(page, folder, lines: str) -> None:
+    (folder / "race.jsonl").write_text(lines)
+    page.set_input_files(".sd-share .sd-file", folder / "race.jsonl")
+    page.wait_for_selector(".sd-notes:has-text('race.jsonl')")
+    skip(page)
+
+
+def slow_race(index: int, seconds: float) -> str:
+    """The recorded race, in which that round of the speculative lane took so many seconds more."""
+    records = [json.loads(line) for line in recorded_race().splitlines()]
+    for record in records[: next(at for at, one in enumerate(records) if one["event"] == "lane_end")]:
+        if record["event"] == "finished" or record.get("index", 0) >= index:
+            record["elapsed_seconds"] += seconds
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def test_no_round_hides_its_block_in_the_strip(page, tmp_path):
+    """A block that reaches into both halves of the strip leaves no room: its card goes into the flow of the page."""
+    show_recording(page, tmp_path, slow_race(3, 1.0))
+    covered, inflow = page.evaluate(OPENED, COVERED)
+    assert covered == [] and inflow == 1
+
+
 def test_nothing_covers_anything_at_any_width(page, tmp_path):
     """Texts, legend, strip and controls overlap nowhere, and pointing at a token moves none of them.
 
@@ -230,10 +266,7 @@ def test_nothing_covers_anything_at_any_width(page, tmp_path):
     one at the same place of the other text.
     """
     cdp = page.context.new_cdp_session(page)
-    (tmp_path / "awkward.jsonl").write_text(awkward_race())
-    page.set_input_files(".sd-share .sd-file", tmp_path / "awkward.jsonl")
-    page.wait_for_selector(".sd-notes:has-text('awkward.jsonl')")
-    skip(page)
+    show_recording(page, tmp_path, awkward_race())
     for width, height, scale in WINDOWS:
         window = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False}
         cdp.send("Emulation.setDeviceMetricsOverride", window)

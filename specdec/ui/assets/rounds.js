@@ -157,8 +157,9 @@ export class RoundCard {
   }
 
   // Moves the card beside the chosen place. It covers neither the tokens of the round nor those at the same places of
-  // the other text: it goes below the texts or the strip, in a low window below these tokens. Without room there, on a
-  // phone, and for a further lane, it goes into the flow of the page. For a point of the chart it is already beside it.
+  // the other text, nor the round's block in the strip: it goes below the texts or the strip, in a low window below
+  // these tokens. Without room there, on a phone, and for a further lane, it goes into the flow of the page. For a point
+  // of the chart it is already beside it.
   #place(anchor) {
     const part = anchor.closest(".sd-box, .sd-strip, .sd-fold");
     this.dock();
@@ -192,10 +193,13 @@ export class RoundCard {
       const middle = leftOf(anchor) - this.card.offsetWidth / 2;
       return put(Math.min(Math.max(home.left, middle), home.right - this.card.offsetWidth), below);
     }
-    // The round's block in the strip stays visible: the card is at the other side.
+    // The round's block in the strip stays visible: the card is at the other side. A block that reaches into both sides
+    // leaves room for the card in the flow only.
     const row = `.sd-stripRow.${this.#lane.name.replace(":", "-")}`;
     const block = document.querySelector(`${row} .sd-stripLit.current:not([hidden])`)?.getBoundingClientRect();
-    const away = block && (block.left + block.right) / 2 < home.left + home.width / 2 ? boxes.at(-1) : boxes[0];
+    const free = ({ left, right }) => !block || block.right <= left || right <= block.left;
+    const away = [boxes[0], boxes.at(-1)].find((box) => free(box.getBoundingClientRect()));
+    if (!away) return false;
     return put(leftOf(away), below) || put(leftOf(this.other), this.#belowTwins());
   }
 
