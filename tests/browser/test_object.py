@@ -38,6 +38,14 @@ def inside(page, selector: str, width: int, height: int) -> bool:
 SIZES = ((1440, 900), (1280, 720), (390, 844), (720, 450))  # a desktop, a laptop, a phone, a desktop at 200 %
 
 
+SAY = """([about, sentence]) => {
+    const factor = document.querySelector('.sd-factor');
+    factor.classList.toggle('about', about);
+    factor.innerHTML = (about ? '<small>about</small>' : '') + '0.95x';
+    document.querySelector('.sd-headline').textContent = sentence;
+}"""
+
+
 def require_texts_in_view(page, width: int, height: int, *what: object) -> None:
     for selector in (".sd-verdict", ".sd-box.generate", ".sd-box.speculative"):
         assert inside(page, selector, width, height), (selector, width, *what)
@@ -51,7 +59,7 @@ def test_a_race_plays_in_view_by_itself(browser, address, motion):
     figures = {name: "0.95" for name in ("times", "engine", "speculation")} | {"asked": "128", "written": "100"}
     figures |= {"subject": "speculative decoding", "Subject": "Speculative decoding", "stopped": "Stopped"}
     figures |= {"runs": " (median of 3 runs, 0.91\u20131.02x)", "lane": "speculative"}
-    sentences = [row.format_map(figures) for kind, row in HEADLINES.items() if kind is not Kind.TOO_EARLY]
+    sentences = {kind: row.format_map(figures) for kind, row in HEADLINES.items() if kind is not Kind.TOO_EARLY}
     with visit(browser, address, reduced_motion=motion) as page:
         page.goto(address)
         page.wait_for_function("""() => {
@@ -70,8 +78,8 @@ def test_a_race_plays_in_view_by_itself(browser, address, motion):
             require_texts_in_view(page, width, height)
             if width > 1000:
                 assert inside(page, ".sd-strip", width, height) and inside(page, ".sd-replay", width, height)
-            for sentence in sentences:
-                page.evaluate("(words) => (document.querySelector('.sd-headline').textContent = words)", sentence)
+            for kind, sentence in sentences.items():
+                page.evaluate(SAY, [kind in (Kind.BUSY, Kind.NOISY), sentence])
                 require_texts_in_view(page, width, height, sentence)
 
 
