@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from specdec.passes.runner import Runner
+from specdec.forward.runner import Runner
 
 OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB."
 DEVICE_LOST = "CUDA error: device-side assert triggered"
@@ -16,15 +17,15 @@ def inject(order: Path) -> None:
     """From now on a pass that finds the file ``order`` deletes it and raises the fault named in it."""
     forward = Runner.forward
 
-    def faulty(self: Runner, ids: torch.Tensor, keep: int | None = None) -> torch.Tensor:
+    def faulty(*args: Any, **kwargs: Any) -> torch.Tensor:
         if not order.exists():
-            return forward(self, ids, keep)
+            return forward(*args, **kwargs)
         fault = order.read_text()
         order.unlink()
         if fault == "memory":
             raise torch.OutOfMemoryError(OUT_OF_MEMORY)
         if fault == "device":
             raise getattr(torch, "AcceleratorError", RuntimeError)(DEVICE_LOST)
-        return forward(self, ids, keep) * float("nan")
+        return forward(*args, **kwargs) * float("nan")
 
     Runner.forward = faulty
