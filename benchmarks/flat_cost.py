@@ -26,12 +26,12 @@ import specdec
 from specdec.cli.arguments import leave_a_core
 from specdec.engine.request import make_request
 from specdec.events import Round, SamplingParams
+from specdec.forward.runner import Runner
 from specdec.lanes.driver import driven
 from specdec.lanes.race import start, warm_up
 from specdec.lanes.table import LOOP, Entrant
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.pair import Pair, silence_libraries
-from specdec.passes.runner import Runner
 
 GAMMA = 5
 PLACES = ((100, 200), (900, 1000))  # new tokens

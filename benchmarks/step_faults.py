@@ -22,7 +22,7 @@ import specdec
 from specdec.drafters.chain import ChainDraft
 from specdec.measure.losslessness import PROMPT
 from specdec.measure.step_test import step_test
-from specdec.passes import chance
+from specdec.runtime import draws
 
 verify = importlib.import_module("specdec.engine.verify")
 TEXT = 128  # tokens of a text
@@ -39,7 +39,7 @@ class _Drawing:
 
     def draw(self, probabilities: torch.Tensor) -> torch.Tensor:
         warmed = probabilities ** (1 / self._temperature)
-        return chance.draw(warmed / warmed.sum(-1, keepdim=True), self._sampler.rng)
+        return draws.draw(warmed / warmed.sum(-1, keepdim=True), self._sampler.rng)
 
 
 def guesses_at(temperature: float) -> Any:

@@ -17,9 +17,9 @@ import torch
 
 import specdec
 from specdec.drafters.base import DraftMethod, Finding, NoDraft, Planned, Proposal
-from specdec.passes.context import Context
-from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.forward.runner import Runner
+from specdec.runtime.sampling import Sampler
+from specdec.runtime.tokens import Context
 
 
 @dataclass(frozen=True)

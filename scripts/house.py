@@ -30,7 +30,8 @@ ORDER = (
     "engine",
     "models",
     "drafters",
-    "passes",
+    "forward",
+    "runtime",
     BASE,
 )
 

@@ -15,11 +15,12 @@ import torch
 from fakes import tensors
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import specdec.forward.runner
 import specdec.models.pair
-import specdec.passes.runner
-from specdec.passes import chance, graphs, lean
-from specdec.passes.graphs import GraphEngine
-from specdec.passes.stacks import Stack
+from specdec.forward import cuda_graph, lean_check
+from specdec.forward.cuda_graph import GraphEngine
+from specdec.forward.lean import Stack
+from specdec.runtime import draws
 
 Patch = Callable[[Any, str, Any], Any]
 
@@ -78,7 +79,7 @@ class StandIn:
 def forget_engines(patch: Patch) -> None:
     """Begin without the engines and the refusals of earlier calls."""
     for name in ("_free", "_reasons"):
-        patch(graphs, name, WeakKeyDictionary())
+        patch(cuda_graph, name, WeakKeyDictionary())
 
 
 def stand_in_for_captures(patch: Patch) -> None:
@@ -97,7 +98,7 @@ def stand_in_for_captures(patch: Patch) -> None:
         self._capture.known += self.fixed
         return found
 
-    patch(graphs, "capture_for", lambda device: StandIn([]))
+    patch(cuda_graph, "capture_for", lambda device: StandIn([]))
     patch(GraphEngine, "__init__", with_stand_in)
     patch(GraphEngine, "passes", known_passes)
 
@@ -138,11 +139,11 @@ def on_meta(model):
 def reads_on_meta(patch: Patch) -> Reads:
     """Let models run on "meta", where draws need no generator. The result counts the host's reads."""
     make = torch.Generator
-    patch(lean, "_build", lambda model: Stack(model))
-    patch(graphs, "_difference", lambda model, stack: None)
+    patch(lean_check, "_build", lambda model: Stack(model))
+    patch(cuda_graph, "_difference", lambda model, stack: None)
     patch(torch, "Generator", lambda device=None: make())
-    patch(chance, "draw", lambda p, rng: (p / torch.empty_like(p).exponential_()).argmax(-1))
-    patch(chance, "uniform", lambda count, rng, like: torch.rand_like(like[:count, 0]))
-    for module in (specdec.passes.runner, specdec.models.pair):
+    patch(draws, "draw", lambda p, rng: (p / torch.empty_like(p).exponential_()).argmax(-1))
+    patch(draws, "uniform", lambda count, rng, like: torch.rand_like(like[:count, 0]))
+    for module in (specdec.forward.runner, specdec.models.pair):
         patch(module, "device_of", lambda model: model.device)
     return Reads(patch)

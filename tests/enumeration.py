@@ -1,6 +1,6 @@
 """Go through every outcome of each random choice that the engine makes, with its chance.
 
-The engine draws by the two functions of ``specdec.passes.chance``. Here they ask a ``Script`` instead, which takes one
+The engine draws by the two functions of ``specdec.runtime.draws``. Here they ask a ``Script`` instead, which takes one
 outcome and notes what it left out. Run again and again from the start, the same code walks every path, and the chances
 of all paths add up to the exact distribution of what it writes.
 """
@@ -15,7 +15,7 @@ from unittest import mock
 import torch
 
 import specdec
-from specdec.passes import chance
+from specdec.runtime import draws
 
 CLOSE = 1e-6  # chances are computed in float32 by the engine and in float64 here
 
@@ -55,13 +55,13 @@ class Script:
         return bool(self._path)
 
     def draw(self, probabilities: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
-        """Stands in for ``chance.draw``."""
+        """Stands in for ``draws.draw``."""
         rows = probabilities.double()
         rows = rows / rows.sum(-1, keepdim=True)
         return torch.tensor([self.choose(row) for row in rows.tolist()], device=probabilities.device)
 
     def uniform(self, count: int, rng: torch.Generator, like: torch.Tensor) -> torch.Tensor:
-        """Stands in for ``chance.uniform``."""
+        """Stands in for ``draws.uniform``."""
         numbers = like.new_full((count,), math.nan).as_subclass(Undecided)
         numbers.script = self
         return numbers
@@ -84,7 +84,7 @@ class Undecided(torch.Tensor):
 def distribution(write: Callable[[], object], every: bool = False) -> tuple[dict, int]:
     """The chance of each value that ``write`` returns, and how many paths lead there."""
     script, chances, paths = Script(every), defaultdict(float), 0
-    with mock.patch.multiple(chance, draw=script.draw, uniform=script.uniform):
+    with mock.patch.multiple(draws, draw=script.draw, uniform=script.uniform):
         while True:
             value = write()
             chances[value] += script.chance

@@ -104,13 +104,13 @@ def test_imports_go_down() -> None:
     """Folders have an order and import only lower ones, so there are no cycles."""
     found = house.arrows()
     assert set(house.ORDER) >= {folder for arrow in found for folder in arrow}
-    assert ("engine", "passes") in found and ("cli", "ui") in found
+    assert ("engine", "runtime") in found and ("cli", "ui") in found
     assert house.upward(found) == []
 
 
 def test_an_import_that_goes_up_is_noticed() -> None:
     """The test above can fail: it names an import upwards, one in a cycle, and one of an unknown folder."""
-    down, up = {("engine", "passes"): ["a"]}, {("passes", "engine"): ["b"]}
+    down, up = {("engine", "runtime"): ["a"]}, {("runtime", "engine"): ["b"]}
     assert house.upward(down | up) == ["b"]
     assert house.upward({("engine", "elsewhere"): ["c"]}) == ["c"]
 
@@ -132,7 +132,7 @@ def test_verify_knows_no_models() -> None:
     """The accept step is a pure function of its arguments and its random draws."""
     names = {name for _, name in house.imports_of(house.ROOT / "specdec/engine/verify.py", house.modules())}
     assert not {name for name in names if name.startswith("transformers")}
-    assert {name for name in names if name.startswith("specdec")} <= {"specdec.passes.chance"}
+    assert {name for name in names if name.startswith("specdec")} <= {"specdec.runtime.draws"}
 
 
 def test_public_names_are_sorted_and_exist() -> None:

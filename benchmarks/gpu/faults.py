@@ -16,10 +16,10 @@ import specdec
 from benchmarks.gpu import models
 from benchmarks.gpu.campaign import Found, Setting
 from benchmarks.gpu.models import ENGINES, captured, prompt_of, stand_in
+from specdec.forward import cuda_graph
+from specdec.forward.lean import Stack
 from specdec.models.loading import plan_pair
 from specdec.models.slot import Slot
-from specdec.passes import graphs
-from specdec.passes.stacks import Stack
 
 MB = 2**20
 PARAMS = specdec.SamplingParams(max_new_tokens=24, ignore_eos=True)
@@ -64,7 +64,7 @@ def out_of_memory(setting: Setting) -> Iterator[Found]:
             full = mock.patch.object(Stack, "forward", side_effect=torch.OutOfMemoryError("out of memory"))
             undone.enter_context(full)
             return
-        graphs._free.clear()
+        cuda_graph._free.clear()
         gc.collect()
         torch.cuda.empty_cache()
         total = torch.cuda.mem_get_info()[1]

@@ -22,8 +22,8 @@ from drafting import config_of, head_of  # noqa: E402
 from fakes import byte_tokenizer, noisy_copy, prompt_of, tiny  # noqa: E402
 
 import specdec  # noqa: E402
+from specdec.forward import cuda_graph
 from specdec.measure.prompts import EXAMPLES, read_prompts  # noqa: E402
-from specdec.passes import graphs  # noqa: E402
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gpt2", "gpt_neox")
 ENGINES = ("eager", "graph")
@@ -89,7 +89,7 @@ def _parts(setting: Setting, family: str, layers: int) -> tuple[specdec.Pair, to
 def captured(pair: specdec.Pair) -> dict[str, Any]:
     """The engine that ran a pair, why it was not the graph engine, and which steps it has captured."""
     found: dict[str, Any] = dict(pair.describe()["engine"])
-    for engine in graphs._free.get(pair.target, ()):
+    for engine in cuda_graph._free.get(pair.target, ()):
         kinds = [_kind(key) for _, key in engine._graphs]
         found["graphs"] = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
         found["failure"] = engine.failure

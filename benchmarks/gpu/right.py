@@ -22,12 +22,12 @@ from enumeration import OfModel, distance, distribution  # isort: skip
 from fakes import generated  # isort: skip
 
 import specdec
+from specdec.forward import cuda_graph
+from specdec.forward.lean import Stack
+from specdec.forward.lean_check import share_apart, stack_of
+from specdec.forward.runner import Runner
 from specdec.measure import losslessness as tested
 from specdec.measure.losslessness import TOKENS, Findings, self_test
-from specdec.passes import graphs
-from specdec.passes.lean import share_apart, stack_of
-from specdec.passes.runner import Runner
-from specdec.passes.stacks import Stack
 
 GAMMAS = (0, 1, 4, 8, "auto")
 CLOSE = 1e-5  # of the chance of a text, whose passes round differently on two devices
@@ -96,8 +96,8 @@ def distributions(setting: Setting) -> Iterator[Found]:
     draft = noisy_copy(target, 4, 0.3)
     pair = specdec.Pair(copy.deepcopy(target).to(setting.device), draft.to(setting.device), engine="eager")
     found: Found = {"exact": [], "seeds": []}
-    capture = graphs.capture_for
-    graphs.capture_for = lambda device: None
+    capture = cuda_graph.capture_for
+    cuda_graph.capture_for = lambda device: None
     for engine in ENGINES[: 1 if setting.rehearsal else 2]:
         for acceptance in ("lossless", "block")[: 1 if setting.rehearsal else 2]:
             one = with_engine(pair, engine)
@@ -110,7 +110,7 @@ def distributions(setting: Setting) -> Iterator[Found]:
             row = {"engine": engine, "acceptance": acceptance, "paths": paths, "distance": distance(ours, exact)}
             found["exact"].append(row | {"right": row["distance"] < CLOSE})
             yield found
-    graphs.capture_for = capture
+    cuda_graph.capture_for = capture
     stand_in(setting)
     larger = models.of_family(setting, "llama")
     for acceptance in ("lossless", "block"):
@@ -180,7 +180,7 @@ def _apart(setting: Setting, target: Any, prompt: torch.Tensor) -> Found:
     runner.forward(before, keep=1, stands=True)
     found["eager"] = float(share_apart(runner.forward(fed), own))
     with torch.inference_mode(False):
-        engine = graphs.GraphEngine(target, 256)
+        engine = cuda_graph.GraphEngine(target, 256)
         passes = engine.passes(target)
     engine.checked_step(passes, before, 0)()
     for _ in range(3):  # plain, captured, replayed

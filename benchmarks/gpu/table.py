@@ -21,6 +21,7 @@ from specdec.drafters.synthetic import SyntheticDraft, given_guesses
 from specdec.engine.decode import decode
 from specdec.engine.request import Request, make_request, prepare
 from specdec.events import Event, SamplingParams
+from specdec.forward.runner import Runner
 from specdec.lanes.table import BASELINE, LOOP, Entrant, Lane
 from specdec.lanes.transformers_lanes import transformers_lane
 from specdec.measure import limit
@@ -35,7 +36,6 @@ from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 from specdec.models.presets import SHAPES
 from specdec.models.shapes import shape_pair
-from specdec.passes.runner import Runner
 
 NAMES = (
     "qwen2.5-7b:qwen2.5-0.5b", "qwen3-4b:qwen3-0.6b", "pythia-1.4b:pythia-160m", "gpt2-large:gpt2",

@@ -15,9 +15,9 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from specdec.passes.context import Context
-from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.forward.runner import Runner
+from specdec.runtime.sampling import Sampler
+from specdec.runtime.tokens import Context
 
 Level = Literal["good", "note", "bad"]
 

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 import torch
 
 from specdec.drafters.base import Proposal, nothing
-from specdec.passes.context import Context
-from specdec.passes.sampling import Sampler, chance_of, up_to_unsure
+from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
+from specdec.runtime.tokens import Context
 
 
 def spliced(held: torch.Tensor, rows: int, new: torch.Tensor, start: int) -> torch.Tensor:

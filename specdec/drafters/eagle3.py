@@ -16,12 +16,12 @@ from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned
 from specdec.drafters.chain import ChainDraft, spliced
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.errors import IncompatiblePair, InvalidInput, identified
-from specdec.passes.cache import RoomyLayer
-from specdec.passes.clock import Mark, mark, taken
-from specdec.passes.context import Context
-from specdec.passes.own import decoder_layers
-from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.forward.hf import decoder_layers
+from specdec.forward.hf_cache import RoomyLayer
+from specdec.forward.runner import Runner
+from specdec.runtime.clock import Mark, mark, taken
+from specdec.runtime.sampling import Sampler
+from specdec.runtime.tokens import Context
 
 EMBEDDED_HEAD = "embedded"
 

@@ -17,7 +17,7 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from specdec.errors import IncompatiblePair, quoted
-from specdec.passes.cache import RoomyLayer
+from specdec.forward.hf_cache import RoomyLayer
 
 FEATURES = 3  # hidden states of the target that are joined for each token
 _NORMS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")

@@ -13,11 +13,11 @@ from transformers import PreTrainedModel
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal, after_kind
 from specdec.drafters.model import ModelDraft
 from specdec.errors import IncompatiblePair, InvalidInput
-from specdec.passes.context import Context
-from specdec.passes.facts import attends
-from specdec.passes.own import decoder_layers
-from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.forward.hf import decoder_layers
+from specdec.forward.model_info import attends
+from specdec.forward.runner import Runner
+from specdec.runtime.sampling import Sampler
+from specdec.runtime.tokens import Context
 
 
 @dataclass(frozen=True)

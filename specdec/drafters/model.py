@@ -17,10 +17,10 @@ from specdec.drafters.chain import ChainDraft
 from specdec.drafters.own_tokenizer import TranslatedDraft
 from specdec.drafters.translation import Translation, tokenizer_difference
 from specdec.errors import InvalidInput
-from specdec.passes.context import Context
-from specdec.passes.facts import context_length, model_facts
-from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.forward.model_info import context_length, model_facts
+from specdec.forward.runner import Runner
+from specdec.runtime.sampling import Sampler
+from specdec.runtime.tokens import Context
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from transformers.modeling_layers import MtpModel
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal
 from specdec.drafters.chain import ChainDraft, spliced
 from specdec.errors import IncompatiblePair, InvalidInput
-from specdec.passes.cache import RoomyLayer
-from specdec.passes.clock import Mark, mark, taken
-from specdec.passes.context import Context
-from specdec.passes.facts import attends
-from specdec.passes.own import NORMED
-from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.forward.hf import NORMED
+from specdec.forward.hf_cache import RoomyLayer
+from specdec.forward.model_info import attends
+from specdec.forward.runner import Runner
+from specdec.runtime.clock import Mark, mark, taken
+from specdec.runtime.sampling import Sampler
+from specdec.runtime.tokens import Context
 
 
 @dataclass(frozen=True)

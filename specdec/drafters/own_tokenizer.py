@@ -15,10 +15,10 @@ import torch
 from specdec.drafters.base import Proposal, nothing
 from specdec.drafters.translation import Translation
 from specdec.events import MAX_GAMMA
-from specdec.passes.context import Context
-from specdec.passes.facts import context_length
-from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler, chance_of, up_to_unsure
+from specdec.forward.model_info import context_length
+from specdec.forward.runner import Runner
+from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
+from specdec.runtime.tokens import Context
 
 
 class TranslatedDraft:

@@ -14,10 +14,10 @@ import torch
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, NoDraft, Planned, Proposal, after_kind
 from specdec.errors import InvalidInput
-from specdec.passes.context import Context
-from specdec.passes.engines import Engine
-from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.forward.engine import Engine
+from specdec.forward.runner import Runner
+from specdec.runtime.sampling import Sampler
+from specdec.runtime.tokens import Context
 
 LONGEST = 32  # tokens an n-gram
 

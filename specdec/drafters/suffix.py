@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Self
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned
 from specdec.drafters.prompt_lookup import LookupDraft
-from specdec.passes.context import Context
-from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.forward.runner import Runner
+from specdec.runtime.sampling import Sampler
+from specdec.runtime.tokens import Context
 
 LONGEST = 24  # tokens of a match
 MOST_PLACES = 256  # looking at more takes longer than it gains

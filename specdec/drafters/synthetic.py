@@ -16,9 +16,9 @@ import torch
 from specdec.drafters.base import Drafter
 from specdec.drafters.model import DraftModel, ModelDraft
 from specdec.errors import BadSetting, InvalidInput
-from specdec.passes.context import Context
-from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.forward.runner import Runner
+from specdec.runtime.sampling import Sampler
+from specdec.runtime.tokens import Context
 
 Ids = tuple[int, ...]
 

@@ -44,7 +44,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from specdec.embedded import corpus
-from specdec.passes.cache import new_cache
+from specdec.forward.hf_cache import new_cache
 
 VOCABULARY = 4096
 CONTEXT = 2560

@@ -12,11 +12,11 @@ from specdec.engine.policy import REREAD, Policy, lengths_of, next_draft
 from specdec.engine.request import Call, Request, make_request, prepare
 from specdec.engine.verify import Outcome, verify, verify_block, verify_greedy, verify_top_k
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind
+from specdec.forward.engine import Engine
+from specdec.forward.runner import Runner
 from specdec.models.pair import Pair, Prompt
-from specdec.passes.clock import CallClock, Mark, between, mark
-from specdec.passes.engines import Engine
-from specdec.passes.runner import Runner
-from specdec.passes.sampling import Sampler
+from specdec.runtime.clock import CallClock, Mark, between, mark
+from specdec.runtime.sampling import Sampler
 
 
 def speculative(

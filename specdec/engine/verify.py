@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from specdec.passes import chance
+from specdec.runtime import draws
 
 
 class Outcome(NamedTuple):
@@ -40,10 +40,10 @@ def verify(
     - limit (): how many draft tokens count; None for all. The others are treated as if they had not been drafted.
     """
     accept_prob = _ratios(draft_ids, q, p).clamp(max=1.0).to(p.dtype)
-    u = chance.uniform(len(draft_ids), rng, like=p)
+    u = draws.uniform(len(draft_ids), rng, like=p)
     n = _leading(_within(limit, u < accept_prob))
     rest = residual(n, _drafted(q, limit), p)
-    return Outcome(n, chance.draw(rest, rng)[0], accept_prob, u, rest)
+    return Outcome(n, draws.draw(rest, rng)[0], accept_prob, u, rest)
 
 
 def residual(n: torch.Tensor, q: torch.Tensor, p: torch.Tensor, weight: torch.Tensor | float = 1.0) -> torch.Tensor:
@@ -85,10 +85,10 @@ def verify_block(
     total = left + (1 - weight)  # neither part is negative, so ``left`` is no more than it
     # 0 / 0 occurs where p and q agree and all tokens before are accepted for certain.
     accept_prob = torch.where(total == 0, 1.0, left / total)[1:].to(p.dtype)
-    u = chance.uniform(len(draft_ids), rng, like=p)
+    u = draws.uniform(len(draft_ids), rng, like=p)
     n = _last(_within(limit, u < accept_prob))
     rest = residual(n, q, p, weight.take(n))
-    return Outcome(n, chance.draw(rest, rng)[0], accept_prob, u, rest)
+    return Outcome(n, draws.draw(rest, rng)[0], accept_prob, u, rest)
 
 
 def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor, limit: torch.Tensor | None = None) -> Outcome:

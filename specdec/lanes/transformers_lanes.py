@@ -23,7 +23,7 @@ from specdec.events import Event, Finished, FinishReason, Round, SamplingParams
 from specdec.lanes.assistants import assistance, cannot_assist, with_config, with_fixed_gamma
 from specdec.lanes.driver import Emit, PushedLane
 from specdec.models.pair import Pair, Prompt
-from specdec.passes.clock import CallClock
+from specdec.runtime.clock import CallClock
 
 
 class _Stopped(BaseException):

@@ -12,8 +12,8 @@ from specdec.events import LOSSLESS
 from specdec.measure.result import Run, first_difference, started_of, written_ids
 from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
-from specdec.passes.context import Context
-from specdec.passes.sampling import Sampler
+from specdec.runtime.sampling import Sampler
+from specdec.runtime.tokens import Context
 
 
 @dataclass(frozen=True, slots=True)

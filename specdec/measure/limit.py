@@ -28,14 +28,14 @@ import torch.nn.functional as F
 from torch.utils.benchmark import Timer
 
 from specdec.drafters.early_exit import EarlyExit
+from specdec.forward.lean import Stack
+from specdec.forward.lean_check import stack_of
 from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import summarise
 from specdec.measure.terms import middle
 from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
-from specdec.passes.lean import stack_of
-from specdec.passes.stacks import Stack
 
 LARGEST = 1 << 30  # bytes of the buffer; larger ones are read at the same rate
 SIDE = {"cpu": 1024, "cuda": 8192}  # rows and columns of the matrix of the products

@@ -19,10 +19,10 @@ from transformers import GenerationConfig
 from specdec.engine.observe import TOP
 from specdec.errors import InvalidInput
 from specdec.events import DraftToken, Event, Round, Started
+from specdec.forward.hf import OwnPasses
 from specdec.measure.detectable import LEAST_EXPECTED, LEVEL, Draw, chi_square_tail, fit
 from specdec.measure.result import started_of, written_ids
 from specdec.models.pair import Pair
-from specdec.passes.own import OwnPasses
 
 Kind = Literal["target", "rule", "residual", "kept", "guesses", "corrections", "tokens"]
 FIGURES: tuple[Kind, ...] = ("target", "rule", "residual")

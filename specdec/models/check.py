@@ -14,13 +14,13 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from specdec.drafters.base import Finding
 from specdec.drafters.mtp import Mtp
 from specdec.errors import LoadFailed
+from specdec.forward.lean_check import undescribed
+from specdec.forward.model_info import context_length
 from specdec.models.checkpoint import as_load_failed
 from specdec.models.compatibility import recurrent_layers
 from specdec.models.loading import PairPlan, Part, must_spread
 from specdec.models.memory import free_bytes, gigabytes
 from specdec.models.unread import mtp_layers
-from specdec.passes.facts import context_length
-from specdec.passes.lean import undescribed
 
 
 def check(plan: PairPlan) -> list[Finding]:

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from specdec.errors import IncompatiblePair, InvalidInput, identified
-from specdec.passes.facts import attends
+from specdec.forward.model_info import attends
 
 # Types whose recurrent state transformers keeps in its own cache and can continue over several tokens. Their states are
 # copied and restored (``passes.states``). ``test_hybrids`` compares each type with ``generate``.

@@ -9,7 +9,7 @@ import psutil
 import torch
 
 from specdec.events import MAX_GAMMA
-from specdec.passes.facts import context_length
+from specdec.forward.model_info import context_length
 
 _CGROUP = Path("/sys/fs/cgroup")
 

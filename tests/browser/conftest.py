@@ -106,7 +106,7 @@ def outside(page) -> list[str]:
 @pytest.fixture
 def unhurried(monkeypatch) -> None:
     """Slow our lane down, so that a click during it is answered during it, however busy the machine is."""
-    from specdec.passes.runner import Runner
+    from specdec.forward.runner import Runner
 
     forward = Runner.forward
 

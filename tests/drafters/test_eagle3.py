@@ -25,11 +25,11 @@ from safetensors.torch import save_file
 import specdec
 from specdec.drafters.eagle3 import Eagle3Draft
 from specdec.drafters.eagle3_head import FEATURES, Eagle3Head, head_config
+from specdec.forward.hf_cache import RoomyLayer
+from specdec.forward.model_info import own_forward
+from specdec.forward.runner import Runner
 from specdec.models.check import check
 from specdec.models.loading import load_pair, plan_pair
-from specdec.passes.cache import RoomyLayer
-from specdec.passes.facts import own_forward
-from specdec.passes.runner import Runner
 from specdec.report import words
 
 LAYERS, KNOWN = 6, 200

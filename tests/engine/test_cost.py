@@ -10,8 +10,8 @@ from fakes import byte_tokenizer, noisy_copy, prompt_of, shared_tiny, tensors
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import specdec
-from specdec.passes.runner import Runner
-from specdec.passes.stacks import Stack
+from specdec.forward.lean import Stack
+from specdec.forward.runner import Runner
 
 MOST_MADE = {0.0: 398, 1.0: 439}  # tensors of a round with four guesses, by temperature
 VIEWS = {

@@ -30,7 +30,7 @@ from transformers import GenerationConfig, LlamaForSequenceClassification, Llama
 
 import specdec
 from specdec.lanes import transformers_lanes
-from specdec.passes import chance
+from specdec.runtime import draws
 
 LANES = ("generate", "assisted", "speculative")
 
@@ -228,7 +228,7 @@ def test_a_draw_has_the_probabilities_it_is_given() -> None:
     """Probability zero is never drawn; the others are within five standard deviations of 200,000 draws."""
     p, count = torch.tensor([0.5, 0.0, 0.3, 0.15, 0.05]), 200_000
     rng = torch.Generator().manual_seed(0)
-    seen = chance.draw(p.expand(count, -1), rng).bincount(minlength=5) / count
+    seen = draws.draw(p.expand(count, -1), rng).bincount(minlength=5) / count
     assert seen[1] == 0
     assert ((seen - p).abs() <= 5 * (p * (1 - p) / count).sqrt()).all()
 

@@ -18,9 +18,9 @@ from pairwise import each_once
 
 import specdec
 from specdec.engine.policy import REREAD
+from specdec.forward.recurrent_state import States
+from specdec.forward.runner import Runner
 from specdec.models.compatibility import ROLLED_BACK
-from specdec.passes.runner import Runner
-from specdec.passes.states import States
 
 TOKENS = 300 if HOURS else 48 if FULL else 32
 GAMMAS = (*range(1, 17), "auto") if HOURS else (1, 4, 16, "auto") if FULL else (4, "auto")

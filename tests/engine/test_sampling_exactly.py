@@ -22,9 +22,9 @@ import specdec
 from specdec.drafters.model import ModelDraft
 from specdec.drafters.own_tokenizer import TranslatedDraft
 from specdec.engine.policy import AutoGamma, Chooser, Policy
-from specdec.passes import chance
-from specdec.passes.cache import RoomyLayer
-from specdec.passes.sampling import Sampler
+from specdec.forward.hf_cache import RoomyLayer
+from specdec.runtime import draws
+from specdec.runtime.sampling import Sampler
 
 decode_module = importlib.import_module("specdec.engine.decode")
 verify_module = importlib.import_module("specdec.engine.verify")
@@ -67,7 +67,7 @@ def verified(gamma: int, kind: str, judge: str = "verify") -> tuple[dict, dict]:
         before, draft, q_rows, p_rows = 0, [], [], [p[0, 0]]
         for i in range(gamma):
             q_rows.append(q[i, before])
-            before = int(chance.draw(q_rows[-1][None], rng))
+            before = int(draws.draw(q_rows[-1][None], rng))
             draft.append(before)
             p_rows.append(p[i + 1, before])
         rows = torch.stack(q_rows) if gamma else torch.zeros(0, V)

@@ -13,7 +13,7 @@ from pairwise import each_once
 
 import specdec
 from specdec.errors import DeviceLost, NotNumbers, OutOfMemory
-from specdec.passes.stacks import Stack
+from specdec.forward.lean import Stack
 
 PROMPT = torch.tensor([1, 2, 3])
 PARAMS = specdec.SamplingParams(max_new_tokens=12, ignore_eos=True)

@@ -9,13 +9,13 @@ from fakes import byte_tokenizer, count_passes, noisy_copy, prompt_of, rounds_of
 
 import specdec
 from specdec.engine.request import make_request
+from specdec.forward import cuda_graph
+from specdec.forward.cuda_graph import GraphEngine
 from specdec.lanes.race import WARM_UP_GAMMA, WARM_UP_TOKENS, race, start, warm_up
 from specdec.lanes.table import LOOP, Entrant
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
 from specdec.measure.trials import trials
-from specdec.passes import graphs
-from specdec.passes.graphs import GraphEngine
 
 PROMPT = 4  # tokens
 LONG = specdec.SamplingParams(max_new_tokens=200)
@@ -84,8 +84,8 @@ def test_the_graph_engine_captures_every_step_of_a_fixed_length_in_it(monkeypatc
     """In the measured call every step is a graph replay, but those of the prompt and of a new bound."""
     seen: list[object] = []
     run = GraphEngine.run
-    monkeypatch.setattr(graphs, "_difference", lambda model, stack: None)  # a replay below repeats no values
-    monkeypatch.setattr(graphs, "capture_for", lambda device: lambda step, rng: (step(), lambda: None))
+    monkeypatch.setattr(cuda_graph, "_difference", lambda model, stack: None)  # a replay below repeats no values
+    monkeypatch.setattr(cuda_graph, "capture_for", lambda device: lambda step, rng: (step(), lambda: None))
     monkeypatch.setattr(GraphEngine, "run", lambda self, key, step: (seen.append((self, key)), run(self, key, step))[1])
     pair = dataclasses.replace(new_pair(), engine="graph")
     request = make_request(pair, prompt_of(PROMPT), specdec.SamplingParams(max_new_tokens=100))

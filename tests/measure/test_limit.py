@@ -11,13 +11,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 import specdec
+from specdec.forward.lean_check import stack_of
 from specdec.lanes.table import entrants_of
 from specdec.measure import limit as limits
 from specdec.measure.limit import Limit, Rates, Work, limit_of, limit_record, rates_for, weight_bytes, work_of
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
 from specdec.measure.trials import trials
-from specdec.passes.lean import stack_of
 
 
 def counted_operations(stack, cached: int) -> int:

@@ -16,8 +16,8 @@ from fakes import random_table, table_pair, tiny
 import specdec
 from specdec.drafters.chain import ChainDraft
 from specdec.measure.step_test import StepCheck, StepFindings, step_test
-from specdec.passes import chance
-from specdec.passes.sampling import Sampler
+from specdec.runtime import draws
+from specdec.runtime.sampling import Sampler
 
 verify_module = importlib.import_module("specdec.engine.verify")
 
@@ -114,7 +114,7 @@ def guesses_at(temperature: float):
             return getattr(self._sampler, name)
 
         def draw(self, q: torch.Tensor) -> torch.Tensor:
-            return chance.draw(q ** (1 / temperature), self._sampler.rng)
+            return draws.draw(q ** (1 / temperature), self._sampler.rng)
 
     def draft(self, *args):
         sampler, self._sampler = self._sampler, Drawing(self._sampler)
@@ -133,8 +133,8 @@ def ratios_times(factor: float):
 
 def numbers_of(power: float):
     """The numbers that decide are not uniform; the records are consistent."""
-    uniform = chance.uniform
-    return patch.object(chance, "uniform", lambda *args, **kwargs: uniform(*args, **kwargs) ** power)
+    uniform = draws.uniform
+    return patch.object(draws, "uniform", lambda *args, **kwargs: uniform(*args, **kwargs) ** power)
 
 
 def residual_is_p():
@@ -143,11 +143,11 @@ def residual_is_p():
 
 def last_draw(change):
     """The target's token is drawn from a changed distribution; the records name the right one."""
-    draw = chance.draw
+    draw = draws.draw
     whole = verify_module.verify
 
     def verify(*args):
-        with patch.object(chance, "draw", lambda p, rng: draw(change(p), rng)):
+        with patch.object(draws, "draw", lambda p, rng: draw(change(p), rng)):
             return whole(*args)
 
     return patch.object(importlib.import_module("specdec.engine.decode"), "verify", verify)

@@ -8,8 +8,8 @@ from fakes import prompt_of
 from transformers import AutoConfig
 
 import specdec
+from specdec.forward.model_info import context_length
 from specdec.models.compatibility import refuse_unsuitable
-from specdec.passes.facts import context_length
 
 REFUSED = {
     "gemma3_text": ({"use_bidirectional_attention": True}, "both directions"),

@@ -7,12 +7,12 @@ import torch
 from pairwise import each_once
 
 import specdec
+from specdec.forward.lean_check import stack_of
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.shapes import recorded
 from specdec.models import presets, shapes
 from specdec.models.presets import PRESETS, SHAPES
 from specdec.models.shapes import shape_pair
-from specdec.passes.lean import stack_of
 
 LLAMA = {"model_type": "llama", "hidden_size": 96, "intermediate_size": 192, "num_attention_heads": 4}
 TINY = {

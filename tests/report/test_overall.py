@@ -10,6 +10,9 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 
 import specdec
 from specdec.closed_forms import expected_speedup
+from specdec.forward.engine import EagerEngine
+from specdec.forward.lean import StackPasses
+from specdec.forward.lean_check import stack_of
 from specdec.lanes.table import BASELINE, LOOP, Entrant, entrants_of
 from specdec.measure.metrics import Metrics, measure, no_clear_difference, pool
 from specdec.measure.plan import Plan, Trial
@@ -18,9 +21,6 @@ from specdec.measure.summary import auto_share, fastest, find, rows, share_of, s
 from specdec.measure.sweep import ENTRANTS
 from specdec.measure.terms import Sides
 from specdec.measure.trials import trials
-from specdec.passes.engines import EagerEngine
-from specdec.passes.lean import stack_of
-from specdec.passes.stacks import StackPasses
 from specdec.report import words
 from specdec.report.benchmark import against_assisted
 from specdec.report.judge import LOSING, Advice, Doubt, Kind, Reason, judge

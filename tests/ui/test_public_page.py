@@ -88,7 +88,7 @@ def address(served, page) -> str:
 @pytest.fixture
 def slow(monkeypatch) -> None:
     """Slow passes, so that requests during a run arrive during it."""
-    from specdec.passes.runner import Runner
+    from specdec.forward.runner import Runner
 
     forward = Runner.forward
     monkeypatch.setattr(Runner, "forward", lambda *args, **more: (time.sleep(0.05), forward(*args, **more))[1])

@@ -17,6 +17,7 @@ from programs import ran
 
 import specdec
 from specdec import errors
+from specdec.forward import lean_check
 from specdec.lanes.race import race
 from specdec.lanes.table import LANES, Entrant
 from specdec.measure.losslessness import self_test
@@ -24,7 +25,6 @@ from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
-from specdec.passes import lean
 from specdec.report import words
 
 pytestmark = pytest.mark.xdist_group("zero")  # one run of the program
@@ -112,7 +112,7 @@ def test_nothing_runs_before_the_first_event_is_asked_for(engine: str) -> None:
             race(pair, "Once", gamma=99)
         trials(pair, plan)
         self_test(pair, "Once")
-    assert not passes and not more and target not in lean._stacks
+    assert not passes and not more and target not in lean_check._stacks
 
 
 def test_a_pair_remembers_its_device() -> None:

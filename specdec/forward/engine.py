@@ -8,10 +8,10 @@ from typing import Protocol, Self, TypeVar
 import torch
 from transformers import PreTrainedModel
 
-from specdec.passes.context import Context
-from specdec.passes.lean import stack_of
-from specdec.passes.own import OwnPasses
-from specdec.passes.stacks import StackPasses
+from specdec.forward.hf import OwnPasses
+from specdec.forward.lean import StackPasses
+from specdec.forward.lean_check import stack_of
+from specdec.runtime.tokens import Context
 
 T = TypeVar("T")
 

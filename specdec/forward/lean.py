@@ -24,7 +24,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from specdec.passes.slots import READ_AHEAD, Slots, Span
+from specdec.forward.kv_buffer import READ_AHEAD, Slots, Span
 
 
 class NotLean(Exception):

@@ -18,10 +18,10 @@ from pairwise import each_once
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import specdec
-from specdec.passes import graphs, lean
-from specdec.passes.graphs import GraphEngine
-from specdec.passes.stacks import Stack
-from specdec.passes.static import Place, StaticContext, StaticSpan
+from specdec.forward import cuda_graph, lean_check
+from specdec.forward.cuda_graph import GraphEngine
+from specdec.forward.lean import Stack
+from specdec.forward.static_buffers import Place, StaticContext, StaticSpan
 from specdec.report import words
 
 FAMILIES = ("llama", "qwen3", "mistral", "gpt2", "gpt_neox", "phi3")
@@ -108,19 +108,19 @@ def test_replays_write_what_the_eager_engine_writes(mode: str, captured) -> None
         else:
             theirs = told(rounds_of(eager, prompt, settings))
         assert ours == theirs
-    ((engine,),) = graphs._free.values()
+    ((engine,),) = cuda_graph._free.values()
     assert engine._capture.replays > 6 and not engine._capture.unknown, engine._capture.unknown
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_each_family_and_a_text_that_outgrows_its_bound(family: str, captured, monkeypatch) -> None:
     """Graphs of one bound are not replayed beyond it."""
-    monkeypatch.setattr("specdec.passes.static.SMALLEST", 32)
+    monkeypatch.setattr("specdec.forward.static_buffers.SMALLEST", 32)
     graph = pair_of(family)
     eager = dataclasses.replace(graph, engine="eager")
     prompt = prompt_of(6)
     assert told(rounds_of(graph, prompt, MODES["greedy"], 66)) == told(rounds_of(eager, prompt, MODES["greedy"], 66))
-    ((engine,),) = graphs._free.values()
+    ((engine,),) = cuda_graph._free.values()
     assert {bound for bound, _ in engine._graphs} == {32, 64, 128}
     assert engine._capture.replays > 12 and not engine._capture.unknown
 
@@ -169,9 +169,9 @@ def test_what_was_found_while_weights_held_nan_is_not_kept(monkeypatch) -> None:
     forget_engines(monkeypatch.setattr)
     pair = specdec.Pair(tiny("llama", 1), engine="graph")
     whole = pair.target.lm_head.weight.data.clone()
-    stack = lean.stack_of(pair.target)
+    stack = lean_check.stack_of(pair.target)
     pair.target.lm_head.weight.data[3] = math.nan
-    assert "NaN" in pair.describe()["engine"]["reason"] and lean.stack_of(pair.target) is stack
+    assert "NaN" in pair.describe()["engine"]["reason"] and lean_check.stack_of(pair.target) is stack
     pair.target.lm_head.weight.data.copy_(whole)
     assert pair.describe()["engine"] == {"name": "graph", "reason": None}
 
@@ -180,17 +180,19 @@ def test_too_many_graphs_are_dropped_with_their_pool(captured, monkeypatch) -> N
     """Too many graphs are dropped together with their memory pool, which CUDA does not reuse for new graphs."""
     pair = pair_of()
     rounds_of(pair, prompt_of(6), MODES["greedy"])
-    ((engine,),) = graphs._free.values()
+    ((engine,),) = cuda_graph._free.values()
     pool, engine_graphs = engine._capture, len(engine._graphs)
-    monkeypatch.setattr(graphs, "MOST_GRAPHS", engine_graphs - 1)
+    monkeypatch.setattr(cuda_graph, "MOST_GRAPHS", engine_graphs - 1)
     rounds_of(pair, prompt_of(6), MODES["greedy"])
-    ((after,),) = graphs._free.values()
+    ((after,),) = cuda_graph._free.values()
     assert after is engine and after._capture is not pool and len(after._graphs) == engine_graphs
 
 
 def test_the_stand_in_catches_a_step_that_reads_a_changing_address(captured, monkeypatch) -> None:
     """The stand-in catches a step that slices at an index known to Python only."""
-    monkeypatch.setattr("specdec.passes.static.StaticContext.ids", lambda self, start, end: self._ids[start:end])
+    monkeypatch.setattr(
+        "specdec.forward.static_buffers.StaticContext.ids", lambda self, start, end: self._ids[start:end]
+    )
     graph = pair_of()
     eager = dataclasses.replace(graph, engine="eager")
     prompt = prompt_of(6)
@@ -224,7 +226,7 @@ def test_a_confidence_stop_while_sampling_is_the_one_mode_in_which_texts_differ(
     """The eager engine on a CPU stops drawing at the unsure token. On a GPU it draws the whole draft too."""
     graph = pair_of()
     eager = dataclasses.replace(graph, engine="eager")
-    monkeypatch.setattr("specdec.passes.context.Context.waits", waits)
+    monkeypatch.setattr("specdec.runtime.tokens.Context.waits", waits)
     settings = {"gamma": specdec.ConfidenceStop(6, 0.5), "params": {"temperature": 1.0, "seed": 5}}
     texts = [[r.committed_ids for r in rounds_of(pair, prompt_of(5), settings)] for pair in (graph, eager)]
     assert (texts[0] == texts[1]) is waits
@@ -322,10 +324,10 @@ def test_a_failed_capture_leaves_the_text_and_says_so_afterwards(monkeypatch) ->
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
     for name in ("_free", "_reasons"):
-        monkeypatch.setattr(graphs, name, WeakKeyDictionary())
+        monkeypatch.setattr(cuda_graph, name, WeakKeyDictionary())
     pair = pair_of()
     assert pair.describe()["engine"]["name"] == "graph"
-    monkeypatch.setattr(graphs, "capture_for", lambda device: refuse)
+    monkeypatch.setattr(cuda_graph, "capture_for", lambda device: refuse)
     eager = dataclasses.replace(pair, engine="eager")
     assert told(rounds_of(pair, prompt_of(6), MODES["sampling"])) == told(
         rounds_of(eager, prompt_of(6), MODES["sampling"])
@@ -349,7 +351,7 @@ def test_a_capture_fails_in_a_call_that_fails(error: type[Exception], then: str,
         raise error("refused")
 
     forward = Stack.forward
-    monkeypatch.setattr(graphs, "capture_for", lambda device: refuse)
+    monkeypatch.setattr(cuda_graph, "capture_for", lambda device: refuse)
     with pytest.raises(error, match="no more|refused"):
         rounds_of(pair, prompt_of(6), MODES["sampling"])
     monkeypatch.setattr(Stack, "forward", forward)
@@ -357,7 +359,7 @@ def test_a_capture_fails_in_a_call_that_fails(error: type[Exception], then: str,
 
 
 def test_logits_that_differ_at_the_check_leave_the_eager_engine(monkeypatch) -> None:
-    monkeypatch.setattr(graphs, "_reasons", WeakKeyDictionary())
+    monkeypatch.setattr(cuda_graph, "_reasons", WeakKeyDictionary())
     write = StaticSpan.write
     monkeypatch.setattr(StaticSpan, "write", lambda self, held, states: write(self, held, states * 1.01))
     assert "differ" in pair_of().describe()["engine"]["reason"]
@@ -365,17 +367,17 @@ def test_logits_that_differ_at_the_check_leave_the_eager_engine(monkeypatch) -> 
 
 def test_an_error_does_not_leave_its_buffers_to_the_next_call(monkeypatch) -> None:
     """An error leaves no values for the next call: NaN in a slot would survive the mask."""
-    monkeypatch.setattr(graphs, "_free", WeakKeyDictionary())
+    monkeypatch.setattr(cuda_graph, "_free", WeakKeyDictionary())
     pair = pair_of()
     rounds_of(pair, prompt_of(6), MODES["greedy"])
-    ((kept,),) = graphs._free.values()
+    ((kept,),) = cuda_graph._free.values()
     forward = Stack.forward
     monkeypatch.setattr(Stack, "forward", lambda self, *rest: forward(self, *rest) * math.nan)
     with pytest.raises(specdec.SpecdecError):
         rounds_of(pair, prompt_of(6), MODES["greedy"])
     monkeypatch.setattr(Stack, "forward", forward)
     rounds_of(pair, prompt_of(6), MODES["greedy"])
-    ((after,),) = graphs._free.values()
+    ((after,),) = cuda_graph._free.values()
     assert after is not kept
 
 
@@ -393,7 +395,7 @@ def test_two_calls_at_once_have_buffers_of_their_own() -> None:
 
 
 def test_a_call_in_inference_mode_leaves_buffers_for_one_outside(monkeypatch) -> None:
-    monkeypatch.setattr(graphs, "_free", WeakKeyDictionary())
+    monkeypatch.setattr(cuda_graph, "_free", WeakKeyDictionary())
     pair = pair_of()
     with torch.inference_mode():
         inside = told(rounds_of(pair, prompt_of(6), MODES["greedy"]))

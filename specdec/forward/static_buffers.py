@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from specdec.events import MAX_GAMMA
-from specdec.passes.context import Context
-from specdec.passes.slots import Slots, Span, angles, as_numbers
+from specdec.forward.kv_buffer import Slots, Span, angles, as_numbers
+from specdec.runtime.tokens import Context
 
 SMALLEST = 256  # slots; the bound doubles from here, so a long text needs few captures
 WIDEST = 32  # rows of a pass by index; a longer pass, the prompt's, uses slices and is never captured

@@ -9,9 +9,9 @@ import torch
 from transformers import PreTrainedModel
 
 from specdec.errors import IncompatiblePair
-from specdec.passes.clock import Mark, mark, taken
-from specdec.passes.context import Context
-from specdec.passes.engines import EagerEngine, Engine, Passes
+from specdec.forward.engine import EagerEngine, Engine, Passes
+from specdec.runtime.clock import Mark, mark, taken
+from specdec.runtime.tokens import Context
 
 T = TypeVar("T")
 

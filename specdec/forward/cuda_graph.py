@@ -27,10 +27,10 @@ from weakref import WeakKeyDictionary
 import torch
 from transformers import PreTrainedModel
 
-from specdec.passes.context import Context
-from specdec.passes.lean import BOUNDS, NOT_COMPARED, compared_passes, share_apart, stack_of
-from specdec.passes.stacks import Stack, StackPasses
-from specdec.passes.static import Place, StaticContext, StaticSlots, bound_of
+from specdec.forward.lean import Stack, StackPasses
+from specdec.forward.lean_check import BOUNDS, NOT_COMPARED, compared_passes, share_apart, stack_of
+from specdec.forward.static_buffers import Place, StaticContext, StaticSlots, bound_of
+from specdec.runtime.tokens import Context
 
 MOST_GRAPHS = 128  # of one engine; if a call begins with more, all are dropped
 CHECKED = (9, 2, 2, 2, 6, 6, 6)  # rows of the compared passes: each kind plain, captured, and replayed

@@ -17,8 +17,8 @@ from transformers import (
 )
 
 from specdec.events import SamplingParams
-from specdec.passes import chance
-from specdec.passes.context import Context
+from specdec.runtime import draws
+from specdec.runtime.tokens import Context
 
 
 class Sampler:
@@ -62,7 +62,7 @@ class Sampler:
 
     def draw(self, probabilities: torch.Tensor) -> torch.Tensor:
         """Draw one token id from each row, (n,)."""
-        return chance.draw(probabilities, self.rng)
+        return draws.draw(probabilities, self.rng)
 
 
 def chance_of(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:

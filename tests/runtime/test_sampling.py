@@ -7,8 +7,8 @@ import torch
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 from specdec.events import SamplingParams
-from specdec.passes.context import Context
-from specdec.passes.sampling import Sampler
+from specdec.runtime.sampling import Sampler
+from specdec.runtime.tokens import Context
 
 V = 12
 

@@ -15,7 +15,7 @@ from transformers.cache_utils import DynamicLayer
 
 import specdec
 from specdec.drafters.eagle3 import Eagle3
-from specdec.passes.cache import RoomyLayer, new_cache, unmasked_window
+from specdec.forward.hf_cache import RoomyLayer, new_cache, unmasked_window
 
 
 @torch.inference_mode()

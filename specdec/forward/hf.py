@@ -17,8 +17,8 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from specdec.errors import IncompatiblePair
-from specdec.passes.cache import first_layers_of, new_cache, unmasked_window
-from specdec.passes.states import States
+from specdec.forward.hf_cache import first_layers_of, new_cache, unmasked_window
+from specdec.forward.recurrent_state import States
 
 NORMED = -1  # in place of a layer's number: the input of the output matrix, which transformers lists last
 _UNBOUNDED = (0.0, float("inf"))  # the time steps of a Mamba-2 layer

@@ -23,7 +23,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from transformers import DynamicCache, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from specdec.passes.stacks import FAMILIES, NotLean, Stack
+from specdec.forward.lean import FAMILIES, NotLean, Stack
 
 ROWS = (9, 1, 2, 6, 1)  # rows of each compared pass, in order
 # The largest difference of logits that counts as agreement, as a share of their range. With 16-bit numbers, a pass over

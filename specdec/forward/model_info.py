@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from specdec.passes.lean import stack_of
+from specdec.forward.lean_check import stack_of
 
 # The names under which configs keep how many tokens a text may have.
 CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "max_target_positions")

@@ -1,0 +1,1 @@
+"""One model's forward pass: token ids in, logits out."""

@@ -1,1 +1,0 @@
-"""One model's forward pass: ids in, logits and probabilities out."""

@@ -1,0 +1,1 @@
+"""What a pass is not: the tokens of a call, sampling, random draws and clocks."""
