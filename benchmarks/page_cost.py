@@ -19,10 +19,10 @@ from specdec.events import Round, SamplingParams, Started
 from specdec.measure.metrics import measure, speedup
 from specdec.report import recording
 from specdec.ui import page as page_module
-from specdec.ui.ask import Ask
-from specdec.ui.limits import LOCAL
-from specdec.ui.machine import Turn
-from specdec.ui.stream import stream
+from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.limits import LOCAL
+from specdec.ui.jobs.race_settings import RaceSettings
+from specdec.ui.jobs.race_stream import stream
 from tests.browser.conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run, unfold
 
 PROMPT = "Once upon a time, there was a little girl named Lily. She had a small dog that"
@@ -68,7 +68,7 @@ def main() -> None:
 
         def without() -> None:
             turn = Turn(slot, lambda task: task.run(slot.pair), threading.Event())
-            *_, text = stream(turn, Ask(PROMPT, params=params), limits=LOCAL)
+            *_, text = stream(turn, RaceSettings(PROMPT, params=params), limits=LOCAL)
             headless.append(figures(text))
 
         def within() -> None:

@@ -1,8 +1,8 @@
 """Draws which folder of ``specdec`` imports which: ``python scripts/house.py`` writes it into docs/architecture.md.
 
 The imports are read from the source, including those inside functions and under ``TYPE_CHECKING``. Folders have an
-order, and a module may import only from its own folder and from lower ones. An import of a higher folder ends the
-program with a message. ``tests/test_imports.py`` checks the same rule, and that the drawing is up to date.
+order, and a module may import only from its own folder and from lower ones. The rooms of ``ui`` have an order too, and
+no modules import each other in a circle. An import that breaks this ends the program with a message. ``tests/test_imports.py`` checks the same rule, and that the drawing is up to date.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +35,9 @@ ORDER = (
     "runtime",
     BASE,
 )
+
+# The rooms of ``ui`` from high to low: its folders and the files beside them.
+ROOMS = ("server", "page", "api", "tabs", "charts", "files", "jobs", "fields", "html", "assets", "visitor")
 
 
 def modules() -> dict[str, Path]:
@@ -95,6 +99,32 @@ def upward(found: dict[tuple[str, str], list[str]]) -> list[str]:
     ]
 
 
+def circle() -> list[str]:
+    """Modules that import each other in a circle, the first one again at the end; empty if there is no circle.
+
+    Imports inside functions and under ``TYPE_CHECKING`` count too.
+    """
+    known = modules()
+    graph = {module: {name for _, name in imports_of(path, known) if name in known} for module, path in known.items()}
+    del graph["specdec"]  # the public names, which load on first use
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def upward_in_the_page() -> list[str]:
+    """The places where a module of ``ui`` imports from a higher room."""
+    known, found = modules(), []
+    for module, path in known.items():
+        for line, name in imports_of(path, known):
+            rooms = [one.split(".")[2] for one in (module, name) if one.startswith("specdec.ui.")]
+            if len(rooms) == 2 and ROOMS.index(rooms[0]) > ROOMS.index(rooms[1]):
+                found.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    return found
+
+
 def drawing(found: dict[tuple[str, str], list[str]]) -> str:
     """The graph in Mermaid without arrows that follow from others, and a table with all arrows."""
     below: dict[str, set[str]] = {folder: set() for folder in ORDER}
@@ -130,8 +160,10 @@ def with_drawing(document: str, drawn: str) -> str:
 
 def main() -> None:
     found = arrows()
-    if wrong := upward(found):
+    if wrong := upward(found) + upward_in_the_page():
         sys.exit("These imports go up:\n" + "\n".join(wrong))
+    if around := circle():
+        sys.exit("These modules import each other: " + " -> ".join(around))
     drawn = drawing(found)
     DOCUMENT.write_text(with_drawing(DOCUMENT.read_text(encoding="utf-8"), drawn), encoding="utf-8")
     print(drawn)

@@ -16,17 +16,17 @@ from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.loading import plan_pair
 from specdec.models.slot import Slot
 from specdec.report.recording import line, shown_alone
-from specdec.ui.ask import Ask
-from specdec.ui.limits import Limits
-from specdec.ui.machine import Turn
-from specdec.ui.recorded import RECORDED
-from specdec.ui.startup import RUNS, TOKENS
-from specdec.ui.stream import stream
+from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.race_settings import RaceSettings
+from specdec.ui.jobs.race_stream import stream
+from specdec.ui.jobs.recorded import RECORDED
+from specdec.ui.jobs.startup import RUNS, TOKENS
 
 
 def main() -> None:
     leave_a_core()
-    ask = Ask(read_prompts(EXAMPLES)[0].prompt, params=SamplingParams(max_new_tokens=TOKENS), runs=RUNS)
+    ask = RaceSettings(read_prompts(EXAMPLES)[0].prompt, params=SamplingParams(max_new_tokens=TOKENS), runs=RUNS)
     slot = Slot(plan_pair())
     turn = Turn(slot, lambda task: task.run(slot.pair), threading.Event())
     *_, text = stream(turn, ask, limits=Limits(), origin="recording")

@@ -26,7 +26,7 @@ from specdec.models.loading import load_pair
 from specdec.models.pair import Pair
 from specdec.report.losslessness import headline
 from specdec.report.overall import overall
-from specdec.ui.opening import RECORDED
+from specdec.ui.tabs.results_io import RECORDED
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from starlette.datastructures import Headers
 
-from specdec.ui.callers import Listeners, Rate
-from specdec.ui.door import Door
+from specdec.ui.server.gateway import Door
+from specdec.ui.server.rate_limits import Listeners, Rate
 
 JOIN, RUN, DATA = "/gradio_api/queue/join", "/gradio_api/run/predict", "/gradio_api/queue/data"
 WIDE = {"requests": Rate(1e6, 1e6), "posts": Rate(1e6, 1e6)}

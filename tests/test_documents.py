@@ -15,7 +15,7 @@ import pytest
 import specdec
 from specdec import cli
 from specdec.measure.short import CALLS, LONGEST
-from specdec.ui.limits import PUBLIC
+from specdec.ui.jobs.limits import PUBLIC
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "specdec/embedded/MODEL_CARD.md"]

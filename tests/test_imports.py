@@ -108,6 +108,12 @@ def test_imports_go_down() -> None:
     assert house.upward(found) == []
 
 
+def test_rooms_of_the_page_import_lower_ones_and_no_modules_import_each_other() -> None:
+    """The folders of ``ui`` have an order too, and no two modules need each other."""
+    assert house.upward_in_the_page() == []
+    assert house.circle() == []
+
+
 def test_an_import_that_goes_up_is_noticed() -> None:
     """The test above can fail: it names an import upwards, one in a cycle, and one of an unknown folder."""
     down, up = {("engine", "runtime"): ["a"]}, {("runtime", "engine"): ["b"]}

@@ -18,19 +18,19 @@ from needed import missing_node, require
 import specdec
 from specdec.events import SamplingParams
 from specdec.lanes.table import LANES
-from specdec.ui.ask import Ask
-from specdec.ui.limits import Limits
-from specdec.ui.machine import Turn
-from specdec.ui.race_tab import _hints, _lane_rows
-from specdec.ui.stream import stream
+from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.race_settings import RaceSettings
+from specdec.ui.jobs.race_stream import stream
+from specdec.ui.tabs.race import _hints, _lane_rows
 
 ROOT = Path(specdec.__file__).parent.parent
 SCRIPTS = ROOT / "tests" / "scripts"
 PROMPT = "Once upon a time"
 
 
-def asked(tokens: int, prompt: str = PROMPT, temperature: float = 0.0, **more) -> Ask:
-    return Ask(prompt, params=SamplingParams(max_new_tokens=tokens, temperature=temperature, seed=7), **more)
+def asked(tokens: int, prompt: str = PROMPT, temperature: float = 0.0, **more) -> RaceSettings:
+    return RaceSettings(prompt, params=SamplingParams(max_new_tokens=tokens, temperature=temperature, seed=7), **more)
 
 
 RACES = {

@@ -18,9 +18,9 @@ from specdec.cli.terminal import refused
 from specdec.errors import SpecdecError, quoted
 from specdec.models.slot import Slot
 from specdec.ui import build, serve_until_stopped
-from specdec.ui.journal import Journal
-from specdec.ui.limits import LOCAL, PUBLIC, Limits
-from specdec.ui.log_lines import log_to_terminal
+from specdec.ui.jobs.limits import LOCAL, PUBLIC, Limits
+from specdec.ui.jobs.log import Journal
+from specdec.ui.server.log_lines import log_to_terminal
 
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.~@+-]+)*", re.ASCII)
 OPEN_TO_ALL = (
@@ -85,7 +85,7 @@ def main(argv: Sequence[str]) -> None:
         print(OPEN_TO_ALL, file=sys.stderr)
     journal, options = Journal(args.log_prompts), {"proxies": args.behind_proxy or (None if tunnel else 0)}
     if os.environ.get("SPACES_ZERO_GPU"):
-        from specdec.ui.zero import zero_run
+        from specdec.ui.jobs.zerogpu import zero_run
 
         page = build(slot, PUBLIC, zero_run(slot.pair), journal, **options)  # ZeroGPU's processes know only this pair
     else:

@@ -63,8 +63,8 @@ class Lane:
               our loop without a draft)
     gamma     the only draft length of this row; None for a row that takes the caller's
     refusal   why it cannot run with a pair, or None
-    colour    of its marks in finished charts, a name in ``COLOURS`` of ui/figures.py; a race tells lanes apart by dash
-              and sign
+    colour    of its marks in finished charts, a name in ``COLOURS`` of ui/charts/figures.py; a race tells lanes
+              apart by dash and sign
     dash      the dashes of its line in the chart of a race
     sign      its mark, at its line's end and in finished charts; where it has none, a star there
     race      part of a race unless somebody chooses otherwise

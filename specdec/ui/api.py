@@ -21,11 +21,12 @@ from specdec.lanes.table import DEFAULT_KEYS, LANES, Entrant, Lane, row_of
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report.recording import Recorder
-from specdec.ui.ask import GAMMA, NEW_TOKENS, Ask
-from specdec.ui.limits import Limits
-from specdec.ui.machine import Ahead, Job, Machine, Turn
-from specdec.ui.stream import check, stream
-from specdec.ui.work import UNLIMITED, followed
+from specdec.ui.jobs.context import Ahead, Job, Turn
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.race_settings import GAMMA, NEW_TOKENS, RaceSettings
+from specdec.ui.jobs.race_stream import check, stream
+from specdec.ui.jobs.submit import UNLIMITED, followed
 
 
 def add_endpoints(machine: Machine, limits: Limits) -> None:
@@ -123,7 +124,9 @@ def _race_endpoint(machine: Machine, limits: Limits) -> Callable[..., AsyncItera
             if len(further_lanes or []) > len(LANES):
                 raise InvalidInput(f"further_lanes has {len(further_lanes or [])} names; there are {len(LANES)} lanes.")
             lanes = (*DEFAULT_KEYS, *map(str, further_lanes or ()))
-            ask = Ask(prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs)
+            ask = RaceSettings(
+                prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs
+            )
             limits.take(ask.params.max_new_tokens, runs)
             work = partial(stream, ask=ask, limits=limits, names={})  # a program knows the names of Python
             job = Job("race of a program", ask.tokens, work, ask.settings())

@@ -12,7 +12,7 @@ import gradio as gr
 from pydantic_core import from_json
 
 from specdec.errors import InvalidInput, quoted
-from specdec.ui.serving import ROUTE
+from specdec.ui.assets import ROUTE
 
 _Number = TypeVar("_Number", int, float)
 

@@ -10,7 +10,7 @@ import gradio as gr
 
 from specdec.errors import InvalidInput
 from specdec.measure.prompts import LONGEST_FILE_NAME
-from specdec.ui.limits import Limits
+from specdec.ui.jobs.limits import Limits
 
 MOST_FILES = 20
 _LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}

@@ -17,24 +17,24 @@ from specdec.measure.task import Run
 from specdec.models.slot import Slot
 from specdec.report import words
 from specdec.ui.api import add_endpoints
-from specdec.ui.ask import AskPanel
-from specdec.ui.bench_tab import BenchTab
-from specdec.ui.code import code_answer
+from specdec.ui.assets import ROUTE
 from specdec.ui.fields import LABELS, given
-from specdec.ui.gamma_tab import GammaTab
-from specdec.ui.how_tab import how_tab
-from specdec.ui.journal import Journal
-from specdec.ui.limits import LOCAL, Limits
-from specdec.ui.lossless_tab import LosslessTab
-from specdec.ui.machine import Machine
-from specdec.ui.measuring import Values
-from specdec.ui.pairs import PairPanel, facing, header, your_own
-from specdec.ui.race_tab import RaceTab
-from specdec.ui.recorded import recorded_race
-from specdec.ui.serving import ROUTE
-from specdec.ui.startup import StartupRace
-from specdec.ui.stream import check
-from specdec.ui.work import INTERNAL, UNLIMITED, done
+from specdec.ui.jobs.limits import LOCAL, Limits
+from specdec.ui.jobs.log import Journal
+from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.race_stream import check
+from specdec.ui.jobs.recorded import recorded_race
+from specdec.ui.jobs.startup import StartupRace
+from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done
+from specdec.ui.tabs.benchmark import BenchTab
+from specdec.ui.tabs.best_gamma import GammaTab
+from specdec.ui.tabs.code import code_answer
+from specdec.ui.tabs.how import how_tab
+from specdec.ui.tabs.lossless import LosslessTab
+from specdec.ui.tabs.measurement import Values
+from specdec.ui.tabs.pair_panel import PairPanel, facing, header, your_own
+from specdec.ui.tabs.race import RaceTab
+from specdec.ui.tabs.race_form import RaceForm
 
 # Everything that the scripts need arrives as arguments. No text of a model or a person is part of them.
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
@@ -118,7 +118,7 @@ class _Components:
         examples: Sequence[PromptItem],
     ):
         self._machine, self._slot, self._limits, self._startup = machine, slot, limits, startup
-        self._ask = AskPanel(limits)
+        self._ask = RaceForm(limits)
         with gr.Row(elem_id="sd-top"):
             self._header = gr.HTML(header(slot, limits), elem_id="sd-header")
             # A Space is shown in a frame, so links must name the page around it.

@@ -57,7 +57,7 @@ def browser() -> Iterator[object]:
     require(missing_chromium())
     from playwright.sync_api import sync_playwright
 
-    from specdec.ui import startup
+    from specdec.ui.jobs import startup
 
     with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
         patch.setattr(startup, "TOKENS", 32)  # a short start-up race: tests wait for its end and look at its origin
@@ -285,9 +285,9 @@ def quick_self_test(monkeypatch, **settings) -> list[tuple]:
 
     Returns the draws and seconds that were asked for.
     """
-    from specdec.ui import lossless_tab
+    from specdec.ui.tabs import lossless
 
-    whole, asked = lossless_tab.self_test, []
+    whole, asked = lossless.self_test, []
     target = random_table(3, 3, seed=0)
     pair = table_pair(target, target + random_table(3, 3, seed=1, scale=2.0))
 
@@ -295,5 +295,5 @@ def quick_self_test(monkeypatch, **settings) -> list[tuple]:
         asked.append((draws, seconds))
         return whole(pair, torch.tensor([2, 1, 0, 2]), **{"draws": min(draws, 60), "lane": lane} | settings)
 
-    monkeypatch.setattr(lossless_tab, "self_test", quick)
+    monkeypatch.setattr(lossless, "self_test", quick)
     return asked

@@ -12,7 +12,7 @@ from comparison import HOURS
 from browser.conftest import FOUND, ask, go_to, open_page, quick_self_test, settle, text, unfold, visit
 from specdec.report.losslessness import CHECKS
 from specdec.report.words import capital
-from specdec.ui import lossless_tab
+from specdec.ui.tabs import lossless
 
 pytestmark = pytest.mark.xdist_group("browser measuring")
 
@@ -266,9 +266,9 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     Few draws are enough here: how often the test is right is tested elsewhere. The page's own pair is tested with
     --hours only.
     """
-    whole = lossless_tab.self_test
+    whole = lossless.self_test
     if HOURS:
-        monkeypatch.setattr(lossless_tab, "self_test", lambda pair, lane, draws, seconds: whole(pair, draws=60))
+        monkeypatch.setattr(lossless, "self_test", lambda pair, lane, draws, seconds: whole(pair, draws=60))
     else:
         quick_self_test(monkeypatch)
     go_to(page, "Lossless?")
@@ -297,7 +297,7 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     page.click("#sd-lossless-start")
     page.wait_for_selector("#sd-lossless-status .sd-error:has-text('Draws is 20000; this page allows at most 10000')")
     set_number(page, "lossless-draws", 500)
-    monkeypatch.setattr(lossless_tab, "self_test", whole)  # long enough to be stopped
+    monkeypatch.setattr(lossless, "self_test", whole)  # long enough to be stopped
     page.click("#sd-lossless-start")
     page.click("#sd-lossless-stop")
     page.wait_for_selector("#sd-lossless-status :text('no conclusion')")

@@ -11,7 +11,7 @@ import pytest
 
 from browser.conftest import ask, open_page, run, text, visit
 from specdec.ui import build, serve
-from specdec.ui.limits import PUBLIC
+from specdec.ui.jobs.limits import PUBLIC
 
 pytestmark = pytest.mark.xdist_group("browser path")
 

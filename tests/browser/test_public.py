@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 
 from browser.conftest import ask, go_to, launch, open_page, quick_self_test, run, text, unfold, visit
-from specdec.ui import build, lossless_tab, serve, startup
-from specdec.ui.limits import PUBLIC
+from specdec.ui import build, serve
+from specdec.ui.jobs import startup
+from specdec.ui.jobs.limits import PUBLIC
+from specdec.ui.tabs import lossless
 
 pytestmark = pytest.mark.xdist_group("browser public")
 
@@ -129,7 +131,7 @@ def test_a_test_of_losslessness_ends_in_the_page_s_time(page, monkeypatch):
     page.click("#sd-lossless-start")
     caption = "#sd-lossless-table caption:has-text('50 continuations of 4 tokens')"
     page.wait_for_selector(caption, state="attached")
-    assert limits == [(lossless_tab.DRAWS_PUBLIC, PUBLIC.seconds)] and PUBLIC.seconds
+    assert limits == [(lossless.DRAWS_PUBLIC, PUBLIC.seconds)] and PUBLIC.seconds
 
 
 def test_links_name_the_space_and_work_here(page, browser, address):

@@ -11,7 +11,7 @@ from browser.conftest import ask, go_to, open_page, run, settle, text, unfold, v
 from browser.test_measuring import finish, save, set_number
 from specdec.lanes.table import entrants_of
 from specdec.measure import sweep
-from specdec.ui import gamma_tab, measuring
+from specdec.ui.tabs import best_gamma, measurement
 
 pytestmark = pytest.mark.xdist_group("browser results")
 
@@ -23,7 +23,7 @@ KEYS = {"Best gamma": "gamma", "Benchmark": "bench", "Lossless?": "lossless"}
 def short_sweep(monkeypatch) -> None:
     """A sweep of few draft lengths, which takes seconds."""
     few = entrants_of(("generate", "speculative"), (0, 2, 4, "auto"))
-    monkeypatch.setattr(gamma_tab, "ENTRANTS", few)
+    monkeypatch.setattr(best_gamma, "ENTRANTS", few)
     assert few != sweep.ENTRANTS
 
 
@@ -87,7 +87,7 @@ def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_pat
 
     While it is measured, a call is drawn as soon as it was measured, before all entrants have run.
     """
-    monkeypatch.setattr(measuring, "CHART_EVERY", 0.0)
+    monkeypatch.setattr(measurement, "CHART_EVERY", 0.0)
     go_to(page, "Best gamma")
     unfold(page, "#sd-gamma-settings")
     page.wait_for_selector("#sd-gamma-plot .main-svg")

@@ -12,7 +12,7 @@ import pytest
 
 from specdec.cli import page
 from specdec.cli.page import main
-from specdec.ui import serving
+from specdec.ui.server import launch
 from tests.load.faults import is_free, stopped
 from tests.load.served import Served
 from tests.load.tiny import save_pair
@@ -115,19 +115,19 @@ def test_a_page_whose_device_is_lost_ends_with_status_1(monkeypatch) -> None:
     closed: list[str] = []
     machine = SimpleNamespace(close=lambda why, seconds: closed.append(why) or False)
     served = SimpleNamespace(machine=machine, demo=SimpleNamespace(close=lambda: closed.append("demo")))
-    monkeypatch.setattr(serving, "serve", lambda page: page.machine.on_lost())
-    monkeypatch.setattr(serving.signal, "signal", lambda number, handler: None)
-    monkeypatch.setattr(serving.apart, "end", lambda: None)
-    monkeypatch.setattr(serving, "LAST_WORDS", 0)
+    monkeypatch.setattr(launch, "serve", lambda page: page.machine.on_lost())
+    monkeypatch.setattr(launch.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(launch.apart, "end", lambda: None)
+    monkeypatch.setattr(launch, "LAST_WORDS", 0)
     statuses: list[int] = []
 
     def leave(status: int) -> None:
         statuses.append(status)
         raise SystemExit(status)
 
-    monkeypatch.setattr(serving.os, "_exit", leave)
+    monkeypatch.setattr(launch.os, "_exit", leave)
     with pytest.raises(SystemExit):
-        serving.serve_until_stopped(served)
+        launch.serve_until_stopped(served)
     assert statuses == [1] and "is being stopped" in closed[0] and closed[1] == "demo"
 
 

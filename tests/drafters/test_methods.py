@@ -126,8 +126,8 @@ def test_a_new_method_is_in_a_benchmark(toy, tmp_path) -> None:
 def test_a_new_method_is_on_the_page(toy) -> None:
     """Among the choices of the pair's panel, in its check, and loaded by it."""
     gr = pytest.importorskip("gradio")
-    from specdec.ui.limits import LOCAL, PUBLIC
-    from specdec.ui.pairs import PairPanel
+    from specdec.ui.jobs.limits import LOCAL, PUBLIC
+    from specdec.ui.tabs.pair_panel import PairPanel
 
     slot = Slot(loading.plan_pair())
     startup = SimpleNamespace(forget=lambda: None, begin=lambda: None)

@@ -149,8 +149,8 @@ def test_a_lane_is_one_row(pair, request) -> None:
     from specdec.measure.summary import rows
     from specdec.measure.trials import trials
     from specdec.report.verdict import verdict
-    from specdec.ui.ask import Ask
-    from specdec.ui.race_tab import _lane_rows
+    from specdec.ui.jobs.race_settings import RaceSettings
+    from specdec.ui.tabs.race import _lane_rows
 
     toy = Lane("toy", "Toy lane", "a toy lane", lambda request, gamma, *acceptance: decode(request, 1), sign="star")
     request.addfinalizer(lambda: LANES.remove(toy))
@@ -158,7 +158,7 @@ def test_a_lane_is_one_row(pair, request) -> None:
 
     lanes = lanes_of(pair, lanes=(*DEFAULT_KEYS, "toy"))
     assert lanes[-1][0].lane == "toy" and ids_of(lanes[-1]) == ids_of(lanes[0])
-    run = dict(zip(Ask(PROMPT, lanes=(*DEFAULT_KEYS, "toy")).keys, lanes, strict=True))
+    run = dict(zip(RaceSettings(PROMPT, lanes=(*DEFAULT_KEYS, "toy")).keys, lanes, strict=True))
     assert "Toy lane" in [row[0] for row in verdict([run])["lanes"]["rows"]]
     assert '"label": "Toy lane"' in _lane_rows()
 

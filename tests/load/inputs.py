@@ -24,8 +24,9 @@ from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem, read_prompts
 from specdec.measure.results_file import ResultsFile
 from specdec.report import recording
-from specdec.ui.ask import AskPanel
-from specdec.ui.limits import PUBLIC
+from specdec.ui.jobs.limits import PUBLIC
+from specdec.ui.jobs.race_settings import from_recording
+from specdec.ui.tabs.race_form import RaceForm
 from tests.load.faults import NEXT, SECRETS
 from tests.load.runs import Alone, decoded, text_of
 from tests.load.served import Served
@@ -172,7 +173,7 @@ def _loaders(report: Report, folder: Path, alone: Alone) -> None:
     """Read files and links of a stranger in this process: each is accepted, or refused in a sentence."""
     plan = Plan((PromptItem("a", "a", "Once"),), entrants_of(["generate"], [2]), SamplingParams(32, seed=0), 1)
     with gr.Blocks():
-        panel = AskPanel(PUBLIC)
+        panel = RaceForm(PUBLIC)
     results = folder / "x.results.jsonl"
     results_file = ResultsFile(results, alone.pair, plan)
     results_file.begin([])
@@ -196,9 +197,9 @@ def _loaders(report: Report, folder: Path, alone: Alone) -> None:
         "prompts.read_prompts": (of_file(read_prompts), _contents()),
         "results_file.read": (of_results, _contents()),
         "results_file.read, head": (of_file(lambda path: ResultsFile(path, alone.pair, plan).read()), _contents()),
-        "AskPanel.restore": (lambda link: panel.restore(link, False), _links()),
-        "AskPanel.ask_of": (panel.ask_of, _links()),
-        "AskPanel.read": (lambda values: panel.read(*values), st.lists(ANYTHING, min_size=14, max_size=14)),
+        "RaceForm.restore": (lambda link: panel.restore(link, False), _links()),
+        "from_recording": (lambda settings: from_recording(settings, PUBLIC), _links()),
+        "RaceForm.read": (lambda values: panel.read(*values), st.lists(ANYTHING, min_size=14, max_size=14)),
     }
     for name, (read, strategy) in readers.items():
         outcomes, bad, slowest = Counter[str](), [], 0.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.measure.short import link_text, read_short
-from specdec.ui.opening import RECORDED
+from specdec.ui.tabs.results_io import RECORDED
 from tests.load.runs import Alone, decoded, distinct, text_of
 from tests.load.served import Served, settled
 from tests.load.table import Report

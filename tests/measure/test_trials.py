@@ -29,9 +29,9 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import Choice, PromptItem, parse_prompts, read_prompts
 from specdec.measure.results_file import ResultsFile, ResultsText
 from specdec.measure.trials import trials
-from specdec.ui.limits import LOCAL
-from specdec.ui.machine import Turn
-from specdec.ui.measuring import Measurement
+from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.limits import LOCAL
+from specdec.ui.tabs.measurement import Measurement
 from tests.load.served import free_port
 
 ROOT = Path(specdec.__file__).parent.parent

@@ -12,7 +12,7 @@ from shell import commands, options
 
 import specdec
 from specdec.report.takehome import take_home
-from specdec.ui.code import code_answer, expression_of
+from specdec.ui.tabs.code import code_answer, expression_of
 
 ROOT = Path(specdec.__file__).parent.parent
 HOSTILE = "<img src=x onerror='window.bitten=1'>${window.bitten=1}{{bitten}}\u202eabc\u200b\u2066def 👩‍🚀\n\t</script>"

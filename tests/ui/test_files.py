@@ -12,7 +12,7 @@ from specdec.models.loading import plan_pair
 from specdec.models.slot import Slot
 from specdec.ui import build
 from specdec.ui.files import MOST_FILES, chosen, chosen_files
-from specdec.ui.limits import PUBLIC
+from specdec.ui.jobs.limits import PUBLIC
 
 
 def test_a_file_comes_with_its_name() -> None:

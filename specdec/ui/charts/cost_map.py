@@ -1,0 +1,110 @@
+"""The map of acceptance against the cost of a draft pass, as a Plotly figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.colors import hex_to_rgb
+
+from specdec.report.cost_map import Point, break_even
+from specdec.ui.charts.figures import BLUE, COLOURS, GREY, LINE, styled
+from specdec.ui.charts.labels import apart, shown
+
+HEIGHT, PLOT = 440, 330  # pixels: the height of the chart, and about that of its axes' rectangle
+MOST_LABELS = 14
+NEAR, GAP = 0.05, 0.03  # of the width: points with names in one column, and the column's distance
+NAMES = 0.2, 0.08  # of the width: a name on a phone, and on a wide screen
+PAPERS = "break-even, v = 1"
+Line = Sequence[tuple[float, float]]  # costs with acceptance rates, in small steps
+PAYS = f"rgba{(*hex_to_rgb(BLUE), 0.13)}"  # light enough for both themes
+
+
+def map_figure(points: Sequence[Point], v: float | None) -> go.Figure:
+    """Draw the points, and the line where the best draft length breaks even.
+
+    There is a line for v = 1, and one for the measured ``v`` if that is larger. At a hollow point speculation was
+    measured as slower than our loop without a draft.
+    """
+    most = max(0.5, *(1.3 * point.c for point in points)) if points else 0.5
+    figure = go.Figure()
+    grown = v is not None and round(v, 2) > 1
+    line = break_even(v if v is not None and grown else 1.0, most)
+    papers = break_even(1.0, most)
+    _add_line(figure, line, {"color": BLUE, "width": 2}, f"break-even, v = {v:.2f} (measured)" if grown else PAPERS)
+    _add_line(figure, [(c, 1.0) for c, _ in (line[0], line[-1])], {"width": 0}, fill="tonexty", fillcolor=PAYS)
+    if grown:
+        _add_line(figure, papers, {"color": GREY, "width": 2, "dash": "6px,4px"}, PAPERS)
+    place = {"x": most, "xanchor": "right", "showarrow": False, "borderpad": 4}
+    if line[-1][1] < 0.88:  # otherwise there is no room for it
+        figure.add_annotation(text="<i>speculation pays</i>", y=100, yanchor="top", **place)
+    figure.add_annotation(text="<i>speculation does not pay</i>", y=0, yanchor="bottom", **place)
+    _add_points(figure, points, most)
+    if len(points) <= MOST_LABELS:
+        _name_points(figure, points, most, (line, papers))
+    figure.update_yaxes(title_text="Acceptance \u03b1 (% of tested guesses)", range=[0, 100], dtick=20)
+    figure.update_xaxes(title_text="Cost coefficient c (draft pass / target pass)", range=[-0.02 * most, most])
+    return styled(figure, HEIGHT, legend=1 + grown + len({point.entrant for point in points}), hover="closest")
+
+
+def _add_line(figure: go.Figure, line: Line, look: dict[str, Any], name: str = "", **more: Any) -> None:
+    """Add a line. Without a ``name`` it is not in the legend."""
+    x, y = [c for c, _ in line], [100 * alpha for _, alpha in line]
+    more = {"name": name, "showlegend": bool(name), "hoverinfo": "skip"} | more
+    figure.add_scatter(x=x, y=y, mode="lines", line=look, **more)
+
+
+def _add_points(figure: go.Figure, points: Sequence[Point], most: float) -> None:
+    for entrant in dict.fromkeys(point.entrant for point in points):
+        found = [point for point in points if point.entrant == entrant]
+        sign = entrant.row.sign or "star"
+        colour = COLOURS[entrant.row.colour]
+        figure.add_scatter(
+            x=[point.c for point in found], y=[100 * point.alpha for point in found], mode="markers",
+            showlegend=False, cliponaxis=False,
+            marker={
+                "size": 11, "color": colour, "line": {"width": 1.5, "color": colour},
+                "symbol": [sign if point.speculation >= 1 else f"{sign}-open" for point in found],
+            },
+            text=[
+                f"{shown(point.label)}<br>{entrant.label}<br>c {point.c:.2f}, \u03b1 {100 * point.alpha:.0f} %, "
+                f"{point.speculation:.2f}x our loop at \u03b3 0"
+                for point in found
+            ],
+            hovertemplate="%{text}<extra></extra>",
+        )  # fmt: skip
+        look = {"size": 11, "color": colour, "symbol": sign}  # in the legend no mark is hollow
+        figure.add_scatter(x=[None], y=[None], mode="markers", name=entrant.label, marker=look)
+
+
+def _name_points(figure: go.Figure, points: Sequence[Point], most: float, lines: Sequence[Line]) -> None:
+    """Put a name beside each point: on the right, or on the left if a line would cross it.
+
+    All names are at different heights, because on a phone even points of very different costs would overlap.
+    """
+    places = apart([100 * point.alpha for point in points], 100 * LINE / PLOT, 3, 92)
+    for point, place in zip(points, places, strict=True):
+        near = [other.c for other in points if abs(other.c - point.c) < NEAR * most]
+        before, after = min(near) - GAP * most, max(near) + GAP * most
+        left = point.c > 0.6 * most or _on_left(lines, before, after, most, place)
+        figure.add_annotation(
+            text=shown(point.label), x=point.c, y=100 * point.alpha, ay=place, ayref="y", axref="x",
+            ax=before if left else after, xanchor="right" if left else "left",
+            showarrow=True, arrowhead=0, arrowwidth=1, arrowcolor=GREY, standoff=6,
+        )  # fmt: skip
+
+
+def _crosses(line: Line, start: float, end: float, height: float) -> bool:
+    """Whether a line comes within half a line of text of ``height`` (percent) between ``start`` and ``end``."""
+    half = 50 * LINE / PLOT
+    return any(start <= c <= end and abs(100 * alpha - height) < half for c, alpha in line)
+
+
+def _on_left(lines: Sequence[Line], before: float, after: float, most: float, height: float) -> bool:
+    """Whether a name must be left of its point: a line would cross it on the right, and not on the left."""
+    for wide in (most * share for share in NAMES):
+        for left, start in ((False, after), (True, before - wide)):
+            if start >= 0 and not any(_crosses(line, start, start + wide, height) for line in lines):
+                return left
+    return False

@@ -1,0 +1,249 @@
+"""Makes finished charts as Plotly figures. Text and grid take their colours from ``colours.css``, for both themes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, chain
+from statistics import median_low
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from specdec.events import MAX_GAMMA
+from specdec.lanes.table import BASELINE
+from specdec.measure.losslessness import Findings
+from specdec.measure.plan import Trial
+from specdec.measure.summary import find, summarise
+from specdec.report.judge import Judgement
+from specdec.report.losslessness import sample_name
+from specdec.report.sweep import Row
+from specdec.ui.charts.labels import apart, shown
+
+# Colours of marks in both themes: their contrast is at least 3:1 on the white page and on the dark one.
+BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#4a948e"
+TEXT, LINE = 14, 20  # pixels: the size of text, and the height of a line
+MOST = MAX_GAMMA + 0.5  # where the charts over draft lengths end
+MOST_ROWS = 120  # of a chart
+FAINT = "rgba(128, 128, 128, 0.25)"
+NEAR = "\u00a0\u00a0\u00a0"  # between a mark and the number right of it
+COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # by the names in the table of lanes
+
+
+def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
+    """Speed-up, tokens per pass and acceptance against the draft length: medians, bars from lowest to highest run."""
+    fixed, x = [row for row in rows if isinstance(row.gamma, int)], [r.gamma for r in rows if isinstance(r.gamma, int)]
+    figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.56, 0.22, 0.22])
+    gains = [row.summary.gains for row in fixed]
+    y = [median_low(found) for found in gains]
+    figure.add_scatter(
+        x=x, y=y, mode="lines+markers", line={"color": BLUE, "width": 2}, marker={"size": 8},
+        error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | bars(gains, y),
+        row=1, col=1,
+    )  # fmt: skip
+    ends = [("plain", MOST, 1.0), *([("measured", x[-1], y[-1])] if fixed else [])]
+    figure.add_hline(y=1, line={"color": GREY, "width": 1}, row=1, col=1)
+    predicted = [(gamma, row.predicted) for gamma, row in zip(x, fixed, strict=True) if row.predicted]
+    if predicted:
+        dashed = {"color": GREY, "width": 2, "dash": "6px,4px"}
+        at, heights = [gamma for gamma, _ in predicted], [value for _, value in predicted]
+        figure.add_scatter(x=at, y=heights, mode="lines", line=dashed, row=1, col=1)
+        ends.append(("predicted", *predicted[-1]))
+    auto = next((row.summary.gain for row in rows if row.gamma == "auto"), None)
+    if auto:
+        figure.add_hline(y=auto, line={"color": ORANGE, "width": 2, "dash": "2px,3px"}, row=1, col=1)
+        ends.append((f"auto {auto:.2f}x", MOST, auto))
+    drawn = [1.0, *([auto] if auto else []), *chain.from_iterable(gains), *(value for _, value in predicted)]
+    room = 0.2 * (max(drawn) - min(drawn)) or 0.2
+    low, top = max(0.0, min(drawn) - room / 2), max(drawn) + 1.4 * room
+    _label_ends(figure, ends, low, top)
+    if best and isinstance(best.gamma, int) and best.summary.gain:
+        _mark_best(figure, best.gamma, best.summary.gain, top)
+    drafted = [row for row in fixed if row.judgement.alpha is not None]
+    tokens = [row.judgement.tokens for row in drafted]
+    kept = [100 * alpha for row in drafted if (alpha := row.judgement.alpha) is not None]
+    for place, values in ((2, tokens), (3, kept)):
+        figure.add_scatter(
+            x=[row.gamma for row in drafted], y=values, mode="lines+markers",
+            line={"color": BLUE, "width": 2}, marker={"size": 6}, row=place, col=1,
+        )  # fmt: skip
+    figure.update_yaxes(title_text="Speed-up over plain<br>generate (times)", range=[low, top], row=1, col=1)
+    figure.update_yaxes(title_text="Tokens per<br>target pass", rangemode="tozero", row=2, col=1)
+    figure.update_yaxes(title_text="Acceptance<br>(%)", range=[0, 104], row=3, col=1)
+    figure.update_xaxes(range=[-0.5, MOST], dtick=2)
+    figure.update_xaxes(
+        title_text="Draft length \u03b3 (guesses per round)<br>points: median run, bars: lowest to highest",
+        row=3,
+        col=1,
+    )
+    return styled(figure, 500, right=92)
+
+
+def _label_ends(figure: go.Figure, ends: Sequence[tuple[str, float, float]], low: float, top: float) -> None:
+    """Put a name at the right end of each line of the top chart, whose values go from ``low`` to ``top``."""
+    places = apart([y for _, _, y in ends], LINE * (top - low) / 210, low, top)
+    for (name, x, _), place in zip(ends, places, strict=True):
+        note = {"xanchor": "left", "yanchor": "middle", "showarrow": False, "xshift": 8}
+        figure.add_annotation(text=name, x=x, y=place, row=1, col=1, **note)
+
+
+def _mark_best(figure: go.Figure, gamma: int, gain: float, top: float) -> None:
+    """Put a ring around the point, and its name at ``top``, above all lines."""
+    ring = {"size": 15, "symbol": "circle-open", "line": {"width": 2.5, "color": BLUE}, "color": BLUE}
+    figure.add_scatter(x=[gamma], y=[gain], mode="markers", marker=ring, row=1, col=1)
+    anchor = "left" if gamma < 3 else "right" if gamma > 13 else "center"
+    figure.add_annotation(
+        text=f"fastest: \u03b3 {gamma}", x=gamma, y=gain, ax=gamma, ay=top, axref="x", ayref="y", row=1, col=1,
+        xanchor=anchor, yanchor="top", arrowhead=0, arrowwidth=1, arrowcolor=GREY, standoff=9,
+    )  # fmt: skip
+
+
+def waterfall_figure(found: Judgement) -> go.Figure:
+    """From plain ``generate`` to speculative, in milliseconds per token; the steps add up exactly.
+
+    Drawn from top to bottom, so that the steps' names are horizontal on a phone too.
+    """
+    names = [shown(name) + NEAR for name in [*(name for name, _ in found.steps), "Speculative"]]
+    values = [1e3 * seconds for _, seconds in found.steps]
+    total = sum(values)
+    ends = list(accumulate(values))
+    figure = go.Figure(
+        go.Waterfall(
+            y=names, x=[*values, total], orientation="h",
+            measure=["absolute", *["relative"] * (len(values) - 1), "total"],
+            textposition="none", connector={"line": {"color": GREY, "width": 1}},
+            decreasing={"marker": {"color": BLUE}}, increasing={"marker": {"color": ORANGE}},
+            totals={"marker": {"color": GREY}},
+        )
+    )  # fmt: skip
+    # Right of every bar, because left of one a number would overlap the steps' names.
+    figure.add_scatter(
+        y=names, x=[max(end, end - value) for end, value in zip(ends, values, strict=True)] + [total], mode="text",
+        text=[NEAR + (_signed(v) if 0 < i < len(values) else f"{v:.2f}") for i, v in enumerate([*values, total])],
+        textposition="middle right", cliponaxis=False, hoverinfo="skip", showlegend=False,
+    )  # fmt: skip
+    figure.update_xaxes(title_text="Milliseconds per token (measured)", rangemode="tozero")
+    figure.update_yaxes(autorange="reversed")
+    return styled(figure, 400, across=True, right=48)
+
+
+def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
+    """Speed-up by category of every lane at every draft length; bars from lowest to highest run.
+
+    Drawn from top to bottom, so that the categories' names are horizontal on a phone too.
+    """
+    lanes = [s.entrant for s in summarise(trials) if s.gains and s.entrant != BASELINE]
+    categories, most = list(dict.fromkeys(trial.category for trial in trials)), max(1, MOST_ROWS // max(1, len(lanes)))
+    groups = [(shown(c), summarise([t for t in trials if t.category == c])) for c in categories[:most]]
+    if len(categories) > 1:
+        groups.insert(0, ("all prompts", summarise(trials)))
+    figure = go.Figure()
+    for number, entrant in enumerate(lanes):
+        found = [(at, s.gains) for at, (_, group) in enumerate(groups) if (s := find(group, entrant)) and s.gains]
+        middles = [median_low(gains) for _, gains in found]
+        y = [at + 0.84 * ((number + 0.5) / len(lanes) - 0.5) for at, _ in found]
+        colour, first = COLOURS[entrant.row.colour], entrant.key not in [lane.key for lane in lanes[:number]]
+        length = "" if entrant.gamma is None else f"\u03b3 {entrant.gamma} \u00b7 "
+        figure.add_scatter(
+            x=middles, y=y, name=entrant.row.label, mode="markers", showlegend=first,
+            marker={"color": colour, "size": 11, "symbol": entrant.row.sign or "star"},
+            error_x={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour}
+            | bars([gains for _, gains in found], middles),
+        )  # fmt: skip
+        figure.add_scatter(
+            x=[max(gains) for _, gains in found], y=y, mode="text",
+            text=[f"{NEAR}{length}{middle:.2f}x" for middle in middles], textposition="middle right", hoverinfo="skip",
+            showlegend=False, cliponaxis=False,
+        )  # fmt: skip
+    left_out = len(categories) - most
+    more = f"<br>{left_out} more categories are in the table" if left_out > 0 else ""
+    title = f"Speed-up over plain generate (times)<br>points: median run, bars: lowest to highest{more}"
+    widest = max((gain for _, group in groups for s in group for gain in s.gains), default=1.0)
+    figure.update_xaxes(title_text=title, range=[0, 1.15 * widest])  # leaves room for a label right of the widest bar
+    names = [name for name, _ in groups]
+    lines = [_line("y domain", 0, 1, "x", 1, GREY)]
+    lines += [_line("x domain", 0, 1, "y", at - 0.5, FAINT) for at in range(1, len(names))]
+    figure.update_layout(shapes=lines)  # at once, because plotly checks all of them again whenever one is added
+    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5])
+    height, legend = len(names) * max(34, 22 * len(lanes)), len({entrant.key for entrant in lanes})
+    return _from_above(figure, height, legend, lines=3 + (left_out > 0), right=92)
+
+
+def samples_figure(found: Findings) -> go.Figure:
+    """The counts of the most frequent continuations in the three samples of the test of losslessness.
+
+    The bars of a sample are hollow, filled or hatched, so that they differ without colours too.
+    """
+    names = [shown(common.text) for common in found.common]
+    clear = "rgba(0, 0, 0, 0)"
+    hatched = {"color": clear, "pattern": {"shape": "/", "size": 6, "fgcolor": ORANGE}}
+    figure = go.Figure()
+    for name, counts, colour, look in (
+        ("plain generate", [common.plain for common in found.common], GREY, {"color": clear}),
+        (sample_name(found), [common.lossless for common in found.common], BLUE, {"color": BLUE}),
+        ("speculative, lossy", [common.lossy for common in found.common], ORANGE, hatched),
+    ):
+        figure.add_bar(
+            y=list(range(len(names))), x=counts, name=name, orientation="h", text=counts, textposition="outside",
+            textfont={"size": TEXT}, constraintext="none", cliponaxis=False,
+            marker=look | {"line": {"color": colour, "width": 1.5}},
+        )  # fmt: skip
+    figure.update_xaxes(title_text=f"Times drawn, of {found.draws} continuations", rangemode="tozero")
+    figure.update_yaxes(
+        tickvals=list(range(len(names))), ticktext=[name + NEAR for name in names], autorange="reversed"
+    )
+    return _from_above(figure, 60 * len(names), legend=3, lines=2, right=36).update_layout(bargap=0.25)
+
+
+def _from_above(figure: go.Figure, rows: int, legend: int, lines: int, right: int) -> go.Figure:
+    """``styled``, with the legend and the axis above the rows, where a reader sees them first.
+
+    ``rows``: the height of the rows in pixels. ``legend``: the number of its entries. ``lines``: the lines of text of
+    the axis, its numbers included.
+    """
+    axis = LINE * lines + 10
+    styled(figure, 40 + axis + rows, legend=legend, across=True, right=right)
+    figure.update_layout(legend={"yref": "container", "y": 1, "yanchor": "top"}, margin_t=LINE * legend + 14 + axis)
+    return figure.update_xaxes(side="top")
+
+
+def _line(along: str, start: float, end: float, across: str, at: float, colour: str) -> dict[str, Any]:
+    """A line from ``start`` to ``end`` of one axis, at a place of the other one."""
+    one, other = along[0], across[0]
+    ends = {f"{one}ref": along, f"{one}0": start, f"{one}1": end, f"{other}ref": across, f"{other}0": at}
+    return ends | {f"{other}1": at, "type": "line", "line": {"color": colour, "width": 1}}
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "\u2212")
+
+
+def bars(gains: Sequence[Sequence[float]], middles: Sequence[float]) -> dict[str, list[float]]:
+    """Error bars from the median to the highest and the lowest run."""
+    pairs = list(zip(gains, middles, strict=True))
+    return {"array": [max(g) - m for g, m in pairs], "arrayminus": [m - min(g) for g, m in pairs]}
+
+
+def styled(
+    figure: go.Figure, height: int, legend: int = 0, across: bool = False, right: int = 14, hover: str = "x"
+) -> go.Figure:
+    """Give a figure the page's style.
+
+    ``legend``: the number of entries, one on each line above the chart, in addition to ``height``. ``across``: values
+    increase from left to right. ``right``: pixels right of the chart, for labels.
+    """
+    axis: dict[str, Any] = {"fixedrange": True, "zeroline": False, "gridcolor": "#808080", "automargin": True}
+    above = LINE * legend + 14
+    figure.update_layout(
+        height=height + LINE * legend, showlegend=legend > 0, dragmode=False, template="none", bargap=0.35,
+        paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font={"size": TEXT},
+        margin={"l": 10, "r": right, "t": above, "b": 10}, hovermode="y" if across else hover,
+        legend={
+            "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal",
+            "itemclick": False, "itemdoubleclick": False,
+        },
+    )  # fmt: skip
+    axis["title_font"] = {"size": TEXT}
+    figure.update_xaxes(**axis | {"showgrid": across})
+    figure.update_yaxes(**axis | {"showgrid": not across})
+    return figure

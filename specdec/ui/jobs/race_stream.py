@@ -1,0 +1,163 @@
+"""Writes a race as a growing string of JSON lines for the live view. The same lines are its recording."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from specdec.errors import InvalidInput, SpecdecError, with_names
+from specdec.events import Event, Finished, Round, SamplingParams
+from specdec.measure.half_precision import float32_check
+from specdec.measure.result import started_of
+from specdec.measure.task import Task
+from specdec.models.pair import Pair
+from specdec.report.enough import another_run
+from specdec.report.losslessness import FLOAT32_FAILED, float32_note
+from specdec.report.race_lines import begin_line, event_lines
+from specdec.report.recording import Recorder, line
+from specdec.report.verdict import verdict
+from specdec.ui.fields import LABELS
+from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.race_settings import RaceSettings
+
+LOG = logging.getLogger(__name__)
+
+_numbers = itertools.count(1)
+
+
+# Gradio's page processes a whole value each time it grows, so a long race is sent in parts.
+PART = 256_000  # characters; when a part is longer, a new one begins
+OVERLAP = 128_000  # characters that the new part repeats, because a busy page may miss some values
+
+
+def stream(
+    turn: Turn, ask: RaceSettings, *, limits: Limits, origin: str = "run", names: Mapping[str, str] = LABELS
+) -> Iterator[str]:
+    """Run a race. Yield its lines so far each time there are new ones. ``turn.stop`` ends it early.
+
+    Of a long race only the latest lines are yielded, after a ``part`` line with the number of the first of them. The
+    last value has all lines again. The last line is a ``verdict``, or an ``error`` with a sentence to show.
+    ``names`` are those of settings in that sentence (``with_names``).
+    """
+    check(turn.pair, ask.message, ask.params, limits)  # before the prompt, which may be too long, is sent back
+    begun = begin_line(next(_numbers), origin, turn.slot.facts, ask.settings(), ask.keys, ask.runs)
+    written = _Written(begun)
+    yield written.latest()
+    runs: list[dict[str, list[Event]]] = []
+    keys, asked, planned = ask.keys, ask, ask.runs
+    stopped = None
+    try:
+        recorder = Recorder(turn.pair.tokenizer)
+        while True:
+            with closing(turn.run(asked.task)) as batches:
+                for batch in batches:
+                    written.lines += event_lines(batch, runs, keys, recorder)
+                    yield written.latest()
+                    if turn.stop.is_set():
+                        stopped = "Stopped"
+                    elif limits.seconds is not None and turn.seconds > limits.seconds:
+                        stopped = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit,"
+                    if stopped:
+                        break
+            if not runs:
+                raise InvalidInput("Stopped before the first token.")
+            ended = [lane for run in runs for lane, events in run.items() if isinstance(events[-1], Finished)]
+            complete = len(ended) == len(keys) * planned
+            record = verdict(runs, None if complete else stopped, recorder.text_of)
+            once_more = ask.until_clear and planned < limits.runs and not turn.lent  # a lent device is given back
+            if stopped or not once_more or not another_run(record, turn.seconds):
+                break
+            seed = started_of(next(iter(runs[0].values()))).params.seed
+            asked, planned = ask.again(planned, seed), planned + 1
+        if complete and (note := _float32(turn, runs[record["shown"]], recorder)):
+            record["notes"].append(note)
+        written.lines.append(line(record))
+        turn.token_seconds = _token_seconds(runs)
+        turn.counts.update(runs=len(runs), tokens={lane: _tokens(events) for lane, events in runs[-1].items()})
+    except SpecdecError as error:
+        turn.problem = error
+        written.lines.append(_error(with_names(error, names)))
+    except gr.Error:  # Gradio shows it itself, when the quota of a shared GPU is used up
+        raise
+    except Exception as error:
+        LOG.exception("The race failed.")
+        turn.problem = error
+        written.lines.append(_error("The race failed. The log of the program gives the reason."))
+    yield "".join(written.lines)
+
+
+class _Written:
+    """The lines of a race so far, and the part of them that is sent to the page."""
+
+    def __init__(self, begin: str):
+        self.lines = [begin]
+        self._number = json.loads(begin)["number"]
+        self._first = self._sent = self._length = 0
+
+    def latest(self) -> str:
+        """All lines, or those of the current part."""
+        sent, self._sent = self._sent, len(self.lines)
+        self._length += sum(map(len, self.lines[sent:]))
+        if self._length > PART:
+            while self._length > OVERLAP and self._first < sent:
+                self._length -= len(self.lines[self._first])
+                self._first += 1
+        part = line({"event": "part", "number": self._number, "from": self._first}) if self._first else ""
+        return part + "".join(self.lines[self._first :])
+
+
+def _tokens(events: list[Event]) -> int:
+    return sum(len(event.committed_ids) for event in events if isinstance(event, Round))
+
+
+def _token_seconds(runs: list[dict[str, list[Event]]]) -> float | None:
+    """The time per token of the lanes that ended, the prompt's included."""
+    lanes = [(events, events[-1]) for run in runs for events in run.values()]
+    ended = [(_tokens(events), last.elapsed_seconds) for events, last in lanes if isinstance(last, Finished)]
+    tokens = sum(count for count, _ in ended)
+    return sum(seconds for _, seconds in ended) / tokens if tokens else None
+
+
+def _float32(turn: Turn, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
+    """The note on a difference between the texts. A failure here must not lose the race."""
+    if turn.lent:  # it would use up the visitor's time on the device
+        return None
+    try:
+        found = next(iter(turn.run(Task(partial(_checked, run=run), 0))))
+        return float32_note(found, recorder.text_of) if found else None
+    except Exception:
+        LOG.exception("Looking at the difference in float32 failed.")
+        return FLOAT32_FAILED
+
+
+def _checked(pair: Pair, run: dict[str, list[Event]]) -> Generator[Any, None, None]:
+    yield float32_check(pair, run)
+
+
+def refusal(error: SpecdecError | ValueError) -> str:
+    """The lines of a refused race."""
+    return line({"event": "begin", "number": next(_numbers)}) + _error(with_names(error, LABELS))
+
+
+def check(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
+    """Raise ``InvalidInput`` for what is above this page's limits. The engine checks the rest."""
+    limits.take(params.max_new_tokens)
+    if limits.prompt_tokens is not None:
+        takes = f"this public page takes at most {limits.prompt_tokens} tokens. Nothing ran."
+        written = prompt if isinstance(prompt, str) else prompt[0]["content"]
+        if len(written) > 32 * limits.prompt_tokens:  # too long to count its tokens
+            raise InvalidInput(f"The prompt has {len(written)} characters; {takes}")
+        if (found := pair.encode(prompt).shape[1]) > limits.prompt_tokens:
+            raise InvalidInput(f"The prompt has {found} tokens; {takes}")
+
+
+def _error(message: str) -> str:
+    return line({"event": "error", "message": message})

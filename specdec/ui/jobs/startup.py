@@ -1,0 +1,80 @@
+"""Runs a race when a pair is loaded, so that the page is never empty and the models are warm for the first visitor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Any
+
+from specdec.events import SamplingParams
+from specdec.report.recording import shown_alone
+from specdec.ui.jobs.context import Job, Turn
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.race_settings import RaceSettings
+from specdec.ui.jobs.race_stream import stream
+from specdec.ui.jobs.recorded import recorded_race
+
+TOKENS, RUNS = 64, 3
+SECONDS = 60.0
+LOOK = 0.2  # seconds between two checks if the race is over
+
+
+class StartupRace:
+    """A short race that runs when nobody else needs the machine, until it has ended once."""
+
+    def __init__(self, machine: Machine, prompt: str):
+        self._machine, self._prompt = machine, prompt
+        self._text: str | None = None
+        self._job: Job | None = None
+        self._last, self._gave_way = "", False
+        self._over = threading.Event()
+        self.begin()
+
+    def begin(self) -> None:
+        """Race with the loaded pair, and forget an earlier race."""
+        ask = RaceSettings(self._prompt, params=SamplingParams(max_new_tokens=TOKENS), runs=RUNS)
+        limits = Limits(seconds=SECONDS)
+        self._text, self._over = None, threading.Event()
+        self._job = job = Job("start-up race", 0, partial(self._lines, ask=ask, limits=limits))
+        self._machine.when_idle(job, partial(self._take, job))
+
+    def forget(self) -> None:
+        """Drop the race, because its pair is being replaced."""
+        self._text, self._job = None, None
+        self._machine.forget_speeds()
+        self._over.set()
+
+    async def lines(self) -> AsyncIterator[str]:
+        """The JSON lines that a new visitor sees: the recorded race, then this race when it is over.
+
+        If that takes longer than a minute, or the race fails, nothing follows the recorded race.
+        """
+        if self._text is None:
+            yield recorded_race()
+        for _ in range(int(SECONDS / LOOK)):
+            if self._over.is_set():
+                break
+            await asyncio.sleep(LOOK)
+        if self._text is not None:
+            yield self._text
+
+    def _lines(self, turn: Turn, ask: RaceSettings, limits: Limits) -> Iterator[str]:
+        yield from stream(turn, ask, limits=limits, origin="startup")
+        self._gave_way = turn.stop.is_set()
+
+    def _take(self, job: Job, kind: str, value: Any) -> None:
+        if job is not self._job:
+            return  # the race of a replaced pair
+        if kind == "value":
+            self._last = value
+        elif kind == "end" and self._gave_way:
+            self._machine.when_idle(job, partial(self._take, job))
+        elif kind == "end":
+            # A failed race is not shown.
+            whole = "figures" in json.loads((self._last.splitlines() or ["{}"])[-1])
+            self._text = shown_alone(self._last) if whole else None
+            self._over.set()

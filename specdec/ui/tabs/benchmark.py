@@ -1,0 +1,224 @@
+"""The tab that measures lanes over a prompt set and offers the tables as files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from specdec.engine.policy import gamma_of
+from specdec.errors import InvalidInput, SpecdecError, quoted
+from specdec.events import SamplingParams
+from specdec.lanes.table import LANES, Entrant, Lane, entrants_of
+from specdec.measure.metrics import pool
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
+from specdec.measure.results import Results
+from specdec.measure.summary import rows, summarise
+from specdec.report import words
+from specdec.report.benchmark import EXPORTS, as_json
+from specdec.report.made import settings
+from specdec.report.origin import HERE, Origin
+from specdec.report.places import by_place
+from specdec.report.summary import COLUMNS, cells
+from specdec.ui import html
+from specdec.ui.charts.figures import benchmark_figure
+from specdec.ui.fields import LABELS, integer, number, number_field, whole_or_none
+from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
+from specdec.ui.jobs.context import Job, Turn
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done
+from specdec.ui.tabs.compare import ComparePanel
+from specdec.ui.tabs.measurement import Buttons, Findings, Measurement, Values, settings_fold, sizes
+from specdec.ui.tabs.results_io import Opening, packed
+
+KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
+RESULTS = "benchmark.results.jsonl"
+FIRST = LABELS["first"]
+MOST_TEXT = 200  # characters in the field for draft lengths
+MEDIANS = "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate."
+KEPT = "Guesses kept, of those tested at each place, over all prompts and runs."
+MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
+
+
+class BenchTab:
+    """Built inside a ``gr.Tab``. ``scripts`` has the addresses of scripts by name."""
+
+    def __init__(self, machine: Machine, limits: Limits, scripts: dict[str, str]):
+        files = scripts["files"]
+        self._machine, self._limits = machine, limits
+        lede = '<p class="sd-lede">Compare methods over many prompts.</p>'
+        gr.HTML(lede, apply_default_css=False)
+        self._opening = Opening("bench", scripts["results"], machine)
+        self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
+        with settings_fold("bench"):
+            with gr.Row(elem_classes="sd-form"):
+                most = f"up to {limits.file_bytes / 1e6:g} MB"
+                hint = f"JSON lines or a JSON list (.jsonl, .json, .gz), {most}. Without a file: the example prompts."
+                self._set = file_field(files, "Prompt set", hint, "sd-bench-set", limits)
+                hint = f"A {RESULTS} with the same settings, {most}. Its calls are not measured again."
+                self._earlier = file_field(files, "Earlier results (optional)", hint, "sd-bench-earlier", limits)
+            with gr.Row(elem_classes="sd-form"):
+                self._lanes = gr.CheckboxGroup(
+                    [(lane.choice, lane.key) for lane in _choices()],
+                    label="Further lanes",
+                    elem_id="sd-bench-lanes",
+                )
+                self._gammas = gr.Textbox(
+                    "3 5 8", label="Draft lengths (numbers or auto)", max_lines=1, elem_id="sd-bench-gammas"
+                )
+            with gr.Row(elem_classes="sd-form"):
+                sized = sizes("bench", limits, tokens=64, runs=3)
+                first = gr.Textbox(
+                    "", label=FIRST, info="the first N; empty: all", max_lines=1, min_width=90, elem_id="sd-bench-first"
+                )
+                temperature = number_field(
+                    0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature"
+                )
+                self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
+                self._sizes, self._settings = [*sized, first], [*sized, first, temperature, self.chat]
+        # The categories of the prompts, so that the estimate need not read the prompt set again.
+        self._categories = gr.State([item.category for item in read_prompts(EXAMPLES)])
+        self._findings = Findings("bench")
+        hint = f"{RESULTS} contains every call. To continue this benchmark, give it as earlier results."
+        self._files = file_buttons(files, "Save results", hint, "sd-bench-files", "bench")
+        self._link = self._opening.link_field()
+        self._compare = ComparePanel(machine, files, RESULTS)
+
+    def wire(self, tab: gr.Tab, address: gr.HTML, named: Callable[[], Values]) -> None:
+        asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
+        read = self._set.change(self._categories_of, self._set, self._categories, **UNLIMITED, **INTERNAL)
+        sized = [self._categories, self._lanes, self._gammas, *self._sizes]
+        self._buttons.estimate(self._machine, tab, sized, _size, after=read)
+        cleared = self._findings.cleared | {self._files: None, self._link: None}
+        self._buttons.wire(self._machine, self._job, asked, cleared, named)
+        self._compare.wire()
+        self._opening.wire(tab, address, self._buttons.status, cleared, self._finished)
+
+    async def _categories_of(self, request: gr.Request, prompts: Any) -> list[str]:
+        """The category of each prompt of a set; none if it cannot be read. Start shows the reason."""
+
+        def read() -> list[str]:
+            own = chosen(prompts, self._limits)
+            return [item.category for item in (parse_prompts(own.text) if own else read_prompts(EXAMPLES))]
+
+        try:
+            return await done(self._machine, request, "read prompts", read)
+        except SpecdecError:
+            return []
+
+    def _job(
+        self,
+        prompts: Any,
+        earlier: Any,
+        lanes: list[str],
+        gammas: str,
+        tokens: float | None,
+        runs: float | None,
+        first: str | None,
+        temperature: float | None,
+        chat: bool,
+    ) -> Job:
+        own, before = chosen(prompts, self._limits), chosen(earlier, self._limits)
+        many = whole_or_none(FIRST, first)
+        choice = Choice(own.name if own else NAME, many, bool(chat))
+        params = SamplingParams(
+            integer("New tokens", tokens), number("Temperature", temperature), seed=0, ignore_eos=True
+        )
+        items = choice.of(parse_prompts(own.text) if own else read_prompts(EXAMPLES))
+        plan = Plan(items, _entrants(lanes, gammas), params, integer("Runs", runs), choice)
+        self._limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
+        asked = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
+        asked |= {"first": many, "chat": choice.chat}
+        work = partial(self._measure, plan=plan, before=before)
+        return Job(self._buttons.name, plan.tokens, work, asked | asdict(plan.params))
+
+    def _measure(self, turn: Turn, plan: Plan, before: TextFile | None) -> Iterator[Values]:
+        measured = Measurement(turn, plan, self._limits, before)
+        for text, draw in measured.steps():
+            results = measured.results
+            yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})
+        if results := measured.results:
+            yield self._ending(results, measured.text)
+
+    def _shown(self, results: Results, origin: Origin, draw: bool) -> Values:
+        plan = results.plan
+        notes = [words.prompts(plan.chosen, len(plan.prompts)), f"{settings(plan)}."]
+        if results.about["pair"]["name"] == "embedded" and plan.chosen.name != NAME:
+            notes.append(KNOWN)
+        figure = benchmark_figure(results.trials) if draw else None
+        return self._findings.show(results, origin, _tables(results.trials), figure, notes)
+
+    def _finished(self, results: Results, origin: Origin) -> Values:
+        """A finished benchmark that is opened: verdict, chart, table and explanation."""
+        return self._shown(results, origin, True) | self._findings.explain(results)
+
+    def _ending(self, results: Results, text: str) -> Values:
+        about, found = results.about, results.trials
+        files = {f"benchmark{suffix}": export(about, results.plan, found) for suffix, export in EXPORTS.items()}
+        files |= {"benchmark.json": as_json(about, results.plan, found), RESULTS: text}
+        return {self._files: offered(files), self._link: packed(results)} | self._findings.explain(results)
+
+
+def _size(
+    categories: Sequence[str],
+    lanes: Sequence[str],
+    gammas: str,
+    tokens: float | None,
+    runs: float | None,
+    first: str | None,
+) -> tuple[str, int, int]:
+    """The work of a benchmark with these values, for ``Buttons.estimate``."""
+    many = whole_or_none(FIRST, first)
+    prompts = sum(min(found, many or found) for found in Counter(categories).values())
+    calls = prompts * len(_entrants(lanes, gammas)) * integer("Runs", runs)
+    return "call", calls, integer("New tokens", tokens)
+
+
+def _tables(trials: Sequence[Trial]) -> str:
+    """A row for each lane over all prompts, and a fold with the rows of each category."""
+    lines, lanes = list(map(cells, rows(trials))), len(summarise(trials))
+    every = html.table(COLUMNS, lines, MEDIANS, minor=MINOR)
+    places = _places(trials)
+    if len(lines) == lanes:
+        return every + places
+    overall = html.table(COLUMNS[1:], [line[1:] for line in lines[-lanes:]], MEDIANS, minor=MINOR)
+    return overall + html.folded("By category", every) + places
+
+
+def _places(trials: Sequence[Trial]) -> str:
+    """A fold with the guesses kept at each place of a draft; empty if not known, as in results from a link."""
+    pooled = [(s.entrant, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides]
+    found = by_place(pooled)
+    return html.folded("By place in the draft", html.table(*found, KEPT)) if found else ""
+
+
+def _choices() -> list[Lane]:
+    """The lanes that run only if they are chosen."""
+    return [lane for lane in LANES if not lane.race and lane.bench is not None]
+
+
+def _entrants(lanes: Sequence[str], gammas: str) -> tuple[Entrant, ...]:
+    if unknown := set(lanes) - {lane.key for lane in _choices()}:
+        raise InvalidInput(f"There is no lane {quoted(sorted(unknown))} in the list. Nothing ran.")
+    keys = [lane.key for lane in LANES if lane.race or lane.key in lanes]
+    return entrants_of(keys, _lengths(gammas))
+
+
+def _lengths(text: str) -> list[int | str]:
+    if len(text) > MOST_TEXT:
+        raise InvalidInput(f"The draft lengths have {len(text)} characters; write at most {MOST_TEXT}.")
+    try:
+        found = [gamma_of(word) for word in text.replace(",", " ").split()]
+    except ValueError as error:
+        raise InvalidInput(
+            f"The draft lengths are {quoted(text)}; give numbers from 0 to 16, auto, or confidence:0.4."
+        ) from error
+    if not found:
+        raise InvalidInput("No draft length is given; write some, for example 3 5 8.")
+    return found

@@ -1,0 +1,254 @@
+"""The tab that finds the best draft length, explains it, computes what-if, and offers code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from specdec.engine.decode import speculative
+from specdec.engine.policy import policy_of
+from specdec.errors import InvalidInput
+from specdec.events import Event, SamplingParams
+from specdec.lanes.driver import Batches, driven
+from specdec.measure.plan import Plan
+from specdec.measure.prompts import PromptItem
+from specdec.measure.results import Results
+from specdec.measure.summary import fastest, share_of, summarise
+from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
+from specdec.measure.task import Task
+from specdec.measure.trials import INTERVAL
+from specdec.measure.whatif import ORACLE, Calibration, Costs, Outcome, what_if
+from specdec.models.pair import Pair, Prompt
+from specdec.report import words
+from specdec.report.origin import HERE, Origin
+from specdec.report.sweep import COLUMNS, Row, cells, marked, sweep_rows, theory_note
+from specdec.ui import html
+from specdec.ui.charts.figures import sweep_figure
+from specdec.ui.fields import integer, number, number_field
+from specdec.ui.files import file_buttons, offered
+from specdec.ui.jobs.context import Job, Turn
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.race_stream import check
+from specdec.ui.tabs.code import code_answer
+from specdec.ui.tabs.measurement import Buttons, Findings, Measurement, Values, settings_fold, sizes
+from specdec.ui.tabs.race_form import RaceForm
+from specdec.ui.tabs.results_io import Opening, packed
+
+RESULTS = "sweep.results.jsonl"
+_TAKE_HOME = "import(%s).then((home) => home.mount(element, props, watch));"
+OWN = "The prompt of the race"
+RECORDED = 128  # the fewest tokens for what-if
+MEDIANS = "Medians over the runs (lowest\u2013highest). Speed-up is over plain generate."
+TERMS = (
+    "The gain, measured and predicted by theory, is over our loop at \u03b3 0. c is the time of a draft pass and v the "
+    "time to check a round, both in target passes over one token."
+)
+WHAT_IF = ("Draft length", "tokens per pass", "guesses", "ms per token", "computed gain over \u03b3 0")
+
+
+class GammaTab:
+    """Built inside a ``gr.Tab``. ``ask`` holds the race's fields, ``scripts`` the addresses of scripts by name."""
+
+    def __init__(
+        self, machine: Machine, examples: Sequence[PromptItem], limits: Limits, ask: RaceForm, scripts: dict[str, str]
+    ):
+        self._machine, self._limits = machine, limits
+        self._examples = {item.name: item for item in examples}
+        gr.HTML(
+            '<p class="sd-lede">Measures every draft length here and names the fastest.</p>',
+            apply_default_css=False,
+        )
+        self._prompt, self._chat = ask.prompt, ask.chat
+        self._opening = Opening("sweep", scripts["results"], machine)
+        self._buttons = Buttons("Find the best \u03b3", "gamma", self._opening.button)
+        with settings_fold("gamma"):
+            with gr.Row(elem_classes="sd-form"):
+                self._chosen = gr.CheckboxGroup(
+                    [OWN, *self._examples], value=[OWN], label="Prompts", elem_id="sd-gamma-prompts"
+                )
+            with gr.Row(elem_classes="sd-form"):
+                self._tokens, self._runs = sizes("gamma", limits, NEW_TOKENS, RUNS)
+                self._temperature = number_field(
+                    0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-gamma-temperature"
+                )
+        self._findings = Findings("gamma")
+        hint = "JSON lines with every call. To see them again, here or on another specdec page, use Open results."
+        self._files = file_buttons(scripts["files"], "Save results", hint, "sd-gamma-files", "sweep")
+        self._link = self._opening.link_field()
+        settings = {"open": False, "elem_classes": "sd-after"}
+        with gr.Accordion("Code for the best \u03b3", visible=False, elem_id="sd-gamma-home", **settings) as self._home:
+            look: dict[str, Any] = {"html_template": "", "elem_classes": "sd-live", "apply_default_css": False}
+            self._lines = gr.HTML("", js_on_load=_TAKE_HOME % scripts["takehome"], **look)
+        with gr.Accordion("What if: other draft lengths from one run", elem_id="sd-gamma-whatif", **settings):
+            gr.HTML(
+                '<p class="sd-hint">This records one run whose draft length changes from round to round. The page '
+                "computes every other draft length from it: exact tokens per pass for greedy text, expected values for "
+                "sampling.</p>",
+                apply_default_css=False,
+            )
+            self._record = Buttons("Record one run", "whatif")
+            self._outcomes = gr.HTML("", elem_id="sd-whatif-table", elem_classes="sd-fragment", apply_default_css=False)
+            self.best = gr.State("")  # the best draft length of what-if, as text
+            self.race_it = gr.Button("Race it", visible=False, elem_id="sd-whatif-race")
+
+    def wire(self, tab: gr.Tab, address: gr.HTML, named: Callable[[], Values]) -> None:
+        asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
+        cleared = self._findings.cleared | {self._home: gr.update(visible=False), self._lines: ""}
+        cleared |= {self._files: None, self._link: None}
+        self._buttons.wire(self._machine, self._sweep_job, asked, cleared, named)
+        self._opening.wire(tab, address, self._buttons.status, cleared, self._finished)
+        sized = [self._chosen, self._tokens, self._runs]
+        self._buttons.estimate(self._machine, tab, sized, _size)
+        given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature]
+        cleared = {self._outcomes: "", self.best: "", self.race_it: gr.update(visible=False)}
+        self._record.wire(self._machine, self._what_if_job, given, cleared, named)
+
+    def _items(self, prompt: str, chat: bool, chosen: Sequence[str]) -> tuple[PromptItem, ...]:
+        if not chosen:
+            raise InvalidInput("No prompt is chosen; choose at least one.")
+        own = [PromptItem(OWN, OWN, prompt or "", bool(chat))] if OWN in chosen else []
+        return (*own, *(item for name, item in self._examples.items() if name in chosen))
+
+    def _sweep_job(
+        self, prompt: str, chat: bool, chosen: list[str], tokens: float, runs: float, temperature: float
+    ) -> Job:
+        plan = Plan(self._items(prompt, chat, chosen), ENTRANTS, _params(tokens, temperature), integer("Runs", runs))
+        self._limits.take(plan.params.max_new_tokens, plan.runs)
+        settings = {"prompts": len(plan.prompts), "runs": plan.runs} | asdict(plan.params)
+        return Job(self._buttons.name, plan.tokens, partial(self._sweep, plan=plan), settings)
+
+    def _sweep(self, turn: Turn, plan: Plan) -> Iterator[Values]:
+        measured = Measurement(turn, plan, self._limits)
+        for text, draw in measured.steps():
+            results = measured.results
+            yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})
+        if (results := measured.results) is None:
+            return
+        yield {self._files: offered({RESULTS: measured.text}), self._link: packed(results)}
+        if ending := self._ending(turn, results):
+            yield ending
+
+    def _shown(self, results: Results, origin: Origin, draw: bool) -> Values:
+        """Verdict and table, and the chart if it must be drawn again."""
+        plan, found = results.plan, results.trials
+        rows = sweep_rows(summarise(found))
+        best = marked(rows, found, plan)
+        figure = sweep_figure(rows, None if best is None else rows[best]) if draw and rows else None
+        return self._findings.show(results, origin, _tables(rows, best), figure, [theory_note(found)])
+
+    def _finished(self, results: Results, origin: Origin) -> Values:
+        """A finished sweep that is opened: verdict, chart, table and explanation."""
+        return self._shown(results, origin, True) | self._findings.explain(results)
+
+    def _ending(self, turn: Turn, results: Results) -> Values:
+        """The end of a whole sweep: why the fastest draft length is fastest, and the code that uses it."""
+        plan, best = results.plan, fastest(summarise(results.trials))
+        if best is None or not share_of(results.trials, plan).whole:
+            return {}
+        item = plan.prompts[0]
+        # The code to take home lets the text end at its EOS.
+        params, gamma = replace(plan.params, ignore_eos=False), best.gamma or 0
+        settings = {"prompt": item.prompt, "chat": int(item.message(turn.pair.tokenizer) != item.prompt)}
+        started: dict[str, Any] = {
+            "pair": turn.slot.facts,
+            "gamma": gamma if isinstance(gamma, int) else str(policy_of(gamma)),
+        }
+        started |= {"params": asdict(params), "acceptance": "lossless", "accept_top_k": None}
+        answer = json.loads(code_answer(json.dumps({"settings": settings, "started": started})))
+        lines = json.dumps({"gamma": started["gamma"]} | answer)
+        shown = {self._home: gr.update(visible=True), self._lines: lines, self._link: packed(results, answer)}
+        return shown | self._findings.explain(results)
+
+    def _what_if_job(self, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float) -> Job:
+        params, item = _params(tokens, temperature), self._items(prompt, chat, chosen)[0]
+        # With fewer tokens not all draft lengths are measured.
+        params = replace(params, max_new_tokens=min(max(RECORDED, params.max_new_tokens), self._limits.new_tokens))
+        work = partial(self._what_if, item=item, params=params)
+        return Job(self._record.name, params.max_new_tokens, work, asdict(params))
+
+    def _what_if(self, turn: Turn, item: PromptItem, params: SamplingParams) -> Iterator[Values]:
+        status, message, events = self._record.status, item.message(turn.pair.tokenizer), list[Event]()
+        check(turn.pair, message, params, self._limits)
+        yield {status: html.status(f"Recording {params.max_new_tokens} tokens.")}
+        recorded = partial(_recorded, prompt=message, params=params, seconds=self._limits.seconds)
+        with closing(turn.run(Task(recorded, params.max_new_tokens))) as batches:
+            for batch in batches:
+                events += batch
+                if turn.stop.is_set():
+                    yield {status: html.status("Stopped.")}
+                    return
+        costs = Costs.of(events)
+        outcomes = what_if(events, costs)
+        best = fastest_outcome(outcomes)
+        yield {
+            status: "",
+            self._outcomes: outcome_table(item.name, outcomes, best, costs.assumed),
+            self.best: best.name,
+            self.race_it: gr.update(value=f"Race it: {_named(best)}", visible=True),
+        }
+
+
+def _tables(rows: Sequence[Row], best: int | None) -> str:
+    """The fastest row, \u03b3 0 and auto, and a fold with all rows. ``best`` is the marked row."""
+    first = fastest([row.summary for row in rows])
+    telling = [at for at, row in enumerate(rows) if row.gamma in (0, "auto") or row.summary is first]
+    lines = [cells(row, at == best) for at, row in enumerate(rows)]
+    every = html.table(COLUMNS, lines, f"{MEDIANS} {TERMS}", best, minor=COLUMNS[4:])
+    if len(telling) == len(rows):
+        return every
+    place = telling.index(best) if best is not None else None
+    few = html.table(COLUMNS[:4], [lines[at][:4] for at in telling], MEDIANS, place, minor=COLUMNS[3:4])
+    return few + html.folded("All draft lengths", every)
+
+
+def _recorded(pair: Pair, prompt: Prompt, params: SamplingParams, seconds: float | None) -> Batches:
+    """The batches of events that what-if is computed from."""
+    return driven(speculative(pair, prompt, gamma=Calibration(), params=params), INTERVAL, seconds)
+
+
+def _params(tokens: float | None, temperature: float | None) -> SamplingParams:
+    return SamplingParams(integer("New tokens", tokens), number("Temperature", temperature), seed=0, ignore_eos=True)
+
+
+def _size(chosen: Sequence[str], tokens: float, runs: float) -> tuple[str, int, int]:
+    """The work of a sweep with these values, for ``Buttons.estimate``."""
+    return "call", len(ENTRANTS) * len(chosen) * integer("Runs", runs), integer("New tokens", tokens)
+
+
+def fastest_outcome(outcomes: Sequence[Outcome]) -> Outcome:
+    """The fastest outcome, except for the oracle, which no real run can reach."""
+    real = [outcome for outcome in outcomes if outcome.name != ORACLE]
+    return min(real, key=lambda outcome: outcome.seconds_per_token)
+
+
+def _named(outcome: Outcome) -> str:
+    return outcome.name if outcome.name == ORACLE else words.policy(outcome.name)
+
+
+def outcome_table(prompt: str, outcomes: Sequence[Outcome], best: Outcome, assumed: str | None) -> str:
+    """Every policy's outcome, with the best one marked."""
+    exact = "all values are expected values"
+    if any(outcome.exact for outcome in outcomes):
+        exact = "tokens per pass are exact, except for a last guess that was not recorded"
+    rows = (
+        [
+            _named(o),
+            words.number(o.tokens_per_pass, 2),
+            f"{o.drafted:.0f}",
+            f"{1e3 * o.seconds_per_token:.2f}",
+            f"{o.gain:.2f}x",
+        ]
+        for o in outcomes
+    )
+    caption = (
+        f"Computed from one recorded run on \u201c{prompt}\u201d, not measured: {exact}; the times are those of the "
+        f"measured passes. {assumed or ''} The oracle is the best result that any choice of draft lengths could reach."
+    )
+    return html.table(WHAT_IF, rows, caption, outcomes.index(best), minor=("guesses",))

@@ -1,0 +1,163 @@
+"""The tab that tests by sampling whether a lane keeps the target's distribution."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import gradio as gr
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
+
+from specdec.errors import InvalidInput
+from specdec.lanes.table import row_of
+from specdec.measure.losslessness import (
+    LEAST,
+    OURS,
+    PARTS,
+    PROMPT,
+    SAMPLES,
+    TOKENS,
+    Findings,
+    Progress,
+    self_test,
+    testable,
+)
+from specdec.measure.task import Task
+from specdec.report import words
+from specdec.report.losslessness import (
+    COLUMNS,
+    STEP_COLUMNS,
+    STOPPED,
+    caption,
+    headline,
+    notes,
+    rows,
+    step_caption,
+    step_rows,
+)
+from specdec.report.origin import RECORDING, place
+from specdec.ui import html
+from specdec.ui.charts.drawn import drawn, figure_place
+from specdec.ui.charts.figures import samples_figure
+from specdec.ui.fields import integer, number_field
+from specdec.ui.jobs.context import Job, Turn
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.queue import Machine
+from specdec.ui.tabs.measurement import Buttons, Values, settings_fold
+from specdec.ui.tabs.results_io import Greeting
+
+LEDE = "Tests by sampling that speculative decoding keeps the target's distribution."
+METHOD = (
+    "Every race compares greedy text token for token. With sampling, the distribution must stay the same. So this test "
+    "draws many short continuations of one prompt with plain generate and with the lane to test, and compares the two "
+    "samples. A third sample, with lossy top-k acceptance, shows that the test can detect a difference. A lane that "
+    "records its probabilities also writes longer texts, and each step of them is tested: whether p is the target's "
+    "distribution, and whether guesses, acceptance and corrections follow p and q."
+)
+DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
+LOOK_AT = (
+    "Each group of bars is one way in which \u201c{prompt}\u201d goes on. The first two bars should differ by chance "
+    "only; the third, of the lossy version, should differ by more."
+)
+
+
+class Record(TypedDict):
+    """Findings with what they were measured on."""
+
+    about: dict[str, Any]
+    findings: Findings
+
+
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+
+
+class LosslessTab:
+    """Built inside a ``gr.Tab``."""
+
+    def __init__(self, machine: Machine, limits: Limits):
+        self._machine, self._limits = machine, limits
+        gr.HTML(f'<p class="sd-lede">{LEDE}</p>', apply_default_css=False)
+        self._greeting = Greeting("lossless")
+        self._buttons = Buttons("Run test", "lossless")
+        with settings_fold("lossless"), gr.Row(elem_classes="sd-form"):
+            self._lane = gr.Radio(
+                [(row_of(key).choice, key) for key in testable()],
+                value=OURS,
+                label="Lane to test",
+                min_width=320,  # on a phone the field comes below
+                elem_id="sd-lossless-lane",
+            )
+            self._draws = number_field(
+                DRAWS_PUBLIC if limits.public else DRAWS,
+                "Draws",
+                info=f"{LEAST['draws']} to {limits.draws:,}; four times as many find about half the bias",
+                elem_id="sd-lossless-draws",
+            )
+        look = {"elem_classes": "sd-fragment", "apply_default_css": False}
+        self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", **look)
+        self._plot = figure_place("sd-lossless-plot")
+        self._table = gr.HTML("", elem_id="sd-lossless-table", **look)
+
+    def wire(self, tab: gr.Tab, named: Callable[[], Values]) -> None:
+        cleared: Values = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
+        self._greeting.wire(tab, list(cleared), lambda text: self._shown(*recorded_test(text)))
+        self._buttons.estimate(self._machine, tab, [self._draws], _size, by_race=False)
+        self._buttons.wire(self._machine, self._job, [self._lane, self._draws], cleared, named)
+
+    def _job(self, lane: str, draws: float | None) -> Job:
+        count, seconds = integer("Draws", draws), self._limits.seconds
+        self._limits.take(TOKENS, draws=count)
+        task = Task(partial(self_test, lane=lane, draws=count, seconds=seconds), PARTS * count * TOKENS)
+        return Job(self._buttons.name, task.tokens, partial(self._test, task=task))
+
+    def _test(self, turn: Turn, task: Task[Progress | Findings]) -> Iterator[dict[Any, Any]]:
+        status, shown, most = self._buttons.status, 0.0, self._limits.seconds
+        with closing(turn.run(task)) as steps:
+            for step in steps:
+                if isinstance(step, Findings):
+                    origin = html.origin(words.ORIGINS["here"], words.pair_line(turn.slot.facts))
+                    yield {status: ""} | self._shown(origin, step)
+                elif turn.stop.is_set():
+                    yield {status: html.status(STOPPED)}
+                    return
+                elif most is not None and turn.seconds > 2 * most:
+                    drew = step.done // SAMPLES if step.unit == "continuations" else 0
+                    raise InvalidInput(
+                        f"This pair is too slow for the test: it drew {drew} continuations of each sample "
+                        f"in {2 * most:.0f}\u00a0s, and {LEAST['draws']} are needed. Test it on your own machine."
+                    )
+                elif time.monotonic() - shown > 0.25:
+                    shown = time.monotonic()
+                    turn.counts["drawn"] = step.done if step.unit == "continuations" else 0
+                    yield {status: _progress(step)}
+
+    def _shown(self, origin: str, found: Findings) -> Values:
+        """Show findings. ``origin`` says where they come from."""
+        told = html.verdict(headline(found), None, notes(found))
+        table = html.table(COLUMNS, rows(found), caption(found), minor=("by chance alone", "groups", "acceptance"))
+        if found.steps is not None:
+            table += html.table(STEP_COLUMNS, step_rows(found.steps), step_caption(found.steps))
+        return {
+            self._verdict: origin + told + html.paragraph(LOOK_AT.format(prompt=PROMPT)),
+            self._plot: gr.update(value=drawn(samples_figure(found)), visible=True),
+            self._table: html.folded("How the test works, and its figures", html.paragraph(METHOD) + table),
+        }
+
+
+def _size(draws: float | None) -> tuple[str, int, int]:
+    """The work of a test, for the estimate beside Start."""
+    return "continuation", PARTS * integer("Draws", draws), TOKENS
+
+
+def _progress(step: Progress) -> str:
+    return html.status(f"{step.done:,} of {step.total:,} {step.unit} drawn.", step.done / step.total)
+
+
+def recorded_test(text: str) -> tuple[str, Findings]:
+    """The findings that ship with the program, and their origin."""
+    record = _RECORD.validate_json(text)
+    return html.origin(RECORDING.sentence, place(record["about"])), record["findings"]

@@ -1,0 +1,274 @@
+"""Shared by the tabs that measure: size fields, buttons, the way through the queue, progress and findings."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing, closing
+from functools import partial
+from typing import Any
+
+import gradio as gr
+import plotly.graph_objects as go
+
+from specdec.errors import SpecdecError, with_names
+from specdec.measure.kept import Begun, kept_trials
+from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
+from specdec.measure.results import MOST_CALLS, Results
+from specdec.measure.results_file import ResultsText
+from specdec.measure.summary import comparable
+from specdec.measure.task import Task
+from specdec.models.pair import Pair
+from specdec.report import words
+from specdec.report.cost_map import measured_growth, points
+from specdec.report.origin import Origin, place
+from specdec.report.overall import overall
+from specdec.report.why import figures
+from specdec.ui import html
+from specdec.ui.charts.drawn import drawn, figure_place
+from specdec.ui.charts.figures import waterfall_figure
+from specdec.ui.fields import LABELS, message_place, number_field
+from specdec.ui.files import TextFile
+from specdec.ui.jobs.context import Ahead, Cancelled, Job, Turn
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.race_stream import check
+from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done, followed
+from specdec.ui.tabs.cost_map import CostMap
+
+Values = dict[Any, Any]  # by component
+CHART_EVERY = 2.0  # the least seconds between two charts of a running measurement
+
+# During a measurement its fragments are replaced after every call. What a person has opened in them stays open.
+_KEEP_FOLDS = """
+const open = new Set(), folds = () => [...element.querySelectorAll("details")];
+const note = ({ target }) => open[target.open ? "add" : "delete"](folds().indexOf(target));
+const reopen = () => folds().forEach((fold, at) => { if (open.has(at)) fold.open = true; });
+element.addEventListener("toggle", note, true);
+new MutationObserver(reopen).observe(element, { childList: true, subtree: true });
+"""
+
+# If Gradio itself ends a job (the quota of a shared GPU is used up, the server is lost), its notice gives the reason.
+REFUSED = "The job did not finish. The notice at the top gives the reason, if it is known."
+
+
+class Buttons:
+    """The button Start, which Stop replaces during a run, and the ``status``.
+
+    The live view swaps the two buttons and lets screen readers read the findings.
+    """
+
+    def __init__(self, label: str, name: str, beside: Callable[[], None] = lambda: None):
+        """``beside`` builds further components in the row of Start."""
+        self.name = name
+        with gr.Row(elem_classes="sd-startRow"):
+            self.start = gr.Button(label, variant="primary", elem_id=f"sd-{name}-start", elem_classes="sd-go")
+            self.halt = gr.Button("Stop", variant="secondary", elem_id=f"sd-{name}-stop", elem_classes="sd-halt")
+            self._estimate = gr.HTML("", elem_id=f"sd-{name}-estimate", elem_classes="sd-estimate")
+            beside()
+        self.status = message_place(f"sd-{name}-status")
+
+    def estimate(
+        self,
+        machine: Machine,
+        tab: gr.Tab,
+        fields: list[Any],
+        size_of: Callable[..., tuple[str, int, int]],
+        by_race: bool = True,
+        after: Any = None,
+    ) -> None:
+        """Show beside Start how long it will take, when ``tab`` is opened and when a field changes.
+
+        ``size_of`` turns the fields' values into the work: a name for a unit of it, the number of units, and the tokens
+        of each. ``by_race``: until a job of this kind has run, a race gives the time of a token. ``after`` is a
+        listener that changes one of the fields without an event.
+        """
+
+        def say(*values: Any) -> str:
+            try:
+                name, count, tokens = size_of(*values)
+            except SpecdecError:
+                return ""  # Start shows what is wrong
+            if not (0 < count <= MOST_CALLS and 0 < tokens <= machine.limits.new_tokens):
+                return ""
+            return words.work_ahead(name, count, tokens, machine.expected(self.name, count * tokens, by_race))
+
+        said: Values = {"fn": say, "inputs": fields, "outputs": self._estimate, "queue": False} | INTERNAL
+        gr.on([tab.select, *(field.change for field in fields)], trigger_mode="always_last", **said)
+        if after is not None:
+            after.then(**said)
+
+    def wire(
+        self,
+        machine: Machine,
+        job_of: Callable[..., Job],
+        inputs: list[Any],
+        cleared: Values,
+        named: Callable[[], Values],
+    ) -> None:
+        """Run ``job_of(*inputs)`` on Start. The job yields values for the status and for the keys of ``cleared``.
+
+        ``cleared`` has each component's value without a result. An earlier result stays until the job yields more than
+        a status, so a refusal does not erase it. ``named`` gives the page's header, for the first answer.
+        """
+
+        async def run(request: gr.Request, *values: Any) -> AsyncIterator[Values]:
+            fresh, first = False, True
+            try:
+                yield {self.status: ""}
+                # Reading a file of prompts takes a while.
+                job = await done(machine, request, "read settings", partial(job_of, *values))
+                async with aclosing(followed(machine, request, job)) as steps:
+                    async for shown in steps:
+                        if isinstance(shown, Ahead):
+                            yield {self.status: html.status(words.ahead(*shown))}
+                            continue
+                        if not fresh and shown.keys() - {self.status}:
+                            shown, fresh = cleared | shown, True
+                        yield shown | (named() if first else {})
+                        first = False
+            except Cancelled as error:
+                yield {self.status: html.status(str(error))}
+            except SpecdecError as error:
+                yield {self.status: html.error(with_names(error, LABELS))} | named()
+
+        def stop(request: gr.Request) -> None:
+            machine.stop(request.session_hash or "", self.name)
+
+        begin = f"(...values) => {{ window.specdec.go({json.dumps(self.name)}); return values; }}"
+        rest = f"() => {{ window.specdec.rest({json.dumps(self.name)}); }}"
+        outputs = [self.status, *cleared, *named()]
+        ran = self.start.click(run, inputs, outputs, js=begin, **UNLIMITED, **INTERNAL)
+        ran.then(None, js=rest, **INTERNAL)
+        ran.failure(lambda: html.error(REFUSED), outputs=self.status, js=rest, queue=False, **INTERNAL)
+        self.halt.click(stop, queue=False, **INTERNAL)
+
+
+class Findings:
+    """Verdict, chart and table, and a fold that shows where the time goes, from plain ``generate`` to speculative.
+
+    All are hidden or empty until known; ``cleared`` has the values for that.
+    """
+
+    def __init__(self, name: str):
+        look: dict[str, Any] = {"elem_classes": "sd-fragment", "apply_default_css": False}
+        self._verdict = gr.HTML("", elem_id=f"sd-{name}-verdict", js_on_load=_KEEP_FOLDS, **look)
+        self._plot = figure_place(f"sd-{name}-plot")
+        self._table = gr.HTML("", elem_id=f"sd-{name}-table", js_on_load=_KEEP_FOLDS, **look)
+        self._map = CostMap(name)
+        settings = {"open": False, "visible": False, "elem_id": f"sd-{name}-why", "elem_classes": "sd-after"}
+        with gr.Accordion("Why", **settings) as self._fold:
+            self._steps = gr.Plot(None, show_label=False, elem_classes="sd-figure")
+            self._facts = gr.HTML("", **look)
+        self.cleared = self._map.cleared | {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
+        self.cleared |= {self._fold: gr.update(visible=False), self._steps: None, self._facts: ""}
+
+    def show(
+        self, results: Results, origin: Origin, table: str, figure: go.Figure | None, notes: Iterable[str] = ()
+    ) -> Values:
+        """The values that show these results. ``notes`` go below the verdict. Without a figure the last chart stays."""
+        found = overall(results.trials, results.plan, origin.here)
+        shown = html.origin(origin.sentence, place(results.about))
+        shown += html.verdict(found.headline, found.factor, [*found.notes, *notes])
+        chart = {self._plot: gr.update(value=drawn(figure), visible=True)} if figure else {}
+        return {self._verdict: shown, self._table: table} | chart
+
+    def explain(self, results: Results) -> Values:
+        """The values of the map and of the fold. The fold is empty if the steps are not known."""
+        found = overall(results.trials, results.plan).judgement
+        shown = self._map.show(points(results.trials), measured_growth(results.trials))
+        if not found.steps:
+            return shown
+        values = shown | {self._steps: drawn(waterfall_figure(found)), self._facts: html.facts(figures(found))}
+        return values | {self._fold: gr.update(visible=True)}
+
+
+def settings_fold(name: str) -> gr.Accordion:
+    """The fold for a measurement's settings. The findings come before it."""
+    return gr.Accordion("Settings", open=False, elem_id=f"sd-{name}-settings", elem_classes="sd-after sd-settings")
+
+
+def sizes(name: str, limits: Limits, tokens: int, runs: int) -> tuple[gr.Number, gr.Number]:
+    """The fields for the size of a measurement. ``tokens`` and ``runs`` are their first values."""
+    return (
+        number_field(
+            tokens, LABELS["max_new_tokens"], info=f"{LEAST_TOKENS} to {limits.new_tokens}", elem_id=f"sd-{name}-tokens"
+        ),
+        number_field(runs, LABELS["runs"], info=f"up to {limits.runs}", elem_id=f"sd-{name}-runs"),
+    )
+
+
+def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
+    """The plan. Raises ``InvalidInput`` if it is above the page's limits."""
+    limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
+    for item in plan.prompts:
+        check(pair, item.message(pair.tokenizer), plan.params, limits)
+    return plan
+
+
+class Measurement:
+    """Runs the calls of a plan one after another, and keeps their results."""
+
+    def __init__(self, turn: Turn, plan: Plan, limits: Limits, before: TextFile | None = None):
+        """``before`` is a file of results. Calls that it contains are not measured again."""
+        self._turn, self._limits, self._plan = turn, limits, allowed(turn.pair, plan, limits)
+        self._task = Task(partial(kept_trials, plan=plan, before=before), plan.tokens)
+        self._found: list[Trial] = []
+        self._lines: ResultsText | None = None
+
+    @property
+    def results(self) -> Results | None:
+        """None before the first call has ended."""
+        if self._lines is None or not self._found:
+            return None
+        return Results(self._lines.about, self._plan, list(self._found))
+
+    @property
+    def text(self) -> str:
+        """The results in the format of a file."""
+        assert self._lines is not None  # there are results by now
+        return self._lines.write(self._found)
+
+    def steps(self) -> Iterator[tuple[str, bool]]:
+        """Measure. Yield a status after each call, and whether it is time to draw the chart again.
+
+        It yields only between two calls, so that showing results costs no call any time. It ends when the job is
+        stopped or the page's limit is reached; the last status says so.
+        """
+        found, planned, done = self._found, len(self._plan), 0
+        first, drawn_at = 0.0, float("-inf")
+        yield html.status("Warming up."), False
+        with closing(self._turn.run(self._task)) as steps:
+            for step in steps:
+                if isinstance(step, Begun):
+                    self._lines = step.lines
+                    found += step.found
+                elif step is not None:
+                    found.append(step)
+                    done += 1
+                    self._turn.counts["calls"] = done
+                if (why := self._ended()) and len(found) < planned:
+                    counted = len(comparable(found))
+                    rest = f"; the verdict uses {counted:,} calls, of runs that all lanes finished" * (
+                        counted < len(found)
+                    )
+                    yield html.status(f"{why}: {len(found):,} of {planned:,} calls done{rest}."), True
+                    return
+                if isinstance(step, Trial):
+                    now = time.monotonic()
+                    first = first or now  # from here on without the warm-up
+                    each = (now - first) / (done - 1) if done > 1 else None
+                    text = words.calls_left(len(found), planned, each)
+                    # A single call could not be compared.
+                    if due := len(found) > 1 and now - drawn_at > CHART_EVERY:
+                        drawn_at = now
+                    yield html.status(text, len(found) / planned), due
+        yield "", True
+
+    def _ended(self) -> str:
+        """Why there is no further call; empty if there is no reason."""
+        most = self._limits.seconds
+        if most is not None and self._turn.seconds > most:
+            return f"Stopped after {most:.0f}\u00a0s, this page's limit"
+        return "Stopped" if self._turn.stop.is_set() else ""

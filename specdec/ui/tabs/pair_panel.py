@@ -1,0 +1,242 @@
+"""Choosing another pair: the choices, the check of a choice, and the exchange."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from specdec.drafters import methods
+from specdec.drafters.base import DraftMethod
+from specdec.drafters.model import DraftModel
+from specdec.errors import InvalidInput, LoadFailed, SpecdecError, quoted
+from specdec.models.check import check
+from specdec.models.loading import PairPlan, plan_pair
+from specdec.models.memory import gigabytes
+from specdec.models.presets import PRESETS
+from specdec.models.slot import Slot
+from specdec.report import words
+from specdec.ui import html
+from specdec.ui.fields import message_place
+from specdec.ui.jobs.context import Ahead, Job, Turn
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.startup import StartupRace
+from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
+
+OWN = "Another pair"
+ARROW = re.compile(r"\s*(?:<-|\u2190)\s*")  # between target and draft in a pair that is typed into the list's field
+SETS = "Send every prompt as a chat message. If off, only conversations are."
+STEP = 0.25  # seconds between two messages about a load
+_PRESETS = {preset.name: preset for preset in PRESETS}
+
+# Messages of libraries name a file's path, which strangers must not see. Web addresses stay.
+_PATH = re.compile(r"(?<![\w:/])/[^\s'\"]+")
+
+
+class PairPanel:
+    """The fields under the header, and the check and the loading of a choice.
+
+    The race at ``startup`` runs again with each new pair.
+    """
+
+    def __init__(self, slot: Slot, limits: Limits, startup: StartupRace):
+        self._slot, self._limits, self._startup = slot, limits, startup
+        labels = [row.label for row in methods.METHODS]
+        with gr.Row():
+            self.preset = gr.Dropdown(
+                [*_PRESETS, *([OWN] if limits.pairs == "any" else [])],
+                value=PRESETS[0].name,
+                label="Pair, target \u2190 draft",
+                elem_id="sd-preset",
+                # Otherwise Gradio would drop a text that is not in the list.
+                allow_custom_value=limits.pairs == "any",
+                filterable=limits.pairs == "any",
+            )
+            self.method = gr.Radio(labels, value=labels[0], label="Draft method", elem_id="sd-method")
+        with gr.Row():
+            self.target = gr.Textbox(
+                label="Target: hub id, folder or GGUF file", max_lines=1, elem_id="sd-target", visible=False
+            )
+            self.draft = gr.Textbox(label="Draft", max_lines=1, elem_id="sd-draft", visible=False)
+        with gr.Row():
+            self.look = gr.Button("Check", elem_id="sd-check")
+            self.load = gr.Button("Load", elem_id="sd-load")
+        self.report = message_place("sd-report", _preset_line(PRESETS[0].name))
+        self.preset.change(
+            lambda preset, method: (
+                gr.update(visible=preset == OWN),
+                gr.update(visible=_is_written(preset, method)),
+                _preset_line(preset),
+            ),
+            [self.preset, self.method],
+            [self.target, self.draft, self.report],
+            queue=False,
+            **INTERNAL,
+        )
+        self.method.change(
+            lambda preset, method: gr.update(
+                visible=_is_written(preset, method),
+                label=f"Draft: {_row(method).form}",
+                placeholder=_row(method).example,  # and no value, which would replace what was typed
+            ),
+            [self.preset, self.method],
+            self.draft,
+            queue=False,
+            **INTERNAL,
+        )
+
+    @property
+    def choice(self) -> list[Any]:
+        """The fields that name a pair."""
+        return [self.preset, self.target, self.draft, self.method]
+
+    def wire(self, machine: Machine, start: gr.Button, facing: Sequence[Any]) -> tuple[Any, Any]:
+        """Wire both buttons. Returns the events of a check and of a load.
+
+        ``start`` is Run, which is locked during a load and shows why. ``facing`` are the components that the function
+        of that name fills.
+        """
+        choice, locked = self.choice, [self.report, start, *facing]
+
+        async def look(request: gr.Request, *values: Any) -> AsyncIterator[Any]:
+            job = Job("check", 0, partial(self.check, choice=values))
+            async for shown in _told(machine, request, job):
+                yield shown if isinstance(shown, str) else shown[0]
+
+        async def load(request: gr.Request, *values: Any) -> AsyncIterator[Any]:
+            job = Job("load", 0, partial(self.change, choice=values))
+            skipped = [gr.skip()] * len(facing)
+            async for shown in _told(machine, request, job):
+                ended = not isinstance(shown, str)
+                ready = ("Run race", True) if ended else ("A pair is loading", False)
+                button = gr.update(value=ready[0], interactive=ready[1])
+                yield (shown[0], button, *(shown[1] or skipped)) if ended else (shown, button, *skipped)
+
+        settings = UNLIMITED | INTERNAL
+        entered = [self.look.click, self.target.submit, self.draft.submit]  # the key Enter, which loads nothing
+        return gr.on(entered, look, choice, self.report, **settings), self.load.click(load, choice, locked, **settings)
+
+    def check(self, turn: Turn, choice: Sequence[Any]) -> Iterator[tuple[str, None]]:
+        """The check of a choice, as HTML."""
+        yield html.findings(check(self._plan(*choice))), None
+
+    def change(self, turn: Turn, choice: Sequence[Any]) -> Iterator[str | tuple[str, tuple[Any, ...]]]:
+        """Load a choice. Yield progress as HTML, and at the end the page's texts about the new pair too."""
+        said = ["Loading."]
+
+        def progress(name: str, done: int, total: int) -> None:
+            if turn.stop.is_set():
+                raise LoadFailed("The visitor who asked for this pair has left.")
+            said[0] = f"Fetching {name}: {gigabytes(done)} of {gigabytes(total)}."
+
+        self._startup.forget()
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                work = pool.submit(lambda: self._slot.change(self._plan(*choice), progress))
+                while not wait([work], STEP).done:
+                    yield html.note(said[0])
+            work.result()  # raises an error of the load
+            yield html.note(f"Loaded: {words.pair_line(self._slot.facts)}."), facing(self._slot, self._limits)
+        except SpecdecError as error:
+            still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
+            raise LoadFailed(f"{error}{still}") from error
+        finally:
+            if self._slot.loaded:
+                self._startup.begin()
+
+    def _plan(self, preset: str | None, target: str | None, draft: str | None, method: str) -> PairPlan:
+        model: str | None
+        row, written = _row(method), _is_written(preset, method)
+        target, draft = (target or "").strip(), (draft or "").strip()  # a hidden field is None
+        text, listed = (draft or row.example) if written else "", None
+        if preset in _PRESETS:
+            model, listed = _PRESETS[preset].target, _PRESETS[preset].draft
+        elif self._limits.pairs == "any":
+            if preset != OWN:
+                target, listed = _typed(preset)
+            if not target:
+                raise InvalidInput("No target was given; write a hub id, or the path of a folder or a GGUF file.")
+            model = target
+        else:
+            raise InvalidInput(f"There is no pair {quoted(preset)} in the list.")
+        drafting = row.parse(text) if text else methods.method_of(listed or "")
+        if text and drafting is None:
+            raise InvalidInput(f"{quoted(text)} is not a valid draft; write {row.form}.")
+        if self._limits.public and written and drafting is not None and drafting.parts():
+            raise InvalidInput("This public page loads only the pairs of its list; choose one of them.")
+        # Visitors must not reach private models, which the owner's token opens.
+        return plan_pair(model, drafting, token=not self._limits.public)
+
+
+async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
+    """The values of a job's step: HTML, or at its end HTML and further values."""
+    try:
+        async with aclosing(followed(machine, request, job)) as steps:
+            async for shown in steps:
+                yield html.note(words.ahead(*shown)) if isinstance(shown, Ahead) else shown
+    except SpecdecError as error:
+        said = _PATH.sub("a file", str(error)) if machine.limits.public else str(error)
+        yield html.error(said), None
+
+
+def facing(slot: Slot, limits: Limits) -> tuple[str, Any, Any, Any]:
+    """The page's texts about the loaded pair: header, prompt hint, and the chat switches of race and benchmark."""
+    able = slot.chat
+    hint = "Continues stories and Python; cannot answer questions." if slot.facts["name"] == "embedded" else ""
+    info = "Send the prompt as a chat message." if able else "The target is a base model: it has no chat template."
+    chat = gr.update(value=able, interactive=able, info=info)
+    sets = gr.update(interactive=True, info=SETS) if able else chat
+    return header(slot, limits), gr.update(info=hint), chat, sets
+
+
+def header(slot: Slot, limits: Limits) -> str:
+    """The top of the page, which names the loaded pair."""
+    return html.header(words.pair_line(slot.facts), "your own pair" if limits.pairs == "none" else "change")
+
+
+def _row(method: str) -> type[DraftMethod]:
+    """The row of the table with this label."""
+    found = next((row for row in methods.METHODS if row.label == method), None)
+    if found is None:
+        raise InvalidInput(f"There is no draft method {quoted(method)} in the list.")
+    return found
+
+
+def _typed(pair: str | None) -> tuple[str, str]:
+    """The target, and the draft or "", of a pair that was typed into the field of the list, as "target <- draft"."""
+    target, draft, *_ = [*ARROW.split((pair or "").strip(), maxsplit=1), ""]
+    return target, draft
+
+
+def _is_written(preset: str | None, method: str) -> bool:
+    """Whether the visitor types the way to draft; a pair of the list names its draft model itself."""
+    named = preset in _PRESETS or (preset != OWN and _typed(preset)[1])
+    return not named or _row(method) is not DraftModel
+
+
+def _preset_line(name: str | None) -> str:
+    """What the chosen pair is good for, or how a typed one is understood."""
+    if name == OWN:
+        return ""
+    if name not in _PRESETS:
+        target, draft = _typed(name)
+        said = f"Not a pair of the list. It is read as target {quoted(target)}" if target else "No pair is chosen."
+        return html.note(said + (f" and draft {quoted(draft)}." if draft else "." * bool(target)))
+    preset = _PRESETS[name]
+    where = "It needs no network." if preset.target is None else "It is fetched from the hub."
+    terms = " Its terms must be accepted there first (HF_TOKEN)." if preset.licensed else ""
+    about = "about " if preset.unchecked else ""
+    size = f"{about}{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32 bits"
+    doubt = " This pair is taken from model cards and was not tried. Check it first." if preset.unchecked else ""
+    return html.note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}{doubt}")
+
+
+def your_own(space: str | None) -> str:
+    """How to measure a pair that this page does not offer. ``space`` is the name of the Space on which it runs."""
+    return html.your_own("pip install -r requirements.txt && python app.py --target TARGET --draft DRAFT", space)

@@ -1,0 +1,154 @@
+"""The tab that races lanes: the form, its buttons, and the live view, which ``assets/live.js`` draws."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from specdec.engine.policy import gamma_of
+from specdec.errors import InvalidInput, SpecdecError
+from specdec.lanes.table import LANES
+from specdec.measure.prompts import PromptItem
+from specdec.report import words
+from specdec.report.definitions import DEFINITIONS
+from specdec.ui import html
+from specdec.ui.assets import plotly_address
+from specdec.ui.fields import message_place, sent
+from specdec.ui.jobs.context import Ahead, Cancelled, Job
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.race_settings import REPEATS, RaceSettings, from_recording
+from specdec.ui.jobs.race_stream import refusal, stream
+from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
+from specdec.ui.tabs.measurement import REFUSED, Values
+from specdec.ui.tabs.race_form import RaceForm, cause_of
+
+_MOUNT = """
+import(%s).then((live) =>
+  live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s, %s, () => trigger("again")));
+"""
+_READY = "await (await import(%s)).ready;"  # waits until the scripts have their tables
+_BEGIN = f"async (...values) => {{ {_READY} window.specdec.begin(); return values; }}"
+_AGAIN = f"async () => {{ {_READY} window.specdec.begin(); return JSON.stringify(window.specdec.shown()); }}"
+_ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50); }}"  # the fields have new values
+
+
+class RaceTab:
+    """Built inside a ``gr.Tab``. ``ask`` makes the form's fields, and ``script`` is the address of ``live.js``."""
+
+    def __init__(self, machine: Machine, limits: Limits, ask: RaceForm, examples: Sequence[PromptItem], script: str):
+        self._machine, self._limits, self._ask = machine, limits, ask
+        self._begin, self._again, self._asked = (code % script for code in (_BEGIN, _AGAIN, _ASKED))
+        with gr.Row(elem_id="sd-line"):
+            # The form in one line, which the live view fills.
+            gr.HTML('<div class="sd-linePlace"></div>', elem_id="sd-summary", apply_default_css=False)
+            self.start = gr.Button("Run race", variant="primary", elem_id="sd-run")
+            self._halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
+        # Messages about the form, above it. The live view fills the first.
+        gr.HTML('<div class="sd-saidPlace"></div>', elem_id="sd-said", apply_default_css=False)
+        self.problems = message_place("sd-problems")
+        self._waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
+        with gr.Row(elem_id="sd-chips"):
+            gr.HTML('<span class="sd-try">Try</span>', apply_default_css=False, elem_id="sd-try")
+            chips = [gr.Button(e.name, size="sm", min_width=0, elem_classes="sd-chip") for e in examples]
+        with gr.Row(elem_id="sd-ask"):
+            with gr.Column(scale=7, min_width=320):
+                self.prompt = ask.prompt_field(examples[0].prompt)
+                ask.chat_field()
+            with gr.Column(scale=5, min_width=300, elem_id="sd-settings"):
+                ask.setting_fields()
+        for example, chip in zip(examples, chips, strict=True):
+            fill = f"() => {json.dumps(example.prompt)}"
+            chip.click(None, js=fill, outputs=self.prompt, api_visibility="private").then(
+                None, js=self._asked, **INTERNAL
+            )
+        self.live = gr.HTML(
+            "",
+            html_template="",
+            js_on_load=_MOUNT % (script, plotly_address(), _lane_rows(), _hints()),
+            apply_default_css=False,
+            elem_id="sd-live",
+            elem_classes="sd-live",
+        )
+
+    def wire(self, link: gr.Textbox, named: Callable[[], Values]) -> None:
+        """Wire the buttons. ``link`` takes the race to run again; ``named`` gives the page's header for an answer."""
+        form = self.start.click, self._ask.read, self._ask.inputs, self._begin
+        shown = self.live.again, self._shown_again, link, self._again
+        for event, read, values, begin in (form, shown):
+            outputs = [self._waiting, self.live, *named()]
+            ran = event(self._racing(read, named), values, outputs, js=begin, **UNLIMITED, **INTERNAL)
+            ran.then(None, self._waiting, js="(said) => { window.specdec.end(said); }", **INTERNAL)
+            ended = f"() => {{ window.specdec.end('', {json.dumps(REFUSED)}); }}"
+            ran.failure(None, js=ended, **INTERNAL)
+        self._halt.click(self._stop, js="() => { window.specdec.halt(); }", queue=False, **INTERNAL)
+
+    def tell(self, event: Any) -> Any:
+        """Let the scripts read the fields again after ``event``, which has set them."""
+        return event.then(None, js=self._asked, **INTERNAL)
+
+    def restore(self, link: str, chat: bool) -> tuple[Any, ...]:
+        """The fields' values from the settings in a link, and what could not be used. ``chat``: as in ``RaceForm``."""
+        try:
+            values, problems = self._ask.restore(sent(link), chat)
+        except InvalidInput as error:
+            values, problems = [gr.skip() for _ in self._ask.inputs], {"": str(error)}
+        return *values, "".join(html.error(said, cause_of(name)) for name, said in problems.items())
+
+    def with_length(self, best: str) -> list[Any]:
+        """The values that put the best draft length of What if into the form, and open this tab."""
+        said = html.note(f"Set from What if: {words.policy(best)}. Press Run race to measure it.")
+        return [gr.update(selected="race"), said, *self._ask.length_values(gamma_of(best))]
+
+    def _racing(
+        self, read: Callable[..., RaceSettings], named: Callable[[], Values]
+    ) -> Callable[..., AsyncIterator[dict[Any, Any]]]:
+        """A listener that runs the race that ``read`` makes of its inputs."""
+
+        async def run(request: gr.Request, *values: Any) -> AsyncIterator[dict[Any, Any]]:
+            try:
+                yield {self._waiting: ""}
+                asked = read(*values)
+                self._limits.take(asked.params.max_new_tokens, asked.runs)
+                job = Job("race", asked.tokens, partial(stream, ask=asked, limits=self._limits), asked.settings())
+                waited, first = False, True
+                async with aclosing(followed(self._machine, request, job)) as steps:
+                    async for step in steps:
+                        if isinstance(step, Ahead):
+                            waited = True
+                            yield {self._waiting: words.ahead(*step)}
+                            continue
+                        yield {self.live: step} | ({self._waiting: ""} if waited else {}) | (named() if first else {})
+                        waited = first = False
+            except Cancelled as error:
+                yield {self._waiting: str(error)}
+            except (SpecdecError, ValueError) as error:
+                yield {self._waiting: "", self.live: refusal(error)} | named()
+
+        return run
+
+    def _shown_again(self, shown: str) -> RaceSettings:
+        """The race that the page shows, whatever its fields contain now."""
+        match sent(shown):
+            case {"settings": dict(settings), "repeat": repeat}:
+                return from_recording(settings, self._limits, runs=REPEATS if repeat else None)
+        raise InvalidInput("The request does not name the run to repeat. Nothing ran.")
+
+    def _stop(self, request: gr.Request) -> None:
+        self._machine.stop(request.session_hash or "", "race")
+
+
+def _hints() -> str:
+    """The meaning of each figure, by the names that the scripts use."""
+    return json.dumps({name: figure.meaning for name, figure in DEFINITIONS.items()})
+
+
+def _lane_rows() -> str:
+    """The table of lanes for the scripts."""
+    names = ("key", "name", "gamma", "label", "dash", "sign")
+    return json.dumps([{name: getattr(lane, name) for name in names} for lane in LANES])

@@ -1,0 +1,149 @@
+"""Shows finished measurements in a tab: the recorded one, one from a file, and one from a link."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specdec.errors import InvalidInput, SpecdecError
+from specdec.measure.results import Results, read_results
+from specdec.measure.short import link_text, read_link, read_short
+from specdec.report import words
+from specdec.report.origin import LINK, RECORDING, Origin
+from specdec.ui import html
+from specdec.ui.files import chosen
+from specdec.ui.jobs.context import Ahead
+from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed, short_job
+from specdec.ui.tabs.measurement import Values
+
+RECORDED = Path(__file__).parents[2] / "data"
+_LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
+_OPEN = "import(%s).then((results) => results.open(element, props, trigger, %s));"
+_LINK = "import(%s).then((results) => results.link(element, props, watch, %s));"
+_WAIT = "async (...values) => { await (await import(%s)).whenOpened(); return values; }"
+_OPENED = "() => { import(%s).then((results) => results.resultsOpened()); }"
+
+
+class Greeting:
+    """Shows a recorded result when the tab is opened, until there is another one. Built inside a ``gr.Tab``.
+
+    ``key`` names the record in ``specdec/data``.
+    """
+
+    def __init__(self, key: str):
+        self._key = key
+        self.filled = gr.State(False)  # whether the tab shows a result
+
+    def wire(self, tab: gr.Tab, outputs: list[Any], show: Callable[[str], Values], wait: str | None = None) -> None:
+        """``show`` gives the values of ``outputs`` that show the text of the record. ``wait`` is a script before it."""
+        self._show = show
+        tab.select(self._greet, self.filled, [self.filled, *outputs], js=wait, queue=False, **INTERNAL)
+
+    @cached_property
+    def _values(self) -> Values:
+        """The values, which are the same for all visitors."""
+        return self._show((RECORDED / f"recorded_{self._key}.json").read_text(encoding="utf-8"))
+
+    def _greet(self, filled: bool) -> Values:
+        if filled:
+            return {self.filled: gr.skip()}
+        # Copies, because Gradio removes parts of an update when it sends it.
+        return {self.filled: True} | {k: dict(v) if isinstance(v, dict) else v for k, v in self._values.items()}
+
+
+class Opening:
+    """The recorded result, the button that opens a file, and the field for a link. Built inside a ``gr.Tab``.
+
+    ``key`` names the results in an address. ``script`` is the address of ``results.js``.
+    """
+
+    def __init__(self, key: str, script: str, machine: Machine):
+        self._key, self._script, self._machine, self._limits = key, script, machine, machine.limits
+        self._greeting = Greeting(key)
+
+    def button(self) -> None:
+        """The button that opens a file."""
+        settings = {"id": f"sd-{self._key}-open", "label": "Open results", "most": self._limits.file_bytes}
+        script = _OPEN % (self._script, json.dumps(settings))
+        self._file = gr.HTML(js_on_load=script, elem_id=f"sd-{self._key}-open", **_LOOK)
+
+    def link_field(self) -> gr.HTML:
+        """The field for a link, whose value ``packed`` makes; empty if that is None."""
+        settings = json.dumps({"key": self._key})
+        self.link = gr.HTML(js_on_load=_LINK % (self._script, settings), elem_id=f"sd-{self._key}-link", **_LOOK)
+        return self.link
+
+    def wire(
+        self,
+        tab: gr.Tab,
+        address: gr.HTML,
+        status: gr.HTML,
+        cleared: Values,
+        show: Callable[[Results, Origin], Values],
+    ) -> None:
+        """Wire the fields. ``show`` gives the values that show results, and ``cleared`` the values for none.
+
+        ``address`` gives results in the page's address, under ``key``.
+        """
+        self._show, self._cleared, self._status = show, cleared, status
+        outputs = [status, self._greeting.filled, *cleared]
+        recorded = list(cleared), lambda text: show(read_short(text), RECORDING)
+        self._greeting.wire(tab, *recorded, wait=_WAIT % self._script)
+        linked = getattr(address, self._key)
+        by_file, by_link = self._opening(self._open_file, {self._file: None}), self._opening(self._open_link, {})
+        self._file.upload(by_file, self._file, [self._file, *outputs], **UNLIMITED, **INTERNAL)
+        opened = linked(by_link, address, outputs, **UNLIMITED, **INTERNAL)
+        opened.then(None, js=_OPENED % self._script, **INTERNAL)
+
+    def _opening(self, shown: Callable[[Any], Values], taken: Values) -> Callable[..., AsyncIterator[Values]]:
+        """A listener that shows results in its turn: ``shown`` gives the values for its input.
+
+        ``taken`` has the values that the inputs get, because Gradio keeps those of a hundred sessions.
+        """
+
+        async def listen(request: gr.Request, value: Any) -> AsyncIterator[Values]:
+            if taken:
+                yield dict(taken)
+            try:
+                job = short_job("open", partial(shown, value))
+                async with aclosing(followed(self._machine, request, job)) as steps:
+                    async for step in steps:
+                        waits = isinstance(step, Ahead)
+                        yield {self._status: html.status(words.ahead(*step))} if waits else step
+            except SpecdecError as error:
+                yield {self._status: html.error(str(error))}
+
+        return listen
+
+    def _open_file(self, value: Any) -> Values:
+        file = chosen(value, self._limits)
+        if file is None:
+            raise InvalidInput("No file was sent. Choose one.")
+        results = read_results(file.text, file.name)
+        return self._opened(results, Origin("file", file.name))
+
+    def _open_link(self, text: Any) -> Values:
+        try:
+            return self._opened(read_link(str(text)), LINK)
+        except InvalidInput as error:
+            return {self._status: html.error(f"The results in this link cannot be shown. {error}", "address")}
+
+    def _opened(self, results: Results, origin: Origin) -> Values:
+        cleared = {k: dict(v) if isinstance(v, dict) else v for k, v in self._cleared.items()}
+        shown = self._show(results, origin) | {self.link: packed(results)}
+        return cleared | shown | {self._status: "", self._greeting.filled: True}
+
+
+def packed(results: Results, code: dict[str, Any] | None = None) -> str:
+    """The value of the field for a link: the results, or nothing if they are too long for a link.
+
+    ``code`` is what ``code_answer`` gives for them, for the Share menu.
+    """
+    return json.dumps({"packed": link_text(results) or "", "code": code})

@@ -1,0 +1,182 @@
+"""Finished charts made from given numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+from judged import drafting, loop, plain, trial
+from plotly.colors import hex_to_rgb
+
+from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.measure.losslessness import Common
+from specdec.measure.summary import summarise
+from specdec.report.cost_map import Point
+from specdec.report.sweep import sweep_rows
+from specdec.ui.assets import ASSETS
+from specdec.ui.charts.cost_map import MOST_LABELS, PLOT, map_figure
+from specdec.ui.charts.figures import COLOURS, LINE, MOST_ROWS, benchmark_figure, samples_figure, sweep_figure
+from specdec.ui.charts.labels import apart, shown
+from specdec.ui.charts.temperature import temperature_figure
+
+
+def test_a_lane_has_the_mark_of_its_row_in_a_benchmark() -> None:
+    """A lane keeps its mark whatever lanes are beside it. A lane without its own mark has a star."""
+    lookup, speculative = Entrant("prompt-lookup", 4), Entrant("speculative", 4)
+    entrants = (lookup, LOOP, speculative)
+    trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, entrant, loop(1.0)) for entrant in entrants)]
+    found = [dots for dots in benchmark_figure(trials).data if dots.mode == "markers"]
+    marks = {dots.name: (dots.marker.symbol, dots.marker.color) for dots in found}
+    assert marks == {
+        lookup.row.label: ("triangle-up", COLOURS["teal"]),
+        LOOP.row.label: ("square", COLOURS["grey"]),
+        speculative.row.label: ("star", COLOURS["blue"]),
+    }
+
+
+def test_every_draft_length_of_a_benchmark_is_in_its_chart() -> None:
+    """Each draft length has its own line with a label, and the legend names each lane once."""
+    trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, Entrant("speculative", g), loop(1.0)) for g in (3, 5, 8))]
+    figure = benchmark_figure(trials)
+    marks, texts = figure.data[::2], figure.data[1::2]
+    assert [text.text[0].split()[:2] for text in texts] == [["γ", "3"], ["γ", "5"], ["γ", "8"]]
+    assert len({mark.y[0] for mark in marks}) == 3 and [mark.showlegend for mark in marks] == [True, False, False]
+
+
+def test_the_samples_of_the_test_of_losslessness_stand_side_by_side() -> None:
+    """Samples can be told apart without colours, and a model's text never becomes markup."""
+    common = (Common("<b>one", 3, 4, 1), Common("two", 2, 2, 9))
+    figure = samples_figure(SimpleNamespace(common=common, draws=10, lane="speculative"))
+    assert [tuple(bars.x) for bars in figure.data] == [(3, 2), (4, 2), (1, 9)]
+    looks = [(bars.marker.color, bars.marker.pattern.shape) for bars in figure.data]
+    assert len(set(looks)) == 3 and figure.layout.yaxis.ticktext[0].startswith("&lt;b&gt;one")
+    assert "of 10 continuations" in figure.layout.xaxis.title.text
+
+
+def test_a_benchmark_has_a_row_a_category_and_numbers_beside_the_marks() -> None:
+    """ "All prompts" comes first. A category of that name, and two with equal cut names, have their own rows."""
+    names = ("all prompts", "x" * 40, "x" * 41)
+    trials = [
+        trial(0, lane, run, name, name) for name in names for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0)))
+    ]
+    figure = benchmark_figure(trials)
+    assert list(figure.layout.yaxis.ticktext) == ["all prompts", "all prompts", shown(names[1]), shown(names[2])]
+    marks, numbers = figure.data
+    assert [round(y) for y in marks.y] == [0, 1, 2, 3] == [round(y) for y in numbers.y]
+    assert {text.strip() for text in numbers.text} == {"γ 0 · 2.00x"}
+
+
+def test_a_benchmark_of_many_categories_shows_the_first_and_says_so() -> None:
+    trials = [
+        trial(0, lane, run, str(n), str(n))
+        for n in range(MOST_ROWS + 5)
+        for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0)))
+    ]
+    figure = benchmark_figure(trials)
+    assert len(figure.layout.yaxis.ticktext) == MOST_ROWS + 1 and "5 more categories" in figure.layout.xaxis.title.text
+
+
+def test_the_lines_of_a_sweep_are_named_at_their_ends_and_no_legend_is_needed() -> None:
+    gammas = (3, 5, "auto")
+    ran = [trial(0, BASELINE, plain(2.0)), trial(0, LOOP, loop(1.0))]
+    ran += [trial(0, Entrant("speculative", g), drafting(g, (3, 1), 0.01, 1.0, made=3)) for g in gammas]
+    rows = sweep_rows(summarise(ran))
+    figure = sweep_figure(rows, rows[1])
+    notes = {note.text.split()[0]: note for note in figure.layout.annotations}
+    assert notes.keys() == {"plain", "measured", "predicted", "auto", "fastest:"} and not figure.layout.showlegend
+    ends = sorted(note.y for name, note in notes.items() if name != "fastest:")
+    top = figure.layout.yaxis.range[1]
+    assert all(above - below >= 0.99 * LINE * top / 280 for below, above in pairwise(ends))
+
+
+@pytest.mark.parametrize("places", [[], [5], [5, 5, 5], [1, 2, 90, 91], [99, 0, 100], list(range(40))])
+def test_labels_lie_apart_in_their_order_and_within_the_chart(places: list[float]) -> None:
+    found = apart(places, 4, 0, 100)
+    gap = min(4, 100 / max(1, len(places) - 1))
+    for (one, at), (other, to) in pairwise(sorted(zip(places, found, strict=True))):
+        assert to - at >= gap - 1e-6
+    assert all(-1e-6 <= at <= 100 + 1e-6 for at in found)
+
+
+def test_a_label_with_room_stays_where_it_is() -> None:
+    assert apart([10, 50, 52], 4, 0, 100) == pytest.approx([10, 49, 53])
+
+
+def test_a_name_is_cut_and_is_no_markup() -> None:
+    assert shown('<b>"a"</b>') == '&lt;b&gt;"a"&lt;/b&gt;'
+    assert all(len(line) <= 15 for line in shown("a very long name of a category " * 9).split("<br>"))
+    assert shown("") == ""
+
+
+def test_the_temperature_chart_has_gain_acceptance_and_expected_acceptance() -> None:
+    ran = [trial(0, BASELINE, plain(2.0)), trial(0, SPECULATIVE, drafting(5, (3, 1), 0.01, 1.0, made=3))]
+    (greedy,) = [summary for summary in summarise(ran) if summary.entrant == SPECULATIVE]
+    lane = greedy.sides[0].lane
+    expected = replace(lane, overlap_at=tuple(tested / 4 for tested in lane.tested_at))
+    sampled = replace(greedy, sides=[replace(greedy.sides[0], lane=expected)])
+    gains, kept, line = temperature_figure([(0.0, greedy), (0.8, sampled)]).data
+    assert gains.x == kept.x == (0.0, 0.8) and gains.y[0] == greedy.gain
+    assert kept.y[0] == 100 * lane.alpha
+    assert line.x == (0.8,) and line.y == (25.0,), "a greedy run expects nothing"
+
+
+SPECULATIVE = Entrant("speculative", 5)
+
+
+def test_the_map_shows_lines_region_and_points() -> None:
+    """Points are hollow where speculation was slower. The dashed line is the papers', with v = 1."""
+    points = [Point("a", SPECULATIVE, 0.1, 0.8, 2.0), Point("<b>", SPECULATIVE, 0.12, 0.2, 0.8)]
+    figure = map_figure(points, 1.3)
+    line, region, paper, dots, _ = figure.data
+    assert region.fill == "tonexty" and paper.line.dash and tuple(dots.marker.symbol) == ("star", "star-open")
+    assert paper.x[-1] * 100 == pytest.approx(paper.y[-1]) and line.y[0] > paper.y[0]
+    notes = [note.text for note in figure.layout.annotations]
+    assert [shape.name for shape in figure.data if shape.showlegend is not False] == [
+        "break-even, v = 1.30 (measured)", "break-even, v = 1", SPECULATIVE.label,
+    ]  # fmt: skip
+    assert "<i>speculation pays</i>" in notes and "<i>speculation does not pay</i>" in notes
+    assert "a" in notes and "&lt;b&gt;" in notes
+    for title in (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text):
+        assert "(" in title, "with its unit"
+
+
+@pytest.mark.parametrize("v", [None, 0.9, 1.004])
+def test_without_a_v_above_1_the_map_has_one_line(v: float | None) -> None:
+    figure = map_figure([Point("a", SPECULATIVE, 0.1, 0.8, 2.0)], v)
+    assert len(figure.data) == 4 and figure.data[0].name == "break-even, v = 1"
+
+
+def test_points_at_one_place_have_names_that_do_not_overlap() -> None:
+    points = [Point(str(n), SPECULATIVE, 0.1, 0.8, 2.0) for n in range(MOST_LABELS)]
+    notes = [note for note in map_figure(points, None).layout.annotations if note.showarrow]
+    heights = sorted(note.ay * PLOT / 100 for note in notes)
+    assert len(notes) == MOST_LABELS and all(above - below >= LINE - 1e-6 for below, above in pairwise(heights))
+    assert not [n for n in map_figure(points * 2, None).layout.annotations if n.showarrow], "too many for names"
+
+
+def test_a_draft_as_dear_as_its_target_is_on_the_map() -> None:
+    """Above c = 1 there is no line, but the point is shown."""
+    figure = map_figure([Point("a", SPECULATIVE, 2.0, 0.8, 0.5)], 1.5)
+    assert figure.layout.xaxis.range[1] > 2 and max(figure.data[0].x) < 1
+
+
+PAGES = re.findall("--sd-page: (#......)", (ASSETS / "colours.css").read_text())
+assert len(PAGES) == 2, "light and dark"
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour by WCAG 2.2, 0 to 1."""
+    parts = [part / 255 for part in hex_to_rgb(colour)]
+    red, green, blue = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("colour", COLOURS.values())
+def test_marks_stand_out_from_the_page_in_both_themes(colour: str, page: str) -> None:
+    """WCAG 2.2 asks for a contrast of 3:1 of what a chart is read by."""
+    dark, light = sorted((luminance(colour), luminance(page)))
+    assert (light + 0.05) / (dark + 0.05) >= 3

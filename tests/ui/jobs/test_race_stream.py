@@ -1,0 +1,101 @@
+"""The lines of a race that reach the page: all of them at the end, and parts of them before if there are many."""
+
+from __future__ import annotations
+
+import json
+import threading
+from types import SimpleNamespace
+
+import pytest
+from fakes import byte_tokenizer, noisy_copy, shared_tiny
+
+import specdec
+from specdec.report import enough, recording
+from specdec.ui.jobs import race_stream as module
+from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.limits import LOCAL, PUBLIC
+from specdec.ui.jobs.race_settings import RaceSettings, from_recording
+
+
+@pytest.fixture(scope="module")
+def pair() -> specdec.Pair:
+    target = shared_tiny("llama", 4, layers=3)
+    return specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
+
+
+def values(pair: specdec.Pair, **settings) -> list[list[dict]]:
+    ask = RaceSettings(
+        "Once upon a time", params=specdec.SamplingParams(max_new_tokens=100, ignore_eos=True), **settings
+    )
+    slot = SimpleNamespace(pair=pair, facts=pair.describe())
+    turn = Turn(slot, lambda task: task.run(pair), threading.Event())
+    texts = list(module.stream(turn, ask, limits=LOCAL))
+    return [[json.loads(line) for line in text.splitlines()] for text in texts]
+
+
+def test_a_recorded_run_that_this_page_does_not_take_is_refused_in_a_sentence() -> None:
+    with pytest.raises(specdec.InvalidInput, match=r"This run's tokens 512 cannot be used here .above 256.\. Nothing"):
+        from_recording({"prompt": "Once", "tokens": 512}, PUBLIC)
+    assert from_recording({"prompt": "Once", "tokens": 512}, LOCAL).params.max_new_tokens == 512
+
+
+def test_a_long_race_comes_in_parts_that_overlap_and_ends_whole(pair, monkeypatch) -> None:
+    """Each value begins at a line that is not beyond the end of the value before; the last value holds all lines."""
+    monkeypatch.setattr(module, "PART", 12_000)
+    monkeypatch.setattr(module, "OVERLAP", 6_000)
+    *middle, whole = values(pair)
+    assert whole[0]["event"] == "begin" and whole[-1]["event"] == "verdict"
+    reached, parts = 0, 0
+    for value in middle:
+        first = 0
+        if value[0]["event"] == "part":
+            assert value[0]["number"] == whole[0]["number"]
+            first, parts = value.pop(0)["from"], parts + 1
+        assert first <= reached and value == whole[first : first + len(value)]
+        reached = first + len(value)
+    assert parts and reached == len(whole) - 1
+
+
+def test_a_short_race_grows_line_by_line(pair) -> None:
+    """Below the size of a part each value extends the one before, so only new lines are sent."""
+    before: list[dict] = []
+    for value in values(pair):
+        assert value[: len(before)] == before
+        before = value
+    events = list(recording.read(json.dumps(record) for record in before))
+    assert [event.lane for event in events if isinstance(event, specdec.Started)] == [
+        "generate", "speculative", "speculative",
+    ]  # fmt: skip
+
+
+def test_a_race_runs_again_until_it_is_clear(pair, monkeypatch) -> None:
+    """Three runs in rotating order with one seed, and one verdict on all of them; a race of the API runs once."""
+    monkeypatch.setattr(enough, "LEAST", 3)
+    monkeypatch.setattr(enough, "MOST", 3)
+    *_, whole = values(pair, until_clear=True)
+    started = [line for line in whole if line["event"] == "started"]
+    names = [line["lane"] if line["gamma"] else "loop" for line in started]
+    first = names[:3]
+    assert names == [*first, *first[1:], first[0], first[2], *first[:2]]
+    assert len({line["params"]["seed"] for line in started}) == 1
+    assert [line["event"] for line in whole].count("verdict") == 1 and whole[-1]["runs"] == 3
+    assert values(pair)[-1][-1]["runs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "seconds", "more"),
+    [
+        ({"kind": "faster", "doubts": [], "runs": 1}, 2.0, True),
+        ({"kind": "faster", "doubts": [], "runs": 3}, 3.0, False),
+        ({"kind": "busy", "doubts": ["busy"], "runs": 3}, 3.0, True),
+        ({"kind": "noisy", "doubts": ["luck"], "runs": 5}, 6.0, False),
+        ({"kind": "faster", "doubts": ["wide_spread"], "runs": 4}, 6.0, True),
+        ({"kind": "faster", "doubts": [], "runs": 1}, 5.5, False),  # two runs would take 11 s
+        ({"kind": "busy", "doubts": ["busy"], "runs": 4}, 8.5, False),
+        ({"kind": "no_token", "doubts": []}, 1.0, False),
+    ],
+)
+def test_when_a_race_runs_again(record: dict, seconds: float, more: bool, monkeypatch) -> None:
+    monkeypatch.setattr(enough, "LEAST", 3)
+    monkeypatch.setattr(enough, "MOST", 5)
+    assert enough.another_run(record, seconds) == more

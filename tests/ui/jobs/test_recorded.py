@@ -1,0 +1,50 @@
+"""The race in the package is an ordinary recording of the embedded pair."""
+
+from __future__ import annotations
+
+import json
+
+import specdec
+from specdec.lanes.table import DEFAULT_KEYS, key_of
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.models.loading import load_pair
+from specdec.report import recording, schema, words
+from specdec.report.definitions import DEFINITIONS
+from specdec.ui.jobs.recorded import recorded_race
+from specdec.ui.jobs.startup import RUNS, TOKENS
+
+
+def test_the_recorded_race_is_whole() -> None:
+    lines = recorded_race().splitlines()
+    parsed = [schema.parse(text, number) for number, text in enumerate(lines, start=1)]
+    begin, verdict = json.loads(lines[0]), json.loads(lines[-1])
+    assert begin["origin"] == "recording" and begin["number"] == 0 and begin["lanes"] == list(DEFAULT_KEYS)
+    assert begin["settings"]["prompt"] == read_prompts(EXAMPLES)[0].prompt
+    assert verdict["event"] == "verdict" and verdict["figures"] and not verdict["stopped"] and not verdict["doubts"]
+    assert begin["runs"] == verdict["runs"] == RUNS and verdict["shown"] == 0, "of three runs the one that is shown"
+    assert len(verdict["figures"]) == 4 and verdict["rates"].keys() == set(DEFAULT_KEYS) and verdict["whatif"]["exact"]
+    assert sum(schema.event_of(each) is not None for each in parsed) == len(list(recording.read(lines)))
+    for events in recording.lanes(lines):
+        first, *_, last = events
+        assert key_of(first.lane, first.gamma, DEFAULT_KEYS) in DEFAULT_KEYS and first.params.max_new_tokens == TOKENS
+        assert first.machine["cpu"] and isinstance(last, specdec.Finished)
+
+
+def test_the_recorded_race_is_of_the_embedded_pair_as_it_is() -> None:
+    """The recorded greedy text is that of today's pair. If not, run ``python -m scripts.record_race``."""
+    lines = recorded_race().splitlines()
+    pair, lanes = load_pair(), recording.lanes(lines)
+    params = specdec.SamplingParams(max_new_tokens=TOKENS)
+    prompt = read_prompts(EXAMPLES)[0].prompt
+    text = specdec.collect(specdec.speculative(pair, prompt, params=params)).token_ids
+    assert all(specdec.collect(events).token_ids == text for events in lanes)
+    assert json.loads(lines[0])["pair"] == words.pair_line(pair.facts())
+
+
+def test_the_recorded_verdict_has_the_definitions_of_today() -> None:
+    """A visitor's first hints are those of docs/metrics.md. If not, run ``python -m scripts.record_race``."""
+    today = {definition.meaning for definition in DEFINITIONS.values()}
+    verdict = json.loads(recorded_race().splitlines()[-1])
+    figures = [*verdict["figures"], *verdict["details"], *verdict["why"]["figures"], *verdict["lanes"]["columns"]]
+    shown = {figure["definition"] for figure in figures if figure.get("definition")}
+    assert len(shown) > 10 and shown <= today

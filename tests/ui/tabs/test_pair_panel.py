@@ -1,0 +1,61 @@
+"""The fields that name a pair: each text in them is read, or the answer says why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html import unescape
+
+import gradio as gr
+import pytest
+
+import specdec
+from specdec.drafters.model import DraftModel
+from specdec.errors import InvalidInput
+from specdec.ui.jobs.limits import LOCAL, PUBLIC
+from specdec.ui.tabs import pair_panel
+from specdec.ui.tabs.pair_panel import OWN, PairPanel
+
+
+@pytest.fixture
+def panel() -> PairPanel:
+    with gr.Blocks():
+        return PairPanel(None, LOCAL, None)
+
+
+@pytest.mark.parametrize(
+    ("choice", "target", "draft"),
+    [
+        ((OWN, "some/model ", " some/draft", "Draft model"), "some/model", DraftModel("some/draft")),
+        (("some/model <- some/draft", None, None, "Draft model"), "some/model", DraftModel("some/draft")),
+        ((" some/model\u2190suffix ", None, "", "Draft model"), "some/model", specdec.Suffix()),
+        (("some/model", None, "some/draft", "Draft model"), "some/model", DraftModel("some/draft")),
+        (("some/model", "an/older", None, "Early exit"), "some/model", specdec.EarlyExit(3)),
+        (("some/model <- some/draft", None, "early-exit:2", "Early exit"), "some/model", specdec.EarlyExit(2)),
+    ],
+)
+def test_a_typed_pair_is_read_wherever_it_was_typed(panel, monkeypatch, choice, target, draft) -> None:
+    monkeypatch.setattr(pair_panel, "plan_pair", lambda model, drafting, **_: (model, drafting))
+    assert panel._plan(*choice) == (target, draft)
+
+
+@pytest.mark.parametrize("typed", ["", None, " <- some/draft"])
+def test_a_pair_without_a_target_is_refused_in_words(panel, typed: str | None) -> None:
+    with pytest.raises(InvalidInput, match="No target was given"):
+        panel._plan(typed, None, None, "Draft model")
+
+
+def test_nothing_can_be_typed_into_a_fixed_list() -> None:
+    """Gradio would drop it. Where any pair may be loaded, the field takes every text."""
+    with gr.Blocks():
+        fixed, free = (PairPanel(None, limits, None).preset for limits in (replace(PUBLIC, pairs="listed"), LOCAL))
+    assert (fixed.filterable, fixed.allow_custom_value) == (False, False)
+    assert (free.filterable, free.allow_custom_value) == (True, True)
+
+
+def test_the_panel_says_how_a_typed_pair_is_read() -> None:
+    for typed, said in (
+        ("a <- b", "It is read as target 'a' and draft 'b'."),
+        ("a", "It is read as target 'a'."),
+        ("", "No pair is chosen."),
+    ):
+        assert said in unescape(pair_panel._preset_line(typed))

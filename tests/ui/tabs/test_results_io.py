@@ -1,0 +1,118 @@
+"""The measuring tabs' first content, and their texts before and during a measurement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+from judged import loop, plain, plan, trial
+
+from specdec.errors import InvalidInput
+from specdec.lanes.table import BASELINE, LOOP
+from specdec.measure.prompts import EXAMPLES, read_prompts
+from specdec.measure.short import read_short
+from specdec.measure.summary import share_of
+from specdec.measure.sweep import ENTRANTS
+from specdec.report import words
+from specdec.report.overall import overall
+from specdec.ui.jobs.context import Job, Turn
+from specdec.ui.jobs.limits import LOCAL
+from specdec.ui.jobs.log import Journal
+from specdec.ui.jobs.queue import Machine
+from specdec.ui.tabs import benchmark, best_gamma
+from specdec.ui.tabs.lossless import recorded_test
+from specdec.ui.tabs.measurement import Buttons, Measurement
+from specdec.ui.tabs.results_io import RECORDED, Greeting
+
+
+def test_the_recorded_results_are_whole_and_of_the_page_s_examples() -> None:
+    found = {key: read_short((RECORDED / f"recorded_{key}.json").read_text()) for key in ("sweep", "bench")}
+    examples = [item.name for item in read_prompts(EXAMPLES)]
+    assert [item.name for item in found["sweep"].plan.prompts] == examples[:1]
+    assert found["sweep"].plan.entrants == ENTRANTS
+    assert [item.name for item in found["bench"].plan.prompts] == examples
+    for results in found.values():
+        assert share_of(results.trials, results.plan).whole and len(results.trials) == len(results.plan)
+        assert results.about["pair"]["name"] == "embedded"
+        assert overall(results.trials, results.plan, here=False).factor
+    origin, findings = recorded_test((RECORDED / "recorded_lossless.json").read_text())
+    assert "A recording, not measured here" in origin and findings.verdict == "lossless" and findings.common
+
+
+def test_a_tab_greets_until_it_has_a_result_and_every_visitor_alike() -> None:
+    """Every visitor gets the same greeting. Gradio empties the updates it sends, so each needs a copy."""
+    with gr.Blocks(), gr.Tab("x") as tab:
+        greeting, table = Greeting("sweep"), gr.HTML()
+        shown = []
+        greeting.wire(tab, [table], lambda text: shown.append(text) or {table: {"value": "one", "visible": True}})
+    for _ in range(2):
+        values = greeting._greet(False)
+        assert values[table].pop("value") == "one" and values[greeting.filled] is True
+    assert len(shown) == 1 and table not in greeting._greet(True)
+
+
+def test_what_a_measurement_takes_is_said_in_words() -> None:
+    assert words.work_ahead("call", 57, 64, None) == "57 calls of 64 tokens."
+    assert words.work_ahead("call", 57, 64, 40.4) == "About 40\u00a0s: 57 calls of 64 tokens."
+    assert words.work_ahead("call", 7200, 1, 11654) == "About 3\u00a0h 14\u00a0min: 7,200 calls of 1 tokens."
+    assert words.calls_left(0, 7200, 1.625) == "0 of 7,200 calls, about 3\u00a0h 15\u00a0min left."
+    assert words.calls_left(1, 57, None) == "1 of 57 calls."
+
+
+def test_what_there_is_to_do_follows_the_fields() -> None:
+    assert best_gamma._size(["Story", "Digits"], 64, 3) == ("call", 19 * 2 * 3, 64)
+    assert benchmark._size(["a", "a", "b"], [], "3 5", 64, 3, "") == ("call", 3 * 4 * 3, 64)
+    assert benchmark._size(["a", "a", "b"], [], "3 5", 64, 3, "1") == ("call", 2 * 4 * 3, 64)
+    for fields in ((["a"], [], "soon", 64, 3, ""), (["a"], [], "3", None, 3, ""), (["a"], [], "3", 64, 0.5, "")):
+        with pytest.raises(InvalidInput):
+            benchmark._size(*fields)
+
+
+@pytest.mark.parametrize("every, drawn", [(0.0, 5), (1000.0, 1)])
+def test_the_chart_grows_at_most_every_so_often(monkeypatch, every: float, drawn: int) -> None:
+    """The chart grows from the second call on, not too often, and always at the end."""
+    monkeypatch.setattr("specdec.ui.tabs.measurement.CHART_EVERY", every)
+    asked = plan((BASELINE, LOOP), runs=3)
+    made = [trial(run, e, plain(0.01) if e == BASELINE else loop(0.01)) for run in range(3) for e in asked.entrants]
+    monkeypatch.setattr("specdec.ui.tabs.measurement.allowed", lambda pair, plan, limits: plan)
+    turn = SimpleNamespace(
+        pair=None, seconds=1.0, counts={}, stop=SimpleNamespace(is_set=lambda: False), run=lambda task: _steps(made)
+    )
+    steps = list(Measurement(turn, asked, LOCAL).steps())
+    assert [draw for _, draw in steps].count(True) == drawn + 1
+    assert [draw for _, draw in steps][:2] == [False, False] and steps[-1] == ("", True)
+    assert "1 of 6 calls." in steps[1][0] and "left" in steps[2][0]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_first_answer_of_a_measurement_names_the_loaded_pair(fails: bool) -> None:
+    """Its first findings, or its refusal, come with the header, because another visitor may have changed the pair."""
+
+    def work(turn: Turn) -> Iterator[dict[gr.HTML, str]]:
+        if fails:
+            raise InvalidInput("This pair cannot do it.")
+        yield {found: "first"}
+        yield {found: "second"}
+
+    with gr.Blocks() as demo:
+        header, found, buttons = gr.HTML(), gr.HTML(), Buttons("Start", "gamma")
+        machine = Machine(SimpleNamespace(pair=None, loaded=True), lambda task: iter(()), LOCAL, Journal())
+        buttons.wire(machine, lambda: Job("gamma", 0, work), [], {found: ""}, lambda: {header: "the pair of now"})
+    run = next(block.fn for block in demo.fns.values() if getattr(block.fn, "__name__", "") == "run")
+
+    async def answers() -> list[dict[gr.HTML, str]]:
+        request = SimpleNamespace(session_hash="one", client=None, headers={})
+        return [shown async for shown in run(request) if shown != {buttons.status: ""}]
+
+    shown = asyncio.run(answers())
+    machine.close("over")
+    assert [step.get(header) for step in shown] == ["the pair of now", *[None] * (len(shown) - 1)]
+    assert ("cannot do it" in shown[0][buttons.status]) if fails else [s[found] for s in shown] == ["first", "second"]
+
+
+def _steps(made):
+    yield None
+    yield from made
