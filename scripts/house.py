@@ -2,7 +2,8 @@
 
 The imports are read from the source, including those inside functions and under ``TYPE_CHECKING``. Folders have an
 order, and a module may import only from its own folder and from lower ones. The rooms of ``ui`` have an order too, and
-no modules import each other in a circle. An import that breaks this ends the program with a message. ``tests/test_imports.py`` checks the same rule, and that the drawing is up to date.
+no modules import each other in a circle. An import that breaks this ends the program with a message.
+``tests/test_imports.py`` checks the same rules, and that the drawing is up to date.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from specdec.measure.results_file import ResultsFile
 from specdec.report import recording
 from specdec.ui.jobs.limits import PUBLIC
 from specdec.ui.jobs.race_settings import from_recording
-from specdec.ui.tabs.race_form import RaceForm
+from specdec.ui.tabs.race_form import FORM_FIELDS, RaceForm
 from tests.load.faults import NEXT, SECRETS
 from tests.load.runs import Alone, decoded, text_of
 from tests.load.served import Served
@@ -199,7 +199,7 @@ def _loaders(report: Report, folder: Path, alone: Alone) -> None:
         "results_file.read, head": (of_file(lambda path: ResultsFile(path, alone.pair, plan).read()), _contents()),
         "RaceForm.restore": (lambda link: panel.restore(link, False), _links()),
         "from_recording": (lambda settings: from_recording(settings, PUBLIC), _links()),
-        "RaceForm.read": (lambda values: panel.read(*values), st.lists(ANYTHING, min_size=14, max_size=14)),
+        "RaceForm.read": (lambda values: panel.read(*values), st.tuples(*[ANYTHING] * len(FORM_FIELDS))),
     }
     for name, (read, strategy) in readers.items():
         outcomes, bad, slowest = Counter[str](), [], 0.0

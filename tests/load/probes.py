@@ -260,7 +260,7 @@ async def _jobs(page: Served, alone: Alone, report: Report) -> None:
                 most = max(most, health["waiting"] + (health["running"] is not None))
                 if message["msg"] == "process_completed":
                     ended += 1
-                    refused += "places" in json.dumps(message)
+                    refused += "jobs in the queue" in json.dumps(message)
                     if ended == joined:
                         break
         held = joined - refused

@@ -31,7 +31,7 @@ FIXED, AUTO, STOP = "fixed", "auto", "confidence"  # how the draft length is cho
 _CHOICES = [("fixed", FIXED), ("auto (each round)", AUTO), ("stop below confidence", STOP)]
 LEAST_CONFIDENCE = 0.4
 
-_FIELDS = (
+FORM_FIELDS = (
     "prompt", "gamma", "choice", "confidence", "tokens", "temperature", "lanes", "seed", "top_k", "top_p", "min_p",
     "penalty", "accept_top_k", "block", "ignore_eos", "chat",
 )  # fmt: skip
@@ -99,7 +99,7 @@ class RaceForm:
 
     def wire(self) -> None:
         """Lock fields that have no effect, and name their settings for the errors about them (``errors.js``)."""
-        for name, field in zip(_FIELDS, self.inputs, strict=True):
+        for name, field in zip(FORM_FIELDS, self.inputs, strict=True):
             field.elem_classes = [*field.elem_classes, f"sd-of-{'gamma' if field in self.lengths else name}"]
 
         def enable(choice: str) -> tuple[Any, Any]:
@@ -109,7 +109,7 @@ class RaceForm:
 
     @property
     def inputs(self) -> list[Any]:
-        """The fields, in the order of ``_FIELDS``."""
+        """The fields, in the order of ``FORM_FIELDS``."""
         return [
             self.prompt, *self.lengths, self.tokens, self.temperature, self.lanes, self.seed, self.top_k, self.top_p,
             self.min_p, self.penalty, self.accept, self.block, self.ignore_eos, self.chat,
@@ -117,7 +117,7 @@ class RaceForm:
 
     def read(self, *values: Any) -> RaceSettings:
         """The fields' values as settings. Raises ``InvalidInput`` for values that make no sense."""
-        given = dict(zip(_FIELDS, values, strict=True))
+        given = dict(zip(FORM_FIELDS, values, strict=True))
         if not isinstance(given["lanes"], list):
             raise InvalidInput("The further lanes are not a list. Nothing ran.")
         numbers = dict(_NUMBERS)
@@ -159,7 +159,7 @@ class RaceForm:
             taken[name] = str(taken[name])
         for name in SWITCHES & taken.keys():
             taken[name] = bool(taken[name])
-        return [taken.get(name, gr.skip()) for name in _FIELDS], problems
+        return [taken.get(name, gr.skip()) for name in FORM_FIELDS], problems
 
 
 def cause_of(name: str) -> str:

@@ -16,7 +16,7 @@ from specdec.ui.fields import LABELS
 from specdec.ui.jobs.limits import LOCAL
 from specdec.ui.jobs.race_settings import PARAMS, RaceSettings, from_recording
 from specdec.ui.jobs.race_stream import refusal
-from specdec.ui.tabs.race_form import _FIELDS, RaceForm
+from specdec.ui.tabs.race_form import FORM_FIELDS, RaceForm
 
 FORM = {
     "prompt": "Once", "gamma": 5, "choice": "fixed", "confidence": 0.4, "tokens": 64, "temperature": 0, "lanes": [],
@@ -37,7 +37,7 @@ def panel() -> RaceForm:
 
 def read(panel: RaceForm, **changes) -> RaceSettings:
     values = FORM | changes
-    return panel.read(*(values[name] for name in _FIELDS))
+    return panel.read(*(values[name] for name in FORM_FIELDS))
 
 
 @pytest.mark.parametrize("gamma", [0, 16, "auto", "confidence:0.25"])
@@ -49,7 +49,7 @@ def test_a_draft_length_goes_through_form_link_and_recording(panel, gamma) -> No
     settings = asked.settings()
     assert from_recording(settings, LOCAL) == asked
     values, problems = panel.restore({name: str(value) for name, value in settings.items()}, chat=False)
-    assert problems == {} and dict(zip(_FIELDS, values, strict=True)).get("choice") == lengths["choice"]
+    assert problems == {} and dict(zip(FORM_FIELDS, values, strict=True)).get("choice") == lengths["choice"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_makes_no_draft_length_is_a_sentence(panel, changes, complaint) -> 
 
 def test_a_link_with_no_draft_length_keeps_the_form(panel) -> None:
     values, problems = panel.restore({"gamma": "confidence:5"}, chat=False)
-    assert values == [gr.skip()] * len(_FIELDS)
+    assert values == [gr.skip()] * len(FORM_FIELDS)
     said = problems["gamma"]
     assert said.startswith("The link's gamma 'confidence:5' was not used") and "5 is used instead" in said
 
@@ -80,7 +80,7 @@ def test_block_verification_goes_through_form_link_and_recording(panel) -> None:
     settings = asked.settings()
     assert settings["block"] == 1 and from_recording(settings, LOCAL) == asked
     values, problems = panel.restore({name: str(value) for name, value in settings.items()}, chat=False)
-    assert problems == {} and dict(zip(_FIELDS, values, strict=True))["block"] is True
+    assert problems == {} and dict(zip(FORM_FIELDS, values, strict=True))["block"] is True
     assert "block" not in read(panel).settings()
 
 

@@ -1,4 +1,4 @@
-"""A page's process on ZeroGPU with a stand-in for ``spaces``. It prints the results that ``test_zerogpu`` checks, as JSON.
+"""A page's process on ZeroGPU with a stand-in for ``spaces``. It prints the results for ``test_zerogpu``, as JSON.
 
 It is a separate process, because a fork of one whose libraries keep threads may wait for them for ever.
 """
