@@ -5,6 +5,7 @@ Tests that load modules start a separate interpreter in which some packages cann
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -112,6 +113,22 @@ def test_rooms_of_the_page_import_lower_ones_and_no_modules_import_each_other() 
     """The folders of ``ui`` have an order too, and no two modules need each other."""
     assert house.upward_in_the_page() == []
     assert house.circle() == []
+
+
+SCRIPTS = ("", "share", "explain", "race", "lib")  # from high to low; "" are the scripts beside the folders
+
+
+def test_scripts_import_from_their_own_folder_and_lower_ones() -> None:
+    """The folders of the page's scripts have an order too: what draws a race knows nothing of links or explanations."""
+    assets, wrong, found = house.ROOT / "specdec/ui/assets", [], set()
+    for path in assets.rglob("*.js"):
+        here = path.parent.relative_to(assets).as_posix().removeprefix(".")
+        for name in re.findall(r"""(?:from |import\()["'](\.[^"']+)""", path.read_text(encoding="utf-8")):
+            there = (path.parent / name).resolve().parent.relative_to(assets).as_posix().removeprefix(".")
+            found.add((here, there))
+            if SCRIPTS.index(here) > SCRIPTS.index(there):
+                wrong.append(f"{path.name} imports {name}")
+    assert wrong == [] and ("share", "race") in found
 
 
 def test_an_import_that_goes_up_is_noticed() -> None:

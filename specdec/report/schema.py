@@ -1,8 +1,8 @@
 """The schema of a recording's lines, which Python reads them with and the browser checks them with.
 
 A lane's lines have the fields of its events. The lines about a whole race are defined below. The scripts get the schema
-as ``ui/assets/recording_schema.js`` and the types as ``ui/assets/recording.d.ts``. After a change, write both with
-``python -m specdec.report.schema``.
+as ``recording_schema.js`` and the types as ``recording.d.ts``, both in ``ui/assets/race``. After a change, write them
+with ``python -m specdec.report.schema``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 
 VERSION = 1
-ASSETS = Path(__file__).parents[1] / "ui" / "assets"
+ASSETS = Path(__file__).parents[1] / "ui" / "assets" / "race"
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 

@@ -27,7 +27,7 @@ LABELS = {
 
 
 _ERRORS = f"""
-import(new URL("{ROUTE}/errors.js", document.baseURI).href).then((errors) => errors.watchErrors(element, props));
+import(new URL("{ROUTE}/lib/errors.js", document.baseURI).href).then((errors) => errors.watchErrors(element, props));
 """
 
 

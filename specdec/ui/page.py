@@ -39,10 +39,14 @@ from specdec.ui.tabs.race_form import RaceForm
 # Everything that the scripts need arrives as arguments. No text of a model or a person is part of them.
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
 _MENU = f"""
-import({_ASSET % "server.js"}).then((server) => server.connect(element, props, watch, trigger, %s));
+import({_ASSET % "lib/server.js"}).then((server) => server.connect(element, props, watch, trigger, %s));
 // Gradio lets listeners hear the events that it finds named here: "answer", "restore", "tab", "pair".
 """
-_SCRIPTS = {name: _ASSET % f"{name}.js" for name in ("files", "results", "takehome")}  # of the tabs
+_SCRIPTS = {  # of the tabs
+    "files": _ASSET % "lib/files.js",
+    "results": _ASSET % "share/results.js",
+    "takehome": _ASSET % "share/takehome.js",
+}
 _ADDRESS = f"""
 import({_SCRIPTS["results"]}).then((results) => results.followAddress(props, trigger));
 // Gradio lets listeners hear the events that it finds named here: "sweep", "bench".
@@ -50,12 +54,15 @@ import({_SCRIPTS["results"]}).then((results) => results.followAddress(props, tri
 _LIVE = _ASSET % "live.js"
 _READ_LINK = f"""async () => {{
   await (await import({_LIVE})).ready;
-  return JSON.stringify(await (await import({_ASSET % "link.js"})).settingsInAddress());
+  return JSON.stringify(await (await import({_ASSET % "share/link.js"})).settingsInAddress());
 }}"""
-_KEPT = f"async (...values) => (await import({_ASSET % 'kept.js'})).fieldsAsKept('specdec-%s', values)"
-_KEEP = f"(...values) => {{ import({_ASSET % 'kept.js'}).then((kept) => kept.keepFields('specdec-%s', values)); }}"
-_TAB = f"async () => ({{ __type__: 'update', selected: (await import({_ASSET % 'address.js'})).tabInAddress() }})"
-_TAB_OPENED = f"() => {{ import({_ASSET % 'tabs.js'}).then((tabs) => tabs.tabOpened(%s)); }}"
+_KEPT = f"async (...values) => (await import({_ASSET % 'share/session_state.js'})).fieldsAsKept('specdec-%s', values)"
+_KEEP = (
+    f"(...values) => {{ import({_ASSET % 'share/session_state.js'})"
+    ".then((kept) => kept.keepFields('specdec-%s', values)); }"
+)
+_TAB = f"async () => ({{ __type__: 'update', selected: (await import({_ASSET % 'lib/address.js'})).tabInAddress() }})"
+_TAB_OPENED = f"() => {{ import({_ASSET % 'lib/tabs.js'}).then((tabs) => tabs.tabOpened(%s)); }}"
 
 
 @dataclass(frozen=True)
@@ -140,7 +147,7 @@ class _Components:
             with _tab("Lossless?") as lossless:
                 self._lossless = LosslessTab(machine, limits)
             with _tab("How it works"):
-                how_tab(_ASSET % "how.js")
+                how_tab(_ASSET % "explain/how.js")
         self._measuring = gamma, bench, lossless  # they show a result when they are opened
         self._address = gr.HTML("", html_template="", js_on_load=_ADDRESS, apply_default_css=False)
         self._link = gr.Textbox(visible=False)

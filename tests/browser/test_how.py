@@ -19,7 +19,7 @@ def motion() -> str:
 
 # The shown race as plain values, read from its records and not from the tab.
 RACE = """async () => {
-  const { raceShown } = await import(new URL("specdec-assets/shown.js", document.baseURI).href);
+  const { raceShown } = await import(new URL("specdec-assets/race/current_race.js", document.baseURI).href);
   const race = raceShown();
   const text = (ids) => new TextDecoder().decode(Uint8Array.from(ids.flatMap((id) => race.bytes.get(id))));
   return Object.fromEntries([...race.lanes].map(([name, { started, rounds }]) => [name, {

@@ -121,6 +121,6 @@ def test_programs_use_the_page_under_a_path(site):
     front = httpx.get(f"{site}/tool/").text
     assert 'rel="manifest" href="./manifest.json"' in front and 'rel="icon" href="./favicon.ico"' in front
     names = ("healthz", "config", "theme.css", "manifest.json", "favicon.ico", "specdec-assets/plotly.min.js")
-    for path in (*names, "specdec-assets/page.css"):
+    for path in (*names, "specdec-assets/styles/page.css"):
         assert httpx.get(f"{site}/tool/{path}").status_code == 200
     assert httpx.get(f"{site}/healthz").status_code == 404

@@ -1,9 +1,9 @@
 // What the picture of a race says and draws.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cardOf, nameOf } from "../../specdec/ui/assets/card.js";
-import { defineLanes } from "../../specdec/ui/assets/lanes.js";
-import { Race } from "../../specdec/ui/assets/race.js";
+import { cardOf, nameOf } from "../../specdec/ui/assets/share/card.js";
+import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
+import { Race } from "../../specdec/ui/assets/race/race.js";
 import { TABLE, records } from "./recording.js";
 
 defineLanes(TABLE);

@@ -1,8 +1,8 @@
 // The marks at the lines' ends.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { signOf } from "../../specdec/ui/assets/chart.js";
-import { defineLanes } from "../../specdec/ui/assets/lanes.js";
+import { signOf } from "../../specdec/ui/assets/race/chart.js";
+import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
 
 test("a lane without a sign, or with one that cannot be drawn, ends in a circle", () => {
   defineLanes([

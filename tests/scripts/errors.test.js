@@ -1,7 +1,7 @@
 // Errors go when their cause may be gone: one rule for all places of the page.
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
-import { mended, pairChanged, watchErrors } from "../../specdec/ui/assets/errors.js";
+import { mended, pairChanged, watchErrors } from "../../specdec/ui/assets/lib/errors.js";
 import { click, one, pass, recorded, send, show, state, textOf, texts, words } from "./page.js";
 
 await show(recorded());

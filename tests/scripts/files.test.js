@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { textOf } from "../../specdec/ui/assets/files.js";
+import { textOf } from "../../specdec/ui/assets/lib/files.js";
 
 const file = (bytes, name = "set.jsonl") => new File([bytes], name);
 const text = '{"prompt": "naïve 🙂"}\r\n';

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { all, click, clock, one, pass, race, recorded, recordsOf, send, show, state, textOf } from "./page.js";
 
-const { raceShown } = await import("../../specdec/ui/assets/shown.js");
-const { TokenText } = await import("../../specdec/ui/assets/lines.js");
+const { raceShown } = await import("../../specdec/ui/assets/race/current_race.js");
+const { TokenText } = await import("../../specdec/ui/assets/race/lines.js");
 
 const RACES = process.env.SPECDEC_FULL ? 200 : 8;
 const NAMES = ["greedy", "sampled", "block", "lossy", "lanes", "ended", "repeated", "loop", "stopped"];

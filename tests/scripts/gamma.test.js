@@ -1,8 +1,8 @@
 // A lane at another draft length, from what the server says of the shown race; and where a replay is at a moment.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { laneAt } from "../../specdec/ui/assets/gamma.js";
-import { Lane, kindsOf, momentOf } from "../../specdec/ui/assets/race.js";
+import { laneAt } from "../../specdec/ui/assets/race/gamma.js";
+import { Lane, kindsOf, momentOf } from "../../specdec/ui/assets/race/race.js";
 
 // Ten tokens. Guesses at places 3 and 6 do not stand.
 const HITS = [0, 2, 1, 0, 2, 1, 0, 3, 2, 1];

@@ -17,7 +17,7 @@ import {
   words,
 } from "./page.js";
 
-const { raceShown } = await import("../../specdec/ui/assets/shown.js"); // it needs the page
+const { raceShown } = await import("../../specdec/ui/assets/race/current_race.js"); // it needs the page
 await mountHow();
 const toggle = ".sd-howControls .sd-howButton";
 const marks = (step) => [...all(".sd-howStep")[step].querySelectorAll(".sd-howLine:not(.ghost) [data-kind]")];

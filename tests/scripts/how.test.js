@@ -1,10 +1,10 @@
 // What the tab "How it works" takes from a race, and the rules of its game.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { choicesOf, gameRounds, verdictOf } from "../../specdec/ui/assets/choices.js";
-import { defineLanes } from "../../specdec/ui/assets/lanes.js";
-import { Race } from "../../specdec/ui/assets/race.js";
-import * as telling from "../../specdec/ui/assets/telling.js";
+import { choicesOf, gameRounds, verdictOf } from "../../specdec/ui/assets/explain/game_rules.js";
+import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
+import { Race } from "../../specdec/ui/assets/race/race.js";
+import * as telling from "../../specdec/ui/assets/explain/explain_data.js";
 import { TABLE, records } from "./recording.js";
 
 defineLanes(TABLE);

@@ -1,7 +1,7 @@
 // The wire's reader and the text that tokens make.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LineReader, TokenText, bytesOf } from "../../specdec/ui/assets/lines.js";
+import { LineReader, TokenText, bytesOf } from "../../specdec/ui/assets/race/lines.js";
 
 const line = (record) => JSON.stringify(record) + "\n";
 

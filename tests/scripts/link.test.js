@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { beforeEach, test } from "node:test";
-import { fromBase64, toBase64 } from "../../specdec/ui/assets/address.js";
-import { BitReader, BitWriter } from "../../specdec/ui/assets/bits.js";
-import { defineFigures } from "../../specdec/ui/assets/definitions.js";
-import { deflate } from "../../specdec/ui/assets/inflate.js";
-import { defineLanes } from "../../specdec/ui/assets/lanes.js";
-import { checksum } from "../../specdec/ui/assets/packing.js";
-import { Race, kindsOf, readRecording } from "../../specdec/ui/assets/race.js";
+import { fromBase64, toBase64 } from "../../specdec/ui/assets/lib/address.js";
+import { BitReader, BitWriter } from "../../specdec/ui/assets/share/bit_coding.js";
+import { defineFigures } from "../../specdec/ui/assets/lib/definitions.js";
+import { deflate } from "../../specdec/ui/assets/lib/inflate.js";
+import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
+import { checksum } from "../../specdec/ui/assets/share/packing.js";
+import { Race, kindsOf, readRecording } from "../../specdec/ui/assets/race/race.js";
 import { TABLE, records } from "./recording.js";
 
 defineLanes(TABLE);
@@ -19,7 +19,7 @@ let link;
 async function visit(address) {
   const url = new URL(address);
   stand.location = { href: url.href, hash: url.hash };
-  return import("../../specdec/ui/assets/link.js");
+  return import("../../specdec/ui/assets/share/link.js");
 }
 
 function race(all = records()) {

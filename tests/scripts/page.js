@@ -148,7 +148,7 @@ Object.defineProperty(globalThis, "performance", { value: window.performance });
 // --- the page ----------------------------------------------------------------------------------------------------------
 
 const live = await import(new URL("live.js", ASSETS).href);
-export const { state } = await import(new URL("state.js", ASSETS).href);
+export const { state } = await import(new URL("lib/state.js", ASSETS).href);
 
 let update = () => {};
 const props = { value: "" };
@@ -195,7 +195,7 @@ export const leave = (of) => send(of, "pointerleave");
 
 // Mounts the tab How it works, once.
 export async function mountHow() {
-  const how = await import(new URL("how.js", ASSETS).href);
+  const how = await import(new URL("explain/how.js", ASSETS).href);
   how.mount(one("#sd-how"));
 }
 

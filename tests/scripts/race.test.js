@@ -1,8 +1,8 @@
 // A race read from its lines, and what is refused.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { defineLanes } from "../../specdec/ui/assets/lanes.js";
-import { Race, checked, kindsOf, readRecording } from "../../specdec/ui/assets/race.js";
+import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
+import { Race, checked, kindsOf, readRecording } from "../../specdec/ui/assets/race/race.js";
 import { TABLE, records } from "./recording.js";
 
 defineLanes(TABLE);

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { all, click, one, pass, recorded, recordsOf, reduceMotion, send, show, showRun, state, words } from "./page.js";
 
-const { momentOf } = await import("../../specdec/ui/assets/race.js");
-const { raceShown } = await import("../../specdec/ui/assets/shown.js");
+const { momentOf } = await import("../../specdec/ui/assets/race/race.js");
+const { raceShown } = await import("../../specdec/ui/assets/race/current_race.js");
 const records = recordsOf(recorded());
 const visible = () =>
   ["generate", "speculative"].map(

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { click, pass } from "./page.js";
-import { tabOpened, tabShown } from "../../specdec/ui/assets/tabs.js";
+import { tabOpened, tabShown } from "../../specdec/ui/assets/lib/tabs.js";
 
 const { history, location } = window;
 async function back() {

@@ -1,19 +1,19 @@
 // The live view: takes the lines of races from the server, a link or a file, and lets them be shown.
-import { defineFigures } from "./definitions.js";
-import { pairChanged } from "./errors.js";
-import { FormLine } from "./form.js";
-import { LineReader } from "./lines.js";
-import { defineLanes, labelOf } from "./lanes.js";
+import { defineFigures } from "./lib/definitions.js";
+import { pairChanged } from "./lib/errors.js";
+import { FormLine } from "./race/form.js";
+import { LineReader } from "./race/lines.js";
+import { defineLanes, labelOf } from "./lib/lanes.js";
 import { Measurements, swap } from "./measurements.js";
-import { Race, readRecording } from "./race.js";
-import { askForPair } from "./server.js";
-import { Share } from "./share.js";
-import { showRace } from "./shown.js";
-import { Stage } from "./stage.js";
-import { state } from "./state.js";
-import { Status } from "./status.js";
-import { MEASURED } from "./verdict.js";
-import { follow } from "./visit.js";
+import { Race, readRecording } from "./race/race.js";
+import { askForPair } from "./lib/server.js";
+import { Share } from "./share/share.js";
+import { showRace } from "./race/current_race.js";
+import { Stage } from "./race/stage.js";
+import { state } from "./lib/state.js";
+import { Status } from "./lib/status.js";
+import { MEASURED } from "./race/verdict.js";
+import { follow } from "./address_router.js";
 
 const GREETING = ["startup", "recording"]; // origins of a race that the page shows by itself; any other race replaces it
 

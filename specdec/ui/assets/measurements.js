@@ -1,5 +1,5 @@
 // The tabs that measure: swaps Start and Stop, and lets screen readers read the findings.
-import { el } from "./dom.js";
+import { el } from "./lib/dom.js";
 
 const DRAWN = 100; // milliseconds until Gradio has drawn the last value
 

@@ -133,7 +133,7 @@ def serve(page: Page, root_path: str = "", **options: Any) -> str:
     _, address, _ = page.demo.launch(
         theme=theme(),
         # Linked and not passed as ``css``, because Gradio would limit each rule to its own elements.
-        head="".join(f'<link rel="stylesheet" href="{ROUTE}/{name}.css">' for name in STYLES),
+        head="".join(f'<link rel="stylesheet" href="{ROUTE}/styles/{name}.css">' for name in STYLES),
         app_kwargs={"routes": routes(), "lifespan": in_front(**door)},
         auth_message=ADVICE,
         ssr_mode=False,

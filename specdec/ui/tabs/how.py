@@ -1,4 +1,4 @@
-"""The tab that explains speculative decoding with the shown race; ``assets/how.js`` draws it."""
+"""The tab that explains speculative decoding with the shown race; ``assets/explain/how.js`` draws it."""
 
 from __future__ import annotations
 

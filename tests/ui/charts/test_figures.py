@@ -163,7 +163,7 @@ def test_a_draft_as_dear_as_its_target_is_on_the_map() -> None:
     assert figure.layout.xaxis.range[1] > 2 and max(figure.data[0].x) < 1
 
 
-PAGES = re.findall("--sd-page: (#......)", (ASSETS / "colours.css").read_text())
+PAGES = re.findall("--sd-page: (#......)", (ASSETS / "styles" / "colours.css").read_text())
 assert len(PAGES) == 2, "light and dark"
 
 

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.xdist_group("door")  # one server
 OPEN = [
     "/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/gradio_api/info",
     "/gradio_api/app_id", "/gradio_api/startup-events", "/gradio_api/heartbeat/s1", "/assets/index-Dph_gB.js",
-    "/static/img/logo.svg", "/static/fonts/Inter/Inter-Bold.woff2", "/specdec-assets/page.css",
+    "/static/img/logo.svg", "/static/fonts/Inter/Inter-Bold.woff2", "/specdec-assets/styles/page.css",
 ]  # fmt: skip
 CLOSED = [
     "/logout",
@@ -261,7 +261,7 @@ def test_an_owner_s_page_is_reached_by_its_own_names(host):
         [("Host", "localhost"), ("X-Forwarded-For", "8.8.8.8")], [("Host", "localhost"), ("Forwarded", "for=8.8.8.8")],
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("path", ["/config", "/healthz", "/specdec-assets/page.css"])
+@pytest.mark.parametrize("path", ["/config", "/healthz", "/specdec-assets/styles/page.css"])
 def test_an_owner_s_page_has_nothing_for_others(headers, path):
     """An owner's page answers neither web sites whose name resolves to this machine nor a proxy's guests."""
     app = Bare()

@@ -1,6 +1,6 @@
 // The passes of each lane, true to scale: a block is as wide as its pass took, and its tokens are below it.
-import { colourOf, el, onLook } from "./dom.js";
-import { labelOf } from "./lanes.js";
+import { colourOf, el, onLook } from "../lib/dom.js";
+import { labelOf } from "../lib/lanes.js";
 import { kindsOf } from "./race.js";
 
 const PASS = 12; // pixels, height of a pass

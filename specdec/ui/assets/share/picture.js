@@ -1,7 +1,7 @@
 // The Picture part of the Share menu: the card of the shown race, to save or copy.
-import { pageAddress } from "./address.js";
+import { pageAddress } from "../lib/address.js";
 import { cardOf, drawCard } from "./card.js";
-import { button, el, save } from "./dom.js";
+import { button, el, save } from "../lib/dom.js";
 
 export class Picture {
   constructor() {

@@ -1,6 +1,6 @@
 // A race as a picture to post: 1200 x 630, light, and understandable without the page.
-import { dayOf } from "./dom.js";
-import { kindsOf } from "./race.js";
+import { dayOf } from "../lib/dom.js";
+import { kindsOf } from "../race/race.js";
 
 export const [WIDTH, HEIGHT] = [1200, 630];
 const SMALLEST = 15; // pixels of a letter's height

@@ -1,9 +1,9 @@
 // Results of a measurement as files and links. The server packs, unpacks and checks them.
-import { resultLink, resultsInAddress } from "./address.js";
-import { el } from "./dom.js";
-import { addPlace, mended } from "./errors.js";
-import { textOf } from "./files.js";
-import { offer } from "./offered.js";
+import { resultLink, resultsInAddress } from "../lib/address.js";
+import { el } from "../lib/dom.js";
+import { addPlace, mended } from "../lib/errors.js";
+import { textOf } from "../lib/files.js";
+import { offer } from "../lib/offered.js";
 import { Copyable, FIGURES_ONLY, TOO_LONG } from "./share.js";
 
 // The results in the address are opened by the server. Until it has opened or refused them, no recorded result is shown.

@@ -1,6 +1,6 @@
 // Tokens against seconds: a step line for each lane, from its own start, with labels at the ends.
-import { colourOf, el, escaped, loadPlotly, narrow, nextFrame, onLook, reducedMotion, svg } from "./dom.js";
-import { labelOf, laneOf } from "./lanes.js";
+import { colourOf, el, escaped, loadPlotly, narrow, nextFrame, onLook, reducedMotion, svg } from "../lib/dom.js";
+import { labelOf, laneOf } from "../lib/lanes.js";
 
 const MAIN = ["generate", "speculative"];
 const SHAPES = {

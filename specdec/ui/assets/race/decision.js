@@ -1,5 +1,5 @@
 // The distributions that decided a sampled round.
-import { el } from "./dom.js";
+import { el } from "../lib/dom.js";
 import { visible } from "./lines.js";
 
 // At the place where the target added its token: p, q and, after a rejection, the residual; null where they are not

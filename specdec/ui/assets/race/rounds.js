@@ -1,9 +1,9 @@
 // One round, step by step: the text before, the guesses, the target's choices, the outcome. The card is beside the
 // chart. A round that is chosen elsewhere moves it there.
-import { chance, el, narrow, NONE, sign } from "./dom.js";
+import { chance, el, narrow, NONE, sign } from "../lib/dom.js";
 import { decisionOf } from "./decision.js";
 import { TokenText, visible } from "./lines.js";
-import { labelOf } from "./lanes.js";
+import { labelOf } from "../lib/lanes.js";
 import { kindsOf } from "./race.js";
 
 const CONTEXT = 14; // tokens of the text before

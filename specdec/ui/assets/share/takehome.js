@@ -1,5 +1,5 @@
 // The code for the fastest draft length of a sweep, from one JSON value: { gamma, codes } or { problem }.
-import { el } from "./dom.js";
+import { el } from "../lib/dom.js";
 import { codeFolds } from "./share.js";
 
 export function mount(element, props, watch) {

@@ -1,8 +1,8 @@
 // Makes and reads links to a run and to settings.
-import { LONGEST, fromBase64, inAddress, linkWith, resultLink, settingsInFragment, toBase64 } from "./address.js";
-import { keptFields } from "./kept.js";
+import { LONGEST, fromBase64, inAddress, linkWith, resultLink, settingsInFragment, toBase64 } from "../lib/address.js";
+import { keptFields } from "./session_state.js";
 import { pack, unpack } from "./packing.js";
-import { checked } from "./race.js";
+import { checked } from "../race/race.js";
 
 // The settings in the address, as texts by name: its own, or those of its run. None after a reload, because the form
 // is restored then.

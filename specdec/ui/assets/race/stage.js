@@ -1,14 +1,14 @@
 // Everything that shows a race: verdict, texts, strip, chart, round card and folds, on one clock.
 import { Chart } from "./chart.js";
-import { el, fold, nextFrame, reducedMotion } from "./dom.js";
-import { factList, laneTable } from "./figures.js";
+import { el, fold, nextFrame, reducedMotion } from "../lib/dom.js";
+import { factList, laneTable } from "../lib/figures.js";
 import { Focus } from "./focus.js";
 import { laneAt, whatIfOf } from "./gamma.js";
-import { labelOf } from "./lanes.js";
+import { labelOf } from "../lib/lanes.js";
 import { secondsOf } from "./race.js";
 import { Replay } from "./replay.js";
 import { RoundCard } from "./rounds.js";
-import { state } from "./state.js";
+import { state } from "../lib/state.js";
 import { Strip } from "./strip.js";
 import { Texts } from "./texts.js";
 import { VerdictPanel, told } from "./verdict.js";

@@ -1,7 +1,7 @@
 // Plays the three steps one after another when they are visible, with controls. With reduced motion each press is a
 // step.
-import { actsOf } from "./acts.js";
-import { button, drawSign, el, nextFrame, reducedMotion, sign } from "./dom.js";
+import { actsOf } from "./explain_steps.js";
+import { button, drawSign, el, nextFrame, reducedMotion, sign } from "../lib/dom.js";
 
 const REST = 0.9; // seconds between two steps
 const SHORTEST = 0.05; // the least seconds of a step, because a draft may take almost no time

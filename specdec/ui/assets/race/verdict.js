@@ -1,7 +1,7 @@
 // The verdict: the speed-up, its sentence, its origin, and up to four figures.
-import { button, dayOf, el, fold } from "./dom.js";
-import { term } from "./figures.js";
-import { labelOf } from "./lanes.js";
+import { button, dayOf, el, fold } from "../lib/dom.js";
+import { term } from "../lib/figures.js";
+import { labelOf } from "../lib/lanes.js";
 
 const ABOUT = "about "; // before a factor that other programs or chance have made
 export const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran

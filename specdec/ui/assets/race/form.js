@@ -1,5 +1,5 @@
 // The form in one line: the settings of the next race, and the draft length to drag. Edit opens the whole form.
-import { button, el } from "./dom.js";
+import { button, el } from "../lib/dom.js";
 
 const OPEN = "sd-editing"; // on the body, while the form is open
 const LONGEST = 160; // characters of the prompt in the line, before the style cuts it

@@ -1,15 +1,15 @@
 // The Share menu shares what the open tab shows. For a race: these settings, this run, a file, the code. Nothing here
 // starts a run.
-import { linkWith, resultsKey } from "./address.js";
-import { button, el, narrow, save } from "./dom.js";
-import { savers } from "./files.js";
-import { keepRace } from "./kept.js";
+import { linkWith, resultsKey } from "../lib/address.js";
+import { button, el, narrow, save } from "../lib/dom.js";
+import { savers } from "../lib/files.js";
+import { keepRace } from "./session_state.js";
 import { runLink, settingsLink } from "./link.js";
-import { offeredBy, onOffer } from "./offered.js";
+import { offeredBy, onOffer } from "../lib/offered.js";
 import { Picture } from "./picture.js";
-import { LARGEST } from "./race.js";
-import { askServer, menuPlace } from "./server.js";
-import { onTab, tabShown } from "./tabs.js";
+import { LARGEST } from "../race/race.js";
+import { askServer, menuPlace } from "../lib/server.js";
+import { onTab, tabShown } from "../lib/tabs.js";
 
 export const FIGURES_ONLY = "The link contains figures only, no text.";
 export const TOO_LONG = "These results are too long for a link. Save them.";

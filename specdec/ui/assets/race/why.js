@@ -1,5 +1,5 @@
 // Explains the outcome of a race: in words, in figures, and as steps from plain `generate` to speculative.
-import { colourOf, el, escaped, fold, loadPlotly, narrow, onLook } from "./dom.js";
+import { colourOf, el, escaped, fold, loadPlotly, narrow, onLook } from "../lib/dom.js";
 
 export class Why {
   #steps = [];

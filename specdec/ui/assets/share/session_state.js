@@ -1,7 +1,7 @@
 // What a reload of this tab keeps: the fields of the form and of the pair panel, and the last race that this visitor ran
 // or opened. For form and race the address has priority, unless it was the same when this was kept.
-import { inAddress, settingsInFragment } from "./address.js";
-import { readRecording } from "./race.js";
+import { inAddress, settingsInFragment } from "../lib/address.js";
+import { readRecording } from "../race/race.js";
 
 const LARGEST = 2e6; // characters of a kept race
 const [FORM, RACE] = ["specdec-form", "specdec-race"];

@@ -1,9 +1,9 @@
 // Be the draft: the player guesses the next tokens of a real round, then sees which of them the target keeps.
-import { chip, dress, spaced } from "./acts.js";
-import { choicesOf, gameRounds, verdictOf } from "./choices.js";
-import { button, el } from "./dom.js";
-import { TokenText } from "./lines.js";
-import { counted, endOf, inWords, sentence, shown, sum, writtenBy } from "./telling.js";
+import { chip, dress, spaced } from "./explain_steps.js";
+import { choicesOf, gameRounds, verdictOf } from "./game_rules.js";
+import { button, el } from "../lib/dom.js";
+import { TokenText } from "../race/lines.js";
+import { counted, endOf, inWords, sentence, shown, sum, writtenBy } from "./explain_data.js";
 
 const KEPT = "specdec-guess"; // in the browser's storage: the result of the last game
 const CONTEXT = 220; // characters of the text before a round

@@ -1,5 +1,5 @@
 // The three steps of a round: what each shows at a moment from 0 (not begun) to 1 (done).
-import { el } from "./dom.js";
+import { el } from "../lib/dom.js";
 import {
   counted,
   inWords,
@@ -12,7 +12,7 @@ import {
   tellingRound,
   timesOf,
   wordsOf,
-} from "./telling.js";
+} from "./explain_data.js";
 
 const PACES = [5000, 2000, 1000, 500, 200, 100, 50, 20, 10, 5, 2, 1];
 const LASTS = 6; // seconds that the first two steps may take together

@@ -1,5 +1,5 @@
 // The rules of "Be the draft": which rounds are played, what can be chosen, and what the target decides.
-import { fullRounds, isWord, keptOf, shown, startOf, textOf, writtenBy } from "./telling.js";
+import { fullRounds, isWord, keptOf, shown, startOf, textOf, writtenBy } from "./explain_data.js";
 
 const ROUNDS = 4;
 const LONGEST = 6; // guesses per round; more would be tedious

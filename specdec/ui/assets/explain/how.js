@@ -1,9 +1,9 @@
 // The tab "How it works": a round of the shown race in three steps, why it is lossless, and Be the draft.
-import { storyOf } from "./acts.js";
-import { el, fold } from "./dom.js";
-import { Game } from "./guess.js";
-import { onRace } from "./shown.js";
-import { Steps } from "./steps.js";
+import { storyOf } from "./explain_steps.js";
+import { el, fold } from "../lib/dom.js";
+import { Game } from "./game.js";
+import { onRace } from "../race/current_race.js";
+import { Steps } from "./step_player.js";
 
 const FIRST = "Run a race on the Race tab first. Its words and its times are shown here.";
 const NO_GUESSES = "The race that is shown made no guesses. Run one with \u03b3 1 or more on the Race tab.";

@@ -1,6 +1,6 @@
 // What the tab "How it works" takes from a race: a round that shows the method, its words, and the times of its
 // passes.
-import { TokenText } from "./lines.js";
+import { TokenText } from "../race/lines.js";
 
 const CONTEXT = 40; // characters of the text before a round
 const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");

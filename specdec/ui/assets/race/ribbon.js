@@ -1,5 +1,5 @@
 // A lane's text, token by token, each drawn by its kind. A round is one joined block.
-import { chance, el } from "./dom.js";
+import { chance, el } from "../lib/dom.js";
 import { TokenText } from "./lines.js";
 import { kindsOf, momentOf } from "./race.js";
 

@@ -1,5 +1,5 @@
 // The clock of a replay: measured seconds, slowed down or not, with the controls of a player.
-import { button, drawSign, el, nextFrame, sign } from "./dom.js";
+import { button, drawSign, el, nextFrame, sign } from "../lib/dom.js";
 
 const LASTS = 8; // seconds of replay for the slowest lane
 const SLOW = [1, 2, 4, 8, 16, 32, 64, 128, 256];

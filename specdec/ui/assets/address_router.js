@@ -1,11 +1,11 @@
 // Follows the address when the page opens and when it changes. After a reload, it restores what was shown.
-import { inAddress, settingsInFragment, tabInAddress, visited, withoutRun } from "./address.js";
-import { button, el } from "./dom.js";
-import { keptRace } from "./kept.js";
-import { runInAddress } from "./link.js";
-import { openTab, restoreForm } from "./server.js";
-import { onRace } from "./shown.js";
-import { onTab } from "./tabs.js";
+import { inAddress, settingsInFragment, tabInAddress, visited, withoutRun } from "./lib/address.js";
+import { button, el } from "./lib/dom.js";
+import { keptRace } from "./share/session_state.js";
+import { runInAddress } from "./share/link.js";
+import { openTab, restoreForm } from "./lib/server.js";
+import { onRace } from "./race/current_race.js";
+import { onTab } from "./lib/tabs.js";
 
 // `view` shows a race: open(records, origin, text). Its running() says whether one runs here.
 export async function follow(view) {

@@ -1,12 +1,12 @@
 // A race as few bytes for a link: facts and token texts as packed text, rounds as columns of small numbers. It has
 // token texts, statuses and times, but no probabilities.
-import { BitReader, BitWriter } from "./bits.js";
+import { BitReader, BitWriter } from "./bit_coding.js";
 import { Numbering, packLane, unpackLane } from "./columns.js";
-import { defined, shortened } from "./definitions.js";
-import { deflate, inflate } from "./inflate.js";
-import { labelOf, laneKeys, laneOf } from "./lanes.js";
+import { defined, shortened } from "../lib/definitions.js";
+import { deflate, inflate } from "../lib/inflate.js";
+import { labelOf, laneKeys, laneOf } from "../lib/lanes.js";
 import { restored, shorter } from "./phrases.js";
-import { VERSION } from "./race.js";
+import { VERSION } from "../race/race.js";
 
 const INFLATED = 100_000; // bytes that facts and texts may unpack to
 const RESTORED = 1e6; // characters of the facts with their phrases

@@ -1,5 +1,5 @@
 // A race from its lines: runs of lanes, each with its rounds. The page draws from this only.
-import { keyOf, laneKeys, laneOf } from "./lanes.js";
+import { keyOf, laneKeys, laneOf } from "../lib/lanes.js";
 import { bytesOf } from "./lines.js";
 import { wrongField } from "./schema.js";
 

@@ -1,7 +1,7 @@
 // The texts of a race: plain and speculative side by side, in boxes of the same height. Below them is the legend, or
 // the token under the pointer. Further lanes are in folds.
-import { el, fold } from "./dom.js";
-import { labelOf } from "./lanes.js";
+import { el, fold } from "../lib/dom.js";
+import { labelOf } from "../lib/lanes.js";
 import { Ribbon, legend } from "./ribbon.js";
 
 const MAIN = ["generate", "speculative"];
