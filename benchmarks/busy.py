@@ -22,11 +22,11 @@ from specdec.cli.arguments import leave_a_core
 from specdec.events import Event
 from specdec.lanes.race import race
 from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LOOP, turned
+from specdec.measure.gain import Sides
 from specdec.measure.metrics import measure
 from specdec.measure.result import by_lane
-from specdec.measure.terms import Sides
 from specdec.report.enough import another_run
-from specdec.report.verdict import verdict
+from specdec.report.race_verdict import verdict
 
 PROMPTS = ("Once upon a time", "def fibonacci(n):\n", "The weather today is")
 TOKENS = 128

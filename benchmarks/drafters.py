@@ -19,7 +19,7 @@ from specdec import closed_forms, text
 from specdec.engine import policy
 from specdec.measure.metrics import Metrics, pool
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
-from specdec.report import words
+from specdec.report import numbers
 
 PASSAGE, BEGUN = 300, 60  # tokens of a text, and of its second beginning
 
@@ -57,7 +57,7 @@ def main() -> None:
     ):
         rows = []
         for (name, gamma), lane in in_turns(turns, items, runs).items():
-            length = words.number(lane.middle("mean_acceptance_length"), 2)
+            length = numbers.number(lane.middle("mean_acceptance_length"), 2)
             rows.append([name, str(gamma), *cells(lane), by_place([side.lane for side in lane.sides]), length])
         text += f"\n{title}\n\n" + table(
             ("Draft", "γ", *COLUMNS, "kept at each place, %", "tokens a target pass"), rows

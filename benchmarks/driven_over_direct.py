@@ -14,15 +14,15 @@ from itertools import chain
 from specdec.cli.arguments import add_pair_arguments, leave_a_core, pair_of
 from specdec.engine.request import make_request, prepare
 from specdec.events import Event, Finished, SamplingParams
-from specdec.lanes.assistants import cannot_assist
-from specdec.lanes.driver import driven
+from specdec.lanes.decoding_thread import driven
+from specdec.lanes.hf_assistants import cannot_assist
+from specdec.lanes.hf_generate import run_generate
 from specdec.lanes.race import start
 from specdec.lanes.table import row_of
-from specdec.lanes.transformers_lanes import run_generate
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.trials import INTERVAL
 from specdec.models.pair import Pair, silence_libraries
-from specdec.report import words
+from specdec.report import numbers
 
 
 def driven_over_direct(
@@ -80,7 +80,7 @@ def main() -> None:
     params = SamplingParams(arguments.tokens, ignore_eos=True)
     prompts = [item.prompt for item in read_prompts(EXAMPLES)]
     for lane, ratios in driven_over_direct(pair, prompts, params, arguments.gamma, arguments.runs, INTERVAL).items():
-        print(f"{lane}: through the decoding thread / directly {words.times(ratios)}")
+        print(f"{lane}: through the decoding thread / directly {numbers.times(ratios)}")
 
 
 if __name__ == "__main__":

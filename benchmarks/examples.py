@@ -16,11 +16,11 @@ from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.results_file import measured_on
+from specdec.measure.results.file import measured_on
 from specdec.measure.summary import find, summarise
 from specdec.measure.trials import trials
 from specdec.models.loading import load_pair
-from specdec.report import words
+from specdec.report import numbers
 from specdec.report.judge import Judgement, judge
 
 GAMMA, TOKENS = 5, 128
@@ -45,12 +45,12 @@ def row(name: str, found: list[Trial]) -> list[str]:
     return [
         name,
         str(len(ids)),
-        words.percent(said.alpha),
-        words.number(said.tokens, 2),
-        f"{words.times_or_none(said.gain)} ({low:.2f}\u2013{high:.2f})",
-        words.times_or_none(said.engine),
-        words.times_or_none(said.speculation),
-        words.percent(repeated_ngrams(ids)),
+        numbers.percent(said.alpha),
+        numbers.number(said.tokens, 2),
+        f"{numbers.times_or_none(said.gain)} ({low:.2f}\u2013{high:.2f})",
+        numbers.times_or_none(said.engine),
+        numbers.times_or_none(said.speculation),
+        numbers.percent(repeated_ngrams(ids)),
     ]
 
 
@@ -66,7 +66,7 @@ def main() -> None:
     machine = measured_on(pair)["machine"]
     text = f"""## The page's examples
 
-The embedded pair, greedy, up to {TOKENS} tokens, \u03b3 {GAMMA}; {words.runs(runs)} in turns on {machine["cpu"]},
+The embedded pair, greedy, up to {TOKENS} tokens, \u03b3 {GAMMA}; {numbers.runs(runs)} in turns on {machine["cpu"]},
 medians with (lowest\u2013highest). A text ends at its end-of-text token, which the other tables ignore. The factor over
 plain `generate` is that of our loop without a draft, times what speculation gains over our loop.
 

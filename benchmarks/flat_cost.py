@@ -27,7 +27,7 @@ from specdec.cli.arguments import leave_a_core
 from specdec.engine.request import make_request
 from specdec.events import Round, SamplingParams
 from specdec.forward.runner import Runner
-from specdec.lanes.driver import driven
+from specdec.lanes.decoding_thread import driven
 from specdec.lanes.race import start, warm_up
 from specdec.lanes.table import LOOP, Entrant
 from specdec.measure.prompts import EXAMPLES, read_prompts

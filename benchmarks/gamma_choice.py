@@ -14,7 +14,7 @@ from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.summary import Summary, fastest, find, summarise
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.trials import trials
-from specdec.report import words
+from specdec.report import numbers
 from specdec.report.sweep import prediction_error, sweep_rows
 
 
@@ -31,9 +31,9 @@ def main() -> None:
     first, second = (list(filter(None, trials(pair, plan))) for _ in range(2))
     choice, fresh = fixed_fastest(summarise(first)), summarise(second)
     best, scored = fixed_fastest(fresh), find(fresh, choice.entrant)
-    told = f"fresh runs are best at γ {best.gamma}, {words.times(best.gains)}"
-    print(f"The sweep chose γ {choice.gamma}, {words.times(choice.gains)}; {told}.")
-    print(f"There the choice reaches {words.times(scored.gains)}: {scored.gain / best.gain:.3f} of the best.")
+    told = f"fresh runs are best at γ {best.gamma}, {numbers.times(best.gains)}"
+    print(f"The sweep chose γ {choice.gamma}, {numbers.times(choice.gains)}; {told}.")
+    print(f"There the choice reaches {numbers.times(scored.gains)}: {scored.gain / best.gain:.3f} of the best.")
     errors = [prediction_error(sweep_rows(summarise(found))) for found in (first, second)]
     print(f"Closed form against measured, median over γ 1-8: off by {errors[0]:.1%} and {errors[1]:.1%}.")
 

@@ -13,10 +13,10 @@ from benchmarks.in_turns import asked_runs
 from specdec.lanes.table import Entrant, entrants_of
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.results_file import measured_on
+from specdec.measure.results.file import measured_on
 from specdec.measure.summary import Summary, find, summarise
 from specdec.measure.trials import trials
-from specdec.report import words
+from specdec.report import numbers
 from specdec.report.judge import judge
 
 GAMMAS, TOKENS = (3, 5, 8), 128
@@ -28,9 +28,9 @@ def row(summary: Summary) -> list[str]:
     return [
         summary.entrant.row.choice,
         "" if summary.gamma is None else str(summary.gamma),
-        words.times(summary.gains),
-        "" if alpha is None else words.percent(alpha),
-        words.number(length, 2),
+        numbers.times(summary.gains),
+        "" if alpha is None else numbers.percent(alpha),
+        numbers.number(length, 2),
         f"{summary.same} of {summary.compared}",
     ]
 
@@ -43,7 +43,7 @@ def shares(found: list[Trial]) -> str:
     return (
         f"At γ 5 our loop gains {said.engine:.2f}x and speculation {said.speculation:.2f}x. A draft pass costs "
         f"{said.c:.2f} target passes (c), and\nchecking six tokens costs {said.v:.2f} (v). "
-        f"Speculative decoding runs at {words.times(rival.gains)} the speed of "
+        f"Speculative decoding runs at {numbers.times(rival.gains)} the speed of "
         "transformers'\nassisted generation at γ 5.\n"
     )
 

@@ -17,7 +17,7 @@ from specdec.measure.prompts import PromptItem
 from specdec.measure.summary import Summary, find, summarise
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair, silence_libraries
-from specdec.report import words
+from specdec.report import numbers
 
 COLUMNS = ("over plain generate", "from speculation", "c", "v", "kept")
 
@@ -62,8 +62,8 @@ def cells(lane: Summary) -> list[str]:
         for name in ("cost_coefficient", "verify_growth")
     ]
     return [
-        words.times(lane.gains),
-        words.times([side.speculation for side in lane.sides]),
+        numbers.times(lane.gains),
+        numbers.times([side.speculation for side in lane.sides]),
         *(f"{median(values):.2f}" if values else "" for values in costs),
-        words.percent(lane.middle("alpha")),
+        numbers.percent(lane.middle("alpha")),
     ]

@@ -24,7 +24,7 @@ import specdec
 from specdec.cli.arguments import leave_a_core
 from specdec.engine.request import make_request
 from specdec.events import Finished, SamplingParams
-from specdec.lanes.driver import driven
+from specdec.lanes.decoding_thread import driven
 from specdec.lanes.race import start, warm_up
 from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.prompts import EXAMPLES, read_prompts

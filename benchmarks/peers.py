@@ -25,22 +25,22 @@ from transformers import CompileConfig
 
 from benchmarks.document import PERFORMANCE, with_section
 from specdec.cli.arguments import add_pair_arguments, leave_a_core, pair_of
-from specdec.drafters.model import DraftModel
+from specdec.drafters.draft_model import DraftModel
 from specdec.engine.request import Request, make_request, prepare
 from specdec.errors import SpecdecError
 from specdec.events import MAX_GAMMA, Event, SamplingParams
-from specdec.lanes.driver import driven
+from specdec.lanes.decoding_thread import driven
+from specdec.lanes.hf_generate import transformers_lane
 from specdec.lanes.race import start
 from specdec.lanes.table import BASELINE, LANES, Entrant, Lane, row_of
-from specdec.lanes.transformers_lanes import transformers_lane
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.measure.result import collect
-from specdec.measure.results_file import measured_on
+from specdec.measure.results.file import measured_on
 from specdec.measure.summary import Summary, find, summarise
 from specdec.measure.trials import INTERVAL, trials
 from specdec.models.pair import Pair, silence_libraries
-from specdec.report import words
+from specdec.report import numbers, provenance
 
 COMPILED = ("generate-static-compiled", "assisted-draft-compiled")
 KEYS = (
@@ -172,8 +172,8 @@ def section(
     lines = [
         "## Beside transformers' own ways",
         "",
-        f"Pair: {words.pair_line(about['pair'])}. Machine: {machine['cpu']}, {machine['cores']} cores, of which the "
-        f"passes use {machine['threads']}{', ' + machine['gpu'] if 'gpu' in machine else ''}. Versions: "
+        f"Pair: {provenance.pair_line(about['pair'])}. Machine: {machine['cpu']}, {machine['cores']} cores, of which "
+        f"the passes use {machine['threads']}{', ' + machine['gpu'] if 'gpu' in machine else ''}. Versions: "
         + ", ".join(f"{name} {number}" for name, number in versions.items())
         + ".",
         "",
@@ -201,10 +201,10 @@ def _line(entrant: Entrant, plain: list[Summary], beside: list[Summary], compile
     cells = [
         _name(entrant),
         "" if entrant.gamma is None else str(entrant.gamma),
-        words.spread(ours.rates, words.rate),
-        "1" if entrant == BASELINE else words.times(ours.gains),
-        "1" if entrant.lane == "assisted" else words.times(theirs.gains),
-        words.number(ours.middle("mean_acceptance_length"), 2),
+        numbers.spread(ours.rates, numbers.rate),
+        "1" if entrant == BASELINE else numbers.times(ours.gains),
+        "1" if entrant.lane == "assisted" else numbers.times(theirs.gains),
+        numbers.number(ours.middle("mean_acceptance_length"), 2),
         f"{ours.same} of {ours.compared}",
         f"{compiled[entrant]:.0f} s" if entrant in compiled else "",
     ]

@@ -19,7 +19,7 @@ from unittest.mock import patch
 import torch
 
 import specdec
-from specdec.drafters.chain import ChainDraft
+from specdec.drafters.autoregressive import ChainDraft
 from specdec.measure.losslessness import PROMPT
 from specdec.measure.step_test import step_test
 from specdec.runtime import draws

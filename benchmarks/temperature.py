@@ -14,7 +14,7 @@ import specdec
 from benchmarks.document import table, write
 from benchmarks.in_turns import COLUMNS, Turn, asked_runs, cells, in_turns
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.report import words
+from specdec.report import numbers
 
 TEMPERATURES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 GAMMA = 5
@@ -28,8 +28,8 @@ def main() -> None:
     rows = []
     for (name, _), lane in in_turns(turns, read_prompts(EXAMPLES), runs).items():
         expected = [side.lane.overlap for side in lane.sides if side.lane.overlap is not None]
-        length = words.number(lane.middle("mean_acceptance_length"), 2)
-        rows.append([name, *cells(lane), words.percent(median(expected)) if expected else "", length])
+        length = numbers.number(lane.middle("mean_acceptance_length"), 2)
+        rows.append([name, *cells(lane), numbers.percent(median(expected)) if expected else "", length])
     about = f"`python -m benchmarks.temperature --runs {runs}`: γ {GAMMA}, 128 tokens of each example prompt.\n\n"
     write("temperature", about + table(("Temperature", *COLUMNS, "expected", "tokens a target pass"), rows))
 

@@ -14,7 +14,7 @@ from specdec.cli.arguments import leave_a_core
 from specdec.events import SamplingParams
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.loading import plan_pair
-from specdec.models.slot import Slot
+from specdec.models.pair_slot import Slot
 from specdec.report.recording import line, shown_alone
 from specdec.ui.jobs.context import Turn
 from specdec.ui.jobs.limits import Limits

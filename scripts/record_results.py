@@ -18,14 +18,14 @@ from specdec.measure.kept import Begun, kept_trials
 from specdec.measure.losslessness import Findings, self_test
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
-from specdec.measure.results import Results
-from specdec.measure.results_file import measured_on
-from specdec.measure.short import short
+from specdec.measure.results.file import measured_on
+from specdec.measure.results.format import Results
+from specdec.measure.results.link import short
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.models.loading import load_pair
 from specdec.models.pair import Pair
 from specdec.report.losslessness import headline
-from specdec.report.overall import overall
+from specdec.report.sweep_verdict import overall
 from specdec.ui.tabs.results_io import RECORDED
 
 

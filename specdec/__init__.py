@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         SpecdecError,
     )
     from specdec.events import Decision, DraftToken, Event, Finished, Round, SamplingParams, Started
-    from specdec.lanes.driver import driven
-    from specdec.lanes.transformers_lanes import assisted, generate
+    from specdec.lanes.decoding_thread import driven
+    from specdec.lanes.hf_generate import assisted, generate
     from specdec.measure.metrics import Metrics
     from specdec.measure.result import Result, collect
     from specdec.models.loading import load_pair
@@ -52,8 +52,8 @@ _MODULES = {
         "SpecdecError",
     ),
     "events": ("Decision", "DraftToken", "Event", "Finished", "Round", "SamplingParams", "Started"),
-    "lanes.driver": ("driven",),
-    "lanes.transformers_lanes": ("assisted", "generate"),
+    "lanes.decoding_thread": ("driven",),
+    "lanes.hf_generate": ("assisted", "generate"),
     "measure.metrics": ("Metrics",),
     "measure.result": ("Result", "collect"),
     "models.loading": ("load_pair",),

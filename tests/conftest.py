@@ -10,8 +10,8 @@ import pytest
 import torch
 from needed import missing_chromium, missing_node
 
-from specdec.lanes import driver
-from specdec.measure.terms import Sides
+from specdec.lanes import decoding_thread
+from specdec.measure.gain import Sides
 from specdec.report import enough
 
 STEP = 5  # percent between two lines about the progress
@@ -51,8 +51,8 @@ WAITS = {"browser", "lanes", "load", "ui"}  # folders of tests that look at when
 def hurried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere nobody looks at a lane while it runs, so nothing waits between two of its batches."""
     if not WAITS & set(request.path.parts):
-        drain = driver._drain
-        monkeypatch.setattr(driver, "_drain", lambda events, interval: drain(events, 0.0))
+        drain = decoding_thread._drain
+        monkeypatch.setattr(decoding_thread, "_drain", lambda events, interval: drain(events, 0.0))
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,10 @@ from functools import cache
 
 from specdec.events import DraftToken, Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.measure.gain import Sides
 from specdec.measure.metrics import Metrics, measure
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
-from specdec.measure.terms import Sides
 
 _MODEL = {"layers": 2, "dtype": "float32", "bits": None}
 PAIR = {

@@ -14,7 +14,7 @@ import pytest
 
 import specdec
 from specdec import cli
-from specdec.measure.short import CALLS, LONGEST
+from specdec.measure.results.link import CALLS, LONGEST
 from specdec.ui.jobs.limits import PUBLIC
 
 ROOT = Path(__file__).parents[1]

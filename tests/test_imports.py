@@ -24,7 +24,7 @@ def beginning(*prefixes: str) -> tuple[str, ...]:
     return tuple(m for m in MODULES if any(m == prefix or m.startswith(f"{prefix}.") for prefix in prefixes))
 
 
-MEASURE = ("metrics", "plan", "prompts", "result", "results", "summary", "sweep", "terms")
+MEASURE = ("gain", "metrics", "plan", "prompts", "result", "results.format", "summary", "sweep")
 WITHOUT_TORCH = {
     "specdec": ("specdec",),
     "base": beginning("specdec.errors", "specdec.events", "specdec.text", "specdec.closed_forms"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.document import table, with_section
 from benchmarks.gpu.campaign import STEPS, Found, line_of_record
-from specdec.report import words
+from specdec.report import numbers
 from specdec.report.tried import GRAPHS_TRIED
 
 REHEARSAL = (
@@ -130,7 +130,7 @@ def settings(found: Found) -> str:
     asked = found["settings"]
     return (
         f"Pairs of known shapes with random weights; guesses agree with probability {asked['agreement']:g}, γ "
-        f"{asked['gamma']}, {asked['tokens']} greedy tokens after one prompt, {words.runs(asked['runs'])} in turns, "
+        f"{asked['gamma']}, {asked['tokens']} greedy tokens after one prompt, {numbers.runs(asked['runs'])} in turns, "
         "medians with (lowest–highest). Factors are over plain `generate`; speculation's is over our loop, graph. "
         "cuDNN's attention, which prepares itself anew for each length, is switched off in all lanes."
     )
@@ -153,14 +153,14 @@ def cells(found: Found) -> list[str]:
     share = reached.get(("speculative", gamma))
     return [
         _pair(found),
-        f"{words.spread(plain['tokens_per_second'], words.rate)} tok/s",
-        *(words.times(lanes[key]["gain"]) for key in keys),
-        words.times(best["speculation"]),
+        f"{numbers.spread(plain['tokens_per_second'], numbers.rate)} tok/s",
+        *(numbers.times(lanes[key]["gain"]) for key in keys),
+        numbers.times(best["speculation"]),
         _two(best["c"]),
         _two(best["v"]),
         f"{same} of {compared}",
-        "" if share is None else words.percent(share),
-        "" if best["outside_passes"] is None else words.percent(best["outside_passes"]),
+        "" if share is None else numbers.percent(share),
+        "" if best["outside_passes"] is None else numbers.percent(best["outside_passes"]),
     ]
 
 
@@ -186,8 +186,8 @@ def compiled(found: Found) -> str:
     seconds = found["compiling_seconds"]["generate-static-compiled"]
     return (
         f"{_pair(found)}, in a run of its own: `generate` with a static cache and compiled passes runs at "
-        f"{words.times(theirs['gain'])} plain `generate` (compiling took {seconds:.0f} s), our speculative decoding at "
-        f"{words.times(ours['gain'])}: {words.times(over)} the compiled one."
+        f"{numbers.times(theirs['gain'])} plain `generate` (compiling took {seconds:.0f} s), our speculative decoding "
+        f"at {numbers.times(ours['gain'])}: {numbers.times(over)} the compiled one."
     )
 
 

@@ -19,7 +19,7 @@ from benchmarks.gpu.models import ENGINES, captured, prompt_of, stand_in
 from specdec.forward import cuda_graph
 from specdec.forward.lean import Stack
 from specdec.models.loading import plan_pair
-from specdec.models.slot import Slot
+from specdec.models.pair_slot import Slot
 
 MB = 2**20
 PARAMS = specdec.SamplingParams(max_new_tokens=24, ignore_eos=True)

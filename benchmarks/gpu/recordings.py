@@ -16,8 +16,8 @@ from specdec.lanes.table import DEFAULT_KEYS, entrants_of_race
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.pair import Pair
 from specdec.report.race_lines import begin_line, event_lines
+from specdec.report.race_verdict import verdict
 from specdec.report.recording import Recorder, line, shown_alone
-from specdec.report.verdict import verdict
 
 
 def embedded(setting: Setting) -> Iterator[Found]:

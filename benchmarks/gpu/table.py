@@ -22,16 +22,16 @@ from specdec.engine.decode import decode
 from specdec.engine.request import Request, make_request, prepare
 from specdec.events import Event, SamplingParams
 from specdec.forward.runner import Runner
+from specdec.lanes.hf_generate import transformers_lane
 from specdec.lanes.table import BASELINE, LOOP, Entrant, Lane
-from specdec.lanes.transformers_lanes import transformers_lane
-from specdec.measure import limit
-from specdec.measure.limit import limit_of, limit_record
+from specdec.measure import roofline
+from specdec.measure.gain import Sides, middle
 from specdec.measure.metrics import Metrics, pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
+from specdec.measure.roofline import limit_of, limit_record
 from specdec.measure.shapes import recorded
 from specdec.measure.summary import summarise
-from specdec.measure.terms import Sides, middle
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 from specdec.models.presets import SHAPES
@@ -115,7 +115,7 @@ def built(setting: Setting, name: str) -> tuple[Pair, tuple[PromptItem, ...], Sa
     """The pair of a shape with its recorded text, its prompt, and the settings of its calls."""
     stand_in(setting)
     if setting.rehearsal:
-        limit.SECONDS = 0.01
+        roofline.SECONDS = 0.01
         for place, model in enumerate(name.split(":")):
             fields = SHAPES[model]
             grouped = {"num_key_value_heads": 2} if "num_key_value_heads" in fields else {}

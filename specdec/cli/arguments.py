@@ -13,7 +13,7 @@ from rich.segment import Segment, Segments
 from rich.text import Text
 
 from specdec.cli.terminal import harmless, readable
-from specdec.drafters.methods import forms
+from specdec.drafters.registry import forms
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA

@@ -20,16 +20,16 @@ from specdec.events import SamplingParams
 from specdec.lanes.race import start
 from specdec.lanes.table import BASELINE, LANES, LOOP, Lane, entrants_of, row_of
 from specdec.measure.bench import measure
-from specdec.measure.limit import limit_of, limit_record
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
-from specdec.measure.results import read_results
-from specdec.measure.results_file import ResultsFile, measured_on, text_of
+from specdec.measure.results.file import ResultsFile, measured_on, text_of
+from specdec.measure.results.format import read_results
+from specdec.measure.roofline import limit_of, limit_record
 from specdec.measure.shapes import recorded
 from specdec.models.pair import Pair, silence_libraries
 from specdec.models.presets import SHAPES
 from specdec.models.shapes import shape_pair
-from specdec.report import words
+from specdec.report import sentences
 from specdec.report.benchmark import EXPORTS, as_json, report
 from specdec.report.compare import COMPARED, compare, table
 from specdec.text import whole_text
@@ -148,7 +148,7 @@ def _with_entrants(asked: Plan, arguments: argparse.Namespace, pair: Pair) -> tu
     if BASELINE.key not in lanes:
         raise InvalidInput("All lanes are compared with the lane generate; add it to --lanes.")
     left_out = [
-        words.LEFT_OUT.format(lane=row_of(key).choice, reason=refusal)
+        sentences.LEFT_OUT.format(lane=row_of(key).choice, reason=refusal)
         for key, refusal in refusals.items()
         if refusal and not arguments.lanes
     ]

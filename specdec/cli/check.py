@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from specdec.cli.arguments import TARGET, Parser, console_of
 from specdec.cli.terminal import refused
 from specdec.drafters.base import Finding
-from specdec.drafters.methods import forms
+from specdec.drafters.registry import forms
 from specdec.errors import IncompatiblePair, SpecdecError
-from specdec.models.check import check
 from specdec.models.loading import plan_pair
 from specdec.models.pair import silence_libraries
+from specdec.models.pair_check import check
 from specdec.models.presets import PRESETS
 
 SIGNS = {"good": "+", "note": "!", "bad": "x"}

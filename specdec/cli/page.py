@@ -16,7 +16,7 @@ if os.environ.get("SPACES_ZERO_GPU"):
 from specdec.cli.arguments import Parser, add_pair_arguments, leave_a_core, plan_of
 from specdec.cli.terminal import refused
 from specdec.errors import SpecdecError, quoted
-from specdec.models.slot import Slot
+from specdec.models.pair_slot import Slot
 from specdec.ui import build, serve_until_stopped
 from specdec.ui.jobs.limits import LOCAL, PUBLIC, Limits
 from specdec.ui.jobs.log import Journal

@@ -31,8 +31,8 @@ from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LANES, LOOP, entrants_of
 from specdec.measure.result import by_lane, started_of
 from specdec.models.pair import silence_libraries
 from specdec.report.enough import another_run
+from specdec.report.race_verdict import SPECULATIVE, verdict
 from specdec.report.recording import Recorder
-from specdec.report.verdict import SPECULATIVE, verdict
 from specdec.text import TextStream
 
 # The kinds of token, as on the page.

@@ -14,16 +14,16 @@ from specdec.cli.arguments import SETS, Parser, add_pair_arguments, console_of, 
 from specdec.cli.terminal import refused
 from specdec.errors import SpecdecError
 from specdec.events import SamplingParams
-from specdec.measure.limit import limit_of, limit_record
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
+from specdec.measure.roofline import limit_of, limit_record
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.trials import trials
 from specdec.models.pair import silence_libraries
-from specdec.report import words
+from specdec.report import provenance
 from specdec.report.limit import shares_of_limit, show_limit
-from specdec.report.overall import overall
 from specdec.report.sweep import table, theory_note
+from specdec.report.sweep_verdict import overall
 
 
 def main(argv: Sequence[str]) -> None:
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> None:
         if not found:
             raise refused(error) from error
         problem = error  # what was measured before it is shown
-    console.print(f"Pair: {words.pair_line(pair.facts())}")
+    console.print(f"Pair: {provenance.pair_line(pair.facts())}")
     console.print(f"{len(plan.prompts)} prompts, {arguments.tokens} tokens each.")
     console.print(table(found, plan))
     record = limit_record(limit, pair, plan, found)

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
+from specdec.drafters.autoregressive import ChainDraft, spliced
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned, Proposal, after_kind
-from specdec.drafters.chain import ChainDraft, spliced
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.errors import IncompatiblePair, InvalidInput, identified
 from specdec.forward.hf import decoder_layers

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from transformers import PreTrainedModel
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal, after_kind
-from specdec.drafters.model import ModelDraft
+from specdec.drafters.draft_model import ModelDraft
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.forward.hf import decoder_layers
 from specdec.forward.model_info import attends

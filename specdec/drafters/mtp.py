@@ -12,8 +12,8 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicLayer, MtpCache
 from transformers.modeling_layers import MtpModel
 
+from specdec.drafters.autoregressive import ChainDraft, spliced
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal
-from specdec.drafters.chain import ChainDraft, spliced
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.forward.hf import NORMED
 from specdec.forward.hf_cache import RoomyLayer

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 
 from specdec.drafters.base import Drafter
-from specdec.drafters.model import DraftModel, ModelDraft
+from specdec.drafters.draft_model import DraftModel, ModelDraft
 from specdec.errors import BadSetting, InvalidInput
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler

@@ -25,7 +25,7 @@ from specdec.embedded.train import CONTEXT, WINDOW, Windows
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.pair import silence_libraries
-from specdec.report import words
+from specdec.report import numbers
 
 LOSS_WINDOWS = 96
 ACCEPTANCE_PROMPTS = 12
@@ -123,7 +123,8 @@ def main() -> None:
         alpha, length, repeated = acceptance(pair, [row.prompt], 0.0)
         found = "yes" if row.prompt in text else "no"
         print(
-            f"| {row.name} | {found} | {words.percent(alpha)} | {length:.2f} | {words.percent(repeated)} |", flush=True
+            f"| {row.name} | {found} | {numbers.percent(alpha)} | {length:.2f} | {numbers.percent(repeated)} |",
+            flush=True,
         )
 
     print(f"\nAcceptance on {ACCEPTANCE_PROMPTS} held-out openings of 48 tokens a domain, 128 new tokens, gamma 5:\n")
@@ -134,7 +135,7 @@ def main() -> None:
         for temperature in (0.0, 1.0):
             alpha, length, repeated = acceptance(pair, prompts, temperature)
             print(
-                f"| {name} | {temperature:g} | {words.percent(alpha)} | {length:.2f} | {words.percent(repeated)} |",
+                f"| {name} | {temperature:g} | {numbers.percent(alpha)} | {length:.2f} | {numbers.percent(repeated)} |",
                 flush=True,
             )
 

@@ -11,7 +11,7 @@ from specdec.engine.policy import EveryLength, Fixed, Policy, policy_of
 from specdec.engine.request import Request, make_request
 from specdec.errors import BadSetting, InvalidInput
 from specdec.events import Event, Round, SamplingParams, Started
-from specdec.lanes.driver import Batches, driven
+from specdec.lanes.decoding_thread import Batches, driven
 from specdec.lanes.table import DEFAULT_KEYS, Entrant, entrants_of_race, turned
 from specdec.models.pair import Pair, Prompt
 

@@ -146,13 +146,13 @@ def entrants_of(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[Entra
 
 
 def _generate(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
-    from specdec.lanes.transformers_lanes import generate_lane
+    from specdec.lanes.hf_generate import generate_lane
 
     return generate_lane(request)
 
 
 def _assisted(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
-    from specdec.lanes.transformers_lanes import assisted_lane
+    from specdec.lanes.hf_generate import assisted_lane
 
     return assisted_lane(request, gamma)
 
@@ -178,19 +178,19 @@ def _prompt_lookup(request: Request, gamma: Any, acceptance: str, accept_top_k: 
 
 def _their_lookup(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
     from specdec.drafters.prompt_lookup import PromptLookup
-    from specdec.lanes.transformers_lanes import assisted_lane
+    from specdec.lanes.hf_generate import assisted_lane
 
     return assisted_lane(request.drafting_with(PromptLookup()), gamma, "transformers-lookup")
 
 
 def _draft_alone(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
-    from specdec.lanes.transformers_lanes import draft_alone_lane
+    from specdec.lanes.hf_generate import draft_alone_lane
 
     return draft_alone_lane(request)
 
 
 def _cannot_assist(pair: Pair) -> str | None:
-    from specdec.lanes.assistants import cannot_assist
+    from specdec.lanes.hf_assistants import cannot_assist
 
     return cannot_assist(pair)
 
@@ -204,7 +204,7 @@ def _no_lookup(pair: Pair) -> str | None:
 
 
 def _no_draft_alone(pair: Pair) -> str | None:
-    from specdec.lanes.transformers_lanes import cannot_draft_alone
+    from specdec.lanes.hf_generate import cannot_draft_alone
 
     return cannot_draft_alone(pair)
 

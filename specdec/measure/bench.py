@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from specdec.errors import SpecdecError
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.results_file import ResultsFile
+from specdec.measure.results.file import ResultsFile
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 

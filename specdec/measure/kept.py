@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.results_file import ResultsText
+from specdec.measure.results.file import ResultsText
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 

@@ -23,7 +23,7 @@ from specdec.engine.policy import Policy
 from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput, quoted
 from specdec.events import Event, SamplingParams, Status
-from specdec.lanes.driver import driven
+from specdec.lanes.decoding_thread import driven
 from specdec.lanes.race import start
 from specdec.lanes.table import BASELINE, LANES, Entrant
 from specdec.measure.detectable import LEVEL, between_samples, chi_square_tail

@@ -12,7 +12,7 @@ from specdec.drafters.synthetic import SyntheticDraft
 from specdec.engine.decode import decode
 from specdec.engine.request import make_request
 from specdec.events import SamplingParams
-from specdec.lanes.driver import driven
+from specdec.lanes.decoding_thread import driven
 from specdec.measure.prompts import PromptItem
 from specdec.measure.result import collect
 from specdec.models.pair import Pair

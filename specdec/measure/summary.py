@@ -9,9 +9,9 @@ from statistics import median_low
 from typing import Any
 
 from specdec.lanes.table import BASELINE, LANES, LOOP, Entrant
+from specdec.measure.gain import Sides, middle
 from specdec.measure.metrics import Metrics, latency_reduction, pool
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.terms import Sides, middle
 
 
 @dataclass(frozen=True)

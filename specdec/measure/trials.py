@@ -11,7 +11,7 @@ from collections.abc import Collection, Generator
 from specdec.engine.request import Request, make_request
 from specdec.errors import SpecdecError
 from specdec.events import Event
-from specdec.lanes.driver import driven
+from specdec.lanes.decoding_thread import driven
 from specdec.lanes.race import start, warm_up
 from specdec.measure.metrics import in_microseconds
 from specdec.measure.plan import Key, Plan, Trial

@@ -28,7 +28,7 @@ from tqdm import tqdm
 from transformers import AutoConfig, AutoTokenizer
 
 from specdec.errors import LoadFailed, SpecdecError
-from specdec.models import apart
+from specdec.models import sandbox
 from specdec.models.bounds import require_sane
 from specdec.models.gguf_file import GgufFile
 from specdec.models.memory import gigabytes
@@ -88,7 +88,7 @@ class Checkpoint:
         with as_load_failed(self.name, "tokenizer"):
             theirs, file = not self.folder.resolve().is_relative_to(_OURS), self.folder / "tokenizer.json"
             if theirs and file.exists() and self.gguf is None:
-                _in_time(f"The tokenizer of {self.name!r}", apart.try_tokenizer, str(file.resolve()), TRYING)
+                _in_time(f"The tokenizer of {self.name!r}", sandbox.try_tokenizer, str(file.resolve()), TRYING)
             try:
                 tokenizer = self.gguf.tokenizer() if self.gguf else AutoTokenizer.from_pretrained(self.folder, **_HERE)
             except (ImportError, ValueError) as error:
@@ -100,7 +100,7 @@ class Checkpoint:
                 raise
             if theirs and isinstance(getattr(tokenizer, "chat_template", None), str):
                 hello = [{"role": "user", "content": "Hello"}]
-                _in_time(f"The chat template of {self.name!r}", apart.render, tokenizer, hello)
+                _in_time(f"The chat template of {self.name!r}", sandbox.render, tokenizer, hello)
             return tokenizer
 
     def headers(self) -> Headers:
@@ -194,9 +194,9 @@ def _in_time(what: str, work: Callable[..., object], *given: object) -> None:
     """Raise ``LoadFailed`` if the work takes too much time or memory. Other failures show later, in this process."""
     try:
         work(*given)
-    except apart.TooMuch as error:
+    except sandbox.TooMuch as error:
         raise LoadFailed(f"{what} cannot be used: {error}. Choose another checkpoint.") from error
-    except (apart.NoAnswer, TypeError, ValueError):
+    except (sandbox.NoAnswer, TypeError, ValueError):
         pass
 
 

@@ -13,11 +13,11 @@ import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from specdec.drafters.base import DraftMethod, Loaded
+from specdec.drafters.draft_model import DraftModel
 from specdec.drafters.eagle3 import EMBEDDED_HEAD, Eagle3, require_fit
 from specdec.drafters.eagle3_head import HeadConfig, head_config, is_head
-from specdec.drafters.methods import method_of
-from specdec.drafters.model import DraftModel
 from specdec.drafters.mtp import Mtp
+from specdec.drafters.registry import method_of
 from specdec.errors import BadSetting, IncompatiblePair, InvalidInput, LoadFailed, identified, quoted
 from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed

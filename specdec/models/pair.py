@@ -12,14 +12,14 @@ from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from specdec.drafters.base import DraftMethod
-from specdec.drafters.model import DraftModel
+from specdec.drafters.draft_model import DraftModel
 from specdec.errors import InvalidInput, quoted
 from specdec.forward.cuda_graph import graph_engine, no_graphs
 from specdec.forward.engine import EagerEngine, Engine
 from specdec.forward.model_info import context_length, model_facts, own_forward
 from specdec.forward.runner import device_of
-from specdec.models.apart import NoAnswer, render
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
+from specdec.models.sandbox import NoAnswer, render
 from specdec.text import require_text
 
 ENGINES = ("auto", "eager", "graph")

@@ -15,21 +15,21 @@ from rich.table import Table
 from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.results import About
+from specdec.measure.results.format import About
 from specdec.measure.summary import auto_share, find, rows, summarise
-from specdec.report import words
+from specdec.report import numbers, provenance
 from specdec.report.limit import shares_of_limit, show_limit
-from specdec.report.made import columns, made
-from specdec.report.overall import overall
+from specdec.report.provenance import provenance_columns, provenance_rows
 from specdec.report.recording import plain_json
 from specdec.report.summary import COLUMNS, cells
 from specdec.report.sweep import sweep_rows
+from specdec.report.sweep_verdict import overall
 
 
 def table(about: About, trials: Sequence[Trial]) -> Table:
     """The figures of every category and entrant."""
     title = "Decode speed after the first token; medians over the runs (lowest\u2013highest)"
-    out = Table(title=words.titled(title, words.synthetic(about["pair"])))
+    out = Table(title=provenance.titled(title, provenance.synthetic(about["pair"])))
     for place, column in enumerate(COLUMNS):
         out.add_column(column, justify="left" if place < 2 else "right", overflow="fold")
     for row in rows(trials):
@@ -39,9 +39,9 @@ def table(about: About, trials: Sequence[Trial]) -> Table:
 
 def markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
     """The same as a Markdown table, after lines that say what was measured and whether it is synthetic."""
-    label = words.synthetic(about["pair"])
+    label = provenance.synthetic(about["pair"])
     head = f"{label.capitalize()}\n\n" if label else ""
-    head += "".join(f"- {name}: {value}\n" for name, value in made(about, plan).items()) + "\n"
+    head += "".join(f"- {name}: {value}\n" for name, value in provenance_rows(about, plan).items()) + "\n"
     return head + markdown_table(COLUMNS, range(2, len(COLUMNS)), map(cells, rows(trials)))
 
 
@@ -54,7 +54,7 @@ def markdown_table(columns: Sequence[str], right: Container[int], lines: Iterabl
 
 def as_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
     """The rows as plain numbers (seconds, factors and shares, not percent), each with what was measured."""
-    source = columns(about, plan)
+    source = provenance_columns(about, plan)
     return csv_table([row | source for row in labelled_rows(about, trials)])
 
 
@@ -72,7 +72,7 @@ def as_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, 
 
     The limit (``measure.limit``) is there if it was computed.
     """
-    asked = asdict(plan) | {"synthetic": words.synthetic(about["pair"]) or None}
+    asked = asdict(plan) | {"synthetic": provenance.synthetic(about["pair"]) or None}
     found = {"rows": labelled_rows(about, trials), "closed_form": closed_form(trials), "limit": limit}
     return plain_json(about | asked | found | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
 
@@ -82,7 +82,7 @@ EXPORTS = {".csv": as_csv, ".md": markdown}
 
 def labelled_rows(about: About, trials: Sequence[Trial]) -> list[dict[str, Any]]:
     """The rows, each with the label of a synthetic measurement, else None."""
-    return [row | {"synthetic": words.synthetic(about["pair"]) or None} for row in rows(trials)]
+    return [row | {"synthetic": provenance.synthetic(about["pair"]) or None} for row in rows(trials)]
 
 
 def closed_form(trials: Sequence[Trial]) -> list[dict[str, Any]]:
@@ -102,14 +102,14 @@ def closed_form_table(about: About, trials: Sequence[Trial]) -> Table | None:
     """The same for a person to read; None if there is nothing to compare."""
     found = closed_form(trials)
     title = "Gain over our loop without a draft, predicted by theory and measured"
-    out = Table(title=words.titled(title, words.synthetic(about["pair"])))
+    out = Table(title=provenance.titled(title, provenance.synthetic(about["pair"])))
     for column in ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted"):
         out.add_column(column, justify="right", overflow="fold")
     for row in found:
-        factors = [words.times_or_none(row[name]) for name in ("predicted", "measured")]
-        share = words.number(row["measured"] / row["predicted"], 2)
-        terms = [words.number(row[name], 2) for name in ("c", "v")]
-        out.add_row(str(row["gamma"]), words.percent(row["alpha"]), *terms, *factors, share)
+        factors = [numbers.times_or_none(row[name]) for name in ("predicted", "measured")]
+        share = numbers.number(row["measured"] / row["predicted"], 2)
+        terms = [numbers.number(row[name], 2) for name in ("c", "v")]
+        out.add_row(str(row["gamma"]), numbers.percent(row["alpha"]), *terms, *factors, share)
     return out if found else None
 
 
@@ -117,8 +117,8 @@ def repetition(trials: Iterable[Trial]) -> str:
     """The share of repeated 4-grams in plain ``generate``'s text: repetitive text raises every acceptance."""
     shares = {t.prompt: repeated_ngrams(t.token_ids) for t in trials if t.entrant == BASELINE}
     if len(shares) > 8:
-        return f"Repeated 4-grams in the median text: {words.percent(median(shares.values()))}."
-    return "Repeated 4-grams: " + ", ".join(f"{name} {words.percent(share)}" for name, share in shares.items()) + "."
+        return f"Repeated 4-grams in the median text: {numbers.percent(median(shares.values()))}."
+    return "Repeated 4-grams: " + ", ".join(f"{name} {numbers.percent(share)}" for name, share in shares.items()) + "."
 
 
 def against_assisted(trials: Sequence[Trial]) -> str:
@@ -128,7 +128,7 @@ def against_assisted(trials: Sequence[Trial]) -> str:
         gamma: find(summarise(trials, Entrant("assisted", gamma)), Entrant("speculative", gamma)) for gamma in lengths
     }
     return ", ".join(
-        f"\u03b3 {gamma}: {words.times(rival.gains)}" for gamma, rival in rivals.items() if rival and rival.gains
+        f"\u03b3 {gamma}: {numbers.times(rival.gains)}" for gamma, rival in rivals.items() if rival and rival.gains
     )
 
 
@@ -136,8 +136,8 @@ def report(
     console: Console, about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any], left_out: Sequence[str]
 ) -> None:
     """Print a benchmark's report. ``left_out``: a sentence for each lane that the pair cannot run."""
-    label = words.synthetic(about["pair"])
-    for name, value in made(about, plan).items():
+    label = provenance.synthetic(about["pair"])
+    for name, value in provenance_rows(about, plan).items():
         console.print(f"{name}: {value}")
     for sentence in left_out:
         console.print(sentence)
@@ -154,7 +154,7 @@ def report(
     found = overall(trials, plan, of_limit=shares_of_limit(limit))
     console.print(" ".join(filter(None, [label and f"{label.capitalize()}.", found.headline, *found.notes])))
     outside = [(s.gamma, s.middle("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
-    told = ", ".join(f"\u03b3 {gamma}: {words.percent(share, 1)}" for gamma, share in outside if share is not None)
+    told = ", ".join(f"\u03b3 {gamma}: {numbers.percent(share, 1)}" for gamma, share in outside if share is not None)
     console.print(f"Time outside the models' passes: {told or 'no guesses were made'}.")
     if rivals := against_assisted(trials):
         console.print(f"Speed-up over assisted generation at the same \u03b3: {rivals}.")

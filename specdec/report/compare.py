@@ -10,9 +10,9 @@ from typing import Any
 from rich.table import Table
 
 from specdec.lanes.table import BASELINE, LOOP
-from specdec.measure.results import Results
+from specdec.measure.results.format import Results
 from specdec.measure.summary import Summary, best_lengths, figures, find, share_of, summarise
-from specdec.report import words
+from specdec.report import numbers, provenance, sentences
 from specdec.report.benchmark import csv_table, markdown_table
 from specdec.report.cost_map import Point, point
 from specdec.report.recording import plain_json
@@ -73,7 +73,7 @@ def compare(files: Sequence[Results]) -> Comparison:
         summaries = summarise(results.trials)
         plain, about = find(summaries, BASELINE), results.about
         lanes = [*([plain] if plain else []), *best_lengths(summaries)]
-        whole = (words.pair_line(about["pair"]), words.hardware(about["machine"]), ", ".join(texts))
+        whole = (provenance.pair_line(about["pair"]), provenance.hardware(about["machine"]), ", ".join(texts))
         for place, summary in enumerate(lanes):
             pair, machine, differs = ("", "", "") if place else whole
             rows.append(Row(number, pair, machine, summary, differs))
@@ -82,7 +82,7 @@ def compare(files: Sequence[Results]) -> Comparison:
     heated: list[tuple[float, Summary]] = []
     if decisive == ["temperature"] and _same_pair_and_machine(files):
         heated = [(files[row.file - 1].plan.params.temperature, row.summary) for row in rows if _drafts(row)]
-    return Comparison(rows, sentence if rows else words.NOTHING_COMPARED, sorted(heated, key=itemgetter(0)))
+    return Comparison(rows, sentence if rows else sentences.NOTHING_COMPARED, sorted(heated, key=itemgetter(0)))
 
 
 def _drafts(row: Row) -> bool:
@@ -98,19 +98,19 @@ def _sentence(files: int, differing: Sequence[str]) -> str:
     if files == 1:
         return ""
     if differing:
-        return words.UNLIKE.format(settings=words.listed(differing))
-    return words.ALIKE_ASKED
+        return sentences.UNLIKE.format(settings=sentences.listed(differing))
+    return sentences.ALIKE_ASKED
 
 
 def _asked(results: Results) -> dict[str, tuple[str, object]]:
     """The settings by name: the words for each, and the value to compare."""
     plan = results.plan
-    prompts = words.prompts(plan.chosen, len(plan.prompts)).removesuffix(".")
+    prompts = provenance.prompts(plan.chosen, len(plan.prompts)).removesuffix(".")
     return {
         "prompts": (prompts, plan.prompts),
         "new tokens": (f"{plan.params.max_new_tokens} new tokens", None),
         "temperature": (f"temperature {plan.params.temperature:g}", None),
-        "runs": (words.runs(plan.runs), None),
+        "runs": (numbers.runs(plan.runs), None),
         **{f"version of {name}": (f"{name} {at}", None) for name, at in results.about["versions"].items()},
     }
 
@@ -124,10 +124,10 @@ def cells(row: Row) -> list[str]:
         row.pair,
         row.machine,
         found.entrant.label,
-        "1" if plain else words.times(found.gains),
-        words.spread(found.rates, words.rate),
-        "" if alpha is None else words.percent(alpha),
-        "" if plain else words.number(tokens, 2),
+        "1" if plain else numbers.times(found.gains),
+        numbers.spread(found.rates, numbers.rate),
+        "" if alpha is None else numbers.percent(alpha),
+        "" if plain else numbers.number(tokens, 2),
         row.differs,
     ]
 

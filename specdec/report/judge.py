@@ -1,7 +1,7 @@
 """Judges whether speculation pays, by how much, and if not, why.
 
 A race, a sweep, a benchmark, the command line and the API all ask ``judge``. It returns kinds and plain numbers. The
-sentences for each kind are in ``specdec.report.words``.
+sentences for each kind are in ``specdec.report.sentences``.
 
 Two gains are kept apart. ``gain`` compares the lane with plain ``generate``. ``speculation`` compares it with our own
 loop without a draft. What our loop gains over plain ``generate`` (``engine``) has nothing to do with speculation. If
@@ -18,9 +18,9 @@ from types import MappingProxyType
 
 from specdec.closed_forms import break_even_alpha, expected_speedup, expected_tokens
 from specdec.lanes.table import LOOP, Entrant
+from specdec.measure.gain import Sides, Steps, median_run, steps
 from specdec.measure.metrics import ENOUGH_RUNS, STALL_SHARE, no_clear_difference
 from specdec.measure.summary import Share, Summary, fastest
-from specdec.measure.terms import Sides, Steps, median_run, steps
 
 SHRUNK = 0.95  # v below this is noise, because checking more tokens costs no less
 FULL = 0.7  # guesses per round / gamma; below this, drafts are too short for the closed form

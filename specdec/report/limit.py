@@ -1,4 +1,4 @@
-"""Prints the limit of a machine, which ``specdec.measure.limit`` computes."""
+"""Prints the limit of a machine, which ``specdec.measure.roofline`` computes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from specdec.lanes.table import Entrant
-from specdec.report import words
+from specdec.report import numbers, provenance, sentences
 
 COLUMNS = ("Lane", "\u03b3", "least ms per token (computed)", "ms per token (measured)", "share of the limit")
 
@@ -24,10 +24,10 @@ def show_limit(console: Console, record: dict[str, Any], label: str = "") -> Non
     ``label``: the label of a synthetic measurement, for the title.
     """
     if "reason" in record:
-        console.print(words.NO_LIMIT.format(reason=record["reason"]))
+        console.print(sentences.NO_LIMIT.format(reason=record["reason"]))
         return
     title = "The least possible time per token on this machine"
-    out = Table(title=words.titled(title, label))
+    out = Table(title=provenance.titled(title, label))
     for place, column in enumerate(COLUMNS):
         out.add_column(column, justify="right" if place else "left", overflow="fold")
     for row in record["rows"]:
@@ -36,15 +36,15 @@ def show_limit(console: Console, record: dict[str, Any], label: str = "") -> Non
             Entrant(row["lane"], row["gamma"]).row.label,
             "" if row["gamma"] is None else str(row["gamma"]),
             *(f"{1000 * seconds:.3g}" for seconds in times),
-            words.percent(row["share_of_limit"]),
+            numbers.percent(row["share_of_limit"]),
         )
     console.print(out)
     for role, rates in record["measured"].items():
         console.print(
-            words.RATES.format(
+            sentences.RATES.format(
                 Role=role.capitalize(),
-                size=words.number(rates["weight_bytes"] / 1e6),
-                bandwidth=words.number(rates["read_bytes_per_second"] / 1e9),
-                operations=words.number(rates["operations_per_second"] / 1e9),
+                size=numbers.number(rates["weight_bytes"] / 1e6),
+                bandwidth=numbers.number(rates["read_bytes_per_second"] / 1e9),
+                operations=numbers.number(rates["operations_per_second"] / 1e9),
             )
         )

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from specdec.lanes.table import row_of
-from specdec.report import words
+from specdec.report import numbers, sentences
 
 if TYPE_CHECKING:
-    from specdec.measure.half_precision import Float32Check
+    from specdec.measure.float32_check import Float32Check
     from specdec.measure.losslessness import Comparison, Findings
     from specdec.measure.step_test import StepFindings
 
@@ -137,7 +137,7 @@ def caption(found: Findings) -> str:
 def tested(found: Findings) -> str:
     """What was tested, as the beginning of a sentence."""
     choice = row_of(found.lane).choice
-    return choice if choice.startswith("transformers") else words.capital(choice)
+    return choice if choice.startswith("transformers") else sentences.capital(choice)
 
 
 def sample_name(found: Findings) -> str:
@@ -157,7 +157,7 @@ def step_rows(found: StepFindings) -> list[list[str]]:
     """A row for each check, under ``STEP_COLUMNS``."""
     return [
         [
-            words.capital(CHECKS[check.kind][0]),
+            sentences.capital(CHECKS[check.kind][0]),
             f"{check.places:,}",
             "\u2013" if check.gap is None else f"{check.gap:.1g}, allowed {check.allowed:g}",
             "\u2013" if check.p_value is None else f"{check.p_value:.2g}",
@@ -180,7 +180,7 @@ def _row(name: str, found: Comparison, alpha: float | None, level: float) -> lis
         str(found.cells),
         f"{found.p_value:.2g}",
         VERDICTS[found.p_value < level],
-        words.percent(alpha),
+        numbers.percent(alpha),
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from specdec.lanes.table import Entrant
 from specdec.measure.metrics import Metrics
-from specdec.report import words
+from specdec.report import numbers
 from specdec.report.schema import Table
 from specdec.report.tables import table
 
@@ -22,7 +22,7 @@ def places_table(lane: Metrics) -> Table | None:
     drafts = lane.tested_at[0]
     both = zip(lane.tested_at, lane.kept_at, strict=True)
     rows = [
-        [f"guess {at}", f"{tested:,}", _share(kept, tested), words.percent(kept / drafts)]
+        [f"guess {at}", f"{tested:,}", _share(kept, tested), numbers.percent(kept / drafts)]
         for at, (tested, kept) in enumerate(both, start=1)
     ]
     if not lane.overlap_at:
@@ -39,7 +39,7 @@ def passes_table(lane: Metrics) -> Table | None:
     if not total:
         return None
     rows = [
-        [f"{tokens} token{'s' * (tokens != 1)}", f"{count:,}", words.percent(count / total)]
+        [f"{tokens} token{'s' * (tokens != 1)}", f"{count:,}", numbers.percent(count / total)]
         for tokens, count in enumerate(lane.passes_of)
         if count
     ]
@@ -62,4 +62,4 @@ def by_place(lanes: Sequence[tuple[Entrant, Metrics]]) -> tuple[list[str], list[
 
 
 def _share(part: float, whole: int) -> str:
-    return words.percent(part / whole) if whole else "\u2013"
+    return numbers.percent(part / whole) if whole else "\u2013"

@@ -8,10 +8,10 @@ from typing import Any
 
 from specdec.events import Event, Finished, Started
 from specdec.lanes.table import key_of
-from specdec.report import words
+from specdec.report import provenance
+from specdec.report.race_verdict import lane_end
 from specdec.report.recording import Recorder, line
 from specdec.report.schema import VERSION
-from specdec.report.verdict import lane_end
 
 
 def begin_line(
@@ -23,7 +23,7 @@ def begin_line(
     ``settings`` those that a link holds, ``keys`` those of the lanes, and ``runs`` says how often each lane runs.
     """
     record: dict[str, Any] = {"event": "begin", "version": VERSION, "number": number, "origin": origin}
-    record |= {"at": time.time(), "pair": words.pair_line(facts)}
+    record |= {"at": time.time(), "pair": provenance.pair_line(facts)}
     return line(record | {"settings": settings, "lanes": keys, "runs": runs})
 
 

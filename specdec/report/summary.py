@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from specdec.lanes.table import BASELINE, Entrant
-from specdec.report import words
+from specdec.report import numbers
 
 COLUMNS = (
     "Category", "Lane", "\u03b3", "tokens/s", "speed-up", "time saved", "acceptance", "tokens per pass", "same text",
@@ -19,11 +19,11 @@ def cells(row: dict[str, Any]) -> list[str]:
         row["category"],
         Entrant(row["lane"], row["gamma"]).row.label,
         "" if row["gamma"] is None else str(row["gamma"]),
-        words.spread(_values(row, "tokens_per_second"), words.rate),
-        "1" if plain else words.times(_values(row, "speedup")),
-        "" if plain else words.percent(row["latency_reduction"]),
-        "" if row["acceptance"] is None else words.percent(row["acceptance"]),
-        "" if plain else words.number(row["tokens_per_target_pass"], 2),
+        numbers.spread(_values(row, "tokens_per_second"), numbers.rate),
+        "1" if plain else numbers.times(_values(row, "speedup")),
+        "" if plain else numbers.percent(row["latency_reduction"]),
+        "" if row["acceptance"] is None else numbers.percent(row["acceptance"]),
+        "" if plain else numbers.number(row["tokens_per_target_pass"], 2),
         "" if row["same_text"] is None else f"{row['same_text']} of {row['compared']}",
     ]
 

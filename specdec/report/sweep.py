@@ -11,7 +11,7 @@ from rich.table import Table
 from specdec.lanes.table import LOOP
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import Summary, fastest, share_of, summarise
-from specdec.report import words
+from specdec.report import numbers, sentences
 from specdec.report.judge import Judgement, judge
 
 COLUMNS = ("\u03b3", "speed-up", "acceptance", "tokens per pass", "gain over \u03b3 0", "predicted", "c", "v")
@@ -61,11 +61,11 @@ def cells(row: Row, mark: bool) -> list[str]:
     figures = (found.speculation, found.predicted) if found.split else (None, None)
     return [
         f"{row.gamma} \u2190 fastest" if mark else str(row.gamma),
-        words.times(row.summary.gains),
-        "" if found.alpha is None else words.percent(found.alpha),
-        words.number(found.tokens, 2),
-        *("" if value is None else words.times_or_none(value) for value in figures),
-        *("" if value is None or not found.split else words.number(value, 2) for value in (found.c, found.v)),
+        numbers.times(row.summary.gains),
+        "" if found.alpha is None else numbers.percent(found.alpha),
+        numbers.number(found.tokens, 2),
+        *("" if value is None else numbers.times_or_none(value) for value in figures),
+        *("" if value is None or not found.split else numbers.number(value, 2) for value in (found.c, found.v)),
     ]
 
 
@@ -83,4 +83,4 @@ def table(trials: Sequence[Trial], plan: Plan) -> Table:
 def theory_note(trials: Sequence[Trial]) -> str:
     """A sentence on the error of the closed form; empty if it cannot be compared."""
     error = prediction_error(sweep_rows(summarise(trials)))
-    return "" if error is None else words.FORM_OFF.format(error=words.percent(error))
+    return "" if error is None else sentences.FORM_OFF.format(error=numbers.percent(error))

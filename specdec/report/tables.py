@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from specdec.events import Event
 from specdec.lanes.table import BASELINE, LANES
 from specdec.measure import metrics
+from specdec.measure.gain import Sides
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, first_difference, started_of, written_ids
-from specdec.measure.terms import Sides
-from specdec.report import words
+from specdec.report import numbers, provenance
 from specdec.report.definitions import DEFINITIONS
 from specdec.report.judge import Judgement
 from specdec.report.schema import Figure, Table
@@ -28,9 +28,9 @@ def headline_figures(
     All are those of the shown run. The first three are left out if they are not known.
     """
     shares = [("engine", found.engine, "from our loop"), ("measured", found.speculation, "from speculation")]
-    figures = [_figure(words.times_or_none(share), label, name) for name, share, label in shares if share is not None]
+    figures = [_figure(numbers.times_or_none(share), label, name) for name, share, label in shares if share is not None]
     if (alpha := shown.lane.alpha) is not None:
-        figures.append(_figure(words.percent(alpha), "of guesses kept", "acceptance"))
+        figures.append(_figure(numbers.percent(alpha), "of guesses kept", "acceptance"))
     ours, theirs = written_ids(speculative), written_ids(plain)
     if started_of(speculative).params.greedy:
         same = f"{common_prefix(ours, theirs)} of {max(len(ours), len(theirs))}"
@@ -44,7 +44,7 @@ def headline_figures(
 def lane_rates(shown: Mapping[str, Metrics | None]) -> dict[str, str]:
     """The speed of each lane of the shown run by its key. A lane without one is left out."""
     known = {row.key: lane.tokens_per_second for row in LANES if (lane := shown.get(row.key))}
-    return {key: f"{words.rate(rate)}\u00a0tokens/s" for key, rate in known.items() if rate}
+    return {key: f"{numbers.rate(rate)}\u00a0tokens/s" for key, rate in known.items() if rate}
 
 
 def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]], shown: int) -> Table:
@@ -70,17 +70,17 @@ def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | Non
             both: Iterable[tuple[Metrics, Metrics]] = both.values(),
             own: tuple[Metrics, Metrics] = own,
         ) -> str:
-            return words.spread(_known(figure(*each) for each in both), show, figure(*own))
+            return numbers.spread(_known(figure(*each) for each in both), show, figure(*own))
 
         same = all(first_difference(runs[at][BASELINE.key], runs[at][key]) is None for at in both)
         rows.append(
             [
                 row.label,
-                cell(lambda _, lane: lane.tokens_per_second, words.rate),
+                cell(lambda _, lane: lane.tokens_per_second, numbers.rate),
                 "1" if key == BASELINE.key else cell(metrics.speedup, "{:.2f}x".format),
                 cell(lambda _, lane: lane.prefill_seconds, "{:.3f}\u00a0s".format),
-                cell(lambda _, lane: lane.alpha, words.percent),
-                cell(lambda _, lane: lane.mean_acceptance_length, words.number),
+                cell(lambda _, lane: lane.alpha, numbers.percent),
+                cell(lambda _, lane: lane.mean_acceptance_length, numbers.number),
                 ("yes" if same else "no") if started_of(runs[min(both)][key]).params.greedy else "\u2013",
             ]
         )
@@ -106,23 +106,27 @@ def details(found: Judgement, shown: Sides, speculative: Sequence[Event]) -> lis
     started, plain, lane = started_of(speculative), shown.plain, shown.lane
     before, after = plain.tokens_per_second, lane.tokens_per_second
     total, guess = metrics.speedup_total(plain, lane), metrics.guess_cost(plain, lane)
-    saved = words.percent(found.gain and metrics.latency_reduction(found.gain))
+    saved = numbers.percent(found.gain and metrics.latency_reduction(found.gain))
     figures = [
-        _figure(f"{words.rate(before)} \u2192 {words.rate(after)}", "tokens/s, plain \u2192 speculative", "tokens/s"),
-        _figure(words.number(lane.mean_acceptance_length), "tokens per target pass", "tokens per pass"),
-        _figure(words.times_or_none(total), "Speed-up including the prompt", "with the prompt"),
+        _figure(
+            f"{numbers.rate(before)} \u2192 {numbers.rate(after)}", "tokens/s, plain \u2192 speculative", "tokens/s"
+        ),
+        _figure(numbers.number(lane.mean_acceptance_length), "tokens per target pass", "tokens per pass"),
+        _figure(numbers.times_or_none(total), "Speed-up including the prompt", "with the prompt"),
         _figure(saved, "Time saved after the first token", "saved"),
-        _figure(words.percent(lane.draft_acceptance_rate), "Guesses kept, untested ones included", "drafted and kept"),
-        _figure(words.number(guess, 2), "Cost of a guess, in tokens of plain generate", "draft cost"),
-        _figure(words.number(found.round_cost, 2), "Cost of a round, in tokens of plain generate", "round cost"),
-        _figure(words.percent(lane.overhead_share), "Time outside the models' passes", "outside"),
+        _figure(
+            numbers.percent(lane.draft_acceptance_rate), "Guesses kept, untested ones included", "drafted and kept"
+        ),
+        _figure(numbers.number(guess, 2), "Cost of a guess, in tokens of plain generate", "draft cost"),
+        _figure(numbers.number(found.round_cost, 2), "Cost of a round, in tokens of plain generate", "round cost"),
+        _figure(numbers.percent(lane.overhead_share), "Time outside the models' passes", "outside"),
     ]
     facts = {
         "Seed": "none (greedy does not sample)" if started.params.greedy else str(started.params.seed),
-        "Pair": words.pair_line(started.pair),
-        **words.head(started.pair),
-        "Passes": words.passes(started.pair),
-        "Engine": words.engine(started.pair),
+        "Pair": provenance.pair_line(started.pair),
+        **provenance.head(started.pair),
+        "Passes": provenance.passes(started.pair),
+        "Engine": provenance.engine(started.pair),
         "Machine": ", ".join(f"{name} {value}" for name, value in started.machine.items()),
         "Versions": ", ".join(f"{name} {value}" for name, value in started.versions.items()),
         "Ignored generation_config fields": ", ".join(f"{name} {value}" for name, value in started.neutralised.items())
@@ -138,7 +142,7 @@ def time_words(lane: Metrics, runs: int) -> str | None:
     draft, verify = (part / lane.decode_seconds for part in (lane.draft_seconds, lane.verify_seconds))
     shown = "In the run that is shown, drafting" if runs > 1 else "Drafting"
     return (
-        f"{shown} took {words.percent(draft)}, checking {words.percent(verify)} and other work "
-        f"{words.percent(max(0.0, 1 - draft - verify))} of the {words.seconds(lane.decode_seconds)} after the first "
-        f"token."
+        f"{shown} took {numbers.percent(draft)}, checking {numbers.percent(verify)} and other work "
+        f"{numbers.percent(max(0.0, 1 - draft - verify))} of the {numbers.seconds(lane.decode_seconds)} after the "
+        "first token."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specdec.closed_forms import expected_tokens
-from specdec.report import words
+from specdec.report import numbers, sentences
 from specdec.report.definitions import DEFINITIONS
 from specdec.report.judge import FULL, Judgement
 from specdec.report.schema import Figure, Why
@@ -17,7 +17,7 @@ def of_race(found: Judgement) -> Why | None:
     if not found.guesses or found.c is None or found.tokens is None:
         return None
     return {
-        "title": words.why_title(found),
+        "title": sentences.why_title(found),
         "text": paragraph(found),
         "figures": figures(found) if found.split else [],
         "steps": list(found.steps) if found.split else [],
@@ -28,21 +28,21 @@ def paragraph(found: Judgement) -> str:
     """The terms of the gain in words, and what may help if speculation loses; empty if nothing was drafted."""
     if not found.guesses or found.c is None or found.tokens is None:
         return ""
-    said = _terms(found) if found.split else [words.fill(words.WHY_UNSPLIT, found)]
-    return " ".join(filter(None, [*said, words.advice(found)]))
+    said = _terms(found) if found.split else [sentences.fill(sentences.WHY_UNSPLIT, found)]
+    return " ".join(filter(None, [*said, sentences.advice(found)]))
 
 
 def _terms(found: Judgement) -> list[str]:
-    needs = words.WHY_REFUTED if found.refutes_theory else words.WHY_NEEDS
-    said = [words.fill(words.WHY_TERMS, found, needs=words.fill(needs[found.can_break_even], found))]
-    gain = words.fill(words.WHY_GAIN, found)
+    needs = sentences.WHY_REFUTED if found.refutes_theory else sentences.WHY_NEEDS
+    said = [sentences.fill(sentences.WHY_TERMS, found, needs=sentences.fill(needs[found.can_break_even], found))]
+    gain = sentences.fill(sentences.WHY_GAIN, found)
     if found.predicted is None or found.speculation is None:
         said.append(f"{gain}.")
     else:
         off = abs(found.speculation / found.predicted - 1) >= NOTICEABLE
-        said.append(f"{gain}; {words.fill(words.WHY_THEORY, found)}." + (_causes(found) if off else ""))
+        said.append(f"{gain}; {sentences.fill(sentences.WHY_THEORY, found)}." + (_causes(found) if off else ""))
     if found.engine is not None and abs(found.engine - 1) >= NOTICEABLE:
-        said.append(words.fill(words.WHY_ENGINE, found))
+        said.append(sentences.fill(sentences.WHY_ENGINE, found))
     return said
 
 
@@ -55,23 +55,23 @@ def _causes(found: Judgement) -> str:
     if isinstance(gamma, int) and alpha is not None and tokens is not None:
         causes += ["uneven"] * (abs(tokens / expected_tokens(alpha, gamma) - 1) >= NOTICEABLE)
     causes += ["overhead"] * ((found.overhead or 0.0) >= NOTICEABLE)
-    listed = "; ".join(words.fill(words.WHY_OFF[cause], found) for cause in causes)
+    listed = "; ".join(sentences.fill(sentences.WHY_OFF[cause], found) for cause in causes)
     return f" The difference: {listed}." if listed else ""
 
 
 def figures(found: Judgement) -> list[Figure]:
     """The terms as values with labels and definitions."""
-    alpha, needed = words.kept_and_needed(found)
+    alpha, needed = sentences.kept_and_needed(found)
     if found.can_break_even is False:
-        needed = words.NONE_IS_ENOUGH
+        needed = sentences.NONE_IS_ENOUGH
     values = [
-        ("cost coefficient", words.number(found.c, 2), "Cost coefficient c"),
-        ("verify growth", words.number(found.v, 2), "Verify growth v"),
+        ("cost coefficient", numbers.number(found.c, 2), "Cost coefficient c"),
+        ("verify growth", numbers.number(found.v, 2), "Verify growth v"),
         ("acceptance", alpha, "Acceptance rate \u03b1"),
         ("break-even", needed, "Acceptance needed to break even, by theory"),
-        ("loop overhead", words.percent(found.overhead), "Outside drafting and checking"),
-        ("predicted", words.times_or_none(found.predicted), "Predicted gain"),
-        ("measured", words.times_or_none(found.speculation), "Speculation: gain over our loop at \u03b3 0"),
-        ("engine", words.times_or_none(found.engine), "Our loop: gain of \u03b3 0 over plain generate"),
+        ("loop overhead", numbers.percent(found.overhead), "Outside drafting and checking"),
+        ("predicted", numbers.times_or_none(found.predicted), "Predicted gain"),
+        ("measured", numbers.times_or_none(found.speculation), "Speculation: gain over our loop at \u03b3 0"),
+        ("engine", numbers.times_or_none(found.engine), "Our loop: gain of \u03b3 0 over plain generate"),
     ]
     return [{"value": value, "label": label, "definition": DEFINITIONS[name].meaning} for name, value, label in values]

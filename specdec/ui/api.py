@@ -15,7 +15,7 @@ import gradio as gr
 from specdec.engine.request import make_request
 from specdec.errors import InvalidInput, SpecdecError, quoted
 from specdec.events import Event, SamplingParams
-from specdec.lanes.driver import Batches, driven
+from specdec.lanes.decoding_thread import Batches, driven
 from specdec.lanes.race import named, start
 from specdec.lanes.table import DEFAULT_KEYS, LANES, Entrant, Lane, row_of
 from specdec.measure.task import Task

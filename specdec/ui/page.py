@@ -14,8 +14,8 @@ import gradio as gr
 from specdec.errors import SpecdecError, with_names
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.measure.task import Run
-from specdec.models.slot import Slot
-from specdec.report import words
+from specdec.models.pair_slot import Slot
+from specdec.report import provenance
 from specdec.ui.api import add_endpoints
 from specdec.ui.assets import ROUTE
 from specdec.ui.fields import LABELS, given
@@ -191,7 +191,7 @@ class _Components:
 
     def _renewed(self, known: str) -> list[Any]:
         """The page's texts about the loaded pair and its name, if it is not the pair that an open page knows."""
-        texts, name = facing(self._slot, self._limits), words.pair_line(self._slot.facts)
+        texts, name = facing(self._slot, self._limits), provenance.pair_line(self._slot.facts)
         return [gr.skip()] * (len(texts) + 1) if name == known else [*texts, name]
 
     def _restore(self, link: str) -> tuple[Any, ...]:

@@ -38,7 +38,7 @@ FLAGS = [
 def load_page_slot():
     """The pair the page shows by default, or the one named by the environment."""
     from specdec.models.loading import plan_pair
-    from specdec.models.slot import Slot
+    from specdec.models.pair_slot import Slot
 
     torch.set_num_threads(1)  # one core is left to the browser, so that it answers clicks at once
     return Slot(plan_pair(os.environ.get("SPECDEC_TARGET"), os.environ.get("SPECDEC_DRAFT")))
@@ -74,7 +74,7 @@ def slot(browser, tmp_path_factory) -> object:
     Its target is the embedded draft, and its draft a copy of that with noise, so most guesses are right.
     """
     from specdec.models.loading import EMBEDDED, plan_pair
-    from specdec.models.slot import Slot
+    from specdec.models.pair_slot import Slot
 
     folder, source = tmp_path_factory.mktemp("quick"), EMBEDDED / "draft"
     rng = torch.Generator().manual_seed(0)

@@ -13,7 +13,7 @@ from specdec.events import SamplingParams
 from specdec.lanes.table import entrants_of
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
-from specdec.measure.results_file import ResultsText
+from specdec.measure.results.file import ResultsText
 from specdec.measure.trials import trials
 
 pytestmark = pytest.mark.xdist_group("browser bench")

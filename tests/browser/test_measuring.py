@@ -11,7 +11,7 @@ from comparison import HOURS
 
 from browser.conftest import FOUND, ask, go_to, open_page, quick_self_test, settle, text, unfold, visit
 from specdec.report.losslessness import CHECKS
-from specdec.report.words import capital
+from specdec.report.sentences import capital
 from specdec.ui.tabs import lossless
 
 pytestmark = pytest.mark.xdist_group("browser measuring")

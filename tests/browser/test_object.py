@@ -10,7 +10,7 @@ import pytest
 
 from browser.conftest import ask, edit, notes, open_page, run, skip, text, visit
 from specdec.report.judge import Kind
-from specdec.report.words import HEADLINES
+from specdec.report.sentences import HEADLINES
 from specdec.ui.jobs.recorded import recorded_race
 
 pytestmark = pytest.mark.xdist_group("browser object")

@@ -8,7 +8,7 @@ import pytest
 
 from browser.conftest import ask, edit, go_to, open_page, run, settle, text, visit
 from browser.test_share import SHOWN, link, open_link, save, share
-from specdec.measure.short import link_text, read_short
+from specdec.measure.results.link import link_text, read_short
 from specdec.ui.tabs.results_io import RECORDED
 
 pytestmark = pytest.mark.xdist_group("browser visit")

@@ -10,7 +10,7 @@ import pytest
 from specdec.cli import bench
 from specdec.closed_forms import expected_speedup
 from specdec.measure import bench as measuring
-from specdec.measure import limit
+from specdec.measure import roofline
 from specdec.models.presets import SHAPES
 
 
@@ -68,7 +68,7 @@ def test_what_was_measured_before_ctrl_c_is_kept(tmp_path, capsys, interrupt) ->
 
 def test_the_first_prompts_of_each_category_are_measured(tmp_path, capsys, monkeypatch) -> None:
     """The first prompts of each category are measured, and the files name them. Chat is refused without a template."""
-    monkeypatch.setattr(limit, "SECONDS", 0.001)
+    monkeypatch.setattr(roofline, "SECONDS", 0.001)
     arguments, out = command(tmp_path), tmp_path / "out.json"
     rows = [{"category": name, "turns": [f"Once upon {number}"]} for name in ("a", "b") for number in range(3)]
     (tmp_path / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -85,7 +85,7 @@ def test_the_first_prompts_of_each_category_are_measured(tmp_path, capsys, monke
 
 def test_results_files_are_compared_without_measuring(tmp_path, capsys, monkeypatch) -> None:
     """Two measurements at different lengths give one table. A file that holds no results is refused by name."""
-    monkeypatch.setattr(limit, "SECONDS", 0.001)
+    monkeypatch.setattr(roofline, "SECONDS", 0.001)
     files = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
     for path, tokens in zip(files, ("32", "40"), strict=True):
         bench.main([*command(tmp_path), "--tokens", tokens, "--results", str(path)])
@@ -126,7 +126,7 @@ SHAPE = {"model_type": "llama", "hidden_size": 96, "intermediate_size": 96, "num
 def shape(monkeypatch, tmp_path) -> list[str]:
     monkeypatch.setitem(SHAPES, "tiny", SHAPE | {"num_hidden_layers": 3})
     monkeypatch.setitem(SHAPES, "tinier", SHAPE | {"num_hidden_layers": 1})
-    monkeypatch.setattr(limit, "SECONDS", 0.001)
+    monkeypatch.setattr(roofline, "SECONDS", 0.001)
     (tmp_path / "set.jsonl").write_text(json.dumps({"name": "one", "prompt": "Once upon a time"}) + "\n")
     options = ["--tokens", "64", "--runs", "1", "--gammas", "4", "--prompts", str(tmp_path / "set.jsonl")]
     return ["--shape", "tiny:tinier", "--device", "cpu", *options]
@@ -158,7 +158,7 @@ def test_a_shape_is_labelled_synthetic_wherever_it_is_shown(shape, tmp_path, cap
 
 
 def test_a_measured_pair_is_not_labelled(tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(limit, "SECONDS", 0.001)
+    monkeypatch.setattr(roofline, "SECONDS", 0.001)
     out = tmp_path / "out.json"
     bench.main([*command(tmp_path), "--export", str(out)])
     assert "synthetic" not in capsys.readouterr().out.lower()

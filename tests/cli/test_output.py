@@ -20,8 +20,8 @@ import specdec
 from specdec.cli import bench, run, sweep
 from specdec.cli.arguments import console_of
 from specdec.lanes.table import BASELINE, LOOP, Entrant
-from specdec.measure import limit
-from specdec.measure.results_file import ResultsText
+from specdec.measure import roofline
+from specdec.measure.results.file import ResultsText
 from specdec.report.recording import token_bytes
 
 PROMPT = "Once upon a time"
@@ -43,7 +43,7 @@ def columns(line: str) -> int:
 @pytest.fixture
 def measured(monkeypatch, tmp_path) -> list[str]:
     """A benchmark that has measured at once, over a set with hostile names. Returns its arguments."""
-    monkeypatch.setattr(limit, "SECONDS", 0.001)
+    monkeypatch.setattr(roofline, "SECONDS", 0.001)
     record = {"name": HOSTILE, "category": f"{HOSTILE} 日本語", "prompt": PROMPT}
     (tmp_path / "set γ.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
 
@@ -74,7 +74,7 @@ def test_a_benchmark_is_printed_and_exported_in_every_encoding(measured, tmp_pat
 
 
 def test_a_sweep_is_printed_in_a_narrow_encoding(monkeypatch) -> None:
-    monkeypatch.setattr(limit, "SECONDS", 0.001)
+    monkeypatch.setattr(roofline, "SECONDS", 0.001)
     monkeypatch.setattr(sweep, "trials", lambda pair, plan: (trial(0, *lane, "1", "given") for lane in LANES.items()))
     ended = specdec_command("sweep", PROMPT, encoding="cp1252")
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -86,7 +86,7 @@ def test_a_sweep_that_fails_shows_what_it_has_measured(monkeypatch) -> None:
         yield from (trial(0, *lane, "1", "given") for lane in LANES.items())
         raise specdec.InvalidInput("It failed.")
 
-    monkeypatch.setattr(limit, "SECONDS", 0.001)
+    monkeypatch.setattr(roofline, "SECONDS", 0.001)
     monkeypatch.setattr(sweep, "trials", failing)
     ended = specdec_command("sweep", PROMPT)
     assert (ended.returncode, ended.stderr) == (1, "specdec: It failed.\n")

@@ -117,7 +117,7 @@ def test_a_page_whose_device_is_lost_ends_with_status_1(monkeypatch) -> None:
     served = SimpleNamespace(machine=machine, demo=SimpleNamespace(close=lambda: closed.append("demo")))
     monkeypatch.setattr(launch, "serve", lambda page: page.machine.on_lost())
     monkeypatch.setattr(launch.signal, "signal", lambda number, handler: None)
-    monkeypatch.setattr(launch.apart, "end", lambda: None)
+    monkeypatch.setattr(launch.sandbox, "end", lambda: None)
     monkeypatch.setattr(launch, "LAST_WORDS", 0)
     statuses: list[int] = []
 

@@ -28,9 +28,9 @@ from specdec.drafters.eagle3_head import FEATURES, Eagle3Head, head_config
 from specdec.forward.hf_cache import RoomyLayer
 from specdec.forward.model_info import own_forward
 from specdec.forward.runner import Runner
-from specdec.models.check import check
 from specdec.models.loading import load_pair, plan_pair
-from specdec.report import words
+from specdec.models.pair_check import check
+from specdec.report import provenance
 
 LAYERS, KNOWN = 6, 200
 HYBRIDS = ("qwen3_5_text", "qwen3_next")  # targets with recurrent state beside attention
@@ -380,7 +380,7 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
     assert any("EAGLE-3" in finding.sentence for finding in findings)
     pair = load_pair(saved_target, draft)
     assert pair.draft.describe()["kind"] == "eagle3" and pair.draft.describe()["text"].startswith("eagle3:")
-    assert "EAGLE-3 head head" in words.pair_line(pair.facts())  # it lies in a folder of this name
+    assert "EAGLE-3 head head" in provenance.pair_line(pair.facts())  # it lies in a folder of this name
     for name, weight in head.state_dict().items():
         assert torch.equal(pair.draft.head.state_dict()[name], weight)
     params = specdec.SamplingParams(max_new_tokens=12)
@@ -473,8 +473,8 @@ def test_check_and_details_say_which_layers_a_head_reads(tmp_path, saved_target,
     assert [f.sentence for f in check(plan_pair(saved_target, folder)) if f.topic == "Head"] == [
         f"It reads the target's {said}."
     ]
-    assert words.head(load_pair(saved_target, folder).facts()) == {"Head reads": said}
-    assert words.head(load_pair(saved_target, "suffix").facts()) == {}
+    assert provenance.head(load_pair(saved_target, folder).facts()) == {"Head reads": said}
+    assert provenance.head(load_pair(saved_target, "suffix").facts()) == {}
 
 
 def test_a_pickled_head_is_refused(tmp_path, saved_target) -> None:

@@ -24,8 +24,8 @@ from transformers.modeling_layers import MtpModel
 
 import specdec
 from specdec.drafters.mtp import MtpDraft
-from specdec.models.check import check
 from specdec.models.loading import load_pair, plan_pair
+from specdec.models.pair_check import check
 
 DEPTH, VOCABULARY = 3, 320
 SHAPE = {

@@ -10,7 +10,7 @@ from fakes import count_passes, noisy_copy, prompt_of, rounds_of, shared_tiny, t
 
 import specdec
 from specdec.drafters.synthetic import SyntheticDraft, given_guesses
-from specdec.lanes.assistants import cannot_assist
+from specdec.lanes.hf_assistants import cannot_assist
 from specdec.measure.prompts import PromptItem
 from specdec.measure.shapes import recorded
 

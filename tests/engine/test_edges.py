@@ -29,7 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GenerationConfig, LlamaForSequenceClassification, LlamaModel, Phi3Config, Phi3ForCausalLM
 
 import specdec
-from specdec.lanes import transformers_lanes
+from specdec.lanes import hf_generate
 from specdec.runtime import draws
 
 LANES = ("generate", "assisted", "speculative")
@@ -187,9 +187,9 @@ def test_where_the_host_would_wait_nan_is_found_at_the_end(lane: str, temperatur
     table = chain([1, 2, 3, 4, 5, 0])
     table[4] = math.nan
     pair = table_pair(table, chain([1, 2, 3, 4, 5, 0]))
-    usual = transformers_lanes.Numbers.__init__
+    usual = hf_generate.Numbers.__init__
     monkeypatch.setattr(
-        transformers_lanes.Numbers, "__init__", lambda self, streamer, waits: usual(self, streamer, waits=True)
+        hf_generate.Numbers, "__init__", lambda self, streamer, waits: usual(self, streamer, waits=True)
     )
     draw, drawn_from = torch.multinomial, []
     monkeypatch.setattr(torch, "multinomial", lambda p, **rest: (drawn_from.append(p), draw(p, **rest))[1])
@@ -204,8 +204,8 @@ def test_where_the_host_would_wait_nan_is_found_at_the_end(lane: str, temperatur
 
 
 def test_the_check_for_nan_is_not_timed(monkeypatch) -> None:
-    usual = transformers_lanes.Numbers._see
-    monkeypatch.setattr(transformers_lanes.Numbers, "_see", lambda *args: (time.sleep(0.05), usual(*args)))
+    usual = hf_generate.Numbers._see
+    monkeypatch.setattr(hf_generate.Numbers, "_see", lambda *args: (time.sleep(0.05), usual(*args)))
     pair = table_pair(chain([1, 2, 0]), None)
     params = specdec.SamplingParams(max_new_tokens=30)
     *_, finished = specdec.generate(pair, torch.tensor([0]), params=params)

@@ -19,8 +19,8 @@ from enumeration import CLOSE, Target, distance, distribution
 from fakes import letter_tokenizer, random_table, rounds_of, table_model
 
 import specdec
-from specdec.drafters.model import ModelDraft
-from specdec.drafters.own_tokenizer import TranslatedDraft
+from specdec.drafters.cross_tokenizer import TranslatedDraft
+from specdec.drafters.draft_model import ModelDraft
 from specdec.engine.policy import AutoGamma, Chooser, Policy
 from specdec.forward.hf_cache import RoomyLayer
 from specdec.runtime import draws

@@ -22,7 +22,7 @@ from specdec.forward import cuda_graph, lean_check
 from specdec.forward.cuda_graph import GraphEngine
 from specdec.forward.lean import Stack
 from specdec.forward.static_buffers import Place, StaticContext, StaticSpan
-from specdec.report import words
+from specdec.report import provenance
 
 FAMILIES = ("llama", "qwen3", "mistral", "gpt2", "gpt_neox", "phi3")
 MODES: dict[str, dict[str, Any]] = {
@@ -134,7 +134,7 @@ def test_rounds_without_a_draft_or_with_another_length_between_replays(captured)
 
 def test_a_graph_of_one_draft_is_not_replayed_for_another(captured, monkeypatch) -> None:
     """A deleted object may pass its ``id`` to the next one, so here all objects have the same ``id``."""
-    monkeypatch.setattr("specdec.drafters.model.id", lambda thing: 1, raising=False)
+    monkeypatch.setattr("specdec.drafters.draft_model.id", lambda thing: 1, raising=False)
     target = shared_tiny("llama", 1, layers=3)
     for layers in (1, 2):
         graph = pair_of(draft=specdec.EarlyExit(layers))
@@ -310,7 +310,7 @@ def test_the_engine_is_chosen_and_reported(capsys) -> None:
     pairs = {name: specdec.load_pair(engine=name) for name in ("auto", "eager", "graph")}
     names = {name: pair.describe()["engine"]["name"] for name, pair in pairs.items()}
     assert names == {"auto": "eager", "eager": "eager", "graph": "graph"}
-    assert "not captured" in words.engine(pairs["graph"].describe())
+    assert "not captured" in provenance.engine(pairs["graph"].describe())
     own = specdec.Pair(tiny("gemma2"), specdec.PromptLookup(), engine="graph").describe()["engine"]
     assert own["name"] == "eager" and "lean forward" in own["reason"]
     with pytest.raises(specdec.InvalidInput, match="fast"):

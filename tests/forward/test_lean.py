@@ -26,7 +26,7 @@ from specdec.drafters.early_exit import first_layers
 from specdec.forward import lean, lean_check
 from specdec.forward.lean import Stack, StackPasses
 from specdec.forward.runner import Runner
-from specdec.report import words
+from specdec.report import provenance
 
 CONTEXT = 2100
 LAST_BIT, CLOSE = 0.0, 1e-5  # of the range of the logits
@@ -625,7 +625,7 @@ def test_an_early_exit_writes_into_the_slots_of_its_target() -> None:
 def test_which_forward_runs_is_said_with_its_reason() -> None:
     """Details say that both models use the lean forward, or which of them does not, and why."""
     lookup = specdec.PromptLookup()
-    assert words.passes(specdec.Pair(tiny("llama"), lookup).describe()).startswith("lean forward")
-    said = words.passes(specdec.Pair(tiny("llama"), tiny("gemma2")).describe())
+    assert provenance.passes(specdec.Pair(tiny("llama"), lookup).describe()).startswith("lean forward")
+    said = provenance.passes(specdec.Pair(tiny("llama"), tiny("gemma2")).describe())
     assert "target: lean forward" in said and "draft: the forward pass of transformers. Gemma2ForCausalLM" in said
-    assert words.passes({"target": {}, "draft": None}) == "not recorded"
+    assert provenance.passes({"target": {}, "draft": None}) == "not recorded"

@@ -148,7 +148,7 @@ def test_a_lane_is_one_row(pair, request) -> None:
     from specdec.measure.prompts import PromptItem
     from specdec.measure.summary import rows
     from specdec.measure.trials import trials
-    from specdec.report.verdict import verdict
+    from specdec.report.race_verdict import verdict
     from specdec.ui.jobs.race_settings import RaceSettings
     from specdec.ui.tabs.race import _lane_rows
 

@@ -22,7 +22,7 @@ from specdec.events import SamplingParams
 from specdec.lanes.table import entrants_of
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem, read_prompts
-from specdec.measure.results_file import ResultsFile
+from specdec.measure.results.file import ResultsFile
 from specdec.report import recording
 from specdec.ui.jobs.limits import PUBLIC
 from specdec.ui.jobs.race_settings import from_recording

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from specdec.measure.short import link_text, read_short
+from specdec.measure.results.link import link_text, read_short
 from specdec.ui.tabs.results_io import RECORDED
 from tests.load.runs import Alone, decoded, distinct, text_of
 from tests.load.served import Served, settled

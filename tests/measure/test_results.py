@@ -15,17 +15,17 @@ from judged import PAIR, drafting, loop, plain, plan, trial
 
 import specdec
 from specdec.lanes.table import BASELINE, LOOP, entrants_of
-from specdec.measure import results as kept
 from specdec.measure.metrics import in_microseconds
-from specdec.measure.results import Results, read_results
-from specdec.measure.short import INFLATED, link_text, read_link, read_short, short
+from specdec.measure.results import format as kept
+from specdec.measure.results.format import Results, read_results
+from specdec.measure.results.link import INFLATED, link_text, read_link, read_short, short
 from specdec.measure.summary import rows, summarise
 from specdec.measure.sweep import ENTRANTS
-from specdec.report.origin import HERE, LINK, RECORDING, Origin, place
-from specdec.report.overall import overall
+from specdec.report.provenance import HERE, LINK, RECORDING, Origin, provenance_line
 from specdec.report.summary import cells
 from specdec.report.sweep import cells as sweep_cells
 from specdec.report.sweep import sweep_rows
+from specdec.report.sweep_verdict import overall
 
 STOP = "confidence:0.4"
 LANES = entrants_of(("generate", "speculative", "assisted"), (0, 3, "auto", STOP))
@@ -66,7 +66,7 @@ def text_of(found: Results) -> str:
 def shown(found: Results) -> tuple[Any, ...]:
     """Everything that a tab shows of results, as at the end of their measurement."""
     rates = [sweep_cells(row, False) for row in sweep_rows(summarise(found.trials))]
-    lines = place(found.about), overall(found.trials, found.plan)
+    lines = provenance_line(found.about), overall(found.trials, found.plan)
     return *lines, list(map(cells, rows(found.trials))), rates
 
 

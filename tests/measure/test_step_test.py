@@ -14,7 +14,7 @@ import torch
 from fakes import random_table, table_pair, tiny
 
 import specdec
-from specdec.drafters.chain import ChainDraft
+from specdec.drafters.autoregressive import ChainDraft
 from specdec.measure.step_test import StepCheck, StepFindings, step_test
 from specdec.runtime import draws
 from specdec.runtime.sampling import Sampler

@@ -27,7 +27,7 @@ from specdec.measure import prompts
 from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import Choice, PromptItem, parse_prompts, read_prompts
-from specdec.measure.results_file import ResultsFile, ResultsText
+from specdec.measure.results.file import ResultsFile, ResultsText
 from specdec.measure.trials import trials
 from specdec.ui.jobs.context import Turn
 from specdec.ui.jobs.limits import LOCAL
@@ -169,7 +169,7 @@ def test_files_of_other_processes_are_read_and_deleted_at_the_end(pair, tmp_path
     found = list(filter(None, trials(pair, plan(runs=1))))
     for process, device in ((0, "cuda:0"), (1, "cuda:1")):
         monkeypatch.setattr(
-            "specdec.measure.results_file.machine", lambda _, device=device: {"cpu": "x", "device": device}
+            "specdec.measure.results.file.machine", lambda _, device=device: {"cpu": "x", "device": device}
         )
         file = ResultsFile(path, pair, plan(runs=1), process)
         file.begin([])

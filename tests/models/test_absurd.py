@@ -16,10 +16,10 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import save_file
 
 import specdec
-from specdec.models import apart, checkpoint
+from specdec.models import checkpoint, sandbox
 from specdec.models.bounds import require_sane
-from specdec.models.check import check
 from specdec.models.loading import plan_pair
+from specdec.models.pair_check import check
 
 ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 SOON = 20.0  # seconds on a busy machine; without the bounds it would take hours or all memory
@@ -28,7 +28,7 @@ SOON = 20.0  # seconds on a busy machine; without the bounds it would take hours
 @pytest.fixture(scope="module")
 def started() -> None:
     """Start the process for templates, which takes seconds, before anything is timed."""
-    apart.render(templated("{{ messages[0].content }}"), [{"role": "user", "content": "a"}])
+    sandbox.render(templated("{{ messages[0].content }}"), [{"role": "user", "content": "a"}])
 
 
 def templated(template: str):
@@ -132,7 +132,7 @@ def copied(sound: Path, folder: Path) -> Path:
 @pytest.mark.parametrize("name", ABSURD)
 def test_an_absurd_checkpoint_is_refused_soon(name: str, sound, started, tmp_path, monkeypatch) -> None:
     """Each absurd checkpoint is refused quickly, as a target and as a draft."""
-    monkeypatch.setattr(apart, "SECONDS", 1.0)
+    monkeypatch.setattr(sandbox, "SECONDS", 1.0)
     change, said = ABSURD[name]
     absurd = copied(sound, tmp_path)
     change(absurd)
@@ -168,7 +168,7 @@ def test_an_endless_chat_template_is_ended_and_the_next_one_works(started, monke
     tokenizer = templated("{% if messages|length > 1 %}" + ENDLESS + "{% endif %}<s>{{ messages[0].content }}</s>")
     pair = specdec.Pair(shared_tiny("llama", 0), tokenizer=tokenizer)
     message = {"role": "user", "content": "naïve 🙂"}
-    monkeypatch.setattr(apart, "SECONDS", 1.0)
+    monkeypatch.setattr(sandbox, "SECONDS", 1.0)
     for _ in range(2):
         with pytest.raises(specdec.InvalidInput, match="(more than 1 seconds|too much memory)"):
             pair.encode([message] * 2)
@@ -178,7 +178,7 @@ def test_an_endless_chat_template_is_ended_and_the_next_one_works(started, monke
 
 def test_the_process_for_templates_knows_no_token(started, monkeypatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_owner")
-    process = apart._started()
+    process = sandbox._started()
     process.stdin.write('{"kind": "start"}\n')
     process.stdin.flush()
     process.stdout.readline()  # wait until the new program runs: its environment was empty before

@@ -14,9 +14,9 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 import specdec
 from specdec.models import gguf_file
-from specdec.models.check import check
 from specdec.models.loading import plan_pair
-from specdec.models.slot import Slot
+from specdec.models.pair_check import check
+from specdec.models.pair_slot import Slot
 
 gguf = pytest.importorskip("gguf")
 from gguf_files import write_gguf  # noqa: E402

@@ -12,10 +12,10 @@ from fakes import byte_tokenizer, prompt_of, tiny
 import specdec
 from specdec.forward.hf_cache import new_cache
 from specdec.models import loading
-from specdec.models.check import check
 from specdec.models.compatibility import refuse_untimed
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes
-from specdec.models.slot import Slot
+from specdec.models.pair_check import check
+from specdec.models.pair_slot import Slot
 
 GB = 10**9
 

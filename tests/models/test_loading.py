@@ -29,7 +29,7 @@ from transformers import (
 
 import specdec
 from specdec.models import checkpoint, loading
-from specdec.models.slot import Slot
+from specdec.models.pair_slot import Slot
 
 SMALL = {"vocab_size": 320, "num_layers": 1}
 
@@ -362,7 +362,7 @@ def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
     assert not slot.change(plan("me/draft", "me/draft")), "both fit"
     second = text()
     assert first != second
-    monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: 0)
+    monkeypatch.setattr("specdec.models.pair_slot.free_bytes", lambda device: 0)
     assert slot.change(plan("me/good", "me/draft"))
     assert text() == first
 
@@ -374,7 +374,7 @@ def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
     read = loading._read
     monkeypatch.setattr(loading, "_read", fail)
     for free in (0, 1e12):
-        monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device, free=free: free)
+        monkeypatch.setattr("specdec.models.pair_slot.free_bytes", lambda device, free=free: free)
         with pytest.raises(specdec.LoadFailed, match="no luck"):
             slot.change(plan("me/licensed", "me/draft"))
         assert text() == first
@@ -383,7 +383,7 @@ def test_another_pair_takes_the_place_of_the_first(shelf, monkeypatch) -> None:
 @pytest.mark.parametrize("free", [0, 1e12])
 def test_a_change_that_fails_leaves_the_old_pair_as_it_was(free: float, shelf, tmp_path, monkeypatch) -> None:
     """Ten times: a file is damaged between check and load, or the disk is full during the download."""
-    monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: free)
+    monkeypatch.setattr("specdec.models.pair_slot.free_bytes", lambda device: free)
 
     def text() -> list[int]:
         params = specdec.SamplingParams(max_new_tokens=8)
@@ -411,7 +411,7 @@ def test_a_change_that_fails_leaves_the_old_pair_as_it_was(free: float, shelf, t
 def test_a_pair_that_failed_makes_room_for_the_old_one(shelf, monkeypatch) -> None:
     """A failed pair's draft is freed before the old pair is loaded again, though the error refers to it."""
     slot = Slot(loading.plan_pair(shelf / "me/good", shelf / "me/draft"))
-    monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: 0)
+    monkeypatch.setattr("specdec.models.pair_slot.free_bytes", lambda device: 0)
     read, models = loading._read, []
 
     def fail(part, *args):
@@ -444,7 +444,7 @@ def test_a_lost_old_pair_is_reported(shelf, tmp_path, monkeypatch) -> None:
     """If the old pair is freed, the new one fails and the old files are gone, a sentence says so."""
     old = write(tmp_path / "old", tiny("llama", 0))
     slot = Slot(loading.plan_pair(old, old))
-    monkeypatch.setattr("specdec.models.slot.free_bytes", lambda device: 0)
+    monkeypatch.setattr("specdec.models.pair_slot.free_bytes", lambda device: 0)
     (old / "model.safetensors").unlink()
     with pytest.raises(specdec.LoadFailed, match="could not be loaded again either"):
         slot.change(loading.plan_pair(shelf / "me/short", shelf / "me/draft"))

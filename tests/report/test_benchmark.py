@@ -16,7 +16,7 @@ from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice, PromptItem
 from specdec.report.benchmark import EXPORTS, as_json
-from specdec.report.made import made
+from specdec.report.provenance import provenance_rows
 
 SPECULATIVE = Entrant("speculative", 4)
 ABOUT = {
@@ -60,12 +60,12 @@ def test_a_file_names_what_it_comes_from(plan, suffix: str) -> None:
 
 
 def test_the_settings_as_a_person_reads_them(plan) -> None:
-    found = made(ABOUT, plan)
+    found = provenance_rows(ABOUT, plan)
     assert found["Settings"] == "64 new tokens per prompt, 3 runs, temperature 0.7, seed 3, \u03b3 0, 4 and auto"
     assert found["Prompts"] == "1 prompt of questions.jsonl, the first 1 of each category, as chat messages."
     assert found["Machine"] == "A GPU \u00b7 A CPU \u00b7 cuda:0 \u00b7 8 cores, 7 threads used"
     greedy = Plan(plan.prompts, (BASELINE,), specdec.SamplingParams(64, seed=0), 1)
-    assert made(ABOUT, greedy)["Settings"] == "64 new tokens per prompt, 1 run, temperature 0 (greedy)"
+    assert provenance_rows(ABOUT, greedy)["Settings"] == "64 new tokens per prompt, 1 run, temperature 0 (greedy)"
 
 
 def test_every_row_of_the_csv_stands_alone(plan) -> None:

@@ -11,7 +11,7 @@ import specdec
 from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice, PromptItem
-from specdec.measure.results import Results
+from specdec.measure.results.format import Results
 from specdec.report.compare import COLUMNS, cells, compare
 
 FAST, SLOW, LOOKUP = Entrant("speculative", 4), Entrant("speculative", 8), Entrant("prompt-lookup", 4)

@@ -9,9 +9,9 @@ from judged import TEXT, drafting, loop, plain, sides
 
 from specdec.closed_forms import expected_tokens
 from specdec.lanes.table import LOOP
+from specdec.measure.gain import Sides
 from specdec.measure.metrics import Metrics
 from specdec.measure.summary import Share, Summary
-from specdec.measure.terms import Sides
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason, judge, judge_lengths
 
 

@@ -22,9 +22,9 @@ from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.summary import summarise
 from specdec.report.benchmark import report
 from specdec.report.judge import LOSING, Kind
-from specdec.report.overall import Overall, overall
+from specdec.report.race_verdict import verdict
 from specdec.report.sweep import COLUMNS, cells, sweep_rows, table
-from specdec.report.verdict import verdict
+from specdec.report.sweep_verdict import Overall, overall
 from specdec.report.why import figures
 
 TEXT = tuple(range(10, 31))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec.report import words
+from specdec.report import numbers, sentences
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
 from specdec.report.why import paragraph
 
@@ -20,37 +20,37 @@ ONE = Judgement(
 FIVE = replace(ONE, runs=5, gain=2.96, spread=(2.8, 3.1))
 UNSPLIT = replace(ONE, engine=None, speculation=None, v=None, predicted=None)
 RACE = {"stopped": "Stopped", "written": "1", "asked": "128", "lane": "speculative"}
-SWEEP = {"calls": "5", "planned": "57", "share": words.percent(0.08)}
+SWEEP = {"calls": "5", "planned": "57", "share": numbers.percent(0.08)}
 
 
-def sentences() -> Iterator[str]:
+def all_sentences() -> Iterator[str]:
     """All sentences by their kind."""
     for kind in Kind:
         yield f"[{kind.name}]"
         for found in (ONE, replace(FIVE, stalled=1)):
-            yield words.headline(replace(found, kind=kind), **RACE, **SWEEP)
-        yield from words.notes(replace(ONE, kind=kind))
+            yield sentences.headline(replace(found, kind=kind), **RACE, **SWEEP)
+        yield from sentences.notes(replace(ONE, kind=kind))
     for reason in Reason:
         yield f"[{reason.name}]"
         unsplit = reason is Reason.CHECKING_OR_LOOP
         for change in ({}, {"needed_alpha": None, "cost": 6.2}, {"gamma": "auto", "needed_alpha": None}):
-            yield words.reason(replace(UNSPLIT if unsplit else ONE, reason=reason, **change))
+            yield sentences.reason(replace(UNSPLIT if unsplit else ONE, reason=reason, **change))
     for advice in Advice:
         yield f"[{advice.name}]"
-        yield words.advice(replace(ONE, advice=advice))
+        yield sentences.advice(replace(ONE, advice=advice))
     for doubt in Doubt:
         yield f"[{doubt.name}]"
-        yield from words.notes(replace(FIVE, kind=Kind.UNCLEAR_GAINS, doubts=(doubt,), stalled=2))
+        yield from sentences.notes(replace(FIVE, kind=Kind.UNCLEAR_GAINS, doubts=(doubt,), stalled=2))
     yield "[What is needed to break even]"
     for speculation in (0.83, 1.07):
         for change in ({}, {"alpha": 0.75}, {"needed_alpha": None, "cost": 6.2}, {"gamma": "auto"}):
             yield paragraph(replace(ONE, speculation=speculation, **change))
     yield "[A stall in one run]"
-    yield words.headline(replace(ONE, stalled=1))
+    yield sentences.headline(replace(ONE, stalled=1))
 
 
 def test_every_sentence_is_that_of_the_golden_file() -> None:
-    assert "\n".join(sentences()) + "\n" == GOLDEN.read_text(encoding="utf-8")
+    assert "\n".join(all_sentences()) + "\n" == GOLDEN.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("speculation", "alpha", "flat"), [
@@ -61,7 +61,7 @@ def test_the_needed_acceptance_is_hedged_where_the_gain_contradicts_it(speculati
     assert ("are needed" in text, "if guesses were kept independently" in text) == (flat, not flat)
 
 
-@pytest.mark.parametrize("table", [words.HEADLINES, words.REASONS, words.ADVICE, words.DOUBTS])
+@pytest.mark.parametrize("table", [sentences.HEADLINES, sentences.REASONS, sentences.ADVICE, sentences.DOUBTS])
 def test_every_kind_has_its_row(table: dict) -> None:
     kinds = type(next(iter(table)))
     assert set(table) == set(kinds)
@@ -69,17 +69,17 @@ def test_every_kind_has_its_row(table: dict) -> None:
 
 def test_a_share_needed_is_told_from_the_share_kept() -> None:
     """The needed and the kept share are never printed as equal: 48.3 and 48.4 would both round to 48 %."""
-    alpha, needed = words.kept_and_needed(replace(ONE, alpha=0.4831, needed_alpha=0.4842))
+    alpha, needed = sentences.kept_and_needed(replace(ONE, alpha=0.4831, needed_alpha=0.4842))
     assert alpha != needed
 
 
 def test_what_is_saved_is_the_difference_of_the_times_beside_it() -> None:
     for plain, lane in ((2.064, 0.686), (0.686, 2.064), (12.34, 4.561), (1.0, 1.0)):
-        shown = [float(words.seconds(value).split("\u00a0")[0]) for value in (plain, lane)]
-        difference = float(words.saved(plain, lane).split("\u00a0")[0])
+        shown = [float(numbers.seconds(value).split("\u00a0")[0]) for value in (plain, lane)]
+        difference = float(numbers.saved(plain, lane).split("\u00a0")[0])
         assert difference == pytest.approx(abs(shown[0] - shown[1]))
-        assert words.saved(plain, lane).endswith("saved" if plain >= lane else "lost")
+        assert numbers.saved(plain, lane).endswith("saved" if plain >= lane else "lost")
 
 
 if __name__ == "__main__":
-    GOLDEN.write_text("\n".join(sentences()) + "\n", encoding="utf-8")
+    GOLDEN.write_text("\n".join(all_sentences()) + "\n", encoding="utf-8")

@@ -22,7 +22,7 @@ PROMPT = "Once upon a time"
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     from specdec.models.loading import plan_pair
-    from specdec.models.slot import Slot
+    from specdec.models.pair_slot import Slot
     from specdec.ui import build, serve
 
     torch.set_num_threads(1)

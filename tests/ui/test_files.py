@@ -9,7 +9,7 @@ import pytest
 
 import specdec
 from specdec.models.loading import plan_pair
-from specdec.models.slot import Slot
+from specdec.models.pair_slot import Slot
 from specdec.ui import build
 from specdec.ui.files import MOST_FILES, chosen, chosen_files
 from specdec.ui.jobs.limits import PUBLIC

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from specdec.errors import SpecdecError
 from specdec.measure.task import Run, Task
 from specdec.models.pair import Pair
-from specdec.models.slot import Slot
+from specdec.models.pair_slot import Slot
 from specdec.ui.visitor import Visitor
 
 Tell = Callable[[str, Any], None]

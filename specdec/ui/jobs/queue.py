@@ -18,7 +18,7 @@ import gradio as gr
 
 from specdec.errors import DeviceLost, SpecdecError
 from specdec.measure.task import Run, Task
-from specdec.models.slot import Slot
+from specdec.models.pair_slot import Slot
 from specdec.ui.jobs.context import Ahead, Cancelled, Job, Place, Refused, Tell, Turn
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.log import Journal

@@ -14,15 +14,15 @@ import gradio as gr
 
 from specdec.errors import InvalidInput, SpecdecError, with_names
 from specdec.events import Event, Finished, Round, SamplingParams
-from specdec.measure.half_precision import float32_check
+from specdec.measure.float32_check import float32_check
 from specdec.measure.result import started_of
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report.enough import another_run
 from specdec.report.losslessness import FLOAT32_FAILED, float32_note
 from specdec.report.race_lines import begin_line, event_lines
+from specdec.report.race_verdict import verdict
 from specdec.report.recording import Recorder, line
-from specdec.report.verdict import verdict
 from specdec.ui.fields import LABELS
 from specdec.ui.jobs.context import Turn
 from specdec.ui.jobs.limits import Limits

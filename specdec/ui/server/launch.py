@@ -17,7 +17,7 @@ import gradio as gr
 from gradio.routes import templates
 from jinja2 import FunctionLoader
 
-from specdec.models import apart
+from specdec.models import sandbox
 from specdec.ui.assets import ROUTE, STYLES, routes
 from specdec.ui.server.gateway import in_front
 from specdec.ui.server.gradio_queue import bound_sessions
@@ -167,7 +167,7 @@ def serve_until_stopped(page: Page, **options: Any) -> None:
     ended = page.machine.close("The page is being stopped. Try again in a minute. Nothing ran.", PATIENCE)
     time.sleep(LAST_WORDS)
     page.demo.close()
-    apart.end()
+    sandbox.end()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     status = 1 if "lost" in stopped else 0

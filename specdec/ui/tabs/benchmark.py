@@ -17,13 +17,12 @@ from specdec.lanes.table import LANES, Entrant, Lane, entrants_of
 from specdec.measure.metrics import pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
-from specdec.measure.results import Results
+from specdec.measure.results.format import Results
 from specdec.measure.summary import rows, summarise
-from specdec.report import words
+from specdec.report import provenance
 from specdec.report.benchmark import EXPORTS, as_json
-from specdec.report.made import settings
-from specdec.report.origin import HERE, Origin
 from specdec.report.places import by_place
+from specdec.report.provenance import HERE, Origin, plan_settings
 from specdec.report.summary import COLUMNS, cells
 from specdec.ui import html
 from specdec.ui.charts.figures import benchmark_figure
@@ -148,7 +147,7 @@ class BenchTab:
 
     def _shown(self, results: Results, origin: Origin, draw: bool) -> Values:
         plan = results.plan
-        notes = [words.prompts(plan.chosen, len(plan.prompts)), f"{settings(plan)}."]
+        notes = [provenance.prompts(plan.chosen, len(plan.prompts)), f"{plan_settings(plan)}."]
         if results.about["pair"]["name"] == "embedded" and plan.chosen.name != NAME:
             notes.append(KNOWN)
         figure = benchmark_figure(results.trials) if draw else None

@@ -15,18 +15,18 @@ from specdec.engine.decode import speculative
 from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput
 from specdec.events import Event, SamplingParams
-from specdec.lanes.driver import Batches, driven
+from specdec.lanes.decoding_thread import Batches, driven
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
-from specdec.measure.results import Results
+from specdec.measure.results.format import Results
 from specdec.measure.summary import fastest, share_of, summarise
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.task import Task
 from specdec.measure.trials import INTERVAL
 from specdec.measure.whatif import ORACLE, Calibration, Costs, Outcome, what_if
 from specdec.models.pair import Pair, Prompt
-from specdec.report import words
-from specdec.report.origin import HERE, Origin
+from specdec.report import numbers, sentences
+from specdec.report.provenance import HERE, Origin
 from specdec.report.sweep import COLUMNS, Row, cells, marked, sweep_rows, theory_note
 from specdec.ui import html
 from specdec.ui.charts.figures import sweep_figure
@@ -229,7 +229,7 @@ def fastest_outcome(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def _named(outcome: Outcome) -> str:
-    return outcome.name if outcome.name == ORACLE else words.policy(outcome.name)
+    return outcome.name if outcome.name == ORACLE else sentences.policy(outcome.name)
 
 
 def outcome_table(prompt: str, outcomes: Sequence[Outcome], best: Outcome, assumed: str | None) -> str:
@@ -240,7 +240,7 @@ def outcome_table(prompt: str, outcomes: Sequence[Outcome], best: Outcome, assum
     rows = (
         [
             _named(o),
-            words.number(o.tokens_per_pass, 2),
+            numbers.number(o.tokens_per_pass, 2),
             f"{o.drafted:.0f}",
             f"{1e3 * o.seconds_per_token:.2f}",
             f"{o.gain:.2f}x",

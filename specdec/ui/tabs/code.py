@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from specdec.drafters.methods import method_of
+from specdec.drafters.registry import method_of
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.report.takehome import take_home
+from specdec.report.code_export import take_home
 
 
 def expression_of(kind: str, text: str) -> str:

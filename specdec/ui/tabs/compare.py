@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from specdec.errors import SpecdecError
-from specdec.measure.results import read_results
+from specdec.measure.results.format import read_results
 from specdec.report.compare import COLUMNS, TITLE, Comparison, cells, compare
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place

@@ -15,15 +15,15 @@ import plotly.graph_objects as go
 from specdec.errors import SpecdecError, with_names
 from specdec.measure.kept import Begun, kept_trials
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
-from specdec.measure.results import MOST_CALLS, Results
-from specdec.measure.results_file import ResultsText
+from specdec.measure.results.file import ResultsText
+from specdec.measure.results.format import MOST_CALLS, Results
 from specdec.measure.summary import comparable
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
-from specdec.report import words
+from specdec.report import sentences
 from specdec.report.cost_map import measured_growth, points
-from specdec.report.origin import Origin, place
-from specdec.report.overall import overall
+from specdec.report.provenance import Origin, provenance_line
+from specdec.report.sweep_verdict import overall
 from specdec.report.why import figures
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place
@@ -92,7 +92,7 @@ class Buttons:
                 return ""  # Start shows what is wrong
             if not (0 < count <= MOST_CALLS and 0 < tokens <= machine.limits.new_tokens):
                 return ""
-            return words.work_ahead(name, count, tokens, machine.expected(self.name, count * tokens, by_race))
+            return sentences.work_ahead(name, count, tokens, machine.expected(self.name, count * tokens, by_race))
 
         said: Values = {"fn": say, "inputs": fields, "outputs": self._estimate, "queue": False} | INTERNAL
         gr.on([tab.select, *(field.change for field in fields)], trigger_mode="always_last", **said)
@@ -122,7 +122,7 @@ class Buttons:
                 async with aclosing(followed(machine, request, job)) as steps:
                     async for shown in steps:
                         if isinstance(shown, Ahead):
-                            yield {self.status: html.status(words.ahead(*shown))}
+                            yield {self.status: html.status(sentences.ahead(*shown))}
                             continue
                         if not fresh and shown.keys() - {self.status}:
                             shown, fresh = cleared | shown, True
@@ -169,7 +169,7 @@ class Findings:
     ) -> Values:
         """The values that show these results. ``notes`` go below the verdict. Without a figure the last chart stays."""
         found = overall(results.trials, results.plan, origin.here)
-        shown = html.origin(origin.sentence, place(results.about))
+        shown = html.origin(origin.sentence, provenance_line(results.about))
         shown += html.verdict(found.headline, found.factor, [*found.notes, *notes])
         chart = {self._plot: gr.update(value=drawn(figure), visible=True)} if figure else {}
         return {self._verdict: shown, self._table: table} | chart
@@ -259,7 +259,7 @@ class Measurement:
                     now = time.monotonic()
                     first = first or now  # from here on without the warm-up
                     each = (now - first) / (done - 1) if done > 1 else None
-                    text = words.calls_left(len(found), planned, each)
+                    text = sentences.calls_left(len(found), planned, each)
                     # A single call could not be compared.
                     if due := len(found) > 1 and now - drawn_at > CHART_EVERY:
                         drawn_at = now

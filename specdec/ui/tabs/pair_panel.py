@@ -11,16 +11,16 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.drafters import methods
+from specdec.drafters import registry
 from specdec.drafters.base import DraftMethod
-from specdec.drafters.model import DraftModel
+from specdec.drafters.draft_model import DraftModel
 from specdec.errors import InvalidInput, LoadFailed, SpecdecError, quoted
-from specdec.models.check import check
 from specdec.models.loading import PairPlan, plan_pair
 from specdec.models.memory import gigabytes
+from specdec.models.pair_check import check
+from specdec.models.pair_slot import Slot
 from specdec.models.presets import PRESETS
-from specdec.models.slot import Slot
-from specdec.report import words
+from specdec.report import provenance, sentences
 from specdec.ui import html
 from specdec.ui.fields import message_place
 from specdec.ui.jobs.context import Ahead, Job, Turn
@@ -47,7 +47,7 @@ class PairPanel:
 
     def __init__(self, slot: Slot, limits: Limits, startup: StartupRace):
         self._slot, self._limits, self._startup = slot, limits, startup
-        labels = [row.label for row in methods.METHODS]
+        labels = [row.label for row in registry.METHODS]
         with gr.Row():
             self.preset = gr.Dropdown(
                 [*_PRESETS, *([OWN] if limits.pairs == "any" else [])],
@@ -142,9 +142,9 @@ class PairPanel:
                 while not wait([work], STEP).done:
                     yield html.note(said[0])
             work.result()  # raises an error of the load
-            yield html.note(f"Loaded: {words.pair_line(self._slot.facts)}."), facing(self._slot, self._limits)
+            yield html.note(f"Loaded: {provenance.pair_line(self._slot.facts)}."), facing(self._slot, self._limits)
         except SpecdecError as error:
-            still = f" Still loaded: {words.pair_line(self._slot.facts)}." if self._slot.loaded else ""
+            still = f" Still loaded: {provenance.pair_line(self._slot.facts)}." if self._slot.loaded else ""
             raise LoadFailed(f"{error}{still}") from error
         finally:
             if self._slot.loaded:
@@ -165,7 +165,7 @@ class PairPanel:
             model = target
         else:
             raise InvalidInput(f"There is no pair {quoted(preset)} in the list.")
-        drafting = row.parse(text) if text else methods.method_of(listed or "")
+        drafting = row.parse(text) if text else registry.method_of(listed or "")
         if text and drafting is None:
             raise InvalidInput(f"{quoted(text)} is not a valid draft; write {row.form}.")
         if self._limits.public and written and drafting is not None and drafting.parts():
@@ -179,7 +179,7 @@ async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerat
     try:
         async with aclosing(followed(machine, request, job)) as steps:
             async for shown in steps:
-                yield html.note(words.ahead(*shown)) if isinstance(shown, Ahead) else shown
+                yield html.note(sentences.ahead(*shown)) if isinstance(shown, Ahead) else shown
     except SpecdecError as error:
         said = _PATH.sub("a file", str(error)) if machine.limits.public else str(error)
         yield html.error(said), None
@@ -197,12 +197,12 @@ def facing(slot: Slot, limits: Limits) -> tuple[str, Any, Any, Any]:
 
 def header(slot: Slot, limits: Limits) -> str:
     """The top of the page, which names the loaded pair."""
-    return html.header(words.pair_line(slot.facts), "your own pair" if limits.pairs == "none" else "change")
+    return html.header(provenance.pair_line(slot.facts), "your own pair" if limits.pairs == "none" else "change")
 
 
 def _row(method: str) -> type[DraftMethod]:
     """The row of the table with this label."""
-    found = next((row for row in methods.METHODS if row.label == method), None)
+    found = next((row for row in registry.METHODS if row.label == method), None)
     if found is None:
         raise InvalidInput(f"There is no draft method {quoted(method)} in the list.")
     return found

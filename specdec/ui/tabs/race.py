@@ -14,7 +14,7 @@ from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.lanes.table import LANES
 from specdec.measure.prompts import PromptItem
-from specdec.report import words
+from specdec.report import sentences
 from specdec.report.definitions import DEFINITIONS
 from specdec.ui import html
 from specdec.ui.assets import plotly_address
@@ -102,7 +102,7 @@ class RaceTab:
 
     def with_length(self, best: str) -> list[Any]:
         """The values that put the best draft length of What if into the form, and open this tab."""
-        said = html.note(f"Set from What if: {words.policy(best)}. Press Run race to measure it.")
+        said = html.note(f"Set from What if: {sentences.policy(best)}. Press Run race to measure it.")
         return [gr.update(selected="race"), said, *self._ask.length_values(gamma_of(best))]
 
     def _racing(
@@ -121,7 +121,7 @@ class RaceTab:
                     async for step in steps:
                         if isinstance(step, Ahead):
                             waited = True
-                            yield {self._waiting: words.ahead(*step)}
+                            yield {self._waiting: sentences.ahead(*step)}
                             continue
                         yield {self.live: step} | ({self._waiting: ""} if waited else {}) | (named() if first else {})
                         waited = first = False

@@ -12,10 +12,10 @@ from typing import Any
 import gradio as gr
 
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.measure.results import Results, read_results
-from specdec.measure.short import link_text, read_link, read_short
-from specdec.report import words
-from specdec.report.origin import LINK, RECORDING, Origin
+from specdec.measure.results.format import Results, read_results
+from specdec.measure.results.link import link_text, read_link, read_short
+from specdec.report import sentences
+from specdec.report.provenance import LINK, RECORDING, Origin
 from specdec.ui import html
 from specdec.ui.files import chosen
 from specdec.ui.jobs.context import Ahead
@@ -116,7 +116,7 @@ class Opening:
                 async with aclosing(followed(self._machine, request, job)) as steps:
                     async for step in steps:
                         waits = isinstance(step, Ahead)
-                        yield {self._status: html.status(words.ahead(*step))} if waits else step
+                        yield {self._status: html.status(sentences.ahead(*step))} if waits else step
             except SpecdecError as error:
                 yield {self._status: html.error(str(error))}
 

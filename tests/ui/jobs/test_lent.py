@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from specdec.models.loading import plan_pair
-from specdec.models.slot import Slot
+from specdec.models.pair_slot import Slot
 from specdec.ui import build
 from specdec.ui.jobs.limits import PUBLIC
 from specdec.ui.jobs.recorded import recorded_race

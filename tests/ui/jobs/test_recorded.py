@@ -8,7 +8,7 @@ import specdec
 from specdec.lanes.table import DEFAULT_KEYS, key_of
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.loading import load_pair
-from specdec.report import recording, schema, words
+from specdec.report import provenance, recording, schema
 from specdec.report.definitions import DEFINITIONS
 from specdec.ui.jobs.recorded import recorded_race
 from specdec.ui.jobs.startup import RUNS, TOKENS
@@ -38,7 +38,7 @@ def test_the_recorded_race_is_of_the_embedded_pair_as_it_is() -> None:
     prompt = read_prompts(EXAMPLES)[0].prompt
     text = specdec.collect(specdec.speculative(pair, prompt, params=params)).token_ids
     assert all(specdec.collect(events).token_ids == text for events in lanes)
-    assert json.loads(lines[0])["pair"] == words.pair_line(pair.facts())
+    assert json.loads(lines[0])["pair"] == provenance.pair_line(pair.facts())
 
 
 def test_the_recorded_verdict_has_the_definitions_of_today() -> None:

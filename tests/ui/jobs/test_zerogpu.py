@@ -25,7 +25,7 @@ from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
-from specdec.report import words
+from specdec.report import provenance
 
 pytestmark = pytest.mark.xdist_group("zero")  # one run of the program
 TESTS = Path(__file__).parents[2]
@@ -106,7 +106,7 @@ def test_nothing_runs_before_the_first_event_is_asked_for(engine: str) -> None:
         (PromptItem("a", "b", "Once"),), (Entrant("generate"), Entrant("speculative", 2)), specdec.SamplingParams(32)
     )
     with count_passes(target) as passes, count_passes(draft) as more:
-        assert words.pair_line(pair.facts())
+        assert provenance.pair_line(pair.facts())
         race(pair, "Once", gamma=2, lanes=[lane.key for lane in LANES], params=specdec.SamplingParams(32))
         with pytest.raises(specdec.InvalidInput):
             race(pair, "Once", gamma=99)

@@ -30,7 +30,7 @@ import torch.nn.functional as F  # noqa: E402
 import specdec  # noqa: E402
 from specdec.errors import NotNumbers  # noqa: E402
 from specdec.events import Event  # noqa: E402
-from specdec.lanes.driver import Batches, driven  # noqa: E402
+from specdec.lanes.decoding_thread import Batches, driven  # noqa: E402
 from specdec.lanes.race import race  # noqa: E402
 from specdec.lanes.table import Entrant  # noqa: E402
 from specdec.measure.losslessness import self_test  # noqa: E402

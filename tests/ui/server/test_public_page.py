@@ -21,7 +21,7 @@ from comparison import FULL
 from fastapi.routing import iter_route_contexts
 
 from specdec.models.loading import plan_pair
-from specdec.models.slot import Slot
+from specdec.models.pair_slot import Slot
 from specdec.ui import build, serve
 from specdec.ui.jobs.limits import PUBLIC
 from specdec.ui.jobs.log import Journal

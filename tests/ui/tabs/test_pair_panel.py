@@ -9,7 +9,7 @@ import gradio as gr
 import pytest
 
 import specdec
-from specdec.drafters.model import DraftModel
+from specdec.drafters.draft_model import DraftModel
 from specdec.errors import InvalidInput
 from specdec.ui.jobs.limits import LOCAL, PUBLIC
 from specdec.ui.tabs import pair_panel

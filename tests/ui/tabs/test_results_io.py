@@ -13,11 +13,11 @@ from judged import loop, plain, plan, trial
 from specdec.errors import InvalidInput
 from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.short import read_short
+from specdec.measure.results.link import read_short
 from specdec.measure.summary import share_of
 from specdec.measure.sweep import ENTRANTS
-from specdec.report import words
-from specdec.report.overall import overall
+from specdec.report import sentences
+from specdec.report.sweep_verdict import overall
 from specdec.ui.jobs.context import Job, Turn
 from specdec.ui.jobs.limits import LOCAL
 from specdec.ui.jobs.log import Journal
@@ -55,11 +55,11 @@ def test_a_tab_greets_until_it_has_a_result_and_every_visitor_alike() -> None:
 
 
 def test_what_a_measurement_takes_is_said_in_words() -> None:
-    assert words.work_ahead("call", 57, 64, None) == "57 calls of 64 tokens."
-    assert words.work_ahead("call", 57, 64, 40.4) == "About 40\u00a0s: 57 calls of 64 tokens."
-    assert words.work_ahead("call", 7200, 1, 11654) == "About 3\u00a0h 14\u00a0min: 7,200 calls of 1 tokens."
-    assert words.calls_left(0, 7200, 1.625) == "0 of 7,200 calls, about 3\u00a0h 15\u00a0min left."
-    assert words.calls_left(1, 57, None) == "1 of 57 calls."
+    assert sentences.work_ahead("call", 57, 64, None) == "57 calls of 64 tokens."
+    assert sentences.work_ahead("call", 57, 64, 40.4) == "About 40\u00a0s: 57 calls of 64 tokens."
+    assert sentences.work_ahead("call", 7200, 1, 11654) == "About 3\u00a0h 14\u00a0min: 7,200 calls of 1 tokens."
+    assert sentences.calls_left(0, 7200, 1.625) == "0 of 7,200 calls, about 3\u00a0h 15\u00a0min left."
+    assert sentences.calls_left(1, 57, None) == "1 of 57 calls."
 
 
 def test_what_there_is_to_do_follows_the_fields() -> None:

@@ -17,12 +17,12 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 
 import specdec
 import specdec.cli
-from specdec.drafters import methods
+from specdec.drafters import registry
 from specdec.drafters.base import DraftMethod, Finding, NoDraft, Proposal, after_kind
-from specdec.drafters.model import DraftModel
+from specdec.drafters.draft_model import DraftModel
 from specdec.models import loading
-from specdec.models.check import check
-from specdec.models.slot import Slot
+from specdec.models.pair_check import check
+from specdec.models.pair_slot import Slot
 from specdec.report import recording
 
 PROMPT = "Once upon a time"
@@ -81,7 +81,7 @@ class EchoDraft(NoDraft):
 
 @pytest.fixture
 def toy(monkeypatch) -> Echo:
-    monkeypatch.setattr(methods, "METHODS", (*methods.METHODS, Echo))
+    monkeypatch.setattr(registry, "METHODS", (*registry.METHODS, Echo))
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)  # a command takes a thread from this process
     return Echo(2)
 
@@ -135,7 +135,7 @@ def test_a_new_method_is_on_the_page(toy) -> None:
     with gr.Blocks():
         panel, public = (PairPanel(slot, limits, startup) for limits in (LOCAL, replace(PUBLIC, pairs="listed")))
     labels = [label for label, _ in panel.method.choices]
-    assert labels == [method.label for method in methods.METHODS] and labels[-1] == "Echo"
+    assert labels == [method.label for method in registry.METHODS] and labels[-1] == "Echo"
     choice = ("embedded", "", "echo:2", "Echo")
 
     def said(panel: PairPanel, *choice: str | None) -> str:
@@ -171,22 +171,22 @@ NAMED = [
 
 @pytest.mark.parametrize(("text", "method"), NAMED)
 def test_a_method_is_a_value_with_a_text(text: str, method: DraftMethod) -> None:
-    assert methods.method_of(text) == method
+    assert registry.method_of(text) == method
     assert pickle.loads(pickle.dumps(method)) == method
-    assert method != methods.method_of("early-exit:4")
+    assert method != registry.method_of("early-exit:4")
     if not method.parts():
         assert method.describe()["text"] == text
         assert eval(method.describe()["python"], {"specdec": specdec}) == method
 
 
 def test_every_method_is_among_those_tried_here() -> None:
-    assert {type(method) for _, method in NAMED} == set(methods.METHODS), "add a line to NAMED"
+    assert {type(method) for _, method in NAMED} == set(registry.METHODS), "add a line to NAMED"
 
 
 def test_the_example_of_a_method_names_that_method() -> None:
-    for row in methods.METHODS:
-        assert not row.example or type(methods.method_of(row.example)) is row
-    assert methods.method_of("") is None
+    for row in registry.METHODS:
+        assert not row.example or type(registry.method_of(row.example)) is row
+    assert registry.method_of("") is None
 
 
 NOT_COMPLETE = ["early-exit", "early-exit:", "early-exit:x", "early-exit:0", "early-exit:" + "9" * 5000,
@@ -196,7 +196,7 @@ NOT_COMPLETE = ["early-exit", "early-exit:", "early-exit:x", "early-exit:0", "ea
 @pytest.mark.parametrize("text", NOT_COMPLETE)
 def test_a_text_that_is_not_complete_is_refused(text: str) -> None:
     with pytest.raises(specdec.InvalidInput):
-        methods.method_of(text)
+        registry.method_of(text)
 
 
 def test_a_pair_wraps_a_model_and_binds_what_drafts_to_its_target() -> None:

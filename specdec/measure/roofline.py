@@ -31,9 +31,9 @@ from specdec.drafters.early_exit import EarlyExit
 from specdec.forward.lean import Stack
 from specdec.forward.lean_check import stack_of
 from specdec.lanes.table import BASELINE, LOOP
+from specdec.measure.gain import middle
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import summarise
-from specdec.measure.terms import middle
 from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
 

@@ -20,7 +20,7 @@ from pydantic_core import from_json
 from specdec.errors import InvalidInput
 from specdec.measure.metrics import SECONDS, Metrics
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.results import Results, checked_head, shown_head, sound
+from specdec.measure.results.format import Results, checked_head, shown_head, sound
 
 LONGEST = 4096  # characters of the results in a link
 INFLATED, CALLS = 200_000, 500  # bytes and calls of such results; without a bound a short link can take minutes to show

@@ -20,7 +20,7 @@ from pydantic_core import from_json
 from specdec.engine.request import machine, versions
 from specdec.errors import InvalidInput
 from specdec.measure.plan import Key, Plan, Trial
-from specdec.measure.results import VERSION, About, trials_of
+from specdec.measure.results.format import VERSION, About, trials_of
 from specdec.models.pair import Pair
 
 LARGEST = 256_000_000  # bytes of a results file that is read

@@ -13,11 +13,11 @@ import specdec
 from specdec.closed_forms import break_even_alpha, expected_tokens
 from specdec.events import DraftToken, Finished, Round, SamplingParams, Started
 from specdec.lanes.table import LOOP
-from specdec.measure.half_precision import float32_check
+from specdec.measure.float32_check import float32_check
 from specdec.report import schema
 from specdec.report.losslessness import float32_note
+from specdec.report.race_verdict import verdict
 from specdec.report.recording import line
-from specdec.report.verdict import verdict
 
 TEXT = list(range(10, 31))  # 21 tokens: the first, and 20 after it
 

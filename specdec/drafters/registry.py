@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from specdec.drafters.base import DraftMethod
+from specdec.drafters.draft_model import DraftModel
 from specdec.drafters.eagle3 import Eagle3
 from specdec.drafters.early_exit import EarlyExit
-from specdec.drafters.model import DraftModel
 from specdec.drafters.mtp import Mtp
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.suffix import Suffix

@@ -13,10 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 import specdec
 from specdec.forward.lean_check import stack_of
 from specdec.lanes.table import entrants_of
-from specdec.measure import limit as limits
-from specdec.measure.limit import Limit, Rates, Work, limit_of, limit_record, rates_for, weight_bytes, work_of
+from specdec.measure import roofline as limits
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
+from specdec.measure.roofline import Limit, Rates, Work, limit_of, limit_record, rates_for, weight_bytes, work_of
 from specdec.measure.trials import trials
 
 

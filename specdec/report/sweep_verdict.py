@@ -13,7 +13,7 @@ from specdec.lanes.table import BASELINE, LOOP, Entrant
 from specdec.measure.metrics import no_clear_difference
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import Share, Summary, fastest, share_of, summarise
-from specdec.report import words
+from specdec.report import numbers, sentences
 from specdec.report.judge import LOSING, Judgement, Kind, judge_lengths
 from specdec.report.why import paragraph
 
@@ -28,7 +28,7 @@ class Overall:
 
     @property
     def factor(self) -> str | None:
-        return words.big(self.judgement)
+        return sentences.big(self.judgement)
 
 
 def overall(
@@ -41,32 +41,32 @@ def overall(
     found = _overall(trials, plan, of_limit)
     if here:
         return found
-    return Overall(found.judgement, words.elsewhere(found.headline), list(map(words.elsewhere, found.notes)))
+    return Overall(found.judgement, sentences.elsewhere(found.headline), list(map(sentences.elsewhere, found.notes)))
 
 
 def _overall(trials: Sequence[Trial], plan: Plan, of_limit: Mapping[Entrant, float]) -> Overall:
     summaries, share = summarise(trials), share_of(trials, plan)
     found = judge_lengths(summaries, share, of_limit)
-    measured = words.MEASURED_PARTLY if share.calls < share.planned else words.MEASURED
+    measured = sentences.MEASURED_PARTLY if share.calls < share.planned else sentences.MEASURED
     counted = {"calls": str(share.calls), "planned": str(share.planned), "share": _percent(share)}
     if found.kind is Kind.TOO_EARLY:
-        return Overall(found, words.headline(found, **counted), words.notes(found))
+        return Overall(found, sentences.headline(found, **counted), sentences.notes(found))
     rivals = _rivals(summaries, found)
     if found.kind is Kind.NOT_MEASURED and rivals:
         return Overall(found, rivals[0], [measured.format(**counted)])
     lengths = [s.gamma for s in _drafting(summaries) if s.gains and s.gamma is not None]
     subject = f"\u03b3 {found.gamma}"
     if len(lengths) > 1:
-        subject = words.FASTEST.format(gamma=found.gamma, lengths=words.lengths(lengths))
-    said = [words.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
-    said += [words.headline(found, subject, **counted), _loop_faster(summaries), *rivals]
-    below = [*words.notes(found), _alike(summaries), paragraph(found), measured.format(**counted)]
+        subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
+    said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
+    said += [sentences.headline(found, subject, **counted), _loop_faster(summaries), *rivals]
+    below = [*sentences.notes(found), _alike(summaries), paragraph(found), measured.format(**counted)]
     return Overall(found, " ".join(filter(None, said)), list(filter(None, below)))
 
 
 def _percent(share: Share) -> str:
     """The share of the calls that are measured. 100 % only if none is missing."""
-    return words.percent(int(100 * share.calls / share.planned) / 100)
+    return numbers.percent(int(100 * share.calls / share.planned) / 100)
 
 
 def _drafting(summaries: Sequence[Summary]) -> list[Summary]:
@@ -79,7 +79,7 @@ def _loop_faster(summaries: Sequence[Summary]) -> str:
     leader = fastest(summaries)
     if leader is None or leader.entrant != LOOP or fastest(_drafting(summaries)) is None:
         return ""
-    return words.LOOP_FASTER.format(times=words.times(leader.gains))
+    return sentences.LOOP_FASTER.format(times=numbers.times(leader.gains))
 
 
 def _alike(summaries: Sequence[Summary]) -> str:
@@ -92,7 +92,7 @@ def _alike(summaries: Sequence[Summary]) -> str:
         if other.lane == LOOP.lane and other is not best and other.gains:
             if no_clear_difference(_against(other, best), (other.gain or 0.0) / (best.gain or 1.0)):
                 alike.append(other.gamma or 0)
-    return words.ALIKE.format(alike=words.lengths(alike), gamma=best.gamma) if alike else ""
+    return sentences.ALIKE.format(alike=sentences.lengths(alike), gamma=best.gamma) if alike else ""
 
 
 def _rivals(summaries: Sequence[Summary], found: Judgement) -> list[str]:
@@ -101,7 +101,7 @@ def _rivals(summaries: Sequence[Summary], found: Judgement) -> list[str]:
     rival = max(others, key=lambda s: s.gain or 0.0, default=None)
     if rival is None:
         return []
-    fields = {"Rival": rival.entrant.label, "times": words.times(rival.gains)}
+    fields = {"Rival": rival.entrant.label, "times": numbers.times(rival.gains)}
     leader = fastest(summaries)
     if leader is None:
         kind = "alone, unclear" if no_clear_difference(rival.gains) else "alone"
@@ -112,7 +112,7 @@ def _rivals(summaries: Sequence[Summary], found: Judgement) -> list[str]:
     else:
         first = found.kind in LOSING and leader.entrant != LOOP  # otherwise something faster than plain is named before
         kind = "faster" if first else "faster still"
-    return [words.RIVALS[kind].format(**fields)]
+    return [sentences.RIVALS[kind].format(**fields)]
 
 
 def _against(one: Summary, other: Summary) -> list[float]:

@@ -11,12 +11,12 @@ from specdec.errors import InvalidInput
 from specdec.events import LOSSLESS, Event, Finished, Round, Started
 from specdec.lanes.table import BASELINE, LOOP, row_of
 from specdec.measure import metrics
+from specdec.measure.gain import Sides, median_run
 from specdec.measure.lengths import at_all_lengths
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, started_of, written_ids
-from specdec.measure.terms import Sides, median_run
 from specdec.measure.whatif import Costs
-from specdec.report import words
+from specdec.report import numbers, sentences
 from specdec.report.judge import Judgement, Kind, judge
 from specdec.report.places import passes_table, places_table
 from specdec.report.schema import LaneEnd
@@ -33,7 +33,7 @@ def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
     if figures is None:
         return None
     name = row_of(lane).label
-    duration = words.seconds(figures.decode_seconds)
+    duration = numbers.seconds(figures.decode_seconds)
     return {
         "event": "lane_end",
         "lane": lane,
@@ -77,7 +77,7 @@ def verdict(
     shown = next(at for at, side in sides.items() if side is middle)
     plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))
     base, lane = sides[shown].plain, sides[shown].lane
-    notes += words.notes(found) + _text_notes(plain, speculative, bool(stopped), text_of or str)
+    notes += sentences.notes(found) + _text_notes(plain, speculative, bool(stopped), text_of or str)
     notes += _repetition(speculative, lane) + _lengths(speculative)
     record = _record(found, notes, bool(stopped)) | {"runs": found.runs or len(runs), "shown": shown}
     record["same"] = written_ids(plain) == written_ids(speculative)
@@ -96,10 +96,10 @@ def verdict(
     if stopped:  # a stopped lane has no ``Finished``
         record["end"] = lane_end(SPECULATIVE, speculative)
     elif base.new_tokens == lane.new_tokens and found.gain:
-        record["saved"] = words.saved(base.decode_seconds, lane.decode_seconds)
+        record["saved"] = numbers.saved(base.decode_seconds, lane.decode_seconds)
     record["chart"] = (
-        f"Tokens written over seconds. Plain: {base.new_tokens} tokens in {words.seconds(base.decode_seconds)}. "
-        f"Speculative: {lane.new_tokens} tokens in {words.seconds(lane.decode_seconds)}. {record['sentence']}"
+        f"Tokens written over seconds. Plain: {base.new_tokens} tokens in {numbers.seconds(base.decode_seconds)}. "
+        f"Speculative: {lane.new_tokens} tokens in {numbers.seconds(lane.decode_seconds)}. {record['sentence']}"
     )
     return record
 
@@ -130,8 +130,8 @@ def _record(found: Judgement, notes: Sequence[str], early: bool, **fields: str) 
         "kind": found.kind.name.lower(),
         "reason": found.reason and found.reason.name.lower(),
         "doubts": [doubt.name.lower() for doubt in found.doubts],
-        "sentence": words.headline(found, **fields),
-        "factor": words.big(found),
+        "sentence": sentences.headline(found, **fields),
+        "factor": sentences.big(found),
         "faster": faster,
         "engine": found.engine,
         "speculation": found.speculation,
@@ -147,7 +147,7 @@ def _incomplete(run: Run, stopped: str) -> dict[str, Any]:
     started = next(event for lane in run.values() for event in lane if isinstance(event, Started))
     fields = {"stopped": stopped, "written": str(len(written_ids(events))), "asked": str(started.params.max_new_tokens)}
     found = Judgement(Kind.INCOMPLETE)
-    return _record(found, words.notes(found), True, lane=row_of(key).label.lower(), **fields)
+    return _record(found, sentences.notes(found), True, lane=row_of(key).label.lower(), **fields)
 
 
 def _complete(runs: Sequence[Run]) -> list[Run]:
@@ -198,7 +198,8 @@ def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[str]:
     if share < REPETITIVE or not lane.accepted:
         return []
     return [
-        f"{words.percent(share)} of the text repeats earlier text, which is easy to guess. Other prompts may gain less."
+        f"{numbers.percent(share)} of the text repeats earlier text, which is easy to guess. "
+        "Other prompts may gain less."
     ]
 
 

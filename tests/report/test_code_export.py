@@ -11,7 +11,7 @@ import pytest
 from shell import commands, options
 
 import specdec
-from specdec.report.takehome import take_home
+from specdec.report.code_export import take_home
 from specdec.ui.tabs.code import code_answer, expression_of
 
 ROOT = Path(specdec.__file__).parent.parent

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
+from specdec.drafters.autoregressive import ChainDraft
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Level, Loaded, Planned, Proposal
-from specdec.drafters.chain import ChainDraft
-from specdec.drafters.own_tokenizer import TranslatedDraft
+from specdec.drafters.cross_tokenizer import TranslatedDraft
 from specdec.drafters.translation import Translation, tokenizer_difference
 from specdec.errors import InvalidInput
 from specdec.forward.model_info import context_length, model_facts

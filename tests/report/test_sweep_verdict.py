@@ -14,21 +14,21 @@ from specdec.forward.engine import EagerEngine
 from specdec.forward.lean import StackPasses
 from specdec.forward.lean_check import stack_of
 from specdec.lanes.table import BASELINE, LOOP, Entrant, entrants_of
+from specdec.measure.gain import Sides
 from specdec.measure.metrics import Metrics, measure, no_clear_difference, pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
 from specdec.measure.summary import auto_share, fastest, find, rows, share_of, summarise
 from specdec.measure.sweep import ENTRANTS
-from specdec.measure.terms import Sides
 from specdec.measure.trials import trials
-from specdec.report import words
+from specdec.report import sentences
 from specdec.report.benchmark import against_assisted
 from specdec.report.judge import LOSING, Advice, Doubt, Kind, Reason, judge
-from specdec.report.overall import Overall, _against, overall
+from specdec.report.sentences import lengths, percent
 from specdec.report.summary import cells
 from specdec.report.sweep import marked, prediction_error, sweep_rows, theory_note
+from specdec.report.sweep_verdict import Overall, _against, overall
 from specdec.report.why import figures, paragraph
-from specdec.report.words import lengths, percent
 
 
 def lane(tokens: int, passes: int, draft: float, verify: float, seconds: float, counts: tuple = (0, 0, 0)) -> Metrics:
@@ -270,8 +270,8 @@ def test_a_short_text_is_not_taken_for_guesses_kept_unevenly() -> None:
     """Drafts cut by the end of the text are named. Where most are cut, the closed form is not used."""
     perfect = lane(31, 4, 0.1, 0.05, 0.2, (27, 0, 0))
     found = judge([Sides(GENERATE, replace(perfect, mean_acceptance_length=9.0), ALONE)], 8)
-    assert found.guesses == pytest.approx(27 / 4) and words.WHY_OFF["short"] in paragraph(found)
-    assert words.WHY_OFF["uneven"] not in paragraph(found)
+    assert found.guesses == pytest.approx(27 / 4) and sentences.WHY_OFF["short"] in paragraph(found)
+    assert sentences.WHY_OFF["uneven"] not in paragraph(found)
     short = judge([Sides(GENERATE, perfect, ALONE)], 16)
     assert short.predicted is None and short.needed_alpha is None
 

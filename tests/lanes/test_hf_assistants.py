@@ -10,7 +10,7 @@ from drafters.test_mtp import pair_of
 from fakes import byte_tokenizer, generated, ids_of, noisy_copy, prompt_of, rounds_of, tiny
 
 import specdec
-from specdec.lanes.assistants import cannot_assist
+from specdec.lanes.hf_assistants import cannot_assist
 from specdec.lanes.race import race
 from specdec.lanes.table import row_of
 

@@ -7,14 +7,12 @@ of ``_fields``. tests/report/golden_sentences.txt has all sentences with their f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from statistics import median_low
-from typing import Any
 
 from specdec.engine.policy import CONFIDENCE
-from specdec.measure.prompts import Choice
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
+from specdec.report.numbers import digits_of, duration, factor, number, percent, runs
 
 # The headline. ``subject`` is "speculative decoding", "\u03b3 5" or another lane; ``Subject`` begins with a capital.
 HEADLINES = {
@@ -249,11 +247,6 @@ def fill(row: str, found: Judgement, **more: str) -> str:
     return row.format(**_fields(found) | more)
 
 
-def times_or_none(value: float | None) -> str:
-    """A factor in a table; a dash for None."""
-    return "\u2013" if value is None else f"{value:.2f}x"
-
-
 def kept_and_needed(found: Judgement) -> tuple[str, str]:
     """The acceptance rate and the one that breaks even, with enough digits to tell them apart."""
     if found.alpha is None or found.needed_alpha is None:
@@ -306,50 +299,7 @@ def _ends(found: Judgement) -> tuple[str, str]:
     if found.spread is None or found.gain is None:
         return number(None), number(None)
     low, high = found.spread
-    return number(low, _digits(found.gain)), number(high, _digits(found.gain))
-
-
-def runs(count: int) -> str:
-    return f"{count} run{'s' * (count != 1)}"
-
-
-def factor(value: float) -> str:
-    """A speed-up as a number, with more digits if it is small: ``1.03``, ``2.1``, ``12``."""
-    return number(value, _digits(value))
-
-
-def _digits(factor: float) -> int:
-    return 0 if factor >= 10 else 2 if factor < 2 else 1
-
-
-def percent(share: float | None, digits: int = 0) -> str:
-    """A share with a % sign; a browser keeps both on one line."""
-    # Adding zero turns a rounded -0.0 into 0.0.
-    return "\u2013" if share is None else f"{round(share * 100, digits) + 0.0:.{digits}f}\u00a0%"
-
-
-def number(value: float | None, digits: int = 1) -> str:
-    return "\u2013" if value is None else f"{value:.{digits}f}"
-
-
-def rate(value: float | None) -> str:
-    """Tokens per second: whole numbers, with one decimal below 20."""
-    return number(value, 0 if value is None or value >= 20 else 1)
-
-
-def spread(values: Sequence[float], show: Callable[[float], str], middle: float | None = None) -> str:
-    """A value, by default the median, with the lowest and highest one; one value if all look the same."""
-    if not values:
-        return "\u2013"
-    if len({show(value) for value in values}) == 1:
-        return show(values[0])
-    return f"{show(median_low(values) if middle is None else middle)} ({show(min(values))}\u2013{show(max(values))})"
-
-
-def times(factors: Sequence[float]) -> str:
-    """Speed-ups: the median with the lowest and highest."""
-    text = spread(factors, "{:.2f}".format)
-    return text.replace(" (", "x (", 1) if "(" in text else text + "x" * bool(factors)
+    return number(low, digits_of(found.gain)), number(high, digits_of(found.gain))
 
 
 def lengths(gammas: Sequence[int | str]) -> str:
@@ -375,29 +325,6 @@ def policy(gamma: int | str) -> str:
     return f"\u03b3 {gamma}"
 
 
-def seconds(value: float) -> str:
-    return f"{value:.{_places(value)}f}\u00a0s"
-
-
-def _places(value: float) -> int:
-    """Decimal places of a time in seconds."""
-    return 2 if value < 10 else 1
-
-
-def saved(plain: float, lane: float) -> str:
-    """Seconds saved or lost: the difference of both times as they are shown."""
-    plain, lane = (round(value, _places(value)) for value in (plain, lane))
-    return f"{seconds(abs(plain - lane))} {'saved' if plain >= lane else 'lost'}"
-
-
-def duration(value: float) -> str:
-    """A time to wait, in seconds: ``8 s``, ``3 min``, ``3 h 15 min``."""
-    if value < 90:
-        return f"{max(1, round(value))}\u00a0s"
-    hours, minutes = divmod(round(value / 60), 60)
-    return f"{hours}\u00a0h {minutes}\u00a0min" if hours else f"{minutes}\u00a0min"
-
-
 def ahead(jobs: int, left: float | None) -> str:
     """How long a job waits: the number of jobs before it, and their seconds if known."""
     return f"{jobs} ahead." if left is None else f"{jobs} ahead, about {duration(left)}."
@@ -413,94 +340,3 @@ def calls_left(done: int, planned: int, seconds: float | None) -> str:
     """How far a measurement is. ``seconds`` is the time of a call, if known."""
     left = "" if seconds is None else f", about {duration(seconds * (planned - done))} left"
     return f"{done:,} of {planned:,} calls{left}."
-
-
-def pair_line(facts: dict[str, Any]) -> str:
-    """A pair in one line: names, layers, machine."""
-    target, draft, named = facts["target"], facts["draft"], facts["name"] is not None
-    models = _model(target, named, "target") + (f" \u2190 {_drafting(draft, named)}" if draft else ", no draft")
-    bits = f"{target['bits']} bits" if target["bits"] else ""
-    compiled = "compiled" if facts["compiled"] else ""
-    name = f"{facts['name']}, " if named else ""
-    parts = [name + models, machine(facts), target["dtype"], bits, compiled, synthetic(facts)]
-    return " \u00b7 ".join(filter(None, parts))
-
-
-def prompts(chosen: Choice, count: int) -> str:
-    """Which prompts were measured, and whether as chat messages, in a sentence."""
-    first = f", the first {chosen.first} of each category" if chosen.first else ""
-    chat = ", as chat messages" if chosen.chat else ""
-    return f"{count} prompt{'s' * (count != 1)} of {chosen.name}{first}{chat}."
-
-
-def synthetic(facts: dict[str, Any]) -> str:
-    """The label of a pair with a synthetic draft; empty for all others."""
-    agreement = (facts["draft"] or {}).get("agreement")
-    return "" if agreement is None else SYNTHETIC.format(agreement=agreement)
-
-
-def titled(title: str, label: str) -> str:
-    """A table's title, with the label of a synthetic measurement."""
-    return f"{title} \u00b7 {label}" if label else title
-
-
-def passes(facts: dict[str, Any]) -> str:
-    """Which forward each model uses and, if it is not the lean one, why."""
-    models = {"target": facts["target"], "draft": facts["draft"] or {}}
-    known = {role: model["own_forward"] for role, model in models.items() if "own_forward" in model}
-    if not any(known.values()):
-        return (
-            "lean forward pass; its logits were compared once with those of transformers" if known else "not recorded"
-        )
-    return " ".join(
-        f"{role}: {f'the forward pass of transformers. {reason}' if reason else 'lean forward pass.'}"
-        for role, reason in known.items()
-    )
-
-
-def head(facts: dict[str, Any]) -> dict[str, str]:
-    """What an EAGLE-3 head reads of its target, as a row of a table; none for other drafts."""
-    ids, depth = (facts["draft"] or {}).get("layer_ids"), facts["target"].get("layers")
-    if not ids:
-        return {}
-    listing = ", ".join(map(str, ids))
-    return {"Head reads": f"hidden states {listing} (0 is the embedding, {depth} the output of the last layer)"}
-
-
-def engine(facts: dict[str, Any]) -> str:
-    """The engine and, if the graph engine was asked for and did not run, the reason."""
-    known = facts.get("engine")
-    if known is None:
-        return "not recorded"
-    if known["name"] == "eager":
-        return " ".join(filter(None, ["eager: each pass by itself.", known["reason"]]))
-    captured = "captured as CUDA graphs" if facts["device"].startswith("cuda") else "not captured on this device"
-    return f"graph: the steps of a round over fixed buffers, {captured}"
-
-
-def hardware(machine: dict[str, Any]) -> str:
-    """The device of a measurement, and how many threads it used."""
-    device = machine.get("device")
-    used = [machine.get("gpu"), machine.get("cpu"), device if device != "cpu" else None]
-    threads = machine.get("threads")
-    cores = f"{machine['cores']} cores, {threads} thread{'s' * (threads != 1)} used" if threads else ""
-    return " \u00b7 ".join(filter(None, [*used, cores]))
-
-
-def machine(facts: dict[str, Any]) -> str:
-    device = facts.get("device", "cpu")
-    return device.upper() if device in {"cpu", "cuda"} else device
-
-
-def _drafting(draft: dict[str, Any], named: bool) -> str:
-    if draft.get("kind") == "eagle3" and "name" in draft:
-        return f"EAGLE-3 head {draft['name']}"
-    return _model(draft, named, "draft") if "name" in draft else draft["text"]
-
-
-def _model(facts: dict[str, Any], named: bool, role: str) -> str:
-    # The models of a named pair are in folders called target and draft. Their layers say more than these names.
-    name, layers = facts["name"], facts.get("layers")
-    if layers is None:
-        return name
-    return f"{role if named else name} ({layers} layer{'s' * (layers != 1)})"

@@ -15,13 +15,13 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
-from specdec.drafters.model import DraftModel
+from specdec.drafters.draft_model import DraftModel
 from specdec.engine.policy import Policy
 from specdec.engine.request import NEUTRAL, Call, Request, make_request, prepare
 from specdec.errors import BadSetting, IncompatiblePair, NotNumbers
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams
-from specdec.lanes.assistants import assistance, cannot_assist, with_config, with_fixed_gamma
-from specdec.lanes.driver import Emit, PushedLane
+from specdec.lanes.decoding_thread import Emit, PushedLane
+from specdec.lanes.hf_assistants import assistance, cannot_assist, with_config, with_fixed_gamma
 from specdec.models.pair import Pair, Prompt
 from specdec.runtime.clock import CallClock
 

@@ -15,8 +15,8 @@ from transformers.cache_utils import MtpCache
 from transformers.generation.candidate_generator import MTPCandidateGenerator
 from transformers.modeling_layers import MtpModel
 
+from specdec.drafters.draft_model import DraftModel
 from specdec.drafters.early_exit import EarlyExit, first_layers
-from specdec.drafters.model import DraftModel
 from specdec.drafters.mtp import Mtp
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.synthetic import SyntheticDraft

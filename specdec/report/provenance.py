@@ -1,0 +1,199 @@
+"""Where figures come from: pair, machine, versions, day and settings; measured here, or brought from elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from specdec.measure.plan import Plan
+from specdec.measure.prompts import Choice
+from specdec.measure.results.format import About
+from specdec.report import numbers, sentences
+from specdec.report.sentences import SYNTHETIC
+
+
+@dataclass(frozen=True)
+class Origin:
+    """``name`` is that of a file."""
+
+    kind: Literal["here", "recording", "file", "link"]
+    name: str = ""
+
+    @property
+    def here(self) -> bool:
+        """Whether this program measured the figures, on this machine and with its present pair."""
+        return self.kind == "here"
+
+    @property
+    def sentence(self) -> str:
+        return sentences.ORIGINS[self.kind].format(name=self.name)
+
+
+HERE, RECORDING, LINK = Origin("here"), Origin("recording"), Origin("link")
+
+
+def provenance_line(about: dict[str, Any]) -> str:
+    """Pair, machine and day of a measurement, in a line."""
+    cores = about["machine"]["cores"]
+    parts = [pair_line(about["pair"]), _processor(about), f"{cores} cores" if cores else "", day(about)]
+    return " \u00b7 ".join(filter(None, parts))
+
+
+def _processor(about: dict[str, Any]) -> str:
+    return about["machine"].get("gpu") or about["machine"]["cpu"]
+
+
+def day(about: dict[str, Any]) -> str:
+    """A date as on the whole page: 24 November 2026."""
+    return f"{date(about).day} {date(about):%B %Y}"
+
+
+def date(about: dict[str, Any]) -> datetime:
+    return datetime.fromtimestamp(about["at"], UTC)
+
+
+def provenance_rows(about: About, plan: Plan) -> dict[str, str]:
+    """Pair, machine, versions, day and settings of a measurement, for a person to read, by name."""
+    return {
+        "Pair": pair_line(about["pair"]),
+        **head(about["pair"]),
+        "Machine": hardware(about["machine"]),
+        "Passes": passes(about["pair"]),
+        "Engine": engine(about["pair"]),
+        "Versions": ", ".join(f"{name} {version}" for name, version in about["versions"].items()),
+        "Date": f"{day(about)} (UTC)",
+        "Prompts": prompts(plan.chosen, len(plan.prompts)),
+        "Settings": plan_settings(plan),
+    }
+
+
+def plan_settings(plan: Plan) -> str:
+    """All settings except the prompts."""
+    params = plan.params
+    sampling = " (greedy)" if params.greedy else f", seed {params.seed}" if params.seed is not None else ""
+    found = [f"{params.max_new_tokens} new tokens per prompt", numbers.runs(plan.runs)]
+    found.append(f"temperature {params.temperature:g}{sampling}")
+    if gammas := _gammas(plan):
+        found.append(f"\u03b3 {sentences.lengths(gammas)}")
+    return ", ".join(found)
+
+
+def provenance_columns(about: About, plan: Plan) -> dict[str, Any]:
+    """Pair, machine, versions, day and settings of a measurement as plain values, one for each column.
+
+    They are for tables whose rows must explain themselves.
+    """
+    machine = about["machine"]
+    return {
+        "pair": pair_line(about["pair"]),
+        **{name: machine.get(name) for name in ("device", "cpu", "gpu")},
+        **about["versions"],
+        "date": f"{date(about):%Y-%m-%d}",
+        "prompt_set": plan.chosen.name,
+        "prompts": len(plan.prompts),
+        "first_a_category": plan.chosen.first,
+        "chat": plan.chosen.chat,
+        "new_tokens": plan.params.max_new_tokens,
+        "planned_runs": plan.runs,
+        "temperature": plan.params.temperature,
+        "seed": plan.params.seed,
+        "gammas": " ".join(map(str, _gammas(plan))),
+    }
+
+
+def _gammas(plan: Plan) -> list[Any]:
+    """Every draft length of the plan, numbers first."""
+    found = {gamma for _, gamma in plan.entrants if gamma is not None}
+    return sorted(found, key=lambda gamma: (not isinstance(gamma, int), gamma if isinstance(gamma, int) else 0))
+
+
+def pair_line(facts: dict[str, Any]) -> str:
+    """A pair in one line: names, layers, machine."""
+    target, draft, named = facts["target"], facts["draft"], facts["name"] is not None
+    models = _model(target, named, "target") + (f" \u2190 {_drafting(draft, named)}" if draft else ", no draft")
+    bits = f"{target['bits']} bits" if target["bits"] else ""
+    compiled = "compiled" if facts["compiled"] else ""
+    name = f"{facts['name']}, " if named else ""
+    parts = [name + models, machine(facts), target["dtype"], bits, compiled, synthetic(facts)]
+    return " \u00b7 ".join(filter(None, parts))
+
+
+def prompts(chosen: Choice, count: int) -> str:
+    """Which prompts were measured, and whether as chat messages, in a sentence."""
+    first = f", the first {chosen.first} of each category" if chosen.first else ""
+    chat = ", as chat messages" if chosen.chat else ""
+    return f"{count} prompt{'s' * (count != 1)} of {chosen.name}{first}{chat}."
+
+
+def synthetic(facts: dict[str, Any]) -> str:
+    """The label of a pair with a synthetic draft; empty for all others."""
+    agreement = (facts["draft"] or {}).get("agreement")
+    return "" if agreement is None else SYNTHETIC.format(agreement=agreement)
+
+
+def titled(title: str, label: str) -> str:
+    """A table's title, with the label of a synthetic measurement."""
+    return f"{title} \u00b7 {label}" if label else title
+
+
+def passes(facts: dict[str, Any]) -> str:
+    """Which forward each model uses and, if it is not the lean one, why."""
+    models = {"target": facts["target"], "draft": facts["draft"] or {}}
+    known = {role: model["own_forward"] for role, model in models.items() if "own_forward" in model}
+    if not any(known.values()):
+        return (
+            "lean forward pass; its logits were compared once with those of transformers" if known else "not recorded"
+        )
+    return " ".join(
+        f"{role}: {f'the forward pass of transformers. {reason}' if reason else 'lean forward pass.'}"
+        for role, reason in known.items()
+    )
+
+
+def head(facts: dict[str, Any]) -> dict[str, str]:
+    """What an EAGLE-3 head reads of its target, as a row of a table; none for other drafts."""
+    ids, depth = (facts["draft"] or {}).get("layer_ids"), facts["target"].get("layers")
+    if not ids:
+        return {}
+    listing = ", ".join(map(str, ids))
+    return {"Head reads": f"hidden states {listing} (0 is the embedding, {depth} the output of the last layer)"}
+
+
+def engine(facts: dict[str, Any]) -> str:
+    """The engine and, if the graph engine was asked for and did not run, the reason."""
+    known = facts.get("engine")
+    if known is None:
+        return "not recorded"
+    if known["name"] == "eager":
+        return " ".join(filter(None, ["eager: each pass by itself.", known["reason"]]))
+    captured = "captured as CUDA graphs" if facts["device"].startswith("cuda") else "not captured on this device"
+    return f"graph: the steps of a round over fixed buffers, {captured}"
+
+
+def hardware(machine: dict[str, Any]) -> str:
+    """The device of a measurement, and how many threads it used."""
+    device = machine.get("device")
+    used = [machine.get("gpu"), machine.get("cpu"), device if device != "cpu" else None]
+    threads = machine.get("threads")
+    cores = f"{machine['cores']} cores, {threads} thread{'s' * (threads != 1)} used" if threads else ""
+    return " \u00b7 ".join(filter(None, [*used, cores]))
+
+
+def machine(facts: dict[str, Any]) -> str:
+    device = facts.get("device", "cpu")
+    return device.upper() if device in {"cpu", "cuda"} else device
+
+
+def _drafting(draft: dict[str, Any], named: bool) -> str:
+    if draft.get("kind") == "eagle3" and "name" in draft:
+        return f"EAGLE-3 head {draft['name']}"
+    return _model(draft, named, "draft") if "name" in draft else draft["text"]
+
+
+def _model(facts: dict[str, Any], named: bool, role: str) -> str:
+    # The models of a named pair are in folders called target and draft. Their layers say more than these names.
+    name, layers = facts["name"], facts.get("layers")
+    if layers is None:
+        return name
+    return f"{role if named else name} ({layers} layer{'s' * (layers != 1)})"
