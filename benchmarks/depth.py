@@ -1,6 +1,6 @@
 """Measures what the embedded target's depth is worth to speculation: ``python -m benchmarks.depth``.
 
-Eight of its twelve layers were split into two halves each (``specdec.embedded.train``, stage ``deepen``). Joining them
+Eight of its twelve layers were split into two halves each (``training.train``, stage ``deepen``). Joining them
 again (the mean of both halves' weights, the sum of their two output matrices) gives targets of 12 and 14 layers that
 write nearly as well. Each target runs with the same draft, in turns: plain ``generate``, our loop without a draft, and
 speculative decoding at γ 3 and 5. Prints medians (lowest-highest) over the runs: the speed-up over plain ``generate``,
@@ -19,8 +19,8 @@ from transformers import LlamaForCausalLM
 
 import specdec
 from benchmarks.in_turns import COLUMNS, Turn, asked_runs, cells, in_turns
-from specdec.embedded.train import SPLIT
 from specdec.measure.prompts import EXAMPLES, read_prompts
+from training.train import SPLIT
 
 GAMMAS = (3, 5)
 JOINED = {20: (), 14: set(SPLIT) - {6, 9}, 12: set(SPLIT)}  # by depth: which of the twelve layers are joined

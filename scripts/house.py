@@ -24,7 +24,6 @@ ORDER = (
     "app.py",
     "cli",
     "ui",
-    "embedded",
     "specdec",
     "report",
     "measure",

@@ -16,7 +16,7 @@ import specdec
 
 PAGE = ("gradio", "gradio_client", "plotly")
 TORCH = ("torch", "transformers", "accelerate", "numpy")
-MODULES = tuple(name for name in house.modules() if not name.endswith(("__main__", "embedded.train")))
+MODULES = tuple(name for name in house.modules() if not name.endswith("__main__"))
 
 
 def beginning(*prefixes: str) -> tuple[str, ...]:

@@ -16,12 +16,12 @@ from comparison import FULL, HOURS, Comparison
 from fakes import generated, ids_of
 
 import specdec
-from specdec.embedded.corpus import HELD_OUT_EVERY, python_documents
-from specdec.embedded.evaluate import held_out_windows, leave_one_out
-from specdec.embedded.train import CONTEXT, SPLIT, TARGET, Windows, build_model, deepened
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.loading import EMBEDDED
+from training.corpus import HELD_OUT_EVERY, python_documents
+from training.evaluate import held_out_windows, leave_one_out
+from training.train import CONTEXT, SPLIT, TARGET, Windows, build_model, deepened
 
 GAMMAS = (1, 2, 3, 5, 8, 16) if HOURS else (1, 5, 16)
 NEW_TOKENS = 64 if HOURS else 32 if FULL else 24
@@ -162,7 +162,7 @@ def test_texts_of_example_prompts_do_not_repeat_themselves(row: dict) -> None:
 def test_training_command_is_documented_by_the_card() -> None:
     """The model card names the command, the losses and the limits."""
     card = Path(EMBEDDED / "MODEL_CARD.md").read_text()
-    for word in ("python -m specdec.embedded.train", "Held-out loss", "Limits", "Licence"):
+    for word in ("python -m training.train", "Held-out loss", "Limits", "Licence"):
         assert word in card
 
 

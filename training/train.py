@@ -1,4 +1,4 @@
-"""Train the embedded pair: ``python -m specdec.embedded.train --corpus DIR``.
+"""Train the embedded pair: ``python -m training.train --corpus DIR``.
 
 One command makes the tokenizer, the target and the draft, on a GPU if there is one and on CPU cores
 otherwise. Four stages share one time budget:
@@ -43,8 +43,9 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from specdec.embedded import corpus
 from specdec.forward.hf_cache import new_cache
+from specdec.models.loading import EMBEDDED
+from training import corpus
 
 VOCABULARY = 4096
 CONTEXT = 2560
@@ -423,7 +424,7 @@ def train(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder of the text files")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="where target/ and draft/ are written")
+    parser.add_argument("--out", type=Path, default=EMBEDDED, help="where target/ and draft/ are written")
     parser.add_argument("--minutes", type=float, default=100, help="time budget of the training itself")
     parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES))
     parser.add_argument("--resume", action="store_true")

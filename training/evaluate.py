@@ -1,4 +1,4 @@
-"""The figures of the model card: ``python -m specdec.embedded.evaluate --corpus DIR``.
+"""The figures of the model card: ``python -m training.evaluate --corpus DIR``.
 
 It prints these tables as Markdown:
 
@@ -20,12 +20,12 @@ import torch
 import torch.nn.functional as F
 
 import specdec
-from specdec.embedded import corpus
-from specdec.embedded.train import CONTEXT, WINDOW, Windows
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.pair import silence_libraries
 from specdec.report import numbers
+from training import corpus
+from training.train import CONTEXT, WINDOW, Windows
 
 LOSS_WINDOWS = 96
 ACCEPTANCE_PROMPTS = 12

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from fakes import isolated_rng
 
-from specdec.embedded import head as training
-from specdec.embedded.head import loss_of, new_head
 from specdec.forward.hf_cache import RoomyLayer
 from specdec.models.loading import load_pair
+from training import head as training
+from training.head import loss_of, new_head
 
 
 def test_a_loss_is_that_of_drafts_made_one_by_one(monkeypatch) -> None:

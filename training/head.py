@@ -1,4 +1,4 @@
-"""Train the embedded EAGLE-3 head: ``python -m specdec.embedded.head --minutes 60``.
+"""Train the embedded EAGLE-3 head: ``python -m training.head --minutes 60``.
 
 The head learns the embedded target's distribution on text that the target samples after an end-of-text token, so no
 corpus is needed. As in EAGLE-3 (Li et al. 2503.01840, "training-time test") it also learns to continue from its own
@@ -27,10 +27,10 @@ from transformers import LlamaForCausalLM
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from specdec.drafters.eagle3_head import Eagle3Head, head_config
-from specdec.embedded.train import ADAMW_LR, MUON_LR, TAIL_WEIGHT, write_windows
 from specdec.models.heads import read_head
+from specdec.models.loading import EMBEDDED
+from training.train import ADAMW_LR, MUON_LR, TAIL_WEIGHT, write_windows
 
-EMBEDDED = Path(__file__).parent
 DEPTHS = 5  # guesses that are drafted after each token of a text
 DEPTH_WEIGHT = 0.85  # of each depth against the one before it: later guesses are tested less often
 WINDOW, TEXTS, ROWS, USES = 256, 144, 8, 8

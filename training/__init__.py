@@ -1,0 +1,1 @@
+"""How the embedded pair and its EAGLE-3 head were trained, and how they are evaluated."""
