@@ -16,9 +16,8 @@ COMMANDS = {
     "bench": "measure lanes over a prompt set",
     "check": "check whether a target and a draft work together",
     "page": "serve the page",
-    "space-check": "check this folder before it is uploaded as a Space",
 }
-_HELP = "usage: specdec [COMMAND] ...\n\n" + "".join(f"  {name:11} {text}\n" for name, text in COMMANDS.items())
+_HELP = "usage: specdec [COMMAND] ...\n\n" + "".join(f"  {name:6} {text}\n" for name, text in COMMANDS.items())
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -31,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not arguments or arguments[0] in ("-h", "--help", "help"):
             print(f"{_HELP}\nspecdec COMMAND --help lists the options of a command.")
         elif arguments[0] in COMMANDS:
-            importlib.import_module(f"specdec.cli.{arguments[0].replace('-', '_')}").main(arguments[1:])
+            importlib.import_module(f"specdec.cli.{arguments[0]}").main(arguments[1:])
         else:
             refuse_command(arguments[0])
             importlib.import_module("specdec.cli.run").main(arguments, named=False)

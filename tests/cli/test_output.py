@@ -211,7 +211,7 @@ def test_a_full_disk_is_one_sentence() -> None:
 
 @pytest.mark.parametrize(
     ("word", "command"),
-    [("swep", "sweep"), ("Sweep", "sweep"), ("benhc", "bench"), ("chekc", "check"), ("space_check", "space-check"),
+    [("swep", "sweep"), ("Sweep", "sweep"), ("benhc", "bench"), ("chekc", "check"),
      ("runs", "run"), ("pgae", "page")],
 )  # fmt: skip
 @pytest.mark.parametrize("before", [[], ["--gamma", "4"]])

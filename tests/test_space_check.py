@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 
 import house
 import pytest
-from programs import specdec_command
+from space_check import HOMES, findings, installable, pins_of
 
-from specdec.cli.space_check import HOMES, findings, installable, pins_of
 from specdec.drafters.base import Finding
 
 ROOT = house.ROOT
@@ -139,9 +139,10 @@ def test_pins_that_cannot_be_had_and_a_registry_that_does_not_answer(
     assert missing.level == "bad" and "No matching distribution found" in missing.sentence
 
 
-def test_the_command_prints_a_line_a_check_and_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_a_line_a_check_and_fails(folder: Path) -> None:
     (folder / "README.md").unlink()
-    monkeypatch.chdir(folder)
-    ended = specdec_command("space-check", "zerogpu")
+    command = [sys.executable, "-m", "scripts.space_check", "zerogpu"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert ended.returncode == 1
     assert ended.stdout.startswith("x Front matter: README.md cannot be read:")

@@ -1,4 +1,4 @@
-"""Check the current folder before it is uploaded as a Space: ``specdec space-check [cpu|gpu|zerogpu]``."""
+"""Checks the current folder before it is uploaded as a Space: ``python -m scripts.space_check [cpu|gpu|zerogpu]``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,10 +58,10 @@ raise SystemExit(sys.argv[0] + " ends before it serves a page.")
 """
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = Parser(prog="specdec space-check", description=__doc__)
+def main() -> None:
+    parser = Parser(prog="python -m scripts.space_check", description=__doc__)
     parser.add_argument("home", nargs="?", choices=HOMES, default="cpu", help="the kind of Space (default: cpu)")
-    home = HOMES[parser.parse_args(argv).home]
+    home = HOMES[parser.parse_args().home]
     console = console_of(highlight=False)
     failed = False
     for finding in findings(Path.cwd(), home):
@@ -203,3 +203,7 @@ def _builds(folder: Path, app: str) -> Finding:
         last = (ended.stderr.strip().splitlines() or [f"it ended with {ended.returncode}"])[-1]
         return Finding("bad", "App", f"{app} stops before it serves its page: {last}")
     return Finding("good", "App", f"{app} loads the embedded pair and builds its page.")
+
+
+if __name__ == "__main__":
+    main()
