@@ -22,11 +22,11 @@ from specdec.cli.arguments import leave_a_core
 from specdec.events import Event
 from specdec.lanes.race import race
 from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LOOP, turned
-from specdec.measure.gain import Sides
-from specdec.measure.metrics import measure
+from specdec.measure.gain import RunMetrics
+from specdec.measure.metrics import compute_metrics
 from specdec.measure.result import by_lane
 from specdec.report.enough import another_run
-from specdec.report.race_verdict import verdict
+from specdec.report.race_verdict import verdict_record
 
 PROMPTS = ("Once upon a time", "def fibonacci(n):\n", "The weather today is")
 TOKENS = 128
@@ -49,8 +49,10 @@ def raced(pair: specdec.Pair, prompt: str) -> Found:
         params = specdec.SamplingParams(TOKENS, ignore_eos=True)
         batches = race(pair, prompt, params=params, lanes=turned(DEFAULT_KEYS, len(runs)))
         runs.append(by_lane(chain.from_iterable(batches), DEFAULT_KEYS))
-        record = verdict(runs)
-    sides = [Sides(*(measure(run[key]) for key in (BASELINE.key, "speculative", LOOP.key))) for run in runs]  # type: ignore[arg-type]
+        record = verdict_record(runs)
+    sides = [
+        RunMetrics(*(compute_metrics(run[key]) for key in (BASELINE.key, "speculative", LOOP.key))) for run in runs
+    ]  # type: ignore[arg-type]
     gains = sorted(side.gain or 0.0 for side in sides)
     return Found(
         record["kind"], (gains[0], gains[(len(gains) - 1) // 2], gains[-1]), [min(s.cpu_shares) for s in sides]

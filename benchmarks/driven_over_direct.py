@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from specdec.cli.arguments import add_pair_arguments, leave_a_core, pair_of
-from specdec.engine.request import make_request, prepare
+from specdec.engine.request import make_call, make_request
 from specdec.events import Event, Finished, SamplingParams
 from specdec.lanes.decoding_thread import driven
 from specdec.lanes.hf_assistants import cannot_assist
@@ -49,7 +49,7 @@ def driven_over_direct(
     def directly(lane: str, prompt: str) -> float:
         if lane == "speculative":
             return finished(events_of(lane, prompt))
-        call = prepare(lane, make_request(pair, prompt, params), gamma if lane == "assisted" else 0)
+        call = make_call(lane, make_request(pair, prompt, params), gamma if lane == "assisted" else 0)
         began = time.perf_counter()
         run_generate(call, **({"assistant_model": pair.draft.model} if lane == "assisted" else {}))
         return time.perf_counter() - began

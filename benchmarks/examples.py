@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from benchmarks.document import table, write
 from specdec.cli.arguments import leave_a_core
 from specdec.events import SamplingParams
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
@@ -24,7 +24,7 @@ from specdec.report import numbers
 from specdec.report.judge import Judgement, judge
 
 GAMMA, TOKENS = 5, 128
-SPECULATIVE = Entrant("speculative", GAMMA)
+SPECULATIVE = LaneConfig("speculative", GAMMA)
 HEAD = (
     "example", "tokens", "acceptance", "tokens a pass", "over plain `generate`", "our loop over plain", "speculation",
     "repeated 4-grams",

@@ -29,7 +29,7 @@ from specdec.events import Round, SamplingParams
 from specdec.forward.runner import Runner
 from specdec.lanes.decoding_thread import driven
 from specdec.lanes.race import start, warm_up
-from specdec.lanes.table import LOOP, Entrant
+from specdec.lanes.table import LOOP, LaneConfig
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.pair import Pair, silence_libraries
 
@@ -39,7 +39,7 @@ TOKENS = 1024  # so that no draft is cut at the end
 REPEATS = 60  # of a timed pass
 
 
-def rounds_at(pair: Pair, prompt: str, entrant: Entrant) -> list[float]:
+def rounds_at(pair: Pair, prompt: str, entrant: LaneConfig) -> list[float]:
     """Median seconds of a full round at each of the places, in one call."""
     request = make_request(pair, prompt, SamplingParams(TOKENS, ignore_eos=True))
     written, before, found = 0, 0.0, [[] for _ in PLACES]
@@ -94,7 +94,7 @@ def pass_seconds(model: PreTrainedModel, length: int, rows: int) -> float:
 
 
 @torch.inference_mode()
-def growth(pair: Pair, prompt: int, entrant: Entrant, cost: Callable[[PreTrainedModel, int, int], float]) -> float:
+def growth(pair: Pair, prompt: int, entrant: LaneConfig, cost: Callable[[PreTrainedModel, int, int], float]) -> float:
     """How many seconds the ``cost`` of a round's passes grows between the middles of the two places."""
     early, late = (prompt + sum(place) // 2 for place in PLACES)
     gamma = entrant.gamma
@@ -111,10 +111,10 @@ def main() -> None:
     silence_libraries()
     leave_a_core()
     pair, prompt = specdec.load_pair(), read_prompts(EXAMPLES)[0].prompt
-    entrants = (LOOP, Entrant("speculative", GAMMA))
+    entrants = (LOOP, LaneConfig("speculative", GAMMA))
     length = len(pair.encode(prompt)[0])
-    rounds: dict[Entrant, list[list[float]]] = {entrant: [] for entrant in entrants}
-    grown: dict[Entrant, list[list[float]]] = {entrant: [] for entrant in entrants}
+    rounds: dict[LaneConfig, list[list[float]]] = {entrant: [] for entrant in entrants}
+    grown: dict[LaneConfig, list[list[float]]] = {entrant: [] for entrant in entrants}
     for entrant in entrants:
         list(driven(warm_up(make_request(pair, prompt, SamplingParams(TOKENS)), entrant)))
     for _ in range(arguments.runs):

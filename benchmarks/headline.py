@@ -10,7 +10,7 @@ from __future__ import annotations
 import specdec
 from benchmarks.document import PERFORMANCE, ROOT, table, write
 from benchmarks.in_turns import asked_runs
-from specdec.lanes.table import Entrant, entrants_of
+from specdec.lanes.table import LaneConfig, entrants_of
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results.file import measured_on
@@ -37,7 +37,7 @@ def row(summary: Summary) -> list[str]:
 
 def shares(found: list[Trial]) -> str:
     """What both shares are at γ 5, and how much faster that is than assisted generation."""
-    ours, theirs = (Entrant(lane, 5) for lane in ("speculative", "assisted"))
+    ours, theirs = (LaneConfig(lane, 5) for lane in ("speculative", "assisted"))
     said = judge(find(summarise(found), ours).sides, 5)
     rival = find(summarise(found, theirs), ours)
     return (

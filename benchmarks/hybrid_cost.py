@@ -20,7 +20,7 @@ import specdec
 from benchmarks.document import table, write
 from benchmarks.in_turns import asked_runs
 from specdec.drafters.synthetic import SyntheticDraft
-from specdec.measure.metrics import Metrics, measure
+from specdec.measure.metrics import Metrics, compute_metrics
 
 AGREEMENTS = (0.3, 0.5, 0.7, 0.8, 0.9)
 GAMMA, TOKENS = 4, 96
@@ -62,7 +62,7 @@ def calls(
         events = list(specdec.speculative(pair, prompt_ids, gamma=gamma, params=params))
         rounds = [event for event in events if isinstance(event, specdec.Round)][1:]
         reread = sum(event.reread for event in rounds) / len(rounds)
-        yield name, measure(events), reread
+        yield name, compute_metrics(events), reread
 
 
 def main() -> None:

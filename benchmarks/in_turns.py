@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from specdec.cli.arguments import leave_a_core
 from specdec.events import SamplingParams
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
 from specdec.measure.summary import Summary, find, summarise
@@ -45,11 +45,11 @@ def in_turns(turns: Mapping[str, Turn], items: Sequence[PromptItem], runs: int) 
     found: dict[str, list[Trial]] = defaultdict(list)
     for run in range(runs):
         for name, turn in turns.items():
-            entrants = (BASELINE, LOOP, *(Entrant("speculative", gamma) for gamma in turn.gammas))
+            entrants = (BASELINE, LOOP, *(LaneConfig("speculative", gamma) for gamma in turn.gammas))
             plan = Plan(tuple(items), entrants, turn.params, runs=1)
             found[name] += [replace(trial, run=run) for trial in trials(turn.pair, plan) if trial]
     return {
-        (name, gamma): find(summarise(found[name]), Entrant("speculative", gamma))
+        (name, gamma): find(summarise(found[name]), LaneConfig("speculative", gamma))
         for name, turn in turns.items()
         for gamma in turn.gammas
     }

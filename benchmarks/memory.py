@@ -26,11 +26,11 @@ from specdec.engine.request import make_request
 from specdec.events import Finished, SamplingParams
 from specdec.lanes.decoding_thread import driven
 from specdec.lanes.race import start, warm_up
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.pair import Pair, silence_libraries
 
-SPECULATIVE = Entrant("speculative", 5)
+SPECULATIVE = LaneConfig("speculative", 5)
 LENGTHS = (16, 128, 512, 1024)  # tokens of a prompt
 SHORT = SamplingParams(16, ignore_eos=True)
 
@@ -41,7 +41,7 @@ def prompt_ids(pair: Pair, length: int) -> torch.Tensor:
     return torch.tensor((ids * (length // len(ids) + 1))[:length])
 
 
-def first_token(pair: Pair, entrant: Entrant, ids: torch.Tensor, params: SamplingParams = SHORT) -> float:
+def first_token(pair: Pair, entrant: LaneConfig, ids: torch.Tensor, params: SamplingParams = SHORT) -> float:
     """Make a call; return its seconds to the first token."""
     events = chain.from_iterable(driven(start(make_request(pair, ids, params), entrant)))
     return next(event.prefill_seconds for event in events if isinstance(event, Finished))

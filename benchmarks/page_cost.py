@@ -16,10 +16,10 @@ from statistics import median
 from playwright.sync_api import sync_playwright
 
 from specdec.events import Round, SamplingParams, Started
-from specdec.measure.metrics import measure, speedup
+from specdec.measure.metrics import compute_metrics, speedup
 from specdec.report import recording
 from specdec.ui import page as page_module
-from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import LOCAL
 from specdec.ui.jobs.race_settings import RaceSettings
 from specdec.ui.jobs.race_stream import stream
@@ -36,11 +36,11 @@ WATCH = """() => { window.frames_ = []; const began = performance.now(); let bef
 def figures(text: str) -> dict[str, float]:
     """Tokens/s of each lane and the speed-up, from a race's lines."""
     lanes: dict[str, list] = {}
-    for event in recording.read(text.splitlines()):
+    for event in recording.read_recording(text.splitlines()):
         if isinstance(event, Started):
             lanes[event.lane] = []
         lanes[next(reversed(lanes))].append(event)
-    measured = {lane: measure(events) for lane, events in lanes.items()}
+    measured = {lane: compute_metrics(events) for lane, events in lanes.items()}
     rates = {lane: m.tokens_per_second for lane, m in measured.items()}
     return rates | {"speed-up": speedup(measured["generate"], measured["speculative"])}
 
@@ -67,7 +67,7 @@ def main() -> None:
         headless, shown = [], []
 
         def without() -> None:
-            turn = Turn(slot, lambda task: task.run(slot.pair), threading.Event())
+            turn = JobContext(slot, lambda task: task.run(slot.pair), threading.Event())
             *_, text = stream(turn, RaceSettings(PROMPT, params=params), limits=LOCAL)
             headless.append(figures(text))
 
@@ -92,7 +92,7 @@ def main() -> None:
         page.click("#sd-run")
         page.wait_for_function("window.specdec.verdicts > 8 && !window.specdec.running")
         gaps = [gap for at, gap in page.evaluate("(window.framesDone = true, window.frames_)") if at > 1000]
-        rounds = sum(isinstance(event, Round) for event in recording.read(last[0].splitlines()))
+        rounds = sum(isinstance(event, Round) for event in recording.read_recording(last[0].splitlines()))
         print(f"{LONG} tokens, {rounds} rounds: longest frame gap {max(gaps):.0f} ms, median {median(gaps):.0f} ms")
         page.click(SKIP)
 

@@ -26,13 +26,13 @@ from transformers import CompileConfig
 from benchmarks.document import PERFORMANCE, with_section
 from specdec.cli.arguments import add_pair_arguments, leave_a_core, pair_of
 from specdec.drafters.draft_model import DraftModel
-from specdec.engine.request import Request, make_request, prepare
+from specdec.engine.request import Request, make_call, make_request
 from specdec.errors import SpecdecError
 from specdec.events import MAX_GAMMA, Event, SamplingParams
 from specdec.lanes.decoding_thread import driven
 from specdec.lanes.hf_generate import transformers_lane
 from specdec.lanes.race import start
-from specdec.lanes.table import BASELINE, LANES, Entrant, Lane, row_of
+from specdec.lanes.table import BASELINE, LANES, Lane, LaneConfig, row_of
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.measure.result import collect
@@ -86,14 +86,14 @@ def peers(pair: Pair, room: int) -> list[Lane]:
         draft.compile(dynamic=True, **{name: value for name, value in options.items() if name in known})
 
     def static_eager(request: Request, *_: Any) -> Iterator[Event]:
-        return transformers_lane(prepare("generate", request), **static, disable_compile=True)
+        return transformers_lane(make_call("generate", request), **static, disable_compile=True)
 
     def static_compiled(request: Request, *_: Any) -> Iterator[Event]:
-        call = prepare("generate", request)
+        call = make_call("generate", request)
         return transformers_lane(call, **static, disable_compile=False, compile_config=anywhere)
 
     def draft_compiled(request: Request, gamma: Any, *_: Any) -> Iterator[Event]:
-        return transformers_lane(prepare("assisted", request, gamma), assistant_model=draft)
+        return transformers_lane(make_call("assisted", request, gamma), assistant_model=draft)
 
     def no_draft_model(_: Pair) -> str | None:
         return None if draft is not None else "It needs a draft model."
@@ -119,14 +119,14 @@ def on_the_table(further: Sequence[Lane]) -> Iterator[None]:
 
 
 def first_calls(
-    pair: Pair, entrants: Sequence[Entrant], requests: Sequence[Request]
-) -> tuple[dict[Entrant, float], dict[Entrant, str]]:
+    pair: Pair, entrants: Sequence[LaneConfig], requests: Sequence[Request]
+) -> tuple[dict[LaneConfig, float], dict[LaneConfig, str]]:
     """Let each entrant write every text once.
 
     Returns the seconds of those that could, and the reasons of the others.
     """
-    took: dict[Entrant, float] = {}
-    failed: dict[Entrant, str] = {}
+    took: dict[LaneConfig, float] = {}
+    failed: dict[LaneConfig, str] = {}
     for entrant in entrants:
         reason = entrant.row.refusal(pair)
         try:
@@ -142,7 +142,7 @@ def first_calls(
     return took, failed
 
 
-def compiling(took: Mapping[Entrant, float], found: Sequence[Trial]) -> dict[Entrant, float]:
+def compiling(took: Mapping[LaneConfig, float], found: Sequence[Trial]) -> dict[LaneConfig, float]:
     """How many seconds longer the first calls of compiled lanes took than the same calls in the median run."""
     extra = {}
     for entrant, first in took.items():
@@ -163,12 +163,12 @@ def section(
     gamma: int,
     room: int,
     found: Sequence[Trial],
-    compiled: Mapping[Entrant, float],
-    failed: Mapping[Entrant, str],
+    compiled: Mapping[LaneConfig, float],
+    failed: Mapping[LaneConfig, str],
 ) -> str:
     """The section of the document: the table, what was measured and how, and the meaning of its columns."""
     machine, versions = about["machine"], about["versions"]
-    plain, beside = summarise(found), summarise(found, Entrant("assisted", gamma))
+    plain, beside = summarise(found), summarise(found, LaneConfig("assisted", gamma))
     lines = [
         "## Beside transformers' own ways",
         "",
@@ -195,7 +195,9 @@ def section(
     return "\n".join(lines)
 
 
-def _line(entrant: Entrant, plain: list[Summary], beside: list[Summary], compiled: Mapping[Entrant, float]) -> str:
+def _line(
+    entrant: LaneConfig, plain: list[Summary], beside: list[Summary], compiled: Mapping[LaneConfig, float]
+) -> str:
     ours, theirs = find(plain, entrant), find(beside, entrant)
     assert ours is not None and theirs is not None  # every entrant of the plan has run
     cells = [
@@ -211,7 +213,7 @@ def _line(entrant: Entrant, plain: list[Summary], beside: list[Summary], compile
     return f"| {' | '.join(cells)} |"
 
 
-def _name(entrant: Entrant) -> str:
+def _name(entrant: LaneConfig) -> str:
     choice = entrant.row.choice
     return choice if choice.startswith(("our ", "transformers'")) else f"our {choice}"
 

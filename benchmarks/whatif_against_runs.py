@@ -14,7 +14,7 @@ from itertools import chain
 
 import specdec
 from specdec.cli.arguments import leave_a_core
-from specdec.engine.request import machine
+from specdec.engine.request import machine_facts
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.trials import INTERVAL
 from specdec.measure.whatif import Calibration, Costs, what_if
@@ -75,7 +75,7 @@ def main() -> None:
             else:
                 recorded.append(events)
     pooled = Costs.of(*recorded)
-    print(f"{pair.describe()}\n{machine(pair.target.device)}\n{pooled}")
+    print(f"{pair.describe()}\n{machine_facts(pair.target.device)}\n{pooled}")
     equal, said, passes, seconds = 0, 0, [], defaultdict(lambda: defaultdict(list))
     for i, events in enumerate(recorded):
         for name, costs in (("its own recording", Costs.of(events)), ("all recordings", pooled)):

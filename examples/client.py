@@ -19,7 +19,7 @@ def main(address: str = "http://127.0.0.1:7860") -> None:
     job = client.submit("Once upon a time", gamma=4, max_new_tokens=48, api_name="/decode")
     job.result()  # waits for the end, and raises what the page refuses
     lines = [line for part in job.outputs() for line in part.splitlines()]
-    metrics = collect(recording.read(lines)).metrics
+    metrics = collect(recording.read_recording(lines)).metrics
     print(f"/decode: {metrics.new_tokens} tokens, {metrics.alpha:.0%} of tested guesses kept")
 
     verdict = client.predict("Once upon a time", max_new_tokens=48, further_lanes=["assisted"], api_name="/race")

@@ -19,7 +19,7 @@ import specdec
 from specdec.drafters.base import DraftMethod, Finding, NoDraft, Planned, Proposal
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,20 @@ class Bigrams(DraftMethod):
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         yield Finding("good", "Cost", "Bigrams cost next to nothing; they pay where the text repeats itself.")
 
-    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> BigramDraft:
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> BigramDraft:
         return BigramDraft(vocabulary, sampler.greedy, context)
 
 
 class BigramDraft(NoDraft):
     """Guesses within one call. ``NoDraft`` has the methods that a drafter without a model can leave as they are."""
 
-    def __init__(self, vocabulary: int, greedy: bool, context: Context):
+    def __init__(self, vocabulary: int, greedy: bool, context: TokenBuffer):
         super().__init__(vocabulary, context)
         self._vocabulary, self._greedy = vocabulary, greedy
         self._followers: dict[int, Counter[int]] = defaultdict(Counter)
         self._read = 1
 
-    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         tokens = context.tokens  # the prompt and what is committed after it
         for before, after in zip(tokens[self._read - 1 :], tokens[self._read :], strict=False):
             self._followers[before][after] += 1

@@ -16,7 +16,7 @@ from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.loading import plan_pair
 from specdec.models.pair_slot import Slot
 from specdec.report.recording import line, shown_alone
-from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import RaceSettings
 from specdec.ui.jobs.race_stream import stream
@@ -28,7 +28,7 @@ def main() -> None:
     leave_a_core()
     ask = RaceSettings(read_prompts(EXAMPLES)[0].prompt, params=SamplingParams(max_new_tokens=TOKENS), runs=RUNS)
     slot = Slot(plan_pair())
-    turn = Turn(slot, lambda task: task.run(slot.pair), threading.Event())
+    turn = JobContext(slot, lambda task: task.run(slot.pair), threading.Event())
     *_, text = stream(turn, ask, limits=Limits(), origin="recording")
     begin, *lines = shown_alone(text).splitlines(keepends=True)
     verdict = json.loads(lines[-1])

@@ -15,7 +15,7 @@ from specdec.cli.arguments import leave_a_core
 from specdec.events import SamplingParams
 from specdec.lanes.table import entrants_of
 from specdec.measure.kept import Begun, kept_trials
-from specdec.measure.losslessness import Findings, self_test
+from specdec.measure.losslessness import LosslessnessResult, self_test
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
 from specdec.measure.results.file import measured_on
@@ -24,7 +24,7 @@ from specdec.measure.results.link import short
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.models.loading import load_pair
 from specdec.models.pair import Pair
-from specdec.report.losslessness import headline
+from specdec.report.losslessness import losslessness_headline
 from specdec.report.sweep_verdict import overall
 from specdec.ui.tabs.results_io import RECORDED
 
@@ -43,9 +43,9 @@ def main() -> None:
         _write(key, short(results))
         print(overall(results.trials, plan).headline)
     at = time.time()
-    found = next(step for step in self_test(pair) if isinstance(step, Findings))
+    found = next(step for step in self_test(pair) if isinstance(step, LosslessnessResult))
     _write("lossless", json.dumps({"about": measured_on(pair) | {"at": at}, "findings": asdict(found)}))
-    print(headline(found))
+    print(losslessness_headline(found))
 
 
 def _measured(pair: Pair, plan: Plan) -> Results:

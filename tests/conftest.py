@@ -11,7 +11,7 @@ import torch
 from needed import missing_chromium, missing_node
 
 from specdec.lanes import decoding_thread
-from specdec.measure.gain import Sides
+from specdec.measure.gain import RunMetrics
 from specdec.report import enough
 
 STEP = 5  # percent between two lines about the progress
@@ -62,7 +62,7 @@ def shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     A race of a test runs once, unless the test looks at how often it runs.
     """
     if "judge" not in request.path.name:
-        monkeypatch.setattr(Sides, "busy", False)
+        monkeypatch.setattr(RunMetrics, "busy", False)
     monkeypatch.setattr(enough, "LEAST", 1)
     monkeypatch.setattr(enough, "MOST", 1)
 

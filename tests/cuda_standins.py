@@ -19,7 +19,7 @@ import specdec.forward.runner
 import specdec.models.pair
 from specdec.forward import cuda_graph, lean_check
 from specdec.forward.cuda_graph import GraphEngine
-from specdec.forward.lean import Stack
+from specdec.forward.lean import LeanModel
 from specdec.runtime import draws
 
 Patch = Callable[[Any, str, Any], Any]
@@ -139,7 +139,7 @@ def on_meta(model):
 def reads_on_meta(patch: Patch) -> Reads:
     """Let models run on "meta", where draws need no generator. The result counts the host's reads."""
     make = torch.Generator
-    patch(lean_check, "_build", lambda model: Stack(model))
+    patch(lean_check, "_build", lambda model: LeanModel(model))
     patch(cuda_graph, "_difference", lambda model, stack: None)
     patch(torch, "Generator", lambda device=None: make())
     patch(draws, "draw", lambda p, rng: (p / torch.empty_like(p).exponential_()).argmax(-1))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 from specdec.events import DraftToken, Event, Finished, Round, SamplingParams, Started
-from specdec.lanes.table import BASELINE, LOOP, Entrant
-from specdec.measure.gain import Sides
-from specdec.measure.metrics import Metrics, measure
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
+from specdec.measure.gain import RunMetrics
+from specdec.measure.metrics import Metrics, compute_metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
 
@@ -32,7 +32,7 @@ def started(lane: str, gamma: int | str, tokens: int = len(TEXT), **settings) ->
 
 
 @cache
-def plain(seconds: float, lane: Entrant = BASELINE, stall: float = 0.0, text: tuple[int, ...] = TEXT) -> list[Event]:
+def plain(seconds: float, lane: LaneConfig = BASELINE, stall: float = 0.0, text: tuple[int, ...] = TEXT) -> list[Event]:
     """One token a round, ``seconds`` apart; the tenth is ``stall`` seconds late. Passes of our loop take 9/10 of it."""
     verify = None if lane == BASELINE else 0.9 * seconds
     rounds = [
@@ -42,7 +42,7 @@ def plain(seconds: float, lane: Entrant = BASELINE, stall: float = 0.0, text: tu
     return [started(*_start(lane), tokens=len(text)), *rounds, Finished("length", 1.0, rounds[-1].elapsed_seconds)]
 
 
-def _start(lane: Entrant) -> tuple[str, int | str]:
+def _start(lane: LaneConfig) -> tuple[str, int | str]:
     return lane.lane, lane.gamma or 0
 
 
@@ -79,14 +79,14 @@ def drafting(
     ]
 
 
-def sides(before: list[Event], lane: list[Event], alone: list[Event] | None = None) -> Sides:
-    return Sides(measure(before), measure(lane), measure(alone) if alone else None)
+def sides(before: list[Event], lane: list[Event], alone: list[Event] | None = None) -> RunMetrics:
+    return RunMetrics(compute_metrics(before), compute_metrics(lane), compute_metrics(alone) if alone else None)
 
 
 _MEASURED: dict[int, Metrics] = {}  # of the lists that ``plain`` caches
 
 
-def trial(run: int, entrant: Entrant, events: list[Event], prompt: str = "a", category: str = "c") -> Trial:
+def trial(run: int, entrant: LaneConfig, events: list[Event], prompt: str = "a", category: str = "c") -> Trial:
     ids = tuple(token for event in events if isinstance(event, Round) for token in event.committed_ids)
     return Trial(run, prompt, category, *entrant, ids, "length", True, _measured(events))
 
@@ -94,12 +94,12 @@ def trial(run: int, entrant: Entrant, events: list[Event], prompt: str = "a", ca
 def _measured(events: list[Event]) -> Metrics:
     """Measure a lane. Plain ``generate``, which many cases share, is measured only once."""
     if events[0].lane != BASELINE.lane:
-        return measure(events)
+        return compute_metrics(events)
     if id(events) not in _MEASURED:
-        _MEASURED[id(events)] = measure(events)
+        _MEASURED[id(events)] = compute_metrics(events)
     return _MEASURED[id(events)]
 
 
-def plan(entrants: tuple[Entrant, ...], runs: int = 1, prompts: tuple[str, ...] = ("a",)) -> Plan:
+def plan(entrants: tuple[LaneConfig, ...], runs: int = 1, prompts: tuple[str, ...] = ("a",)) -> Plan:
     items = tuple(PromptItem(name, "c", name) for name in prompts)
     return Plan(items, entrants, SamplingParams(max_new_tokens=len(TEXT)), runs)

@@ -5,9 +5,11 @@ Tests that load modules start a separate interpreter in which some packages cann
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
 
 import house
 import pytest
@@ -113,6 +115,16 @@ def test_rooms_of_the_page_import_lower_ones_and_no_modules_import_each_other() 
     """The folders of ``ui`` have an order too, and no two modules need each other."""
     assert house.upward_in_the_page() == []
     assert house.circle() == []
+
+
+def test_a_public_name_is_defined_once() -> None:
+    """No two modules of the package define a public class or function of one name. Each command has its ``main``."""
+    kinds, homes = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef), defaultdict(list)
+    for module, path in house.modules().items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, kinds) and not node.name.startswith("_") and node.name != "main":
+                homes[node.name].append(module)
+    assert len(homes) > 400 and {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
 SCRIPTS = ("", "share", "explain", "race", "lib")  # from high to low; "" are the scripts beside the folders

@@ -18,7 +18,7 @@ from needed import missing_node, require
 import specdec
 from specdec.events import SamplingParams
 from specdec.lanes.table import LANES
-from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import RaceSettings
 from specdec.ui.jobs.race_stream import stream
@@ -74,7 +74,7 @@ def races(hurried, tmp_path_factory) -> Path:
             for step in task.run(pair):
                 yield from ([event] for event in step) if isinstance(step, list) else [step]
 
-        turn, text = Turn(SimpleNamespace(pair=one, facts=one.facts()), one_by_one, threading.Event()), ""
+        turn, text = JobContext(SimpleNamespace(pair=one, facts=one.facts()), one_by_one, threading.Event()), ""
         for text in stream(turn, ask, limits=Limits()):
             if name == "stopped" and text.count('"event":"round"') > ask.params.max_new_tokens + 12:
                 turn.stop.set()

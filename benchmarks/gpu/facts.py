@@ -12,7 +12,7 @@ import torch
 from torch.utils.benchmark import Timer
 
 from benchmarks.gpu.campaign import Found, Setting
-from specdec.engine.request import machine, versions
+from specdec.engine.request import machine_facts, versions
 
 PACKAGES = ("tokenizers", "huggingface_hub", "safetensors", "accelerate", "triton", "numpy", "pydantic")
 COPIED = 2**30  # bytes
@@ -30,7 +30,7 @@ def facts(setting: Setting) -> Iterator[Found]:
     """The card, the versions, and the measured rates."""
     small, least = (1024, 0.01) if setting.rehearsal else (1, 0.2)
     device = setting.device
-    found: Found = {"machine": machine(device), "versions": versions() | _versions(), "card": _card(setting)}
+    found: Found = {"machine": machine_facts(device), "versions": versions() | _versions(), "card": _card(setting)}
     found["cudnn_attention"] = torch.backends.cuda.cudnn_sdp_enabled()
     yield found
     source = torch.ones(COPIED // small // 4, device=device)

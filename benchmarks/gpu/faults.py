@@ -17,7 +17,7 @@ from benchmarks.gpu import models
 from benchmarks.gpu.campaign import Found, Setting
 from benchmarks.gpu.models import ENGINES, captured, prompt_of, stand_in
 from specdec.forward import cuda_graph
-from specdec.forward.lean import Stack
+from specdec.forward.lean import LeanModel
 from specdec.models.loading import plan_pair
 from specdec.models.pair_slot import Slot
 
@@ -61,7 +61,7 @@ def out_of_memory(setting: Setting) -> Iterator[Found]:
 
     def plant(undone: ExitStack, pair: specdec.Pair) -> None:
         if setting.rehearsal:
-            full = mock.patch.object(Stack, "forward", side_effect=torch.OutOfMemoryError("out of memory"))
+            full = mock.patch.object(LeanModel, "forward", side_effect=torch.OutOfMemoryError("out of memory"))
             undone.enter_context(full)
             return
         cuda_graph._free.clear()

@@ -16,7 +16,7 @@ from specdec.lanes.table import DEFAULT_KEYS, entrants_of_race
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.pair import Pair
 from specdec.report.race_lines import begin_line, event_lines
-from specdec.report.race_verdict import verdict
+from specdec.report.race_verdict import verdict_record
 from specdec.report.recording import Recorder, line, shown_alone
 
 
@@ -43,7 +43,7 @@ def _recorded(
     lines, runs = [begin_line(0, "recording", pair.facts(), settings, keys, times)], list[dict[str, list[Event]]]()
     for batch in race(pair, prompt, gamma=gamma, params=params, runs=times):
         lines += event_lines(batch, runs, keys, recorder)
-    record: dict[str, Any] = verdict(runs, None, recorder.text_of)
+    record: dict[str, Any] = verdict_record(runs, None, recorder.text_of)
     (setting.out / name).write_text(shown_alone("".join([*lines, line(record)])), encoding="utf-8")
     return {
         "file": name,

@@ -23,11 +23,11 @@ from fakes import generated  # isort: skip
 
 import specdec
 from specdec.forward import cuda_graph
-from specdec.forward.lean import Stack
-from specdec.forward.lean_check import share_apart, stack_of
+from specdec.forward.lean import LeanModel
+from specdec.forward.lean_check import lean_model, share_apart
 from specdec.forward.runner import Runner
 from specdec.measure import losslessness as tested
-from specdec.measure.losslessness import TOKENS, Findings, self_test
+from specdec.measure.losslessness import TOKENS, LosslessnessResult, self_test
 
 GAMMAS = (0, 1, 4, 8, "auto")
 CLOSE = 1e-5  # of the chance of a text, whose passes round differently on two devices
@@ -52,7 +52,7 @@ def texts(setting: Setting) -> Iterator[Found]:
     engines: dict[str, Found] = {}
     for pair in models.tried(setting):
         tokens = 8 if setting.rehearsal else 64
-        if isinstance(stack_of(pair.pair.target), str):
+        if isinstance(lean_model(pair.pair.target), str):
             tokens = min(tokens, 24)  # transformers' own forward of a hybrid is slow
         reference = generated(pair.pair.target, pair.prompt, tokens)
         for engine in ENGINES:
@@ -139,9 +139,9 @@ def losslessness(setting: Setting) -> Iterator[Found]:
     pair = models.embedded(setting).on("eager" if setting.rehearsal else "graph")
     draws, seconds, tokens = (50, 1.0, 3) if setting.rehearsal else (300, 18.0, TOKENS)
     if setting.rehearsal:
-        tested.compare = partial(tested.compare, shuffles=100)
+        tested.compare_samples = partial(tested.compare_samples, shuffles=100)
     for step in self_test(pair, draws=draws, seconds=seconds, tokens=tokens):
-        if isinstance(step, Findings):
+        if isinstance(step, LosslessnessResult):
             p, caught = step.lossless.p_value, step.lossy.p_value
             line = f"{step.verdict}: p {p:.2g} after {step.draws} draws; top-k acceptance p {caught:.1g}"
             yield {"findings": step.record(), "engine": captured(pair), "line": line}
@@ -155,7 +155,7 @@ def logits(setting: Setting) -> Iterator[Found]:
     stand_in(setting)
     rows = []
     for pair in models.tried(setting):
-        if isinstance(stack_of(pair.pair.target), str):
+        if isinstance(lean_model(pair.pair.target), str):
             continue
         target = copy.deepcopy(pair.pair.target).to(torch.bfloat16)
         rows.append({"model": pair.name} | _apart(setting, target, pair.prompt))
@@ -173,8 +173,8 @@ def _apart(setting: Setting, target: Any, prompt: torch.Tensor) -> Found:
     before, fed = prompt[:-count], prompt[-count:]
     own = _forward(target, before, fed, count)
     found: Found = {"own": max(float(share_apart(_forward(target, before, fed, rows), own)) for rows in (1, 2, 3))}
-    stack = stack_of(target)
-    if not isinstance(stack, Stack):
+    stack = lean_model(target)
+    if not isinstance(stack, LeanModel):
         return found | {"eager": float("inf"), "graph": float("inf"), "reason": stack}
     runner = Runner(target)
     runner.forward(before, keep=1, stands=True)

@@ -19,13 +19,13 @@ from benchmarks.gpu.models import stand_in, with_engine
 from benchmarks.peers import COMPILED, compiling, first_calls, on_the_table, peers
 from specdec.drafters.synthetic import SyntheticDraft, given_guesses
 from specdec.engine.decode import decode
-from specdec.engine.request import Request, make_request, prepare
+from specdec.engine.request import Request, make_call, make_request
 from specdec.events import Event, SamplingParams
 from specdec.forward.runner import Runner
 from specdec.lanes.hf_generate import transformers_lane
-from specdec.lanes.table import BASELINE, LOOP, Entrant, Lane
+from specdec.lanes.table import BASELINE, LOOP, Lane, LaneConfig
 from specdec.measure import roofline
-from specdec.measure.gain import Sides, middle
+from specdec.measure.gain import RunMetrics, median_of
 from specdec.measure.metrics import Metrics, pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
@@ -46,8 +46,8 @@ ROWS = range(1, 18)
 CACHED = 256  # tokens before a timed pass
 REPEATS = 8  # of a timed pass; the first three warm up, capture, and load kernels
 CERTAIN = 1e4  # a logit
-EAGER, EAGER_LOOP = Entrant("eager", GAMMA), Entrant("eager-loop")
-ASSISTED, SPECULATIVE = Entrant("assisted-agreeing", GAMMA), Entrant("speculative", GAMMA)
+EAGER, EAGER_LOOP = LaneConfig("eager", GAMMA), LaneConfig("eager-loop")
+ASSISTED, SPECULATIVE = LaneConfig("assisted-agreeing", GAMMA), LaneConfig("speculative", GAMMA)
 
 # A shape of a rehearsal: a thousandth of the parameters or fewer.
 SMALL = {
@@ -74,7 +74,7 @@ def _rows(pair: Pair) -> tuple[Lane, ...]:
     assert isinstance(draft, SyntheticDraft)
 
     def assisted(request: Request, gamma: Any, *_: Any) -> Iterator[Event]:
-        return transformers_lane(prepare("assisted", request, gamma), assistant_model=_agreeing(request, draft))
+        return transformers_lane(make_call("assisted", request, gamma), assistant_model=_agreeing(request, draft))
 
     label = "transformers' assisted generation"
     return (
@@ -167,7 +167,7 @@ def compiled(setting: Setting, name: str) -> Iterator[Found]:
     pair, items, params = built(setting, name)
     request = make_request(pair, items[0].message(pair.tokenizer), params)
     room = len(request.prompt_ids) + params.max_new_tokens
-    entrants = (Entrant(COMPILED[0]), BASELINE, LOOP, SPECULATIVE)
+    entrants = (LaneConfig(COMPILED[0]), BASELINE, LOOP, SPECULATIVE)
     found: Found = {"shape": name, "settings": _settings(setting, params)}
     if setting.rehearsal:  # a compiler takes longer than all else
         torch.compile = lambda function, **options: function
@@ -188,12 +188,12 @@ def _settings(setting: Setting, params: SamplingParams) -> Found:
     return {"agreement": AGREEMENT, "gamma": GAMMA, "tokens": params.max_new_tokens, "runs": runs}
 
 
-def _lane(measured: Sequence[Trial], entrant: Entrant) -> Found:
+def _lane(measured: Sequence[Trial], entrant: LaneConfig) -> Found:
     """The figures of one lane: its rate and gain in each run, and medians of its costs."""
     summary = next(each for each in summarise(measured) if each.entrant == entrant)
     loop = EAGER_LOOP if entrant.lane == EAGER.lane else LOOP
     runs = sorted({trial.run for trial in measured})
-    sides = [Sides(*(_pooled(measured, run, each) for each in (BASELINE, entrant, loop))) for run in runs]
+    sides = [RunMetrics(*(_pooled(measured, run, each) for each in (BASELINE, entrant, loop))) for run in runs]
     speculates = entrant in (EAGER, SPECULATIVE)
     return {
         "lane": entrant.lane,
@@ -206,13 +206,13 @@ def _lane(measured: Sequence[Trial], entrant: Entrant) -> Found:
         "compared": summary.compared,
         "alpha": summary.middle("alpha"),
         "tokens_a_pass": summary.middle("mean_acceptance_length"),
-        "c": middle(sides, lambda side: side.cost_coefficient) if speculates else None,
-        "v": middle(sides, lambda side: side.verify_growth) if speculates else None,
+        "c": median_of(sides, lambda side: side.cost_coefficient) if speculates else None,
+        "v": median_of(sides, lambda side: side.verify_growth) if speculates else None,
         "outside_passes": summary.middle("overhead_share"),
     }
 
 
-def _pooled(measured: Sequence[Trial], run: int, entrant: Entrant) -> Metrics | None:
+def _pooled(measured: Sequence[Trial], run: int, entrant: LaneConfig) -> Metrics | None:
     found = [trial.metrics for trial in measured if trial.run == run and trial.entrant == entrant]
     return pool(found) if found else None
 

@@ -19,10 +19,10 @@ from specdec.errors import InvalidInput, SpecdecError, with_names
 from specdec.events import SamplingParams
 from specdec.lanes.race import start
 from specdec.lanes.table import BASELINE, LANES, LOOP, Lane, entrants_of, row_of
-from specdec.measure.bench import measure
+from specdec.measure.bench import run_plan_distributed
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
-from specdec.measure.results.file import ResultsFile, measured_on, text_of
+from specdec.measure.results.file import ResultsFile, measured_on, results_text
 from specdec.measure.results.format import read_results
 from specdec.measure.roofline import limit_of, limit_record
 from specdec.measure.shapes import recorded
@@ -30,8 +30,8 @@ from specdec.models.pair import Pair, silence_libraries
 from specdec.models.presets import SHAPES
 from specdec.models.shapes import shape_pair
 from specdec.report import sentences
-from specdec.report.benchmark import EXPORTS, as_json, report
-from specdec.report.compare import COMPARED, compare, table
+from specdec.report.benchmark import EXPORTS, benchmark_json, report
+from specdec.report.compare import COMPARED, compare_results, comparison_table
 from specdec.text import whole_text
 
 NAMES = OPTIONS | {"gamma": "--gammas"}
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> None:
             pair = recorded(pair, plan.prompts, plan.params)
         if PartialState().is_main_process:
             limit = limit_of(pair)
-        found = measure(pair, plan, arguments.results)
+        found = run_plan_distributed(pair, plan, arguments.results)
     except SpecdecError as error:
         raise refused(error, NAMES) from error
     except KeyboardInterrupt:
@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> None:
         return
     about, record = measured_on(pair), limit_record(limit, pair, plan, found)
     exports = {suffix: partial(export, about, plan, found) for suffix, export in EXPORTS.items()}
-    exports[".json"] = partial(as_json, about, plan, found, record)
+    exports[".json"] = partial(benchmark_json, about, plan, found, record)
     written = _export(arguments.export, exports)
     report(console, about, plan, found, record, left_out)
     if not written:
@@ -184,13 +184,13 @@ def _export(paths: Sequence[Path], exports: Mapping[str, Callable[[], str]]) -> 
 def _compare(paths: Sequence[Path], exported: Sequence[Path]) -> None:
     """Put several results files into one table."""
     try:
-        found = compare([read_results(text_of(path), path.name) for path in paths])
+        found = compare_results([read_results(results_text(path), path.name) for path in paths])
     except SpecdecError as error:
         raise refused(error, {}) from error  # it names the fields of a file
     names = [path.name for path in paths]
     written = _export(exported, {suffix: partial(export, found, names) for suffix, export in COMPARED.items()})
     console = console_of(piped=180)
-    console.print(table(found))
+    console.print(comparison_table(found))
     if found.sentence:
         console.print(found.sentence)
     if not written:

@@ -11,7 +11,7 @@ from specdec.drafters.registry import forms
 from specdec.errors import IncompatiblePair, SpecdecError
 from specdec.models.loading import plan_pair
 from specdec.models.pair import silence_libraries
-from specdec.models.pair_check import check
+from specdec.models.pair_check import check_pair
 from specdec.models.presets import PRESETS
 
 SIGNS = {"good": "+", "note": "!", "bad": "x"}
@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> None:
     console = console_of(highlight=False)
     try:
         plan = plan_pair(arguments.target, arguments.draft, device=arguments.device, dtype=arguments.dtype)
-        findings = check(plan)
+        findings = check_pair(plan)
     except IncompatiblePair as error:
         findings = [Finding("bad", "Pair", str(error))]
     except SpecdecError as error:

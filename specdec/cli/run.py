@@ -31,7 +31,7 @@ from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LANES, LOOP, entrants_of
 from specdec.measure.result import by_lane, started_of
 from specdec.models.pair import silence_libraries
 from specdec.report.enough import another_run
-from specdec.report.race_verdict import SPECULATIVE, verdict
+from specdec.report.race_verdict import SPECULATIVE, verdict_record
 from specdec.report.recording import Recorder
 from specdec.text import TextStream
 
@@ -83,12 +83,12 @@ def main(argv: Sequence[str], named: bool = True) -> None:
         began = time.perf_counter()
         runs = [by_lane(_shown(console, run(0, params), pair.tokenizer, keys), keys)]
         text_of = Recorder(pair.tokenizer).text_of
-        record = verdict(runs, text_of=text_of)
+        record = verdict_record(runs, text_of=text_of)
         while another_run(record, time.perf_counter() - began):
             console.print(f"Run {len(runs) + 1} ...", style="dim")
             seed = started_of(runs[0][SPECULATIVE]).params.seed
             runs.append(by_lane(run(len(runs), replace(params, seed=seed)), keys))
-            record = verdict(runs, text_of=text_of)
+            record = verdict_record(runs, text_of=text_of)
         _print(console, record)
     except SpecdecError as error:
         raise refused(error) from error

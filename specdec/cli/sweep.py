@@ -22,7 +22,7 @@ from specdec.measure.trials import trials
 from specdec.models.pair import silence_libraries
 from specdec.report import provenance
 from specdec.report.limit import shares_of_limit, show_limit
-from specdec.report.sweep import table, theory_note
+from specdec.report.sweep import sweep_table, theory_note
 from specdec.report.sweep_verdict import overall
 
 
@@ -56,14 +56,14 @@ def main(argv: Sequence[str]) -> None:
             for trial in filter(None, steps):
                 found.append(trial)
                 bar.advance(task)
-                live.update(Group(table(found, plan), bar))
+                live.update(Group(sweep_table(found, plan), bar))
     except SpecdecError as error:
         if not found:
             raise refused(error) from error
         problem = error  # what was measured before it is shown
     console.print(f"Pair: {provenance.pair_line(pair.facts())}")
     console.print(f"{len(plan.prompts)} prompts, {arguments.tokens} tokens each.")
-    console.print(table(found, plan))
+    console.print(sweep_table(found, plan))
     record = limit_record(limit, pair, plan, found)
     result = overall(found, plan, of_limit=shares_of_limit(record))
     console.print(" ".join(filter(None, [result.headline, *result.notes, theory_note(found)])))

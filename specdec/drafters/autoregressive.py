@@ -8,7 +8,7 @@ import torch
 
 from specdec.drafters.base import Proposal, nothing
 from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 
 def spliced(held: torch.Tensor, rows: int, new: torch.Tensor, start: int) -> torch.Tensor:
@@ -23,18 +23,18 @@ def spliced(held: torch.Tensor, rows: int, new: torch.Tensor, start: int) -> tor
 class ChainDraft(ABC):
     """The loop over the guesses of one draft, which a draft model and a head share."""
 
-    def __init__(self, vocabulary: int, sampler: Sampler, context: Context):
+    def __init__(self, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         self._vocabulary = vocabulary
         self._sampler = sampler
         self._nothing = nothing(vocabulary, context.device)
 
     @abstractmethod
-    def _forward(self, context: Context, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _forward(self, context: TokenBuffer, end: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Read the unread ids up to ``end``. Returns raw and processed logits (n, V); the last row is at ``end``."""
 
     def _draft(
         self,
-        context: Context,
+        context: TokenBuffer,
         gamma: int,
         least_confidence: float | None,
         missed: list[tuple[torch.Tensor, torch.Tensor]],
@@ -69,6 +69,6 @@ class ChainDraft(ABC):
             limit=limit,
         )
 
-    def _choose(self, processed: torch.Tensor, context: Context, offset: int) -> torch.Tensor:
+    def _choose(self, processed: torch.Tensor, context: TokenBuffer, offset: int) -> torch.Tensor:
         """The greedy guess (1,) by ``processed`` (1, V), at ``offset`` after the committed ids."""
         return processed.argmax(-1)

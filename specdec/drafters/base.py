@@ -1,7 +1,7 @@
 """The interface of a way to draft.
 
 ``DraftMethod`` is a value: a person names it, a pair holds it, and it says what it needs. ``Drafter`` drafts within one
-call. To add a way to draft, write one file with both of them and add one row to ``methods.METHODS``.
+call. To add a way to draft, write one file with both of them and add one row to ``registry.METHODS``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 Level = Literal["good", "note", "bad"]
 
@@ -97,7 +97,7 @@ class DraftMethod(ABC):
         """What is known before weights are loaded; one finding is about cost. ``parts`` are the method's models."""
 
     @abstractmethod
-    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
         """The drafter of one call. ``target`` runs the target's passes; the target has ``vocabulary`` ids."""
 
     def refuse(self, target_config: Any) -> None:  # noqa: B027 - most methods refuse nothing
@@ -173,10 +173,10 @@ def nothing(vocabulary: int, device: torch.device) -> Proposal:
 class Drafter(Protocol):
     """Proposes tokens within one call. A drafter never decides what is kept."""
 
-    def prefill(self, context: Context) -> None:
+    def prefill(self, context: TokenBuffer) -> None:
         """Read the prompt, so that drafting in the first round costs no more than in any other."""
 
-    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         """Propose up to ``gamma`` tokens after the committed ids, and write them into the context too.
 
         With ``least_confidence``, the first token whose raw probability is below it is the last one.
@@ -198,12 +198,12 @@ class NoDraft:
     It is also the base of drafters without a model, which have no passes to time and no cache to cut back.
     """
 
-    def __init__(self, vocabulary: int, context: Context):
+    def __init__(self, vocabulary: int, context: TokenBuffer):
         self._nothing = nothing(vocabulary, context.device)
 
-    def prefill(self, context: Context) -> None: ...
+    def prefill(self, context: TokenBuffer) -> None: ...
 
-    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         return self._nothing
 
     def crop_to(self, length: int) -> None: ...

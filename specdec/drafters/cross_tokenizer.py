@@ -18,14 +18,14 @@ from specdec.events import MAX_GAMMA
 from specdec.forward.model_info import context_length
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 
 class TranslatedDraft:
     """Drafts with a small model that reads and writes its own tokens."""
 
     def __init__(
-        self, runner: Runner, translation: Translation, vocabulary: int, sampler: Sampler, context: Context
+        self, runner: Runner, translation: Translation, vocabulary: int, sampler: Sampler, context: TokenBuffer
     ) -> None:
         self._runner = runner
         self._translation = translation
@@ -45,11 +45,11 @@ class TranslatedDraft:
         self._drafted_from: int | None = None  # the text's length at the last draft over shared tokens
         self._context = context
 
-    def prefill(self, context: Context) -> None:
+    def prefill(self, context: TokenBuffer) -> None:
         if self._ids and self._room() >= 0:
             self._forward(torch.tensor(self._ids), context)
 
-    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         self._catch_up(context.tokens)
         gamma = min(gamma, self._room())
         if gamma <= 0 or not self._ids or not (self._sampler.greedy or len(self._draft_ids)):
@@ -73,7 +73,7 @@ class TranslatedDraft:
     def require_cache(self) -> None:
         self._runner.require_cache()
 
-    def _draft_text(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+    def _draft_text(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         feed = torch.tensor(self._ids[len(self._runner) :])
         ids, nats = [], []
         for _ in range(gamma):
@@ -96,7 +96,7 @@ class TranslatedDraft:
         places = context.ids(context.length, context.length + len(target_ids))
         return Proposal(places, None, (), places, torch.tensor(target_nats[: len(places)], device=context.device))
 
-    def _draft_shared(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+    def _draft_shared(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         feed = torch.tensor(self._ids[len(self._runner) :])
         logits, q, ids = [], [], []
         for i in range(gamma):
@@ -140,6 +140,6 @@ class TranslatedDraft:
         """How many ids the draft's context can hold after the committed text."""
         return self._bound - len(self._ids) if self._bound else MAX_GAMMA
 
-    def _forward(self, ids: torch.Tensor, context: Context) -> torch.Tensor:
+    def _forward(self, ids: torch.Tensor, context: TokenBuffer) -> torch.Tensor:
         ids = torch.where(ids < self._rows, ids, torch.zeros_like(ids))  # a token without a row gets another one
         return self._runner.forward(ids, keep=1).to(context.device)

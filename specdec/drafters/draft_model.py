@@ -20,7 +20,7 @@ from specdec.errors import InvalidInput
 from specdec.forward.model_info import context_length, model_facts
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class DraftModel(DraftMethod):
         # With its own tokenizer it counts other tokens, and it stops drafting where its context is full.
         return None if self.own_tokenizer else context_length(self._model.config)
 
-    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
         if self.translation is not None:
             return TranslatedDraft(target.beside(self._model), self.translation, vocabulary, sampler, context)
         return ModelDraft(target.beside(self._model), vocabulary, sampler, context)
@@ -162,20 +162,20 @@ class ModelDraft(ChainDraft):
     two: its own last guess, which it has never read, and the bonus. Each later pass reads the token just drafted.
     """
 
-    def __init__(self, runner: Runner, vocabulary: int, sampler: Sampler, context: Context):
+    def __init__(self, runner: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         super().__init__(vocabulary, sampler, context)
         self._runner = runner
         self._rows = runner.model.get_input_embeddings().weight.shape[0]
         self._prefilled: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._told = 0  # for how many ids its choice is known: its own guesses, and what earlier rounds reported
 
-    def prefill(self, context: Context) -> None:
+    def prefill(self, context: TokenBuffer) -> None:
         raw, processed = self._forward(context, context.length, keep=1, stands=True)
         # A captured draft begins with the prompt's last token instead, which is read again there.
         if not self._runner.engine.captures:
             self._prefilled = [(raw, processed.argmax(-1))]
 
-    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         if gamma == 0:
             return self._nothing
         cached, length = len(self._runner), context.length
@@ -205,7 +205,7 @@ class ModelDraft(ChainDraft):
         self._runner.require_cache()
 
     def _forward(
-        self, context: Context, end: int, keep: int | None = None, stands: bool = False
+        self, context: TokenBuffer, end: int, keep: int | None = None, stands: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Feed the ids up to ``end`` that are not cached; raw and processed logits over the target's ids."""
         ids = context.ids(len(self._runner), end)

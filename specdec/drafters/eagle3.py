@@ -17,11 +17,11 @@ from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.errors import IncompatiblePair, InvalidInput, identified
 from specdec.forward.hf import decoder_layers
-from specdec.forward.hf_cache import RoomyLayer
+from specdec.forward.hf_cache import PreallocatedLayer
 from specdec.forward.runner import Runner
 from specdec.runtime.clock import Mark, mark, taken
 from specdec.runtime.sampling import Sampler
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 EMBEDDED_HEAD = "embedded"
 
@@ -128,7 +128,7 @@ class Eagle3(DraftMethod):
     def no_graphs(self) -> str | None:
         return "An EAGLE-3 head reads hidden states, which a captured pass does not hand over."
 
-    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
         return Eagle3Draft(self, target, vocabulary, sampler, context)
 
 
@@ -158,21 +158,21 @@ class Eagle3Draft(ChainDraft):
     head uses its own states in place of features; those inputs are dropped when the target has read the tokens.
     """
 
-    def __init__(self, method: Eagle3, target: Runner, vocabulary: int, sampler: Sampler, context: Context):
+    def __init__(self, method: Eagle3, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         super().__init__(vocabulary, sampler, context)
         assert isinstance(method.head, Eagle3Head) and method.embedding is not None  # the pair filled them in
         self._head, self._embedding, self._context = method.head, method.embedding, context
-        self._cache = RoomyLayer()
+        self._cache = PreallocatedLayer()
         self._features = torch.empty(0)  # of the tokens from ``_read`` on
         self._read = 0  # inputs with true features that are in the cache
         self._state = torch.empty(0)  # (1, H), which the next guess is made from
         self._marks: list[tuple[Mark, Mark]] = []
         target.tap(method.layer_ids, self._take)
 
-    def prefill(self, context: Context) -> None:
+    def prefill(self, context: TokenBuffer) -> None:
         """Nothing to do: the prompt is read when the target has read it."""
 
-    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         return self._draft(context, gamma, least_confidence, []) if gamma else self._nothing
 
     def crop_to(self, length: int) -> None:
@@ -206,7 +206,7 @@ class Eagle3Draft(ChainDraft):
         self._marks.append((start, mark(self._context.device)))
         return logits
 
-    def _forward(self, context: Context, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _forward(self, context: TokenBuffer, end: int) -> tuple[torch.Tensor, torch.Tensor]:
         if end == context.length:
             logits = self._pairs(end - 1)
         else:

@@ -17,7 +17,7 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from specdec.errors import IncompatiblePair, quoted
-from specdec.forward.hf_cache import RoomyLayer
+from specdec.forward.hf_cache import PreallocatedLayer
 
 FEATURES = 3  # hidden states of the target that are joined for each token
 _NORMS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
@@ -197,7 +197,7 @@ class Eagle3Head(nn.Module):
         return self.fc(features)
 
     def forward(
-        self, states: torch.Tensor, embedded: torch.Tensor, cache: RoomyLayer, keep: int | None = None
+        self, states: torch.Tensor, embedded: torch.Tensor, cache: PreallocatedLayer, keep: int | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Feed states (n, H), each with the embedding (n, H) of the token after it, after the rows in ``cache``.
 
@@ -237,7 +237,7 @@ class Eagle3Layer(nn.Module):
         embeddings: torch.Tensor,
         states: torch.Tensor,
         angles: tuple[torch.Tensor, torch.Tensor],
-        cache: RoomyLayer,
+        cache: PreallocatedLayer,
     ) -> torch.Tensor:
         normed = self.hidden_norm(states)
         residual = normed if self.norm_before_residual else states
@@ -262,7 +262,9 @@ class Eagle3Attention(nn.Module):
         self.k_norm = LlamaRMSNorm(self.size, layer.rms_norm_eps) if config.qk_norm else None
         self.window = config.window
 
-    def forward(self, x: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor], cache: RoomyLayer) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor], cache: PreallocatedLayer
+    ) -> torch.Tensor:
         count, start = len(x), cache.get_seq_length()
         q, k, v = (project(x).view(1, count, -1, self.size) for project in (self.q_proj, self.k_proj, self.v_proj))
         if self.q_norm is not None and self.k_norm is not None:

@@ -17,7 +17,7 @@ from specdec.forward.hf import decoder_layers
 from specdec.forward.model_info import attends
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class EarlyExit(DraftMethod):
     def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
         return replace(self, view=first_layers(target, self.layers))
 
-    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
         assert self.view is not None  # the pair filled it in
         return EarlyExitDraft(target, target.sharing(self.view), vocabulary, sampler, context)
 
@@ -140,14 +140,14 @@ class EarlyExitDraft(ModelDraft):
     start at the same length in all layers. So it computes these rows again, with the same values.
     """
 
-    def __init__(self, target: Runner, first: Runner, vocabulary: int, sampler: Sampler, context: Context):
+    def __init__(self, target: Runner, first: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         super().__init__(first, vocabulary, sampler, context)
         self._target = target
 
-    def prefill(self, context: Context) -> None:
+    def prefill(self, context: TokenBuffer) -> None:
         """Nothing to do: the target's pass over the prompt fills the shared cache."""
 
-    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         if gamma == 0:
             return self._nothing
         cached = len(self._target)

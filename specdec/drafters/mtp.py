@@ -16,12 +16,12 @@ from specdec.drafters.autoregressive import ChainDraft, spliced
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.forward.hf import NORMED
-from specdec.forward.hf_cache import RoomyLayer
+from specdec.forward.hf_cache import PreallocatedLayer
 from specdec.forward.model_info import attends
 from specdec.forward.runner import Runner
 from specdec.runtime.clock import Mark, mark, taken
 from specdec.runtime.sampling import Sampler
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Mtp(DraftMethod):
     def no_graphs(self) -> str | None:
         return "MTP layers read hidden states, which a captured pass does not hand over."
 
-    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
         return MtpDraft(self, target, vocabulary, sampler, context)
 
 
@@ -118,13 +118,13 @@ class MtpDraft(ChainDraft):
     are dropped afterwards, and fed again when their tokens are committed.
     """
 
-    def __init__(self, method: Mtp, target: Runner, vocabulary: int, sampler: Sampler, context: Context):
+    def __init__(self, method: Mtp, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         super().__init__(vocabulary, sampler, context)
         assert method.model is not None  # the pair checked this
         self._model, self._context = method.model, context
         self._cache = MtpCache(config=self._model.config)
         self._cache.activate_past_recording()
-        self._cache.layers = [RoomyLayer() if type(one) is DynamicLayer else one for one in self._cache.layers]
+        self._cache.layers = [PreallocatedLayer() if type(one) is DynamicLayer else one for one in self._cache.layers]
         count = len(self._model.layers)
         self._rows = [0] * count  # in each layer's cache, of committed tokens alone
         self._states = [torch.empty(0)] * count  # the input of each layer from that row on
@@ -133,10 +133,10 @@ class MtpDraft(ChainDraft):
         self._device = self._model.layers[0].eh_proj.weight.device
         target.tap((NORMED,), self._take)
 
-    def prefill(self, context: Context) -> None:
+    def prefill(self, context: TokenBuffer) -> None:
         """Nothing to do: the prompt is read when the target has read it."""
 
-    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         return self._draft(context, gamma, least_confidence, []) if gamma else self._nothing
 
     def crop_to(self, length: int) -> None:
@@ -181,7 +181,7 @@ class MtpDraft(ChainDraft):
         self._marks.append((began, mark(self._context.device)))
         return out
 
-    def _forward(self, context: Context, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _forward(self, context: TokenBuffer, end: int) -> tuple[torch.Tensor, torch.Tensor]:
         guess, rows, last = end - context.length, context.length - 1, len(self._rows) - 1
         if guess <= last:
             self._last = self._feed(guess, rows, max(0, rows - guess))

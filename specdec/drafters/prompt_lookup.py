@@ -17,7 +17,7 @@ from specdec.errors import InvalidInput
 from specdec.forward.engine import Engine
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 LONGEST = 32  # tokens an n-gram
 
@@ -71,7 +71,7 @@ class PromptLookup(DraftMethod):
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         yield Finding("good", "Cost", "Prompt lookup costs next to nothing; it pays where the text copies its prompt.")
 
-    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
         return LookupDraft(NgramIndex(self), target.engine, vocabulary, sampler, context)
 
 
@@ -113,17 +113,17 @@ class NgramIndex:
 class LookupDraft(NoDraft):
     """Copies what an index finds in the context. Its q is one-hot, so rejection sampling stays exact."""
 
-    def __init__(self, index: Index, engine: Engine, vocabulary: int, sampler: Sampler, context: Context):
+    def __init__(self, index: Index, engine: Engine, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         super().__init__(vocabulary, context)
         self._engine = engine
         self._index = index
         self._vocabulary = vocabulary
         self._greedy = sampler.greedy
 
-    def prefill(self, context: Context) -> None:
+    def prefill(self, context: TokenBuffer) -> None:
         self._index.read(context.tokens)
 
-    def propose(self, context: Context, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         copied = self._index.continuation(context.tokens, gamma)
         if not copied:
             return self._nothing
@@ -132,7 +132,7 @@ class LookupDraft(NoDraft):
         proposal = self._engine.run(key, lambda: self._proposal(context, len(copied)))
         return proposal._replace(key=key)
 
-    def _proposal(self, context: Context, count: int) -> Proposal:
+    def _proposal(self, context: TokenBuffer, count: int) -> Proposal:
         ids = context.ids(context.length, context.length + count)
         tokens = torch.arange(self._vocabulary, device=ids.device)
         q = None if self._greedy else (ids[:, None] == tokens).float()  # ``one_hot`` waits for the device

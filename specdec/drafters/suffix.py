@@ -16,7 +16,7 @@ from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned
 from specdec.drafters.prompt_lookup import LookupDraft
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 LONGEST = 24  # tokens of a match
 MOST_PLACES = 256  # looking at more takes longer than it gains
@@ -46,7 +46,7 @@ class Suffix(DraftMethod):
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         yield Finding("good", "Cost", "Suffix decoding costs next to nothing; it pays where the text repeats itself.")
 
-    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
         return LookupDraft(SuffixIndex(), target.engine, vocabulary, sampler, context)
 
 

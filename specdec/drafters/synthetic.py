@@ -18,7 +18,7 @@ from specdec.drafters.draft_model import DraftModel, ModelDraft
 from specdec.errors import BadSetting, InvalidInput
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 Ids = tuple[int, ...]
 
@@ -43,7 +43,7 @@ class SyntheticDraft(DraftModel):
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"agreement": self.agreement}
 
-    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: Context) -> Drafter:
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
         if not sampler.greedy:
             raise InvalidInput("A synthetic draft follows greedy text; use temperature 0.")
         known = self.continuations.get(tuple(context.tokens))
@@ -73,7 +73,7 @@ class AgreeingDraft(ModelDraft):
         super().__init__(*arguments)
         self._guesses = guesses
 
-    def _choose(self, processed: torch.Tensor, context: Context, offset: int) -> torch.Tensor:
+    def _choose(self, processed: torch.Tensor, context: TokenBuffer, offset: int) -> torch.Tensor:
         super()._choose(processed, context, offset)  # its time belongs to the cost of a guess
         at = context.length + offset
         return context.part(self._guesses, at, at + 1)

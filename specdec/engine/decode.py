@@ -7,10 +7,10 @@ from collections.abc import Hashable, Iterator
 import torch
 
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
-from specdec.engine.observe import Decided, draft_tokens, gather, read
+from specdec.engine.observe import TargetStep, collect_round, draft_tokens, to_host
 from specdec.engine.policy import REREAD, Policy, lengths_of, next_draft
-from specdec.engine.request import Call, Request, make_request, prepare
-from specdec.engine.verify import Outcome, verify, verify_block, verify_greedy, verify_top_k
+from specdec.engine.request import LaneCall, Request, make_call, make_request
+from specdec.engine.verify import VerifyResult, verify, verify_block, verify_greedy, verify_top_k
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind
 from specdec.forward.engine import Engine
 from specdec.forward.runner import Runner
@@ -51,10 +51,10 @@ def decode(
     request: Request, gamma: int | str | Policy, acceptance: str = "lossless", accept_top_k: int | None = None
 ) -> Iterator[Event]:
     """``speculative`` for a prompt that was encoded and checked before, as in a race."""
-    return _rounds(prepare("speculative", request, gamma, acceptance, accept_top_k))
+    return _rounds(make_call("speculative", request, gamma, acceptance, accept_top_k))
 
 
-def _rounds(call: Call) -> Iterator[Event]:
+def _rounds(call: LaneCall) -> Iterator[Event]:
     yield call.started
     clock, policy, inference = CallClock(), lengths_of(call.policy), torch.inference_mode()
     with call.pair.new_engine(len(call.prompt_ids) + call.params.max_new_tokens) as engine:
@@ -84,7 +84,7 @@ def _rounds(call: Call) -> Iterator[Event]:
 class _Run:
     """The state of one call: its clock, its models, the tokens so far, and why it ended."""
 
-    def __init__(self, call: Call, engine: Engine, clock: CallClock):
+    def __init__(self, call: LaneCall, engine: Engine, clock: CallClock):
         pair, params = call.pair, call.params
         self.call, self.engine, self.clock, self.device = call, engine, clock, pair.device
         self.context = engine.context(call.prompt_ids, params.max_new_tokens)
@@ -121,19 +121,19 @@ class _Run:
         reread = context.length - 1 - len(target) if len(target) else 0
         target.catch_up(context, REREAD)
 
-        def decide() -> Decided:
+        def decide() -> TargetStep:
             logits = target.forward(context.ids(len(target), length), keep=gamma + 1, stands=not gamma)
             # 3. Accept a prefix of the draft; add the correction or the bonus token.
             processed = sampler.process(logits, context, length)
             choices = processed.argmax(-1)
             p = None if sampler.greedy else sampler.probabilities(processed)
-            return Decided(_accept(self.call, sampler, proposal, processed, choices, p), logits, choices, p)
+            return TargetStep(_accept(self.call, sampler, proposal, processed, choices, p), logits, choices, p)
 
         key = self._key(proposal)
         decided = target.run(key and ("decide", *key), decide, length)
         verified = mark(self.device)
-        gathered = self.engine.run(key and ("gather", *key), lambda: gather(proposal, decided, context.waits))
-        seen = read(gathered, proposal.repeats)
+        gathered = self.engine.run(key and ("gather", *key), lambda: collect_round(proposal, decided, context.waits))
+        seen = to_host(gathered, proposal.repeats)
         # 4. Commit the block, cut at EOS, a stop string or the length. Cut both caches back to all but the last token.
         block = [*seen.draft_ids[: seen.accepted], seen.token_id]
         kept, self.reason = self.call.cut(self.new_ids, block)
@@ -169,13 +169,13 @@ class _Run:
 
 
 def _accept(
-    call: Call,
+    call: LaneCall,
     sampler: Sampler,
     proposal: Proposal,
     processed: torch.Tensor,
     choices: torch.Tensor,
     p: torch.Tensor | None,
-) -> Outcome:
+) -> VerifyResult:
     if (k := call.accept_top_k) is not None:
         drawn = choices if p is None else sampler.draw(p)
         return verify_top_k(proposal.ids, processed, drawn, k, proposal.limit)

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from specdec.drafters.base import Proposal
-from specdec.engine.verify import Outcome
+from specdec.engine.verify import VerifyResult
 from specdec.errors import NotNumbers
 from specdec.events import Decision, DraftToken
 
 TOP = 10
 
 
-class Observed(NamedTuple):
+class RoundValues(NamedTuple):
     """The values of one round on the host: g draft tokens, of which the first ``accepted`` are accepted."""
 
     accepted: int
@@ -34,16 +34,16 @@ class Observed(NamedTuple):
     missed: tuple[tuple[int, float], ...]
 
 
-class Decided(NamedTuple):
+class TargetStep(NamedTuple):
     """The result of the target's pass over g draft tokens, on the device."""
 
-    outcome: Outcome
+    outcome: VerifyResult
     logits: torch.Tensor  # (g + 1, V): the target's raw ones
     choices: torch.Tensor  # (g + 1,): its most likely tokens
     p: torch.Tensor | None  # (g + 1, V); None in greedy
 
 
-class Gathered(NamedTuple):
+class RoundTensors(NamedTuple):
     """What the host needs of a round, still on the device: its parts by name.
 
     ``joined`` holds all parts in one row of float32, where the host has to wait for them; None elsewhere. In float32,
@@ -54,10 +54,11 @@ class Gathered(NamedTuple):
     joined: torch.Tensor | None
 
 
-def gather(proposal: Proposal, decided: Decided, waits: bool) -> Gathered:
+def collect_round(proposal: Proposal, decided: TargetStep, waits: bool) -> RoundTensors:
     """Gather a round's figures.
 
-    Where the host ``waits`` for the device (see ``Context``), nothing is read here: rows are selected on the device.
+    Where the host ``waits`` for the device (see ``TokenBuffer``), nothing is read here: rows are selected on the
+    device.
     """
     outcome, logits, choices, p = decided
     gamma, at, width = len(proposal.ids), outcome.accepted, min(TOP, logits.shape[-1])
@@ -65,7 +66,7 @@ def gather(proposal: Proposal, decided: Decided, waits: bool) -> Gathered:
     raw = torch.cat([_row(logits, at, waits), *proposal.logits]).log_softmax(-1)
     nats = -_of(raw[1:], proposal.guesses) if proposal.logits else cast(torch.Tensor, proposal.nats)
     # The rows to show at the place where the target added its token: p, q, the residual. After a full acceptance q and
-    # the residual mean nothing there; ``read`` leaves them out, because only the host knows which case it is.
+    # the residual mean nothing there; ``to_host`` leaves them out, because only the host knows which case it is.
     if p is None:
         shown = [raw[:1], _row(raw[1:], at, waits)] if proposal.logits else [raw]
         sampled = {}
@@ -93,10 +94,10 @@ def gather(proposal: Proposal, decided: Decided, waits: bool) -> Gathered:
         **sampled,
         **({} if proposal.limit is None else {"limit": proposal.limit}),
     }
-    return Gathered(parts, torch.cat([part.flatten().float() for part in parts.values()]) if waits else None)
+    return RoundTensors(parts, torch.cat([part.flatten().float() for part in parts.values()]) if waits else None)
 
 
-def read(gathered: Gathered, repeats: int = 0) -> Observed:
+def to_host(gathered: RoundTensors, repeats: int = 0) -> RoundValues:
     """Bring a round's figures to the host. Here the host waits for the device. ``repeats``: see ``Proposal``."""
     seen = _to_host(gathered)
     n, drafted, values = seen["accepted"], len(seen["accept_prob"]), seen["values"]
@@ -118,7 +119,7 @@ def read(gathered: Gathered, repeats: int = 0) -> Observed:
     tables = [_table(*table) for table in zip(seen["tokens"], values, strict=True)]
     all_accepted = n == gamma  # then there is no guess and no residual at the target's token
     new = slice(drafted + repeats, None)
-    return Observed(
+    return RoundValues(
         accepted=n,
         token_id=seen["token_id"],
         draft_ids=guesses[:gamma],
@@ -139,7 +140,7 @@ def read(gathered: Gathered, repeats: int = 0) -> Observed:
     )
 
 
-def draft_tokens(seen: Observed, committed: int, one_by_one: bool) -> tuple[DraftToken, ...]:
+def draft_tokens(seen: RoundValues, committed: int, one_by_one: bool) -> tuple[DraftToken, ...]:
     """The draft's tokens with their statuses.
 
     ``committed`` is how many tokens the round appended. ``one_by_one`` says whether each guess was tested against
@@ -190,7 +191,7 @@ def _of(rows: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     return rows.gather(1, ids[:, None])[:, 0]
 
 
-def _to_host(gathered: Gathered) -> dict[str, Any]:
+def _to_host(gathered: RoundTensors) -> dict[str, Any]:
     """Every part as a number or as lists of numbers, in one transfer."""
     parts, joined = gathered
     if joined is None:

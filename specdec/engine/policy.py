@@ -23,11 +23,11 @@ CONFIDENCE = "confidence:"  # how the text of a confidence stop begins; its numb
 class Policy(Protocol):
     """A way to choose draft lengths, as a caller asks for it."""
 
-    def start(self) -> Lengths:
+    def start(self) -> GammaSchedule:
         """The lengths of one call. Each call has its own memory."""
 
 
-class Lengths(Protocol):
+class GammaSchedule(Protocol):
     """The draft lengths of one call. ``least_confidence`` ends a draft early; None drafts the whole length."""
 
     @property
@@ -141,7 +141,7 @@ def policy_of(gamma: int | str | Policy) -> Policy:
     return gamma
 
 
-def lengths_of(policy: Policy) -> Lengths:
+def lengths_of(policy: Policy) -> GammaSchedule:
     """The lengths that ``policy`` starts for one call. Raises ``InvalidInput`` for an object without their members."""
     lengths = policy.start()
     for name in ("length", "saw"):
@@ -154,7 +154,7 @@ def lengths_of(policy: Policy) -> Lengths:
     return lengths
 
 
-def next_draft(lengths: Lengths) -> tuple[int, float | None]:
+def next_draft(lengths: GammaSchedule) -> tuple[int, float | None]:
     """How many tokens to draft next, and the probability below which the draft ends early.
 
     Raises ``InvalidInput`` for no length or one outside 0 to 16, and for a probability outside 0 to 1.
@@ -166,7 +166,7 @@ def next_draft(lengths: Lengths) -> tuple[int, float | None]:
     return check_gamma(gamma), _confidence_of(lengths)
 
 
-def _confidence_of(lengths: Lengths) -> float | None:
+def _confidence_of(lengths: GammaSchedule) -> float | None:
     if not hasattr(lengths, "least_confidence"):
         raise InvalidInput(
             f"The lengths of the policy, {identified(lengths)}, have no least_confidence; give a number from 0 to 1, "

@@ -146,7 +146,7 @@ def _stop_strings(pair: Pair, stop: tuple[str, ...]) -> StopStrings:
 
 
 @dataclass(frozen=True)
-class Call:
+class LaneCall:
     """One lane's checked call."""
 
     request: Request
@@ -189,7 +189,7 @@ class Call:
             acceptance=self.acceptance,
             accept_top_k=self.accept_top_k,
             pair=self.pair.describe(),
-            machine=machine(self.pair.device),
+            machine=machine_facts(self.pair.device),
             versions=dict(versions()),
             neutralised=neutralised(self.pair),
         )
@@ -211,13 +211,13 @@ class Call:
         return len(block), None
 
 
-def prepare(
+def make_call(
     lane: str,
     request: Request,
     gamma: int | str | Policy = 0,
     acceptance: str = "lossless",
     accept_top_k: int | None = None,
-) -> Call:
+) -> LaneCall:
     """Check what a lane adds to a request. Raises ``InvalidInput``, which says what was found and what to do."""
     pair, params = request.pair, request.params
     policy = policy_of(gamma)
@@ -238,7 +238,7 @@ def prepare(
     _check_length(pair, len(request.prompt_ids), params.max_new_tokens, drafting)
     if lane != "generate":  # a pass over several tokens may use other rope factors than a pass over one
         refuse_rope_change(pair.target.config, len(request.prompt_ids), params.max_new_tokens)
-    return Call(
+    return LaneCall(
         request=request,
         lane=lane,
         policy=policy,
@@ -261,7 +261,7 @@ def neutralised(pair: Pair) -> dict[str, Any]:
     }
 
 
-def machine(device: torch.device) -> dict[str, Any]:
+def machine_facts(device: torch.device) -> dict[str, Any]:
     """The machine that the figures are measured on."""
     facts = {"cpu": _cpu_name(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "device": str(device)}
     if device.type == "cuda":

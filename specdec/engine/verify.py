@@ -15,7 +15,7 @@ import torch
 from specdec.runtime import draws
 
 
-class Outcome(NamedTuple):
+class VerifyResult(NamedTuple):
     """The outcome of one draft. ``draw`` and ``residual`` are None where no p / q decided."""
 
     accepted: torch.Tensor  # (): n, how many draft tokens are accepted; the first rejected one is at index n
@@ -31,7 +31,7 @@ def verify(
     p: torch.Tensor,
     rng: torch.Generator,
     limit: torch.Tensor | None = None,
-) -> Outcome:
+) -> VerifyResult:
     """Test the draft tokens in order and draw the token after them, so that the output is distributed as ``p``.
 
     - draft_ids (g,): the draft tokens.
@@ -43,7 +43,7 @@ def verify(
     u = draws.uniform(len(draft_ids), rng, like=p)
     n = _leading(_within(limit, u < accept_prob))
     rest = residual(n, _drafted(q, limit), p)
-    return Outcome(n, draws.draw(rest, rng)[0], accept_prob, u, rest)
+    return VerifyResult(n, draws.draw(rest, rng)[0], accept_prob, u, rest)
 
 
 def residual(n: torch.Tensor, q: torch.Tensor, p: torch.Tensor, weight: torch.Tensor | float = 1.0) -> torch.Tensor:
@@ -66,7 +66,7 @@ def verify_block(
     p: torch.Tensor,
     rng: torch.Generator,
     limit: torch.Tensor | None = None,
-) -> Outcome:
+) -> VerifyResult:
     """Judge the draft as a whole (Sun et al. 2403.10444, Algorithm 2). Arguments and result are those of ``verify``.
 
     It is lossless too, and on average it keeps no less. Every place is tested, and the draft is accepted up to the last
@@ -88,24 +88,24 @@ def verify_block(
     u = draws.uniform(len(draft_ids), rng, like=p)
     n = _last(_within(limit, u < accept_prob))
     rest = residual(n, q, p, weight.take(n))
-    return Outcome(n, draws.draw(rest, rng)[0], accept_prob, u, rest)
+    return VerifyResult(n, draws.draw(rest, rng)[0], accept_prob, u, rest)
 
 
-def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor, limit: torch.Tensor | None = None) -> Outcome:
+def verify_greedy(draft_ids: torch.Tensor, choices: torch.Tensor, limit: torch.Tensor | None = None) -> VerifyResult:
     """``verify`` at temperature 0, where p and q are one-hot: a draft token is accepted if the target chose it too.
 
     draft_ids (g,). choices (g + 1,): the target's most likely token at each position. limit (): as in ``verify``.
     """
     if not len(draft_ids):  # plain decoding: a shortcut, because all time beside the pass is overhead
-        return Outcome(draft_ids.new_zeros(()), choices[0], draft_ids, None, None)
+        return VerifyResult(draft_ids.new_zeros(()), choices[0], draft_ids, None, None)
     match = draft_ids == choices[:-1]
     n = _leading(_within(limit, match))
-    return Outcome(n, choices.take(n), match, None, None)
+    return VerifyResult(n, choices.take(n), match, None, None)
 
 
 def verify_top_k(
     draft_ids: torch.Tensor, processed: torch.Tensor, choices: torch.Tensor, k: int, limit: torch.Tensor | None = None
-) -> Outcome:
+) -> VerifyResult:
     """Accept a draft token that is among the target's ``k`` most likely ones. Not lossless: faster, and another text.
 
     - processed (g + 1, V): the target's processed logits. A token that a filter removed (-inf) is never accepted.
@@ -115,7 +115,7 @@ def verify_top_k(
     best = processed[:-1].topk(min(k, processed.shape[-1]))
     passes = ((best.indices == draft_ids[:, None]) & (best.values > float("-inf"))).any(-1)
     n = _leading(_within(limit, passes))
-    return Outcome(n, choices.take(n), passes, None, None)
+    return VerifyResult(n, choices.take(n), passes, None, None)
 
 
 def _ratios(draft_ids: torch.Tensor, q: torch.Tensor, p: torch.Tensor) -> torch.Tensor:

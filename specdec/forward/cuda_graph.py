@@ -27,10 +27,10 @@ from weakref import WeakKeyDictionary
 import torch
 from transformers import PreTrainedModel
 
-from specdec.forward.lean import Stack, StackPasses
-from specdec.forward.lean_check import BOUNDS, NOT_COMPARED, compared_passes, share_apart, stack_of
-from specdec.forward.static_buffers import Place, StaticContext, StaticSlots, bound_of
-from specdec.runtime.tokens import Context
+from specdec.forward.lean import LeanForward, LeanModel
+from specdec.forward.lean_check import BOUNDS, NOT_COMPARED, compared_passes, lean_model, share_apart
+from specdec.forward.static_buffers import StaticKVBuffer, StaticPositions, StaticTokenBuffer, bound_of
+from specdec.runtime.tokens import TokenBuffer
 
 MOST_GRAPHS = 128  # of one engine; if a call begins with more, all are dropped
 CHECKED = (9, 2, 2, 2, 6, 6, 6)  # rows of the compared passes: each kind plain, captured, and replayed
@@ -39,7 +39,7 @@ T = TypeVar("T")
 _lock = threading.Lock()
 _capturing = threading.Lock()  # CUDA allows one capture at a time in a process
 _free: WeakKeyDictionary[PreTrainedModel, list[GraphEngine]] = WeakKeyDictionary()
-_reasons: WeakKeyDictionary[PreTrainedModel, tuple[Stack, str | None]] = WeakKeyDictionary()
+_reasons: WeakKeyDictionary[PreTrainedModel, tuple[LeanModel, str | None]] = WeakKeyDictionary()
 
 
 class Capture(Protocol):
@@ -99,34 +99,34 @@ class GraphEngine:
     def __init__(self, model: PreTrainedModel, room: int):
         device = model.device
         self.room = room
-        self._place = Place(device, room)
+        self._place = StaticPositions(device, room)
         self._rows = torch.zeros(2, room, dtype=torch.long, device=device)
         self._rng = torch.Generator(device)
-        self._slots: WeakKeyDictionary[PreTrainedModel, tuple[Stack, StaticSlots]] = WeakKeyDictionary()
+        self._slots: WeakKeyDictionary[PreTrainedModel, tuple[LeanModel, StaticKVBuffer]] = WeakKeyDictionary()
         self._capture = capture_for(device)
         self._seen: set[Hashable] = set()
         self._graphs: dict[Hashable, tuple[Any, Callable[[], None]]] = {}
         self.failure: str | None = None
         self._model: PreTrainedModel | None = None
 
-    def context(self, prompt_ids: torch.Tensor, room: int) -> Context:
-        return StaticContext(prompt_ids, self._rows, self._place)
+    def context(self, prompt_ids: torch.Tensor, room: int) -> TokenBuffer:
+        return StaticTokenBuffer(prompt_ids, self._rows, self._place)
 
     def rng(self, seed: int) -> torch.Generator:
         return self._rng.manual_seed(seed)
 
-    def passes(self, model: PreTrainedModel) -> StackPasses:
-        stack = stack_of(model)
-        assert isinstance(stack, Stack)  # otherwise the eager engine would run
+    def passes(self, model: PreTrainedModel) -> LeanForward:
+        stack = lean_model(model)
+        assert isinstance(stack, LeanModel)  # otherwise the eager engine would run
         known, slots = self._slots.get(model, (None, None))
         if slots is None or known is not stack:
             if known is not None:  # the graphs read the weights that the model had
                 self._forget_graphs()
-            slots = StaticSlots(len(stack.layers), stack.shape, stack.embedding, stack.rotary, self._place)
+            slots = StaticKVBuffer(len(stack.layers), stack.shape, stack.embedding, stack.rotary, self._place)
             self._slots[model] = stack, slots
         else:
             slots.renew_angles()
-        return StackPasses(stack, slots)
+        return LeanForward(stack, slots)
 
     def run(self, key: Hashable | None, step: Callable[[], T]) -> T:
         if key is None or self._capture is None or self.failure is not None:
@@ -147,7 +147,7 @@ class GraphEngine:
         replay()
         return found
 
-    def checked_step(self, passes: StackPasses, ids: torch.Tensor, start: int) -> Callable[[], torch.Tensor]:
+    def checked_step(self, passes: LeanForward, ids: torch.Tensor, start: int) -> Callable[[], torch.Tensor]:
         """A pass over ``ids`` (n,) after ``start`` tokens, built like the steps of a round."""
         end = start + len(ids)
         self._rows[0, start:end].copy_(ids)
@@ -178,7 +178,7 @@ class GraphEngine:
     def serves(self, model: PreTrainedModel, tokens: int) -> bool:
         """Whether it has buffers for calls of ``model`` of up to ``tokens`` tokens."""
         stack, _ = self._slots.get(model, (None, None))
-        return self.room >= tokens and stack is stack_of(model)
+        return self.room >= tokens and stack is lean_model(model)
 
     def _forget_graphs(self) -> None:
         self._graphs.clear()
@@ -205,7 +205,7 @@ def no_graphs(models: Sequence[PreTrainedModel]) -> str | None:
     if len({model.device for model in models}) > 1:
         return "Target and draft are on different devices."
     for model in models:
-        stack = stack_of(model)
+        stack = lean_model(model)
         if isinstance(stack, str):
             return f"{type(model).__name__} has no lean forward pass here."
         with _lock:
@@ -221,7 +221,7 @@ def no_graphs(models: Sequence[PreTrainedModel]) -> str | None:
 
 
 @torch.inference_mode()
-def _difference(model: PreTrainedModel, stack: Stack) -> str | None:
+def _difference(model: PreTrainedModel, stack: LeanModel) -> str | None:
     """How the graph engine's logits differ from the eager engine's, in a sentence; None if they agree."""
     slots, differences = stack.new_slots(), []
     try:

@@ -8,10 +8,10 @@ from typing import Protocol, Self, TypeVar
 import torch
 from transformers import PreTrainedModel
 
-from specdec.forward.hf import OwnPasses
-from specdec.forward.lean import StackPasses
-from specdec.forward.lean_check import stack_of
-from specdec.runtime.tokens import Context
+from specdec.forward.hf import HFForward
+from specdec.forward.lean import LeanForward
+from specdec.forward.lean_check import lean_model
+from specdec.runtime.tokens import TokenBuffer
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Passes(Protocol):
     def tap(self, layers: Sequence[int]) -> None:
         """Keep the inputs of these layers in all later passes, for ``features``.
 
-        As many as there are layers stands for the output of the last one, and ``own.NORMED`` for that output after the
+        As many as there are layers stands for the output of the last one, and ``hf.NORMED`` for that output after the
         final norm, which the output matrix reads.
         """
 
@@ -60,7 +60,7 @@ class Engine(Protocol):
 
     captures: bool  # whether steps with one key must run the same operators at the same addresses
 
-    def context(self, prompt_ids: torch.Tensor, room: int) -> Context:
+    def context(self, prompt_ids: torch.Tensor, room: int) -> TokenBuffer:
         """The call's ids: the prompt (n,), and room for ``room`` new tokens."""
 
     def rng(self, seed: int) -> torch.Generator:
@@ -84,17 +84,17 @@ class EagerEngine:
 
     captures = False
 
-    def context(self, prompt_ids: torch.Tensor, room: int) -> Context:
+    def context(self, prompt_ids: torch.Tensor, room: int) -> TokenBuffer:
         self._device = prompt_ids.device
-        return Context(prompt_ids, room)
+        return TokenBuffer(prompt_ids, room)
 
     def rng(self, seed: int) -> torch.Generator:
         return torch.Generator(self._device).manual_seed(seed)
 
     def passes(self, model: PreTrainedModel) -> Passes:
         """By the lean forward if the model has one whose logits agree; else by the model's own."""
-        stack = stack_of(model)
-        return OwnPasses(model) if isinstance(stack, str) else StackPasses(stack)
+        stack = lean_model(model)
+        return HFForward(model) if isinstance(stack, str) else LeanForward(stack)
 
     def run(self, key: Hashable | None, step: Callable[[], T]) -> T:
         return step()

@@ -18,19 +18,19 @@ from transformers.cache_utils import DynamicLayer
 
 from specdec.errors import IncompatiblePair
 from specdec.forward.hf_cache import first_layers_of, new_cache, unmasked_window
-from specdec.forward.recurrent_state import States
+from specdec.forward.recurrent_state import RecurrentSnapshots
 
 NORMED = -1  # in place of a layer's number: the input of the output matrix, which transformers lists last
 _UNBOUNDED = (0.0, float("inf"))  # the time steps of a Mamba-2 layer
 
 
-class OwnPasses:
+class HFForward:
     """``forward`` over transformers' ``DynamicCache``; see ``Passes``."""
 
     def __init__(self, model: PreTrainedModel, cache: DynamicCache | None = None):
         self._model = model
         self._cache = new_cache(model) if cache is None else cache
-        self._states = States(self._cache)
+        self._states = RecurrentSnapshots(self._cache)
         self._length = 0
         self._tapped: Sequence[int] = ()
         self._hidden: Sequence[torch.Tensor] = ()
@@ -129,11 +129,11 @@ class OwnPasses:
     def _start_over(self) -> int:
         dropped = self._length
         self._cache, self._length = new_cache(self._model), 0
-        self._states = States(self._cache)
+        self._states = RecurrentSnapshots(self._cache)
         return dropped
 
-    def first_layers(self, early: PreTrainedModel, count: int) -> OwnPasses:
-        return OwnPasses(early, first_layers_of(self._cache, count))
+    def first_layers(self, early: PreTrainedModel, count: int) -> HFForward:
+        return HFForward(early, first_layers_of(self._cache, count))
 
     def require_cache(self, length: int) -> None:
         name = type(self._model).__name__

@@ -19,7 +19,7 @@ from specdec.errors import IncompatiblePair
 FIRST_ROOM = 256  # tokens that fit after the prompt at first
 
 
-class RoomyLayer(DynamicLayer):
+class PreallocatedLayer(DynamicLayer):
     """A full-attention layer with spare room. A pass writes into it, a crop forgets its end, and a full layer doubles.
 
     ``keys`` and ``values`` (1, heads, length, head size) are views of the filled part.
@@ -84,7 +84,7 @@ def new_cache(model: PreTrainedModel) -> DynamicCache:
     # Sliding windows and convolutions drop old states in each pass, and then nothing can be rolled back. Recording
     # keeps them until the next crop. So it must be on before the first pass, and a crop must follow each round.
     cache.activate_past_recording()
-    cache.layers = [RoomyLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    cache.layers = [PreallocatedLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
 
 

@@ -11,7 +11,7 @@ FEW = 64  # rows; a mask of up to so many is turned into numbers
 READ_AHEAD = 1 << 20  # bytes; a matrix up to here fits in a core's L2 cache
 
 
-class Slots:
+class KVBuffer:
     """One slot for each token and layer. A pass overwrites the slots after its start. A full buffer grows.
 
     held    a tensor (room, *shape) for each layer; ``shape`` holds the keys and values of one token
@@ -25,10 +25,10 @@ class Slots:
         self._rotary = rotary
         self._room = 0
 
-    def span(self, start: int, count: int) -> Span:
+    def span(self, start: int, count: int) -> PassView:
         """The places of ``count`` rows after ``start`` tokens."""
         self._reserve(start + count)
-        return Span(start, start + count, self.angles, self.held[0])
+        return PassView(start, start + count, self.angles, self.held[0])
 
     def _reserve(self, end: int) -> None:
         """Make room for ``end`` tokens."""
@@ -41,11 +41,11 @@ class Slots:
         self.angles = angles(self._rotary, self._room, self.held[0])
 
 
-class Span:
+class PassView:
     """The rows of one pass, n of them after ``start`` tokens: slices of the slots.
 
     cos, sin  (n, rotary dimensions): the angles of the rows' positions
-    folds     whether the heads that share keys are folded into rows: see ``Stack._attend``
+    folds     whether the heads that share keys are folded into rows: see ``LeanModel._attend``
     """
 
     def __init__(self, start: int, end: int, table: tuple[torch.Tensor, torch.Tensor], like: torch.Tensor):

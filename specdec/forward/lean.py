@@ -24,7 +24,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from specdec.forward.kv_buffer import READ_AHEAD, Slots, Span
+from specdec.forward.kv_buffer import READ_AHEAD, KVBuffer, PassView
 
 
 class NotLean(Exception):
@@ -122,7 +122,7 @@ class Layer:
     down: Matrix
 
 
-class Stack:
+class LeanModel:
     """A decoder's weights by layer and the pass over them. ``model`` is one of ``FAMILIES``, in eval mode.
 
     Parameters of the model that are joined become views of one tensor. Training, ``state_dict`` and ``save_pretrained``
@@ -149,7 +149,7 @@ class Stack:
         rotary_dim = 0 if self.rotary is None else 2 * len(self.rotary.inv_freq)
         self.layers = [_layer(module, family, rotary_dim) for module in modules]
 
-    def first(self, count: int) -> Stack:
+    def first(self, count: int) -> LeanModel:
         """The first ``count`` layers with the same embedding, norm and head."""
         early = copy.copy(self)
         early.layers = self.layers[:count]
@@ -160,14 +160,14 @@ class Stack:
         """The shape of the keys and values of one token in one layer."""
         return (self.kv_heads, 2, self.size) if self.head_major else (2, self.kv_heads, self.size)
 
-    def new_slots(self) -> Slots:
+    def new_slots(self) -> KVBuffer:
         """Room for one call's keys and values."""
-        return Slots(len(self.layers), self.shape, self.embedding, self.rotary)
+        return KVBuffer(len(self.layers), self.shape, self.embedding, self.rotary)
 
     def forward(
         self,
         ids: torch.Tensor,
-        slots: Slots,
+        slots: KVBuffer,
         start: int,
         keep: int | None,
         taps: dict[int, torch.Tensor] | None = None,
@@ -196,7 +196,7 @@ class Stack:
         last = hidden if keep is None else hidden[-keep:]
         return self.head(self.norm(last))
 
-    def _attend(self, layer: Layer, x: torch.Tensor, held: torch.Tensor, span: Span) -> torch.Tensor:
+    def _attend(self, layer: Layer, x: torch.Tensor, held: torch.Tensor, span: PassView) -> torch.Tensor:
         """Attention of rows ``x`` (n, H) over the slots that they see. Writes their keys and values."""
         count = x.shape[0]
         qkv = layer.qkv(x)
@@ -242,10 +242,10 @@ class Stack:
         return layer.down(layer.activation(up))
 
 
-class StackPasses:
+class LeanForward:
     """Passes by the lean forward; see ``Passes``."""
 
-    def __init__(self, stack: Stack, slots: Slots | None = None):
+    def __init__(self, stack: LeanModel, slots: KVBuffer | None = None):
         self._stack = stack
         self._slots = stack.new_slots() if slots is None else slots
         self._tapped: Sequence[int] = ()
@@ -269,8 +269,8 @@ class StackPasses:
         """Nothing to do: the next pass overwrites the slots."""
         return count
 
-    def first_layers(self, early: PreTrainedModel, count: int) -> StackPasses:
-        return StackPasses(self._stack.first(count), self._slots)
+    def first_layers(self, early: PreTrainedModel, count: int) -> LeanForward:
+        return LeanForward(self._stack.first(count), self._slots)
 
     def require_cache(self, length: int) -> None:
         """Nothing to do: slots can always be rolled back."""

@@ -23,7 +23,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from transformers import DynamicCache, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from specdec.forward.lean import FAMILIES, NotLean, Stack
+from specdec.forward.lean import FAMILIES, LeanModel, NotLean
 
 ROWS = (9, 1, 2, 6, 1)  # rows of each compared pass, in order
 # The largest difference of logits that counts as agreement, as a share of their range. With 16-bit numbers, a pass over
@@ -35,10 +35,10 @@ PLAIN = {bool, int, float, str, tuple, type(None)}  # types of a module's settin
 
 _FOLDERS = tuple(f"{Path(package.__file__).parent}{os.sep}" for package in (transformers, torch) if package.__file__)
 _lock = threading.Lock()
-_stacks: WeakKeyDictionary[PreTrainedModel, tuple[Any, Stack | str]] = WeakKeyDictionary()
+_stacks: WeakKeyDictionary[PreTrainedModel, tuple[Any, LeanModel | str]] = WeakKeyDictionary()
 
 
-def stack_of(model: PreTrainedModel) -> Stack | str:
+def lean_model(model: PreTrainedModel) -> LeanModel | str:
     """The stack of ``model``, or a sentence that says why its own ``forward`` runs instead.
 
     A stack is built and compared once. If the model's modules, their settings, its weights, buffers or config change,
@@ -156,7 +156,7 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), version
 
 
-def _build(model: PreTrainedModel) -> Stack | str:
+def _build(model: PreTrainedModel) -> LeanModel | str:
     weights = list(model.parameters())
     if any(type(weight.data) is not torch.Tensor or not weight.is_floating_point() for weight in weights):
         return "Its weights are packed."
@@ -173,7 +173,7 @@ def _build(model: PreTrainedModel) -> Stack | str:
         return "Two of its parts share weights."
     try:
         with torch.inference_mode(False), torch.no_grad():  # the model's parameters become views of tensors made here
-            stack = Stack(model)
+            stack = LeanModel(model)
         cached = [getattr(layer, "sliding_window", None) for layer in DynamicCache(config=model.config).layers]
         if any(window not in (None, layer.window) for window, layer in zip(cached, stack.layers, strict=False)):
             return "Its config sets windows that its layers do not have."
@@ -202,7 +202,7 @@ def _share_memory(model: PreTrainedModel) -> bool:
 
 
 @torch.inference_mode()
-def _largest_difference(model: PreTrainedModel, stack: Stack) -> float:
+def _largest_difference(model: PreTrainedModel, stack: LeanModel) -> float:
     """The largest difference between the logits of ``stack`` and of ``forward``, as a share of their range."""
     cache, slots, differences = DynamicCache(config=model.config), stack.new_slots(), []
     for start, fed in compared_passes(stack, ROWS):
@@ -212,7 +212,7 @@ def _largest_difference(model: PreTrainedModel, stack: Stack) -> float:
     return float(torch.stack(differences).max())
 
 
-def compared_passes(stack: Stack, rows: Sequence[int]) -> Iterator[tuple[int, torch.Tensor]]:
+def compared_passes(stack: LeanModel, rows: Sequence[int]) -> Iterator[tuple[int, torch.Tensor]]:
     """The passes of a comparison: for each the number of tokens before it, and its random ids.
 
     ``rows`` says how many ids each pass has. The passes end where the model's positions end.

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from specdec.forward.lean_check import stack_of
+from specdec.forward.lean_check import lean_model
 
 # The names under which configs keep how many tokens a text may have.
 CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "max_target_positions")
@@ -34,9 +34,9 @@ def attends(kind: str) -> bool:
     return re.search("(?<!linear_)attention|hybrid", kind) is not None
 
 
-def own_forward(model: PreTrainedModel) -> str | None:
+def why_not_lean(model: PreTrainedModel) -> str | None:
     """Why passes use the model's own ``forward``; None if they use the lean one. Compares both the first time."""
-    stack = stack_of(model)
+    stack = lean_model(model)
     return stack if isinstance(stack, str) else None
 
 

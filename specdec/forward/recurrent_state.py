@@ -9,7 +9,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 
-class States:
+class RecurrentSnapshots:
     """Copies of the recurrent states of a cache, by the number of tokens that were cached when they were made.
 
     A crop shortens keys, values and convolutions, but cannot take a token out of a recurrent state. So a roll-back goes

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from specdec.errors import IncompatiblePair
 from specdec.forward.engine import EagerEngine, Engine, Passes
 from specdec.runtime.clock import Mark, mark, taken
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Runner:
         self._passes.tap(layers)
         self._on_features = on_features
 
-    def catch_up(self, context: Context, most: int) -> None:
+    def catch_up(self, context: TokenBuffer, most: int) -> None:
         """Read the uncached committed tokens, except the last, in their own pass if there are more than ``most``."""
         if 0 < self._length < context.length - 1 - most:
             self.forward(context.ids(self._length, context.length - 1), keep=1, stands=True)
@@ -88,7 +88,7 @@ class Runner:
     def crop_to(self, length: int) -> None:
         """Keep the first ``length`` tokens. Called in each round, also when nothing is cut: see ``new_cache``.
 
-        A model with recurrent state may keep fewer and read the rest again: see ``States``.
+        A model with recurrent state may keep fewer and read the rest again: see ``RecurrentSnapshots``.
         """
         count = max(0, self._length - length)
         if count and self._passes.stateful:

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from specdec.events import MAX_GAMMA
-from specdec.forward.kv_buffer import Slots, Span, angles, as_numbers
-from specdec.runtime.tokens import Context
+from specdec.forward.kv_buffer import KVBuffer, PassView, angles, as_numbers
+from specdec.runtime.tokens import TokenBuffer
 
 SMALLEST = 256  # slots; the bound doubles from here, so a long text needs few captures
 WIDEST = 32  # rows of a pass by index; a longer pass, the prompt's, uses slices and is never captured
@@ -29,7 +29,7 @@ def bound_of(tokens: int) -> int:
     return bound
 
 
-class Place:
+class StaticPositions:
     """The number of committed tokens, on the host and on the device, and how many slots a pass reads."""
 
     def __init__(self, device: torch.device, room: int):
@@ -49,10 +49,10 @@ class Place:
         return self.numbers[: end - start] + (self.at + (start - self.length))
 
 
-class StaticSlots(Slots):
+class StaticKVBuffer(KVBuffer):
     """A fixed number of slots. They start as zeros, because NaN in a slot would survive a mask."""
 
-    def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor, rotary: Any, place: Place):
+    def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor, rotary: Any, place: StaticPositions):
         room = len(place.numbers)
         self.held = [like.new_zeros((room, *shape)) for _ in range(layers)]
         self.angles = angles(rotary, room, like)
@@ -63,17 +63,17 @@ class StaticSlots(Slots):
         for table, values in zip(self.angles, angles(self._rotary, len(self.angles[0]), self.held[0]), strict=True):
             table.copy_(values)
 
-    def span(self, start: int, count: int) -> Span:
+    def span(self, start: int, count: int) -> PassView:
         if count > WIDEST:
-            return Span(start, start + count, self.angles, self.held[0])
+            return PassView(start, start + count, self.angles, self.held[0])
         return StaticSpan(self._place, start, start + count, self.angles, self.held[0])
 
 
-class StaticSpan(Span):
+class StaticSpan(PassView):
     """The rows of one pass by index, over all slots up to the bound."""
 
     def __init__(
-        self, place: Place, start: int, end: int, table: tuple[torch.Tensor, torch.Tensor], like: torch.Tensor
+        self, place: StaticPositions, start: int, end: int, table: tuple[torch.Tensor, torch.Tensor], like: torch.Tensor
     ):
         self._place, self._like, self._rows = place, like, place.rows(start, end)
         self.folds = True
@@ -100,10 +100,10 @@ class StaticSpan(Span):
         return held[: self._place.bound], self._flags[window], False
 
 
-class StaticContext(Context):
-    """A ``Context`` over buffers that outlive the call. Ids are read and written by index."""
+class StaticTokenBuffer(TokenBuffer):
+    """A ``TokenBuffer`` over buffers that outlive the call. Ids are read and written by index."""
 
-    def __init__(self, prompt_ids: torch.Tensor, buffers: torch.Tensor, place: Place):
+    def __init__(self, prompt_ids: torch.Tensor, buffers: torch.Tensor, place: StaticPositions):
         """``buffers`` (2, room): one row for the ids, one for the values of ``keep``."""
         self.tokens = prompt_ids.tolist()
         self.device = buffers.device

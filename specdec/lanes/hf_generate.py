@@ -17,7 +17,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from specdec.drafters.draft_model import DraftModel
 from specdec.engine.policy import Policy
-from specdec.engine.request import NEUTRAL, Call, Request, make_request, prepare
+from specdec.engine.request import NEUTRAL, LaneCall, Request, make_call, make_request
 from specdec.errors import BadSetting, IncompatiblePair, NotNumbers
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams
 from specdec.lanes.decoding_thread import Emit, PushedLane
@@ -53,12 +53,12 @@ def assisted(
 
 def generate_lane(request: Request) -> Iterator[Event]:
     """``generate`` for a prompt that was encoded and checked before, as in a race."""
-    return transformers_lane(prepare("generate", request))
+    return transformers_lane(make_call("generate", request))
 
 
 def assisted_lane(request: Request, gamma: int | str | Policy, lane: str = "assisted") -> Iterator[Event]:
     """``assisted`` for a prompt that was encoded and checked before, as in a race. ``lane`` is its name there."""
-    call = prepare(lane, request, gamma)
+    call = make_call(lane, request, gamma)
     if not isinstance(call.gamma, int) or gamma == 0:
         raise BadSetting(f"gamma is {gamma}; this lane drafts a fixed number of tokens, 1 to 16.")
     if reason := cannot_assist(request.pair):
@@ -89,7 +89,7 @@ def cannot_draft_alone(pair: Pair) -> str | None:
 class _Streamer(BaseStreamer):
     """Turns the ``put`` calls of ``generate`` into rounds. The first call is the prompt."""
 
-    def __init__(self, call: Call, emit: Emit):
+    def __init__(self, call: LaneCall, emit: Emit):
         self._call, self._emit = call, emit
         self._clock = CallClock()
         self._index = -1  # the first put is the prompt
@@ -187,7 +187,7 @@ class Numbers:
             self.require()
 
 
-def transformers_lane(call: Call, target: PreTrainedModel | None = None, **extra: Any) -> PushedLane:
+def transformers_lane(call: LaneCall, target: PreTrainedModel | None = None, **extra: Any) -> PushedLane:
     """The events of ``generate`` for ``call``. ``target`` and ``extra`` are those of ``run_generate``."""
 
     def run(emit: Emit) -> None:
@@ -209,7 +209,7 @@ def transformers_lane(call: Call, target: PreTrainedModel | None = None, **extra
 
 
 def run_generate(
-    call: Call, numbers: Numbers | None = None, target: PreTrainedModel | None = None, **extra: Any
+    call: LaneCall, numbers: Numbers | None = None, target: PreTrainedModel | None = None, **extra: Any
 ) -> torch.Tensor:
     """Run transformers' ``generate`` for ``call`` with all settings explicit. Returns the ids (1, n), prompt included.
 
@@ -231,7 +231,7 @@ def run_generate(
         return target.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **(_settings(call) | extra))
 
 
-def _settings(call: Call) -> dict[str, Any]:
+def _settings(call: LaneCall) -> dict[str, Any]:
     """Every generation setting, because a missing one is filled in from the model's own config."""
     params, eos = call.params, sorted(call.eos_ids)
     # Greedy decoding ignores top-k. transformers' default keeps it from warning about that.
@@ -263,7 +263,7 @@ def _settings(call: Call) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _own_random_state(call: Call) -> Iterator[None]:
+def _own_random_state(call: LaneCall) -> Iterator[None]:
     """Seed torch's global generator, from which ``generate`` draws, for this call; restore it afterwards."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # seeding changes all of them
     with torch.random.fork_rng(devices):

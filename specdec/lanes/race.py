@@ -12,7 +12,7 @@ from specdec.engine.request import Request, make_request
 from specdec.errors import BadSetting, InvalidInput
 from specdec.events import Event, Round, SamplingParams, Started
 from specdec.lanes.decoding_thread import Batches, driven
-from specdec.lanes.table import DEFAULT_KEYS, Entrant, entrants_of_race, turned
+from specdec.lanes.table import DEFAULT_KEYS, LaneConfig, entrants_of_race, turned
 from specdec.models.pair import Pair, Prompt
 
 WARM_UP_TOKENS = 8  # in a lane without drafts of our loop
@@ -59,20 +59,20 @@ def race(
     return run()
 
 
-def named(event: Event, entrant: Entrant) -> Event:
+def named(event: Event, entrant: LaneConfig) -> Event:
     """The event with the entrant's own lane name: some lanes run as ``generate`` or as our loop under another name."""
     return replace(event, lane=entrant.lane) if isinstance(event, Started) else event
 
 
 def start(
-    request: Request, entrant: Entrant, acceptance: str = "lossless", accept_top_k: int | None = None
+    request: Request, entrant: LaneConfig, acceptance: str = "lossless", accept_top_k: int | None = None
 ) -> Iterator[Event]:
     """The events of one entrant. Raises what its lane raises for a request that it cannot run."""
     return entrant.row.start(request, entrant.gamma, acceptance, accept_top_k)
 
 
 def warm_up(
-    request: Request, entrant: Entrant, acceptance: str = "lossless", accept_top_k: int | None = None
+    request: Request, entrant: LaneConfig, acceptance: str = "lossless", accept_top_k: int | None = None
 ) -> Iterator[Event]:
     """The events of a short call that warms up an entrant before it is measured.
 
@@ -96,7 +96,7 @@ def warm_up(
     most = policy.gamma if isinstance(policy, Fixed) else WARM_UP_GAMMA
     most = most if pair.device.type == "cuda" else min(most, WARM_UP_GAMMA)
     every = EveryLength(most, policy.start().least_confidence, twice=pair.uses_graphs)
-    lane = start(endless, Entrant(entrant.lane, every), acceptance, accept_top_k)
+    lane = start(endless, LaneConfig(entrant.lane, every), acceptance, accept_top_k)
     return _rounds_of(lane, len(every.lengths))
 
 

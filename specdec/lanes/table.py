@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _Lane = TypeVar("_Lane")  # an entrant, or the key of one
 
 
-class Entrant(NamedTuple):
+class LaneConfig(NamedTuple):
     """A lane with its draft length, in a race or a benchmark. ``gamma`` is None where the lane has no draft length."""
 
     lane: str
@@ -89,11 +89,11 @@ class Lane:
         """Its name in links, recordings and on the command line; unique among the lanes."""
         return self.name if self.gamma is None else f"{self.name}:{self.gamma}"
 
-    def entrant(self, gamma: int | str | Policy | None) -> Entrant:
+    def entrant(self, gamma: int | str | Policy | None) -> LaneConfig:
         """The entrant of this row at the caller's draft length ``gamma``."""
         if self.lengths == "none":
-            return Entrant(self.name)
-        return Entrant(self.name, gamma if self.gamma is None else self.gamma)
+            return LaneConfig(self.name)
+        return LaneConfig(self.name, gamma if self.gamma is None else self.gamma)
 
 
 def row_of(key: str) -> Lane:
@@ -104,7 +104,7 @@ def row_of(key: str) -> Lane:
     return found
 
 
-def entrants_of_race(keys: Iterable[str], gamma: int | str | Policy) -> dict[str, Entrant]:
+def entrants_of_race(keys: Iterable[str], gamma: int | str | Policy) -> dict[str, LaneConfig]:
     """The entrants of a race at ``gamma`` by key.
 
     At gamma 0 every lane that takes it is our loop without a draft. Only the first of them in the table runs. Raises
@@ -118,7 +118,7 @@ def entrants_of_race(keys: Iterable[str], gamma: int | str | Policy) -> dict[str
 
 def key_of(lane: str, gamma: int | str, keys: Collection[str]) -> str:
     """The key of the entrant whose ``Started`` has this ``lane`` and ``gamma``, among the ``keys`` of a race."""
-    key = Entrant(lane, gamma).key
+    key = LaneConfig(lane, gamma).key
     return key if key in keys else lane
 
 
@@ -128,17 +128,19 @@ def turned(lanes: Sequence[_Lane], made: int) -> tuple[_Lane, ...]:
     return (*lanes[first:], *lanes[:first])
 
 
-def entrants_of(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[Entrant, ...]:
+def entrants_of(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[LaneConfig, ...]:
     """The lanes of ``keys``, each with all draft lengths that it can run at.
 
     Gamma 0 is our own loop without a draft, whichever lane asks for it.
     """
-    found: list[Entrant] = []
+    found: list[LaneConfig] = []
     for row in map(row_of, keys):
         if row.lengths == "none" or row.gamma is not None:
             found.append(row.entrant(None))
         else:
-            found += [Entrant(row.name, g) for g in gammas if g != 0 and (row.lengths == "any" or isinstance(g, int))]
+            found += [
+                LaneConfig(row.name, g) for g in gammas if g != 0 and (row.lengths == "any" or isinstance(g, int))
+            ]
     return tuple(dict.fromkeys([*found, LOOP] if 0 in gammas else found))
 
 
@@ -234,6 +236,6 @@ LANES: list[Lane] = [
     ),
 ]  # fmt: skip
 
-BASELINE = Entrant("generate")
-LOOP = Entrant("speculative", 0)
+BASELINE = LaneConfig("generate")
+LOOP = LaneConfig("speculative", 0)
 DEFAULT_KEYS = tuple(lane.key for lane in LANES if lane.race)

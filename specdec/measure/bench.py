@@ -23,7 +23,7 @@ from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 
 
-def measure(pair: Pair, plan: Plan, path: Path | None) -> list[Trial]:
+def run_plan_distributed(pair: Pair, plan: Plan, path: Path | None) -> list[Trial]:
     """Run the trials of a plan that ``path`` does not hold. Each process of a launch runs its share of the prompts.
 
     Every process returns all trials. ``path`` is on the main process's machine; the other processes write files beside

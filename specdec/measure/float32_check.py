@@ -13,7 +13,7 @@ from specdec.measure.result import Run, first_difference, started_of, written_id
 from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
 from specdec.runtime.sampling import Sampler
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def float32_check(pair: Pair, run: Run) -> Float32Check | None:
     if needed > free_bytes(pair.device):
         return Float32Check("memory", name, needed_bytes=needed)
     theirs, ours = written_ids(plain), written_ids(speculative)
-    context = Context(torch.tensor([*started.prompt_ids, *theirs[:place]], device=pair.device), room=0)
+    context = TokenBuffer(torch.tensor([*started.prompt_ids, *theirs[:place]], device=pair.device), room=0)
     with torch.inference_mode():
         model = copy.deepcopy(pair.target).to(torch.float32)
         logits = model(input_ids=context.ids(0, context.length)[None], use_cache=False).logits[0, -1:].float()

@@ -20,7 +20,7 @@ MOST_UNEVEN = 1.2  # the highest of the lanes' shares / the lowest; above this, 
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class RunMetrics:
     """The figures of one run: of plain ``generate``, of a lane, and of our loop without a draft if it ran."""
 
     plain: Metrics
@@ -100,7 +100,7 @@ class Sides:
         return 1 - (lane.draft_seconds + lane.verify_seconds) / lane.decode_seconds
 
 
-def median_run(runs: Sequence[Sides]) -> Sides:
+def median_run(runs: Sequence[RunMetrics]) -> RunMetrics:
     """The run with the median gain; of an even number the slower of the two in the middle.
 
     All figures of a verdict are of this run, so that they fit together. Medians of each figure would come from
@@ -109,13 +109,13 @@ def median_run(runs: Sequence[Sides]) -> Sides:
     return sorted(runs, key=lambda run: run.gain or 0.0)[(len(runs) - 1) // 2]
 
 
-def middle(runs: Iterable[Sides], figure: Callable[[Sides], float | None]) -> float | None:
+def median_of(runs: Iterable[RunMetrics], figure: Callable[[RunMetrics], float | None]) -> float | None:
     """The median of a figure over the runs that have it."""
     found = [value for run in runs if (value := figure(run)) is not None]
     return median_low(found) if found else None
 
 
-def steps(run: Sides) -> Steps:
+def steps(run: RunMetrics) -> Steps:
     """Seconds per token from plain ``generate`` to the lane, in named steps that add up exactly.
 
     The last step takes the remainder. Empty if something was not measured.

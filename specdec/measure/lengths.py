@@ -17,7 +17,7 @@ from specdec.measure.whatif import Costs, Text
 
 
 @dataclass(frozen=True)
-class Length:
+class GammaPrediction:
     """The lane at one draft length. ``gain`` is over plain ``generate``, ``share`` over our loop without a draft.
 
     ``tokens_per_pass`` is ``Metrics.mean_acceptance_length``. ``exact`` says that no unrecorded guess decides where a
@@ -35,7 +35,7 @@ class Length:
 
 
 @dataclass(frozen=True)
-class Lengths:
+class GammaPredictions:
     """The lane at all draft lengths.
 
     hits    for each token written, how many guesses in a row from there on are kept, up to 16
@@ -49,14 +49,14 @@ class Lengths:
 
     hits: list[int]
     wrong: list[int | None]
-    lengths: list[Length]
+    lengths: list[GammaPrediction]
     costs: list[tuple[float, float, float]]
     assumed: str | None
     best: int
     exact: bool
 
 
-def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float, loop: float | None = None) -> Lengths:
+def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float, loop: float | None = None) -> GammaPredictions:
     """Compute a greedy lane that ended at all draft lengths.
 
     ``plain`` is the seconds per token of plain ``generate``, and ``loop`` those of our loop without a draft, which are
@@ -73,7 +73,7 @@ def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float, loop: fl
     by_length = [costs.parts(n) for n in range(MAX_GAMMA + 1)]
     seconds = [sum(parts) for parts in by_length]
     lengths = [_at(text, hits, gamma, seconds, plain, loop or seconds[0]) for gamma in range(MAX_GAMMA + 1)]
-    return Lengths(
+    return GammaPredictions(
         hits=hits,
         wrong=[text.wrong.get(place) for place in range(text.end)],
         lengths=lengths,
@@ -108,12 +108,12 @@ def _hits(text: Text) -> list[int]:
     return hits[::-1]
 
 
-def _at(text: Text, hits: list[int], gamma: int, seconds: list[float], plain: float, loop: float) -> Length:
+def _at(text: Text, hits: list[int], gamma: int, seconds: list[float], plain: float, loop: float) -> GammaPrediction:
     made = list(rounds(text, hits, gamma))
     whole = [end - start for start, n, end in made if not text.cut(start, n, hits[start], gamma)]
     tested = {place for start, n, end in made for place in range(start, min(start + n, end))}
     tokens, total = text.end - 1, sum(seconds[n] for _, n, _ in made)
-    return Length(
+    return GammaPrediction(
         gamma=gamma,
         tokens_per_pass=round(sum(whole) / len(whole), 4) if whole else None,
         passes=len(made),

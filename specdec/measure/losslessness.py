@@ -25,7 +25,7 @@ from specdec.errors import InvalidInput, quoted
 from specdec.events import Event, SamplingParams, Status
 from specdec.lanes.decoding_thread import driven
 from specdec.lanes.race import start
-from specdec.lanes.table import BASELINE, LANES, Entrant
+from specdec.lanes.table import BASELINE, LANES, LaneConfig
 from specdec.measure.detectable import LEVEL, between_samples, chi_square_tail
 from specdec.measure.result import Result, collect, written_ids
 from specdec.measure.step_test import StepFindings, records_steps, step_test
@@ -61,7 +61,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SampleComparison:
     """A sample compared with that of plain ``generate``, counted over ``cells``: continuations, rare ones pooled.
 
     ``total_variation`` is half the sum of the absolute differences of the cells' shares, from 0 (equal) to 1 (nothing
@@ -91,7 +91,7 @@ class Common:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class LosslessnessResult:
     """The result of a self-test.
 
     - ``draws``: the continuations of each sample; ``params`` has their seed and length.
@@ -104,8 +104,8 @@ class Findings:
     - ``steps``: what the test of every step found; None for a lane that does not record its probabilities.
     """
 
-    lossless: Comparison
-    lossy: Comparison
+    lossless: SampleComparison
+    lossy: SampleComparison
     alpha: float | None
     lossy_alpha: float | None
     draws: int
@@ -149,7 +149,7 @@ def self_test(
     tokens: int = TOKENS,
     accept_top_k: int = 3,
     seconds: float | None = None,
-) -> Generator[Progress | Findings, None, None]:
+) -> Generator[Progress | LosslessnessResult, None, None]:
     """Draw ``draws`` continuations of ``tokens`` tokens from each lane, in turns. Yield progress, then the findings.
 
     A lane that records its probabilities first writes texts, which have ``draws * tokens`` tokens together. They are
@@ -167,14 +167,14 @@ def self_test(
     params = replace(params, max_new_tokens=tokens, seed=seed)
     samples = {
         "plain": Sample(BASELINE),
-        "lossless": Sample(Entrant(lane, gamma)),
-        "lossy": Sample(Entrant(OURS, gamma), "top-k", accept_top_k),
+        "lossless": Sample(LaneConfig(lane, gamma)),
+        "lossy": Sample(LaneConfig(OURS, gamma), "top-k", accept_top_k),
     }
     request = make_request(pair, prompt, params)
     for sample in samples.values():
         sample.start(request)  # checks its arguments and runs nothing yet
 
-    def run() -> Generator[Progress | Findings, None, None]:
+    def run() -> Generator[Progress | LosslessnessResult, None, None]:
         began = time.monotonic()
         limit = None if seconds is None else began + STEPS_SHARE * seconds
         texts = yield from _write(samples["lossless"], request, random.Random(f"texts {seed}"), draws * tokens, limit)
@@ -182,9 +182,9 @@ def self_test(
         limit = None if seconds is None else began + seconds
         yield from _draw(list(samples.values()), request, random.Random(seed), draws, limit)
         drawn = {name: sample.drawn for name, sample in samples.items()}
-        yield Findings(
-            lossless=compare(drawn["plain"], drawn["lossless"], seed),
-            lossy=compare(drawn["plain"], drawn["lossy"], seed),
+        yield LosslessnessResult(
+            lossless=compare_samples(drawn["plain"], drawn["lossless"], seed),
+            lossy=compare_samples(drawn["plain"], drawn["lossy"], seed),
             alpha=samples["lossless"].alpha,
             lossy_alpha=samples["lossy"].alpha,
             draws=len(drawn["plain"]),
@@ -220,7 +220,7 @@ def _require_testable(params: SamplingParams, draws: int, tokens: int, lane: str
 class Sample:
     """The continuations that one lane draws, and what becomes of its guesses."""
 
-    entrant: Entrant
+    entrant: LaneConfig
     acceptance: str = "lossless"
     accept_top_k: int | None = None
     drawn: list[Ids] = field(default_factory=list)
@@ -309,7 +309,9 @@ def most_common(pair: Pair, prompt_ids: list[int], samples: dict[str, list[Ids]]
     )
 
 
-def compare(plain: Sequence[Ids], other: Sequence[Ids], seed: int = 0, shuffles: int = SHUFFLES) -> Comparison:
+def compare_samples(
+    plain: Sequence[Ids], other: Sequence[Ids], seed: int = 0, shuffles: int = SHUFFLES
+) -> SampleComparison:
     """Compare two samples of continuations. ``seed`` is that of the shuffles."""
     cells = pooled([*plain, *other], LEAST_EXPECTED * (len(plain) + len(other)) / min(len(plain), len(other)))
     both, rng = cells.bincount(), torch.Generator().manual_seed(seed)
@@ -318,7 +320,7 @@ def compare(plain: Sequence[Ids], other: Sequence[Ids], seed: int = 0, shuffles:
     noise = _distance(dealt, both)
     bound = noise.quantile(1 - LEVEL, interpolation="higher").item()
     ours = cells[: len(plain)].bincount(minlength=len(both))
-    return Comparison(
+    return SampleComparison(
         _distance(ours, both).item(), noise.mean().item(), bound, len(both), chi_square(ours, both),
         between_samples(len(plain), len(other), len(both)),
     )  # fmt: skip

@@ -107,7 +107,7 @@ class Metrics:
         return 1 / self.tokens_per_second if self.tokens_per_second else None
 
 
-def measure(events: Iterable[Event]) -> Metrics | None:
+def compute_metrics(events: Iterable[Event]) -> Metrics | None:
     """Compute the figures of one lane so far; None before its first token."""
     events = list(events)
     rounds = [event for event in events if isinstance(event, Round)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from specdec.errors import BadSetting
 from specdec.events import SamplingParams
-from specdec.lanes.table import Entrant, turned
+from specdec.lanes.table import LaneConfig, turned
 from specdec.measure.metrics import Metrics
 from specdec.measure.prompts import Choice, PromptItem
 
@@ -37,8 +37,8 @@ class Trial:
         return self.run, self.prompt, self.lane, self.gamma
 
     @property
-    def entrant(self) -> Entrant:
-        return Entrant(self.lane, self.gamma)
+    def entrant(self) -> LaneConfig:
+        return LaneConfig(self.lane, self.gamma)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Plan:
     """What to measure. All entrants of a run share its seed. ``chosen`` says how the prompts were chosen."""
 
     prompts: tuple[PromptItem, ...]
-    entrants: tuple[Entrant, ...]
+    entrants: tuple[LaneConfig, ...]
     params: SamplingParams
     runs: int = 3
     chosen: Choice = Choice()
@@ -61,7 +61,7 @@ class Plan:
         if self.params.seed is None:
             object.__setattr__(self, "params", replace(self.params, seed=secrets.randbits(32)))
 
-    def steps(self) -> Iterator[tuple[int, PromptItem, Entrant]]:
+    def steps(self) -> Iterator[tuple[int, PromptItem, LaneConfig]]:
         """Every call in order. The first entrant rotates from run to run and from prompt to prompt."""
         for run in range(self.runs):
             for place, item in enumerate(self.prompts):

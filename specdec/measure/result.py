@@ -10,7 +10,7 @@ from typing import Any
 from specdec.errors import InvalidInput, identified
 from specdec.events import Event, Finished, FinishReason, Round, Started
 from specdec.lanes.table import key_of
-from specdec.measure.metrics import Metrics, measure
+from specdec.measure.metrics import Metrics, compute_metrics
 from specdec.text import text_of
 
 
@@ -62,7 +62,7 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
         finish_reason=finished.finish_reason if finished else None,
         cancelled=finished is None,
         rounds=rounds,
-        metrics=measure(events),
+        metrics=compute_metrics(events),
     )
 
 

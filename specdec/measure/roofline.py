@@ -28,10 +28,10 @@ import torch.nn.functional as F
 from torch.utils.benchmark import Timer
 
 from specdec.drafters.early_exit import EarlyExit
-from specdec.forward.lean import Stack
-from specdec.forward.lean_check import stack_of
+from specdec.forward.lean import LeanModel
+from specdec.forward.lean_check import lean_model
 from specdec.lanes.table import BASELINE, LOOP
-from specdec.measure.gain import middle
+from specdec.measure.gain import median_of
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import summarise
 from specdec.models.memory import free_bytes
@@ -66,9 +66,9 @@ class Rates:
 class Limit:
     """The limit of a pair. ``draft`` is None where drafting needs no pass."""
 
-    target: Stack
+    target: LeanModel
     target_rates: Rates
-    draft: Stack | None
+    draft: LeanModel | None
     draft_rates: Rates | None
 
     def plain(self, cached: float) -> float:
@@ -86,12 +86,12 @@ class Limit:
         return seconds / tokens
 
 
-def weight_bytes(stack: Stack) -> int:
+def weight_bytes(stack: LeanModel) -> int:
     """Bytes of the matrices that every pass reads completely."""
     return sum(weight.nbytes for weight in _matrices(stack))
 
 
-def work_of(stack: Stack, rows: float, cached: float) -> Work:
+def work_of(stack: LeanModel, rows: float, cached: float) -> Work:
     """The work of a pass over ``rows`` after ``cached`` tokens. Both may be means over passes."""
     itemsize, tables = stack.embedding.itemsize, 1 if stack.positions is None else 2
     read = weight_bytes(stack) + tables * rows * stack.embedding.shape[1] * itemsize
@@ -106,18 +106,18 @@ def work_of(stack: Stack, rows: float, cached: float) -> Work:
 
 def limit_of(pair: Pair) -> Limit | str:
     """Measure the rates for both models of a pair. A sentence instead, if the work of its passes is not known."""
-    target, draft = stack_of(pair.target), _draft_stack(pair)
+    target, draft = lean_model(pair.target), _draft_stack(pair)
     for role, stack in (("target", target), ("draft", draft)):
         if isinstance(stack, str):
             return f"The work of a pass of the {role} is not known. {stack}"
-    assert isinstance(target, Stack) and not isinstance(draft, str)
+    assert isinstance(target, LeanModel) and not isinstance(draft, str)
     return Limit(target, rates_for(target), draft, rates_for(draft) if draft else None)
 
 
-def _draft_stack(pair: Pair) -> Stack | str | None:
+def _draft_stack(pair: Pair) -> LeanModel | str | None:
     draft = pair.draft
     if isinstance(draft, EarlyExit):
-        stack = stack_of(pair.target)
+        stack = lean_model(pair.target)
         return stack if isinstance(stack, str) else stack.first(draft.layers)
     if draft is not None and draft.heads:
         return "A head is not a whole model."
@@ -125,10 +125,10 @@ def _draft_stack(pair: Pair) -> Stack | str | None:
         return None
     if getattr(draft, "own_tokenizer", False):
         return "It has its own tokenizer, so the number of its passes differs from round to round."
-    return stack_of(draft.models[0])
+    return lean_model(draft.models[0])
 
 
-def rates_for(stack: Stack) -> Rates:
+def rates_for(stack: LeanModel) -> Rates:
     """Measure both rates for one model, in its number type and with the present number of threads."""
     device, dtype = stack.embedding.device, stack.embedding.dtype
     size = min(weight_bytes(stack), LARGEST, free_bytes(device) // 2)
@@ -179,7 +179,7 @@ def limit_record(limit: Limit | str, pair: Pair, plan: Plan, trials: Sequence[Tr
     for found in summarise(trials):
         seconds = found.middle("seconds_per_token")
         # All rounds count, because the seconds include all rounds too.
-        guesses, tokens = (middle(found.sides, each) for each in (lambda s: s.guesses, lambda s: s.tokens_of_all))
+        guesses, tokens = (median_of(found.sides, each) for each in (lambda s: s.guesses, lambda s: s.tokens_of_all))
         if found.entrant in (BASELINE, LOOP):
             least = limit.plain(cached)
         elif found.lane == LOOP.lane and isinstance(found.gamma, int) and guesses and tokens:
@@ -203,7 +203,7 @@ def limit_record(limit: Limit | str, pair: Pair, plan: Plan, trials: Sequence[Tr
     return {"measured": measured, "cached_tokens": cached, "rows": rows}
 
 
-def _matrices(stack: Stack) -> list[torch.Tensor]:
+def _matrices(stack: LeanModel) -> list[torch.Tensor]:
     """The weights and biases of the matrices of all layers and of the output head."""
     layers = (part for layer in stack.layers for part in (layer.qkv, layer.out, layer.up, layer.down))
     return [tensor for part in (*layers, stack.head) for tensor in (part.weight, part.bias) if tensor is not None]

@@ -19,7 +19,7 @@ from transformers import GenerationConfig
 from specdec.engine.observe import TOP
 from specdec.errors import InvalidInput
 from specdec.events import DraftToken, Event, Round, Started
-from specdec.forward.hf import OwnPasses
+from specdec.forward.hf import HFForward
 from specdec.measure.detectable import LEAST_EXPECTED, LEVEL, Draw, chi_square_tail, fit
 from specdec.measure.result import started_of, written_ids
 from specdec.models.pair import Pair
@@ -132,7 +132,7 @@ def _target_rows(pair: Pair, started: Started, written: Sequence[int]) -> Iterat
     """The target's distribution (V,) at each written token."""
     params, prompt = started.params, torch.tensor(started.prompt_ids, device=pair.device)
     ids = torch.cat([prompt, prompt.new_tensor(written)])
-    passes, start = OwnPasses(pair.target), len(prompt)
+    passes, start = HFForward(pair.target), len(prompt)
     logits = [passes.logits(prompt, 0, 1)]  # by itself, as in ``generate``
     if len(written) > 1:
         logits.append(passes.logits(ids[start:-1], start, None))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import Any
 
-from specdec.lanes.table import BASELINE, LANES, LOOP, Entrant
-from specdec.measure.gain import Sides, middle
+from specdec.lanes.table import BASELINE, LANES, LOOP, LaneConfig
+from specdec.measure.gain import RunMetrics, median_of
 from specdec.measure.metrics import Metrics, latency_reduction, pool
 from specdec.measure.plan import Plan, Trial
 
@@ -26,7 +26,7 @@ class Summary:
 
     lane: str
     gamma: int | str | None
-    sides: list[Sides]
+    sides: list[RunMetrics]
     runs: list[int]
     rates: list[float]
     same: int
@@ -48,17 +48,17 @@ class Summary:
         return median_low(self.gains) if self.gains else None
 
     @property
-    def entrant(self) -> Entrant:
-        return Entrant(self.lane, self.gamma)
+    def entrant(self) -> LaneConfig:
+        return LaneConfig(self.lane, self.gamma)
 
     def middle(self, name: str) -> float | None:
         """The median over the runs of one of the lane's figures, by its name in ``Metrics``."""
-        return middle(self.sides, lambda side: getattr(side.lane, name))
+        return median_of(self.sides, lambda side: getattr(side.lane, name))
 
 
-def summarise(trials: Iterable[Trial], baseline: Entrant = BASELINE) -> list[Summary]:
+def summarise(trials: Iterable[Trial], baseline: LaneConfig = BASELINE) -> list[Summary]:
     """A summary for each entrant, of the ``comparable`` trials."""
-    by_entrant: dict[Entrant, list[Trial]] = defaultdict(list)
+    by_entrant: dict[LaneConfig, list[Trial]] = defaultdict(list)
     for trial in comparable(trials):
         by_entrant[trial.entrant].append(trial)
     base, loop = ({(t.run, t.prompt): t for t in by_entrant.get(entrant, ())} for entrant in (baseline, LOOP))
@@ -71,7 +71,7 @@ def comparable(trials: Iterable[Trial]) -> list[Trial]:
     So no entrant is judged by other prompts than the rest. Before there is such a run, all trials count.
     """
     trials = list(trials)
-    cells: dict[Entrant, set[tuple[int, str]]] = defaultdict(set)
+    cells: dict[LaneConfig, set[tuple[int, str]]] = defaultdict(set)
     for trial in trials:
         cells[trial.entrant].add((trial.run, trial.prompt))
     shared = set.intersection(*cells.values()) if cells else set()
@@ -112,7 +112,7 @@ def best_lengths(summaries: Sequence[Summary]) -> list[Summary]:
     return list(best.values())
 
 
-def find(summaries: Sequence[Summary], entrant: Entrant) -> Summary | None:
+def find(summaries: Sequence[Summary], entrant: LaneConfig) -> Summary | None:
     return next((s for s in summaries if s.entrant == entrant), None)
 
 
@@ -126,11 +126,11 @@ def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
     runs = sorted({run for _, _, run in rates})
     entrants = {entrant for entrant, _, _ in rates}
     fixed = {entrant for entrant in entrants if entrant.lane == LOOP.lane and isinstance(entrant.gamma, int)}
-    auto = Entrant(LOOP.lane, "auto")
+    auto = LaneConfig(LOOP.lane, "auto")
     if auto not in entrants or not fixed or len(runs) < 2:
         return {}
 
-    def gain(entrant: Entrant, prompt: str, scored: list[int]) -> float:
+    def gain(entrant: LaneConfig, prompt: str, scored: list[int]) -> float:
         return median_low(rates[entrant, prompt, run] / rates[BASELINE, prompt, run] for run in scored)
 
     shares = {}
@@ -155,7 +155,7 @@ def _summary(trials: list[Trial], base: Cells, loop: Cells) -> Summary:
             cells = [(run, trial.prompt) for trial in both]
             looped = _pool(loop[cell] for cell in cells) if all(cell in loop for cell in cells) else None
             runs.append(run)
-            sides.append(Sides(_pool(base[cell] for cell in cells), _pool(both), looped))
+            sides.append(RunMetrics(_pool(base[cell] for cell in cells), _pool(both), looped))
     compared = [(t, base[t.run, t.prompt]) for t in trials if (t.run, t.prompt) in base]
     same = sum(ours.token_ids == theirs.token_ids for ours, theirs in compared)
     return Summary(trials[0].lane, trials[0].gamma, sides, runs, rates, same, len(compared))
@@ -165,13 +165,13 @@ def _pool(trials: Iterable[Trial]) -> Metrics:
     return pool(trial.metrics for trial in trials)
 
 
-def _place(entrant: Entrant) -> tuple[int, float]:
+def _place(entrant: LaneConfig) -> tuple[int, float]:
     names = list(dict.fromkeys(lane.name for lane in LANES))
     gamma = -1 if entrant.gamma is None else entrant.gamma
     return names.index(entrant.lane), gamma if isinstance(gamma, int) else float("inf")
 
 
-def rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+def summary_rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     """A row for each category and entrant, then a row for each entrant over all. Plain numbers by column name."""
     categories = list(dict.fromkeys(trial.category for trial in trials))
     groups = [(c, [t for t in trials if t.category == c]) for c in categories]
@@ -184,13 +184,13 @@ def rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
     return {
         "category": category,
-        **figures(summary),
+        **summary_figures(summary),
         "same_text": summary.same if greedy else None,  # sampled texts need not be equal
         "compared": summary.compared,
     }
 
 
-def figures(summary: Summary) -> dict[str, Any]:
+def summary_figures(summary: Summary) -> dict[str, Any]:
     """An entrant's figures over its runs: plain numbers by column name."""
     gains, rates = summary.gains, summary.rates
     return {

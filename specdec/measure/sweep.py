@@ -7,7 +7,7 @@ prompt or several.
 from __future__ import annotations
 
 from specdec.events import MAX_GAMMA
-from specdec.lanes.table import Entrant, entrants_of
+from specdec.lanes.table import LaneConfig, entrants_of
 
-ENTRANTS: tuple[Entrant, ...] = entrants_of(("generate", "speculative"), (*range(MAX_GAMMA + 1), "auto"))
+ENTRANTS: tuple[LaneConfig, ...] = entrants_of(("generate", "speculative"), (*range(MAX_GAMMA + 1), "auto"))
 NEW_TOKENS, RUNS = 64, 3

@@ -23,5 +23,5 @@ class Task(Generic[Step]):
     tokens: int
 
 
-Run = Callable[[Task[Any]], Generator[Any, None, None]]
+TaskRunner = Callable[[Task[Any]], Generator[Any, None, None]]
 """What runs a task with the loaded pair. Closing the generator ends the task."""

@@ -133,7 +133,7 @@ def _at(points: Points, n: float) -> float:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PredictedRun:
     """One policy on the text after its first token. ``gamma`` is its length; None if it has several.
 
     - ``tokens_per_pass``: ``Metrics.mean_acceptance_length``, without rounds cut by EOS or length; None if all were
@@ -157,7 +157,7 @@ class Outcome:
 
 def what_if(
     events: Iterable[Event], costs: Costs, policies: Iterable[int | Fixed | str] | None = None
-) -> list[Outcome]:
+) -> list[PredictedRun]:
     """Compute what other policies would have done on a recorded lane: lengths, ``ConfidenceStop`` and "oracle".
 
     By default these are the lengths 0 to 16, confidences of 0.2 to 0.8, and the oracle. The oracle is the least time
@@ -282,7 +282,7 @@ def _futures(stands: dict[int, float], mean: float, start: int, end: int) -> Ite
     yield MAX_GAMMA, chance
 
 
-def _walk(text: Text, costs: Costs, policy: Policy | str) -> Outcome:
+def _walk(text: Text, costs: Costs, policy: Policy | str) -> PredictedRun:
     """All rounds of a policy, each with the chance that it occurs."""
     length: Callable[[int, int], float]
     if policy == ORACLE:
@@ -311,7 +311,7 @@ def _walk(text: Text, costs: Costs, policy: Policy | str) -> Outcome:
     tokens, gamma = text.end - 1, policy.gamma if type(policy) is Fixed else None
     passes, drafted, gain = round(passes, 6), round(drafted, 6), tokens * costs.seconds(0) / seconds
     a_pass = whole_tokens / whole_passes if whole_passes else None
-    return Outcome(str(policy), gamma, passes, a_pass, drafted, seconds, seconds / tokens, gain, exact)
+    return PredictedRun(str(policy), gamma, passes, a_pass, drafted, seconds, seconds / tokens, gain, exact)
 
 
 def _confident(text: Text, policy: ConfidenceStop) -> Callable[[int, int], float]:

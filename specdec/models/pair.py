@@ -16,7 +16,7 @@ from specdec.drafters.draft_model import DraftModel
 from specdec.errors import InvalidInput, quoted
 from specdec.forward.cuda_graph import graph_engine, no_graphs
 from specdec.forward.engine import EagerEngine, Engine
-from specdec.forward.model_info import context_length, model_facts, own_forward
+from specdec.forward.model_info import context_length, model_facts, why_not_lean
 from specdec.forward.runner import device_of
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
 from specdec.models.sandbox import NoAnswer, render
@@ -167,13 +167,13 @@ class Pair:
     def describe(self) -> dict[str, Any]:
         """``facts``, and what runs the passes. The first call for a pair runs passes to find out.
 
-        Adds ``own_forward`` of each model, and ``engine``, with a reason where the graph engine was asked for and
+        Adds ``why_not_lean`` of each model, and ``engine``, with a reason where the graph engine was asked for and
         cannot run.
         """
         facts = self.facts()
-        facts["target"]["own_forward"] = own_forward(self.target)
+        facts["target"]["own_forward"] = why_not_lean(self.target)
         if self.draft and self.draft.models:
-            reason = next(filter(None, map(own_forward, self.draft.models)), None)
+            reason = next(filter(None, map(why_not_lean, self.draft.models)), None)
             facts["draft"] = facts["draft"] | {"own_forward": reason}
         no_graphs = self._no_graphs() if self._wants_graphs else None
         name = "graph" if self._wants_graphs and no_graphs is None else "eager"

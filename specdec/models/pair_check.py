@@ -23,7 +23,7 @@ from specdec.models.memory import free_bytes, gigabytes
 from specdec.models.unread import mtp_layers
 
 
-def check(plan: PairPlan) -> list[Finding]:
+def check_pair(plan: PairPlan) -> list[Finding]:
     """What is known about a pair before its weights are loaded.
 
     Raises ``LoadFailed`` for a config that makes no sense.

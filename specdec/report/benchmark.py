@@ -12,37 +12,37 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.results.format import About
-from specdec.measure.summary import auto_share, find, rows, summarise
+from specdec.measure.summary import auto_share, find, summarise, summary_rows
 from specdec.report import numbers, provenance
 from specdec.report.limit import shares_of_limit, show_limit
 from specdec.report.provenance import provenance_columns, provenance_rows
 from specdec.report.recording import plain_json
-from specdec.report.summary import COLUMNS, cells
+from specdec.report.summary import COLUMNS, summary_cells
 from specdec.report.sweep import sweep_rows
 from specdec.report.sweep_verdict import overall
 
 
-def table(about: About, trials: Sequence[Trial]) -> Table:
+def benchmark_table(about: About, trials: Sequence[Trial]) -> Table:
     """The figures of every category and entrant."""
     title = "Decode speed after the first token; medians over the runs (lowest\u2013highest)"
-    out = Table(title=provenance.titled(title, provenance.synthetic(about["pair"])))
+    out = Table(title=provenance.title_with_label(title, provenance.synthetic(about["pair"])))
     for place, column in enumerate(COLUMNS):
         out.add_column(column, justify="left" if place < 2 else "right", overflow="fold")
-    for row in rows(trials):
-        out.add_row(*cells(row))
+    for row in summary_rows(trials):
+        out.add_row(*summary_cells(row))
     return out
 
 
-def markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
+def benchmark_markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
     """The same as a Markdown table, after lines that say what was measured and whether it is synthetic."""
     label = provenance.synthetic(about["pair"])
     head = f"{label.capitalize()}\n\n" if label else ""
     head += "".join(f"- {name}: {value}\n" for name, value in provenance_rows(about, plan).items()) + "\n"
-    return head + markdown_table(COLUMNS, range(2, len(COLUMNS)), map(cells, rows(trials)))
+    return head + markdown_table(COLUMNS, range(2, len(COLUMNS)), map(summary_cells, summary_rows(trials)))
 
 
 def markdown_table(columns: Sequence[str], right: Container[int], lines: Iterable[Sequence[str]]) -> str:
@@ -52,7 +52,7 @@ def markdown_table(columns: Sequence[str], right: Container[int], lines: Iterabl
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)
 
 
-def as_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
+def benchmark_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
     """The rows as plain numbers (seconds, factors and shares, not percent), each with what was measured."""
     source = provenance_columns(about, plan)
     return csv_table([row | source for row in labelled_rows(about, trials)])
@@ -67,7 +67,7 @@ def csv_table(found: Sequence[dict[str, Any]]) -> str:
     return out.getvalue().replace("\r\n", "\n")
 
 
-def as_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None = None) -> str:
+def benchmark_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None = None) -> str:
     """Everything as JSON: what was measured, the rows, the closed form, every trial, and the limit of this machine.
 
     The limit (``measure.limit``) is there if it was computed.
@@ -77,12 +77,12 @@ def as_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, 
     return plain_json(about | asked | found | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
 
 
-EXPORTS = {".csv": as_csv, ".md": markdown}
+EXPORTS = {".csv": benchmark_csv, ".md": benchmark_markdown}
 
 
 def labelled_rows(about: About, trials: Sequence[Trial]) -> list[dict[str, Any]]:
     """The rows, each with the label of a synthetic measurement, else None."""
-    return [row | {"synthetic": provenance.synthetic(about["pair"]) or None} for row in rows(trials)]
+    return [row | {"synthetic": provenance.synthetic(about["pair"]) or None} for row in summary_rows(trials)]
 
 
 def closed_form(trials: Sequence[Trial]) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ def closed_form_table(about: About, trials: Sequence[Trial]) -> Table | None:
     """The same for a person to read; None if there is nothing to compare."""
     found = closed_form(trials)
     title = "Gain over our loop without a draft, predicted by theory and measured"
-    out = Table(title=provenance.titled(title, provenance.synthetic(about["pair"])))
+    out = Table(title=provenance.title_with_label(title, provenance.synthetic(about["pair"])))
     for column in ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted"):
         out.add_column(column, justify="right", overflow="fold")
     for row in found:
@@ -125,7 +125,8 @@ def against_assisted(trials: Sequence[Trial]) -> str:
     """Our speed-up over transformers' assisted generation, at each draft length that both ran at."""
     lengths = sorted({t.gamma for t in trials if t.lane == "assisted" and isinstance(t.gamma, int)})
     rivals = {
-        gamma: find(summarise(trials, Entrant("assisted", gamma)), Entrant("speculative", gamma)) for gamma in lengths
+        gamma: find(summarise(trials, LaneConfig("assisted", gamma)), LaneConfig("speculative", gamma))
+        for gamma in lengths
     }
     return ", ".join(
         f"\u03b3 {gamma}: {numbers.times(rival.gains)}" for gamma, rival in rivals.items() if rival and rival.gains
@@ -141,7 +142,7 @@ def report(
         console.print(f"{name}: {value}")
     for sentence in left_out:
         console.print(sentence)
-    console.print(table(about, trials))
+    console.print(benchmark_table(about, trials))
     if not label:  # the text of random weights means nothing
         console.print(repetition(trials))
     summaries = summarise(trials)

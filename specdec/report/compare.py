@@ -11,7 +11,7 @@ from rich.table import Table
 
 from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.results.format import Results
-from specdec.measure.summary import Summary, best_lengths, figures, find, share_of, summarise
+from specdec.measure.summary import Summary, best_lengths, find, share_of, summarise, summary_figures
 from specdec.report import numbers, provenance, sentences
 from specdec.report.benchmark import csv_table, markdown_table
 from specdec.report.cost_map import Point, point
@@ -29,7 +29,7 @@ DECISIVE = ("prompts", "new tokens", "temperature")  # settings that change the 
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """A lane of a file. Files are numbered from 1. Pair, machine and ``differs`` are in the first row of a file only.
 
     ``differs`` has the settings that are not the same in all files.
@@ -43,14 +43,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ResultsComparison:
     """``sentence`` says whether the rows can be compared directly.
 
     ``by_temperature`` has the temperature and the summary of every lane that drafts, in rising order of temperature.
     It is empty unless the files differ in temperature and in nothing else that decides the work.
     """
 
-    rows: list[Row]
+    rows: list[ComparisonRow]
     sentence: str
     by_temperature: list[tuple[float, Summary]]
 
@@ -60,7 +60,7 @@ class Comparison:
         return [found for row in self.rows if _drafts(row) and (found := point(str(row.file), row.summary))]
 
 
-def compare(files: Sequence[Results]) -> Comparison:
+def compare_results(files: Sequence[Results]) -> ResultsComparison:
     asked = [_asked(results) for results in files]
     names = dict.fromkeys(name for each in asked for name in each)
     differing = [name for name in names if len({each.get(name) for each in asked}) > 1]
@@ -76,16 +76,16 @@ def compare(files: Sequence[Results]) -> Comparison:
         whole = (provenance.pair_line(about["pair"]), provenance.hardware(about["machine"]), ", ".join(texts))
         for place, summary in enumerate(lanes):
             pair, machine, differs = ("", "", "") if place else whole
-            rows.append(Row(number, pair, machine, summary, differs))
+            rows.append(ComparisonRow(number, pair, machine, summary, differs))
     decisive = [name for name in DECISIVE if name in differing]
     sentence = _sentence(len(files), decisive)
     heated: list[tuple[float, Summary]] = []
     if decisive == ["temperature"] and _same_pair_and_machine(files):
         heated = [(files[row.file - 1].plan.params.temperature, row.summary) for row in rows if _drafts(row)]
-    return Comparison(rows, sentence if rows else sentences.NOTHING_COMPARED, sorted(heated, key=itemgetter(0)))
+    return ResultsComparison(rows, sentence if rows else sentences.NOTHING_COMPARED, sorted(heated, key=itemgetter(0)))
 
 
-def _drafts(row: Row) -> bool:
+def _drafts(row: ComparisonRow) -> bool:
     return row.summary.entrant not in (BASELINE, LOOP)
 
 
@@ -115,7 +115,7 @@ def _asked(results: Results) -> dict[str, tuple[str, object]]:
     }
 
 
-def cells(row: Row) -> list[str]:
+def comparison_cells(row: ComparisonRow) -> list[str]:
     """A row for a person to read, under ``COLUMNS``."""
     found, plain = row.summary, row.summary.entrant == BASELINE
     alpha, tokens = found.middle("alpha"), found.middle("mean_acceptance_length")
@@ -132,40 +132,40 @@ def cells(row: Row) -> list[str]:
     ]
 
 
-def table(found: Comparison) -> Table:
+def comparison_table(found: ResultsComparison) -> Table:
     """The same for a terminal."""
     out = Table(title=TITLE)
     for place, column in enumerate(COLUMNS):
         out.add_column(column, justify="right" if place in FIGURES else "left", overflow="fold")
     for row in found.rows:
-        out.add_row(*cells(row))
+        out.add_row(*comparison_cells(row))
     return out
 
 
-def records(found: Comparison, names: Sequence[str]) -> list[dict[str, Any]]:
+def records(found: ResultsComparison, names: Sequence[str]) -> list[dict[str, Any]]:
     """The rows as plain values by column name. Each has the name of its file (of ``names``), pair and machine."""
     firsts = {row.file: row for row in reversed(found.rows)}  # the first row of each file
     return [
         {"file": names[row.file - 1], "pair": firsts[row.file].pair, "machine": firsts[row.file].machine}
-        | figures(row.summary)
+        | summary_figures(row.summary)
         | {"settings_that_differ": firsts[row.file].differs}
         for row in found.rows
     ]
 
 
-def as_csv(found: Comparison, names: Sequence[str]) -> str:
+def comparison_csv(found: ResultsComparison, names: Sequence[str]) -> str:
     return csv_table(records(found, names)) if found.rows else ""
 
 
-def as_json(found: Comparison, names: Sequence[str]) -> str:
+def comparison_json(found: ResultsComparison, names: Sequence[str]) -> str:
     return plain_json({"rows": records(found, names), "sentence": found.sentence}, indent=1) + "\n"
 
 
-def markdown(found: Comparison, names: Sequence[str]) -> str:
+def comparison_markdown(found: ResultsComparison, names: Sequence[str]) -> str:
     """The table that is printed, with the names of the files above it and the sentence below."""
     head = "".join(f"{number}. {name}\n" for number, name in enumerate(names, start=1))
     rest = f"\n{found.sentence}\n" if found.sentence else ""
-    return f"{head}\n{TITLE}.\n\n{markdown_table(COLUMNS, FIGURES, map(cells, found.rows))}{rest}"
+    return f"{head}\n{TITLE}.\n\n{markdown_table(COLUMNS, FIGURES, map(comparison_cells, found.rows))}{rest}"
 
 
-COMPARED = {".csv": as_csv, ".json": as_json, ".md": markdown}
+COMPARED = {".csv": comparison_csv, ".json": comparison_json, ".md": comparison_markdown}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specdec.closed_forms import least_alpha
-from specdec.lanes.table import LOOP, Entrant
+from specdec.lanes.table import LOOP, LaneConfig
 from specdec.measure.plan import Trial
 from specdec.measure.summary import Summary, best_lengths, fastest, find, summarise
 from specdec.report.judge import judge
@@ -22,7 +22,7 @@ class Point:
     """A lane on some prompts: measured cost coefficient, acceptance rate, and gain over our loop without a draft."""
 
     label: str
-    entrant: Entrant
+    entrant: LaneConfig
     c: float
     alpha: float
     speculation: float

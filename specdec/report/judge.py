@@ -17,8 +17,8 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from specdec.closed_forms import break_even_alpha, expected_speedup, expected_tokens
-from specdec.lanes.table import LOOP, Entrant
-from specdec.measure.gain import Sides, Steps, median_run, steps
+from specdec.lanes.table import LOOP, LaneConfig
+from specdec.measure.gain import RunMetrics, Steps, median_run, steps
 from specdec.measure.metrics import ENOUGH_RUNS, STALL_SHARE, no_clear_difference
 from specdec.measure.summary import Share, Summary, fastest
 
@@ -178,7 +178,7 @@ _KINDS = {
 
 
 def judge(
-    runs: Sequence[Sides], gamma: int | str | None, *, shorter_lost: bool = False, doubts: Sequence[Doubt] = ()
+    runs: Sequence[RunMetrics], gamma: int | str | None, *, shorter_lost: bool = False, doubts: Sequence[Doubt] = ()
 ) -> Judgement:
     """Judge one lane by its runs.
 
@@ -190,7 +190,7 @@ def judge(
     if not runs:
         return Judgement(Kind.TOO_FEW_TOKENS, gamma)
     if not all(run.engine and run.verify_growth for run in runs):
-        runs = [Sides(run.plain, run.lane) for run in runs]
+        runs = [RunMetrics(run.plain, run.lane) for run in runs]
     found = _figures(runs, gamma)
     if found.kind in _KINDS.values():
         found = _unless_noise(found, runs, doubts)
@@ -201,7 +201,7 @@ def judge(
 
 
 def judge_lengths(
-    summaries: Sequence[Summary], share: Share, of_limit: Mapping[Entrant, float] = MappingProxyType({})
+    summaries: Sequence[Summary], share: Share, of_limit: Mapping[LaneConfig, float] = MappingProxyType({})
 ) -> Judgement:
     """Judge a sweep or a benchmark by its fastest draft length; by our loop only if no lane drafts.
 
@@ -220,7 +220,7 @@ def judge_lengths(
     return judge(best.sides, best.gamma, shorter_lost=shorter, doubts=doubts)
 
 
-def _figures(runs: Sequence[Sides], gamma: int | str | None) -> Judgement:
+def _figures(runs: Sequence[RunMetrics], gamma: int | str | None) -> Judgement:
     """The kind and all figures. ``runs`` is not empty, and each run has a gain."""
     gains, run = [run.gain or 0.0 for run in runs], median_run(runs)
     gain = run.gain or 0.0
@@ -255,7 +255,7 @@ def _full(found: Judgement) -> int | None:
     return gamma if isinstance(gamma, int) and guesses is not None and guesses >= FULL * gamma else None
 
 
-def _unless_noise(found: Judgement, runs: Sequence[Sides], known: Sequence[Doubt]) -> Judgement:
+def _unless_noise(found: Judgement, runs: Sequence[RunMetrics], known: Sequence[Doubt]) -> Judgement:
     """The same, with another kind if other programs or chance made the figures.
 
     Checking many tokens takes as long as checking one at least, so speculation cannot gain more than a round yields. On
@@ -273,11 +273,11 @@ def _unless_noise(found: Judgement, runs: Sequence[Sides], known: Sequence[Doubt
     return replace(found, kind=Kind.BUSY if Doubt.BUSY in doubts else Kind.NOISY, doubts=doubts)
 
 
-def _too_fast(run: Sides) -> bool:
+def _too_fast(run: RunMetrics) -> bool:
     return (run.speculation or 0.0) > (run.tokens_of_all or math.inf) / SHRUNK
 
 
-def _shrinks(run: Sides) -> bool:
+def _shrinks(run: RunMetrics) -> bool:
     return run.verify_growth is not None and run.verify_growth < SHRUNK
 
 
@@ -337,7 +337,7 @@ def _sign(ratios: Sequence[float | None], central: float) -> int:
     return 1 if central > 1 else -1
 
 
-def _stalled(run: Sides) -> bool:
+def _stalled(run: RunMetrics) -> bool:
     sides = filter(None, (run.plain, run.loop, run.lane))
     return any(side.stall_seconds > STALL_SHARE * side.decode_seconds for side in sides)
 

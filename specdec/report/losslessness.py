@@ -11,7 +11,7 @@ from specdec.report import numbers, sentences
 
 if TYPE_CHECKING:
     from specdec.measure.float32_check import Float32Check
-    from specdec.measure.losslessness import Comparison, Findings
+    from specdec.measure.losslessness import LosslessnessResult, SampleComparison
     from specdec.measure.step_test import StepFindings
 
 HEADLINES = {
@@ -85,13 +85,13 @@ FLOAT32 = {
 FLOAT32_FAILED = "The first difference could not be checked in float32; the log of the program gives the reason."
 
 
-def headline(found: Findings) -> str:
+def losslessness_headline(found: LosslessnessResult) -> str:
     if found.steps is not None and found.steps.differs:
         return HEADLINES["steps"].format(checks=_faults(found.steps))
     return HEADLINES[found.verdict].format(detectable=size(found.lossless.detectable))
 
 
-def notes(found: Findings) -> list[str]:
+def losslessness_notes(found: LosslessnessResult) -> list[str]:
     """What is said below the headline: about the samples, and about the steps."""
     return [sentence(found), steps_sentence(found.steps)]
 
@@ -114,7 +114,7 @@ def size(total_variation: float | None) -> str:
     return "\u2013" if total_variation is None else f"{math.ceil(100 * total_variation) / 100:.2f}"
 
 
-def sentence(found: Findings) -> str:
+def sentence(found: LosslessnessResult) -> str:
     """The figures behind the headline."""
     if not found.drafted:
         return UNTESTED
@@ -126,7 +126,7 @@ def sentence(found: Findings) -> str:
     )  # fmt: skip
 
 
-def caption(found: Findings) -> str:
+def caption(found: LosslessnessResult) -> str:
     params = found.params
     return CAPTION.format(
         draws=f"{found.draws:,}", tokens=params.max_new_tokens, gamma=found.gamma, temperature=params.temperature,
@@ -134,17 +134,17 @@ def caption(found: Findings) -> str:
     )  # fmt: skip
 
 
-def tested(found: Findings) -> str:
+def tested(found: LosslessnessResult) -> str:
     """What was tested, as the beginning of a sentence."""
     choice = row_of(found.lane).choice
     return choice if choice.startswith("transformers") else sentences.capital(choice)
 
 
-def sample_name(found: Findings) -> str:
+def sample_name(found: LosslessnessResult) -> str:
     return "speculative, lossless" if found.lane == "speculative" else row_of(found.lane).choice
 
 
-def rows(found: Findings) -> list[list[str]]:
+def losslessness_rows(found: LosslessnessResult) -> list[list[str]]:
     """A row for each sample, under ``COLUMNS``."""
     lossy = f"speculative, top-{found.accept_top_k} acceptance (lossy)"
     return [
@@ -171,7 +171,7 @@ def step_caption(found: StepFindings) -> str:
     return STEP_CAPTION.format(tokens=f"{found.tokens:,}", texts=f"{found.texts} text{'s' * (found.texts != 1)}")
 
 
-def _row(name: str, found: Comparison, alpha: float | None, level: float) -> list[str]:
+def _row(name: str, found: SampleComparison, alpha: float | None, level: float) -> list[str]:
     return [
         name,
         f"{found.total_variation:.3f}",

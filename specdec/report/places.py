@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdec.lanes.table import Entrant
+from specdec.lanes.table import LaneConfig
 from specdec.measure.metrics import Metrics
 from specdec.report import numbers
 from specdec.report.schema import Table
-from specdec.report.tables import table
+from specdec.report.tables import make_table
 
 PLACES = ("Place in the draft", "tested", "kept, of tested", "kept, of all drafts")
 EXPECTED = "expected, of tested"  # only of a sampled lane
@@ -26,11 +26,11 @@ def places_table(lane: Metrics) -> Table | None:
         for at, (tested, kept) in enumerate(both, start=1)
     ]
     if not lane.overlap_at:
-        return table(PLACES, rows)
+        return make_table(PLACES, rows)
     overlaps = zip(lane.overlap_at, lane.tested_at, strict=False)
     expected = [_share(overlap, tested) for overlap, tested in overlaps]
     wider = [[*row[:3], share, row[3]] for row, share in zip(rows, expected, strict=True)]
-    return table([*PLACES[:3], EXPECTED, PLACES[3]], wider)
+    return make_table([*PLACES[:3], EXPECTED, PLACES[3]], wider)
 
 
 def passes_table(lane: Metrics) -> Table | None:
@@ -43,10 +43,10 @@ def passes_table(lane: Metrics) -> Table | None:
         for tokens, count in enumerate(lane.passes_of)
         if count
     ]
-    return table(PASSES, rows)
+    return make_table(PASSES, rows)
 
 
-def by_place(lanes: Sequence[tuple[Entrant, Metrics]]) -> tuple[list[str], list[list[str]]] | None:
+def by_place(lanes: Sequence[tuple[LaneConfig, Metrics]]) -> tuple[list[str], list[list[str]]] | None:
     """Column names and a row for each lane: the share kept of the guesses tested at each place; None without any."""
     known = [(entrant, lane) for entrant, lane in lanes if lane.tested_at and lane.tested_at[0]]
     if not known:

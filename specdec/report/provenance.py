@@ -115,7 +115,7 @@ def pair_line(facts: dict[str, Any]) -> str:
     bits = f"{target['bits']} bits" if target["bits"] else ""
     compiled = "compiled" if facts["compiled"] else ""
     name = f"{facts['name']}, " if named else ""
-    parts = [name + models, machine(facts), target["dtype"], bits, compiled, synthetic(facts)]
+    parts = [name + models, device_name(facts), target["dtype"], bits, compiled, synthetic(facts)]
     return " \u00b7 ".join(filter(None, parts))
 
 
@@ -132,7 +132,7 @@ def synthetic(facts: dict[str, Any]) -> str:
     return "" if agreement is None else SYNTHETIC.format(agreement=agreement)
 
 
-def titled(title: str, label: str) -> str:
+def title_with_label(title: str, label: str) -> str:
     """A table's title, with the label of a synthetic measurement."""
     return f"{title} \u00b7 {label}" if label else title
 
@@ -180,7 +180,7 @@ def hardware(machine: dict[str, Any]) -> str:
     return " \u00b7 ".join(filter(None, [*used, cores]))
 
 
-def machine(facts: dict[str, Any]) -> str:
+def device_name(facts: dict[str, Any]) -> str:
     device = facts.get("device", "cpu")
     return device.upper() if device in {"cpu", "cuda"} else device
 

@@ -11,7 +11,7 @@ from specdec.errors import InvalidInput
 from specdec.events import LOSSLESS, Event, Finished, Round, Started
 from specdec.lanes.table import BASELINE, LOOP, row_of
 from specdec.measure import metrics
-from specdec.measure.gain import Sides, median_run
+from specdec.measure.gain import RunMetrics, median_run
 from specdec.measure.lengths import at_all_lengths
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, started_of, written_ids
@@ -29,7 +29,7 @@ REPETITIVE = 0.5
 
 def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
     """The label at the end of a lane's line, when it has a token."""
-    figures = metrics.measure(events)
+    figures = metrics.compute_metrics(events)
     if figures is None:
         return None
     name = row_of(lane).label
@@ -46,7 +46,7 @@ def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
 LEAST = 8  # tokens that a stopped race must have written; the times of fewer are noise
 
 
-def verdict(
+def verdict_record(
     runs: Sequence[Run], stopped: str | None = None, text_of: Callable[[int], str] | None = None
 ) -> dict[str, Any]:
     """Everything that is shown about a race, as one record.
@@ -65,7 +65,9 @@ def verdict(
         asked = started_of(runs[0][SPECULATIVE]).params.max_new_tokens
         notes.append(f"{stopped} at {written} of {asked} tokens; only tokens that both lanes wrote are compared.")
         runs = [{**runs[0], BASELINE.key: _up_to(runs[0][BASELINE.key], written)}]
-    measured = [{key: metrics.measure(events) for key, events in run.items() if _counts(key, events)} for run in runs]
+    measured = [
+        {key: metrics.compute_metrics(events) for key, events in run.items() if _counts(key, events)} for run in runs
+    ]
     sides = {at: both for at, lanes in enumerate(measured) if (both := _sides(lanes))}
     # Runs without a speed-up do not count, so that all figures are of the same runs. If no run has one, all count.
     sides = {at: both for at, both in sides.items() if both.gain} or sides
@@ -104,7 +106,7 @@ def verdict(
     return record
 
 
-def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run], shown: Sides) -> dict[str, Any]:
+def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run], shown: RunMetrics) -> dict[str, Any]:
     """The shown lane at other draft lengths, at the costs of all runs; or why that is not known.
 
     The gains are over the other lanes of the shown run, which are drawn beside it.
@@ -167,10 +169,10 @@ def _counts(key: str, events: Sequence[Event]) -> bool:
     return key in (BASELINE.key, SPECULATIVE) or _ended(events)
 
 
-def _sides(lanes: Mapping[str, Metrics | None]) -> Sides | None:
+def _sides(lanes: Mapping[str, Metrics | None]) -> RunMetrics | None:
     """The figures of a run that are judged; None if plain or speculative has no token."""
     plain, lane = lanes.get(BASELINE.key), lanes.get(SPECULATIVE)
-    return Sides(plain, lane, lanes.get(LOOP.key)) if plain and lane else None
+    return RunMetrics(plain, lane, lanes.get(LOOP.key)) if plain and lane else None
 
 
 def _text_notes(

@@ -7,7 +7,7 @@ beginning, so the line of ``started`` has ``head``: the texts of the prompt's fi
 bytes. The ids, these bytes and the head are enough to show the run without a model.
 
 The recording of a race holds its lanes one after another and, between them, lines about the whole: ``begin`` (settings,
-pair, time), ``lane_end``, ``verdict`` and ``error``. ``read`` skips those, and ``lanes`` separates the lanes.
+pair, time), ``lane_end``, ``verdict`` and ``error``. ``read_recording`` skips those, and ``lanes`` separates the lanes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def shown_alone(text: str) -> str:
     return "".join(map(line, [begin, kept[0] | {"tokens": tokens}, *kept[1:], verdict | {"shown": 0}]))
 
 
-def read(lines: Iterable[str]) -> Iterator[Event]:
+def read_recording(lines: Iterable[str]) -> Iterator[Event]:
     """Read the events of a recording. They are equal to the recorded ones.
 
     Raises ``InvalidInput`` for a line that is no JSON, of an unknown kind, or of another version.
@@ -125,7 +125,7 @@ def _version(text: str) -> Any:
 def lanes(lines: Iterable[str]) -> list[list[Event]]:
     """The events of a recording, as a list for each lane, for ``collect``."""
     found: list[list[Event]] = []
-    for event in read(lines):
+    for event in read_recording(lines):
         if isinstance(event, Started):
             found.append([])
         if not found:

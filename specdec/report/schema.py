@@ -86,7 +86,7 @@ class Why(TypedDict):
 
 
 @with_config(OPEN)
-class Length(TypedDict):
+class GammaRecord(TypedDict):
     """A lane at one draft length (``measure.lengths.Length``)."""
 
     gamma: Gamma
@@ -104,7 +104,7 @@ class WhatIf(TypedDict):
 
     hits: list[Gamma]
     wrong: list[int | None]
-    lengths: Annotated[list[Length], Field(min_length=MAX_GAMMA + 1, max_length=MAX_GAMMA + 1)]
+    lengths: Annotated[list[GammaRecord], Field(min_length=MAX_GAMMA + 1, max_length=MAX_GAMMA + 1)]
     costs: Annotated[list[tuple[float, float, float]], Field(min_length=MAX_GAMMA + 1, max_length=MAX_GAMMA + 1)]
     assumed: str | None
     best: Gamma

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from specdec.lanes.table import BASELINE, Entrant
+from specdec.lanes.table import BASELINE, LaneConfig
 from specdec.report import numbers
 
 COLUMNS = (
@@ -12,12 +12,12 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def cells(row: dict[str, Any]) -> list[str]:
+def summary_cells(row: dict[str, Any]) -> list[str]:
     """A row under ``COLUMNS``: medians over the runs, with the lowest and the highest."""
     plain = row["lane"] == BASELINE.lane
     return [
         row["category"],
-        Entrant(row["lane"], row["gamma"]).row.label,
+        LaneConfig(row["lane"], row["gamma"]).row.label,
         "" if row["gamma"] is None else str(row["gamma"]),
         numbers.spread(_values(row, "tokens_per_second"), numbers.rate),
         "1" if plain else numbers.times(_values(row, "speedup")),

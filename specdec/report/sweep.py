@@ -19,7 +19,7 @@ CHECKED = range(1, 9)  # the draft lengths for the error of the closed form
 
 
 @dataclass(frozen=True)
-class Row:
+class SweepRow:
     """One draft length: its summary and its judgement."""
 
     summary: Summary
@@ -36,26 +36,26 @@ class Row:
         return found.predicted * found.engine if found.predicted and found.engine else None
 
 
-def sweep_rows(summaries: Sequence[Summary]) -> list[Row]:
+def sweep_rows(summaries: Sequence[Summary]) -> list[SweepRow]:
     """A row for each measured draft length, 0 to 16 and then "auto"."""
-    return [Row(s, judge(s.sides, s.gamma)) for s in summaries if s.gains and s.lane == LOOP.lane]
+    return [SweepRow(s, judge(s.sides, s.gamma)) for s in summaries if s.gains and s.lane == LOOP.lane]
 
 
-def prediction_error(rows: Sequence[Row]) -> float | None:
+def prediction_error(rows: Sequence[SweepRow]) -> float | None:
     """The median over gamma 1 to 8 of |predicted / measured - 1|. Both are gains over our loop at gamma 0."""
     found = [row.judgement for row in rows if row.gamma in CHECKED]
     errors = [abs(j.predicted / j.speculation - 1) for j in found if j.predicted and j.speculation]
     return median(errors) if errors else None
 
 
-def marked(rows: Sequence[Row], trials: Sequence[Trial], plan: Plan) -> int | None:
+def marked(rows: Sequence[SweepRow], trials: Sequence[Trial], plan: Plan) -> int | None:
     """The row of our fastest lane, when every draft length has run on every prompt."""
     best = fastest([row.summary for row in rows])
     whole = best is not None and share_of(trials, plan).whole
     return next((at for at, row in enumerate(rows) if row.summary is best), None) if whole else None
 
 
-def cells(row: Row, mark: bool) -> list[str]:
+def sweep_cells(row: SweepRow, mark: bool) -> list[str]:
     """A row for a person to read, under ``COLUMNS``."""
     found = row.judgement
     figures = (found.speculation, found.predicted) if found.split else (None, None)
@@ -69,14 +69,14 @@ def cells(row: Row, mark: bool) -> list[str]:
     ]
 
 
-def table(trials: Sequence[Trial], plan: Plan) -> Table:
+def sweep_table(trials: Sequence[Trial], plan: Plan) -> Table:
     out = Table(title="Draft lengths; medians over the runs (lowest\u2013highest), speed-up over plain generate")
     for column in COLUMNS:
         out.add_column(column, justify="right", overflow="fold")
     rows = sweep_rows(summarise(trials))
     best = marked(rows, trials, plan)
     for at, row in enumerate(rows):
-        out.add_row(*cells(row, at == best))
+        out.add_row(*sweep_cells(row, at == best))
     return out
 
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.metrics import no_clear_difference
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import Share, Summary, fastest, share_of, summarise
 from specdec.report import numbers, sentences
 from specdec.report.judge import LOSING, Judgement, Kind, judge_lengths
-from specdec.report.why import paragraph
+from specdec.report.why import why_paragraph
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Overall:
 
 
 def overall(
-    trials: Sequence[Trial], plan: Plan, here: bool = True, of_limit: Mapping[Entrant, float] = MappingProxyType({})
+    trials: Sequence[Trial], plan: Plan, here: bool = True, of_limit: Mapping[LaneConfig, float] = MappingProxyType({})
 ) -> Overall:
     """Judge the trials of a plan that exist so far.
 
@@ -44,7 +44,7 @@ def overall(
     return Overall(found.judgement, sentences.elsewhere(found.headline), list(map(sentences.elsewhere, found.notes)))
 
 
-def _overall(trials: Sequence[Trial], plan: Plan, of_limit: Mapping[Entrant, float]) -> Overall:
+def _overall(trials: Sequence[Trial], plan: Plan, of_limit: Mapping[LaneConfig, float]) -> Overall:
     summaries, share = summarise(trials), share_of(trials, plan)
     found = judge_lengths(summaries, share, of_limit)
     measured = sentences.MEASURED_PARTLY if share.calls < share.planned else sentences.MEASURED
@@ -60,7 +60,7 @@ def _overall(trials: Sequence[Trial], plan: Plan, of_limit: Mapping[Entrant, flo
         subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
     said += [sentences.headline(found, subject, **counted), _loop_faster(summaries), *rivals]
-    below = [*sentences.notes(found), _alike(summaries), paragraph(found), measured.format(**counted)]
+    below = [*sentences.notes(found), _alike(summaries), why_paragraph(found), measured.format(**counted)]
     return Overall(found, " ".join(filter(None, said)), list(filter(None, below)))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from specdec.events import Event
 from specdec.lanes.table import BASELINE, LANES
 from specdec.measure import metrics
-from specdec.measure.gain import Sides
+from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import Run, common_prefix, first_difference, started_of, written_ids
 from specdec.report import numbers, provenance
@@ -21,7 +21,7 @@ def _figure(value: str, label: str, definition: str) -> Figure:
 
 
 def headline_figures(
-    found: Judgement, shown: Sides, plain: Sequence[Event], speculative: Sequence[Event]
+    found: Judgement, shown: RunMetrics, plain: Sequence[Event], speculative: Sequence[Event]
 ) -> list[Figure]:
     """Up to four figures beside the headline: both shares, the acceptance, and how the two texts compare.
 
@@ -85,10 +85,10 @@ def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | Non
             ]
         )
     columns = ["Lane", "tokens/s", "speed-up", "first token", "acceptance", "tokens per pass", "same text as plain"]
-    return table(columns, rows)
+    return make_table(columns, rows)
 
 
-def table(columns: Sequence[str], rows: list[list[str]]) -> Table:
+def make_table(columns: Sequence[str], rows: list[list[str]]) -> Table:
     """A table with the definitions of its columns."""
     return {"columns": [{"name": name, "definition": _meaning(name)} for name in columns], "rows": rows}
 
@@ -101,7 +101,7 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def details(found: Judgement, shown: Sides, speculative: Sequence[Event]) -> list[Figure]:
+def details(found: Judgement, shown: RunMetrics, speculative: Sequence[Event]) -> list[Figure]:
     """The other figures of the shown run, and what was measured with which settings."""
     started, plain, lane = started_of(speculative), shown.plain, shown.lane
     before, after = plain.tokens_per_second, lane.tokens_per_second

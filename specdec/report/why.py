@@ -18,13 +18,13 @@ def of_race(found: Judgement) -> Why | None:
         return None
     return {
         "title": sentences.why_title(found),
-        "text": paragraph(found),
-        "figures": figures(found) if found.split else [],
+        "text": why_paragraph(found),
+        "figures": why_figures(found) if found.split else [],
         "steps": list(found.steps) if found.split else [],
     }
 
 
-def paragraph(found: Judgement) -> str:
+def why_paragraph(found: Judgement) -> str:
     """The terms of the gain in words, and what may help if speculation loses; empty if nothing was drafted."""
     if not found.guesses or found.c is None or found.tokens is None:
         return ""
@@ -59,7 +59,7 @@ def _causes(found: Judgement) -> str:
     return f" The difference: {listed}." if listed else ""
 
 
-def figures(found: Judgement) -> list[Figure]:
+def why_figures(found: Judgement) -> list[Figure]:
     """The terms as values with labels and definitions."""
     alpha, needed = sentences.kept_and_needed(found)
     if found.can_break_even is False:

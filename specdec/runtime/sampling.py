@@ -18,7 +18,7 @@ from transformers import (
 
 from specdec.events import SamplingParams
 from specdec.runtime import draws
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 
 class Sampler:
@@ -42,7 +42,7 @@ class Sampler:
             if params.min_p > 0.0:
                 self._warpers.append(MinPLogitsWarper(float(params.min_p)))
 
-    def process(self, logits: torch.Tensor, context: Context, end: int) -> torch.Tensor:
+    def process(self, logits: torch.Tensor, context: TokenBuffer, end: int) -> torch.Tensor:
         """Processed logits (n, V) from raw logits (n, V).
 
         The last row was computed from the context's first ``end`` ids, and each earlier row from one id less. A

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 
-class Context:
+class TokenBuffer:
     """A buffer of ids on the target's device. ``length`` ids are committed, and a draft may follow them.
 
     Drafting writes its tokens into the buffer. So both models read slices of one tensor, and no value has to be copied

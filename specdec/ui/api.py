@@ -17,19 +17,19 @@ from specdec.errors import InvalidInput, SpecdecError, quoted
 from specdec.events import Event, SamplingParams
 from specdec.lanes.decoding_thread import Batches, driven
 from specdec.lanes.race import named, start
-from specdec.lanes.table import DEFAULT_KEYS, LANES, Entrant, Lane, row_of
+from specdec.lanes.table import DEFAULT_KEYS, LANES, Lane, LaneConfig, row_of
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report.recording import Recorder
-from specdec.ui.jobs.context import Ahead, Job, Turn
+from specdec.ui.jobs.context import Job, JobContext, QueuePosition
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_settings import GAMMA, NEW_TOKENS, RaceSettings
-from specdec.ui.jobs.race_stream import check, stream
+from specdec.ui.jobs.race_stream import enforce_limits, stream
 from specdec.ui.jobs.submit import UNLIMITED, followed
 
 
-def add_endpoints(machine: Machine, limits: Limits) -> None:
+def add_endpoints(machine: JobQueue, limits: Limits) -> None:
     """Add both endpoints to the Blocks that are being built."""
     lanes = {
         "lanes": _named_lanes(LANES),
@@ -41,7 +41,7 @@ def add_endpoints(machine: Machine, limits: Limits) -> None:
         gr.api(endpoint, **UNLIMITED)
 
 
-def _decode_endpoint(machine: Machine, limits: Limits) -> Callable[..., AsyncIterator[str]]:
+def _decode_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIterator[str]]:
     async def decode(
         request: gr.Request,
         prompt: str,
@@ -88,13 +88,13 @@ def _decode_endpoint(machine: Machine, limits: Limits) -> Callable[..., AsyncIte
             job = Job("decode", task.tokens, partial(_decode, prompt=prompt, params=params, task=task, limits=limits))
             async with aclosing(followed(machine, request, replace(job, settings=settings))) as steps:
                 async for lines in steps:
-                    if not isinstance(lines, Ahead):
+                    if not isinstance(lines, QueuePosition):
                         yield lines
 
     return decode
 
 
-def _race_endpoint(machine: Machine, limits: Limits) -> Callable[..., AsyncIterator[dict[str, Any]]]:
+def _race_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIterator[dict[str, Any]]]:
     async def race(
         request: gr.Request,
         prompt: str,
@@ -134,8 +134,8 @@ def _race_endpoint(machine: Machine, limits: Limits) -> Callable[..., AsyncItera
             # Each step only shows the caller that the race goes on. The last output is the verdict.
             async with aclosing(followed(machine, request, job)) as steps:
                 async for step in steps:
-                    text = text if isinstance(step, Ahead) else step
-                    yield {"running": not isinstance(step, Ahead)}
+                    text = text if isinstance(step, QueuePosition) else step
+                    yield {"running": not isinstance(step, QueuePosition)}
             record = json.loads(text[text.rfind("\n", 0, -1) + 1 :])
             if record.pop("event") == "error":
                 raise gr.Error(record["message"], print_exception=False)
@@ -144,9 +144,11 @@ def _race_endpoint(machine: Machine, limits: Limits) -> Callable[..., AsyncItera
     return race
 
 
-def _decode(turn: Turn, prompt: str, params: SamplingParams, task: Task[list[Event]], limits: Limits) -> Iterator[str]:
+def _decode(
+    turn: JobContext, prompt: str, params: SamplingParams, task: Task[list[Event]], limits: Limits
+) -> Iterator[str]:
     """The events of a task as lines, until the job is stopped."""
-    check(turn.pair, prompt, params, limits)
+    enforce_limits(turn.pair, prompt, params, limits)
     recorder = Recorder(turn.pair.tokenizer)
     with closing(turn.run(task)) as batches:
         for batch in batches:
@@ -156,7 +158,7 @@ def _decode(turn: Turn, prompt: str, params: SamplingParams, task: Task[list[Eve
                 return
 
 
-def _decoded(pair: Pair, prompt: str, params: SamplingParams, entrant: Entrant, seconds: float | None) -> Batches:
+def _decoded(pair: Pair, prompt: str, params: SamplingParams, entrant: LaneConfig, seconds: float | None) -> Batches:
     for batch in driven(start(make_request(pair, prompt, params), entrant), interval=0.08, max_seconds=seconds):
         yield [named(event, entrant) for event in batch]
 

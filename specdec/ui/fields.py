@@ -41,7 +41,7 @@ def message_place(elem_id: str, value: str = "", **settings: Any) -> gr.HTML:
     return gr.HTML(value, js_on_load=_ERRORS, elem_id=elem_id, apply_default_css=False, **settings)
 
 
-def number(name: str, value: float | None) -> float:
+def read_number(name: str, value: float | None) -> float:
     """The value of a field; an ``int`` for a whole number, also for 5.0. Raises ``InvalidInput`` if empty."""
     if value is None:
         raise InvalidInput(f"{name} is empty; write a number. Nothing ran.")
@@ -50,7 +50,7 @@ def number(name: str, value: float | None) -> float:
 
 def integer(name: str, value: float | None) -> int:
     """The same for a field that takes whole numbers only."""
-    found = number(name, value)
+    found = read_number(name, value)
     if isinstance(found, bool) or not isinstance(found, int):
         raise InvalidInput(f"{name} is {found}; give a whole number. Nothing ran.")
     return found

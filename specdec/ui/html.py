@@ -94,7 +94,7 @@ Space</a>.{% endif %}</p>
 _HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string(_TEMPLATES).module
 
 
-def verdict(sentence: str, factor: str | None = None, notes: Iterable[str] = ()) -> str:
+def verdict_html(sentence: str, factor: str | None = None, notes: Iterable[str] = ()) -> str:
     """The headline with its figure, and the notes below it on one line, which can be opened."""
     return _HTML.verdict(sentence, factor, [note for note in notes if note]).strip()
 
@@ -127,7 +127,7 @@ def titled(title: str, text: str) -> str:
     return _HTML.titled(title, text)
 
 
-def table(
+def table_html(
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
     caption: str,

@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdec.errors import SpecdecError, with_names
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
-from specdec.measure.task import Run
+from specdec.measure.task import TaskRunner
 from specdec.models.pair_slot import Slot
 from specdec.report import provenance
 from specdec.ui.api import add_endpoints
@@ -21,8 +21,8 @@ from specdec.ui.assets import ROUTE
 from specdec.ui.fields import LABELS, given
 from specdec.ui.jobs.limits import LOCAL, Limits
 from specdec.ui.jobs.log import Journal
-from specdec.ui.jobs.queue import Machine
-from specdec.ui.jobs.race_stream import check
+from specdec.ui.jobs.queue import JobQueue
+from specdec.ui.jobs.race_stream import enforce_limits
 from specdec.ui.jobs.recorded import recorded_race
 from specdec.ui.jobs.startup import StartupRace
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done
@@ -32,7 +32,7 @@ from specdec.ui.tabs.code import code_answer
 from specdec.ui.tabs.how import how_tab
 from specdec.ui.tabs.lossless import LosslessTab
 from specdec.ui.tabs.measurement import Values
-from specdec.ui.tabs.pair_panel import PairPanel, facing, header, your_own
+from specdec.ui.tabs.pair_panel import PairPanel, facing, own_pair_command, pair_header
 from specdec.ui.tabs.race import RaceTab
 from specdec.ui.tabs.race_form import RaceForm
 
@@ -70,7 +70,7 @@ class Page:
     """The page as a Gradio app, and the machine behind it; ``serve`` launches it."""
 
     demo: gr.Blocks
-    machine: Machine
+    machine: JobQueue
 
     def health(self) -> dict[str, Any]:
         """For monitors: whether jobs are taken and run."""
@@ -86,7 +86,7 @@ class Page:
 def build(
     slot: Slot,
     limits: Limits = LOCAL,
-    run: Run | None = None,
+    run: TaskRunner | None = None,
     journal: Journal | None = None,
     proxies: int | None = 0,
 ) -> Page:
@@ -97,7 +97,7 @@ def build(
     name its visitors' addresses; None if that is not known.
     """
     examples = read_prompts(EXAMPLES)
-    machine = Machine(
+    machine = JobQueue(
         slot,
         run or (lambda task: task.run(slot.pair)),
         limits,
@@ -118,7 +118,7 @@ class _Components:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: JobQueue,
         slot: Slot,
         limits: Limits,
         startup: StartupRace | None,
@@ -127,7 +127,7 @@ class _Components:
         self._machine, self._slot, self._limits, self._startup = machine, slot, limits, startup
         self._ask = RaceForm(limits)
         with gr.Row(elem_id="sd-top"):
-            self._header = gr.HTML(header(slot, limits), elem_id="sd-header")
+            self._header = gr.HTML(pair_header(slot, limits), elem_id="sd-header")
             # A Space is shown in a frame, so links must name the page around it.
             space = os.environ.get("SPACE_ID")
             around = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
@@ -136,7 +136,7 @@ class _Components:
         with gr.Column(elem_id="sd-change"):  # opened by a button of the header
             self._panel = None if startup is None or limits.pairs == "none" else PairPanel(slot, limits, startup)
             if limits.public:
-                gr.HTML(your_own(space), elem_id="sd-own", apply_default_css=False)
+                gr.HTML(own_pair_command(space), elem_id="sd-own", apply_default_css=False)
         with gr.Tabs(elem_id="sd-tabs", overflow_behavior="wrap") as self._tabs:
             with _tab("Race"):
                 self._race = RaceTab(machine, limits, self._ask, examples, _LIVE)
@@ -187,7 +187,7 @@ class _Components:
 
     def _named(self) -> Values:
         """The header, for the first answer of a job: another visitor may have loaded another pair meanwhile."""
-        return {self._header: header(self._slot, self._limits)}
+        return {self._header: pair_header(self._slot, self._limits)}
 
     def _renewed(self, known: str) -> list[Any]:
         """The page's texts about the loaded pair and its name, if it is not the pair that an open page knows."""
@@ -205,7 +205,7 @@ class _Components:
             found = {"code": code_answer(shown) if isinstance(shown, str) else None}
             try:
                 asked = self._ask.read(*values)
-                check(self._slot.pair, asked.message, asked.params, self._limits)
+                enforce_limits(self._slot.pair, asked.message, asked.params, self._limits)
                 return found | {"settings": asked.settings()}
             except SpecdecError as error:
                 return found | {"problem": with_names(error, LABELS)}

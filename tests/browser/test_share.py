@@ -12,7 +12,7 @@ from shell import commands, options
 
 import specdec
 from browser.conftest import ask, open_page, run, skip, text, unfold, visit
-from specdec.measure.metrics import measure
+from specdec.measure.metrics import compute_metrics
 from specdec.report import recording
 
 pytestmark = pytest.mark.xdist_group("browser share")
@@ -154,7 +154,7 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, tmp_path):
         assert other.evaluate(VERDICTS) == page.evaluate(VERDICTS) != []
         assert other.locator(".sd-decision").count() == 0
         other.click(".sd-shareButton")
-        events = list(recording.read(save(other, tmp_path / "linked.jsonl").read_text().splitlines()))
+        events = list(recording.read_recording(save(other, tmp_path / "linked.jsonl").read_text().splitlines()))
         lanes = [event.lane for event in events if isinstance(event, specdec.Started)]
         assert lanes == ["generate", "speculative", "speculative"]
         other.keyboard.press("Escape")
@@ -178,7 +178,7 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
     lanes = recording.lanes(lines)
     assert [(lane[0].lane, lane[0].gamma) for lane in lanes][2] == ("speculative", 0)
     shown = page.evaluate(SHOWN)
-    assert shown["figures"][2] == f"{measure(lanes[1]).alpha * 100:.0f}\u00a0%"
+    assert shown["figures"][2] == f"{compute_metrics(lanes[1]).alpha * 100:.0f}\u00a0%"
     with visit(browser, address, reduced_motion="no-preference") as other:
         open_page(other, address)
         other.set_input_files("#sd-open", path)

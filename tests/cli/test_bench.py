@@ -90,7 +90,7 @@ def test_results_files_are_compared_without_measuring(tmp_path, capsys, monkeypa
     for path, tokens in zip(files, ("32", "40"), strict=True):
         bench.main([*command(tmp_path), "--tokens", tokens, "--results", str(path)])
     capsys.readouterr()
-    monkeypatch.setattr(bench, "measure", lambda *arguments: pytest.fail("measured"))
+    monkeypatch.setattr(bench, "run_plan_distributed", lambda *arguments: pytest.fail("measured"))
     bench.main(["--compare", *map(str, files)])
     said = " ".join(capsys.readouterr().out.split())
     assert "they differ in new tokens." in said and "40 new tokens" in said

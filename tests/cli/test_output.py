@@ -19,14 +19,14 @@ from programs import specdec_command
 import specdec
 from specdec.cli import bench, run, sweep
 from specdec.cli.arguments import console_of
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure import roofline
 from specdec.measure.results.file import ResultsText
 from specdec.report.recording import token_bytes
 
 PROMPT = "Once upon a time"
 HOSTILE = "\x1b]0;title\x07\x1b[31m\x9b2J\x7f\u202e\r name"  # OSC, CSI, C1, DEL, a bidi override, a return
-LANES = {BASELINE: plain(2.0), LOOP: loop(1.9), Entrant("speculative", 5): drafting(5, (3,), 0.1, 1.0)}
+LANES = {BASELINE: plain(2.0), LOOP: loop(1.9), LaneConfig("speculative", 5): drafting(5, (3,), 0.1, 1.0)}
 ENCODINGS = ("utf-8", "cp1252", "ascii")
 
 
@@ -51,7 +51,7 @@ def measured(monkeypatch, tmp_path) -> list[str]:
         (item,) = plan.prompts
         return [trial(0, entrant, LANES[entrant], item.name, item.category) for entrant in plan.entrants]
 
-    monkeypatch.setattr(bench, "measure", found)
+    monkeypatch.setattr(bench, "run_plan_distributed", found)
     options = ["--tokens", "64", "--runs", "1", "--gammas", "5", "--lanes", *(entrant.key for entrant in LANES)]
     return ["bench", "--device", "cpu", "--prompts", str(tmp_path / "set γ.jsonl"), *options]
 
@@ -154,7 +154,7 @@ def test_a_comparison_is_exported(measured, tmp_path, monkeypatch) -> None:
         results.append(ResultsText(pair, plan).write(found))
         return found
 
-    monkeypatch.setattr(bench, "measure", kept)
+    monkeypatch.setattr(bench, "run_plan_distributed", kept)
     specdec_command(*measured)
     paths = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
     for path in paths:
@@ -175,7 +175,7 @@ def test_a_comparison_is_exported(measured, tmp_path, monkeypatch) -> None:
 
 def sides_gain() -> float:
     """The gain of the speculative lane of ``LANES``: seconds a token after the first."""
-    ends = [events[-1].elapsed_seconds - 1 for events in (LANES[BASELINE], LANES[Entrant("speculative", 5)])]
+    ends = [events[-1].elapsed_seconds - 1 for events in (LANES[BASELINE], LANES[LaneConfig("speculative", 5)])]
     return ends[0] / ends[1]
 
 

@@ -11,7 +11,7 @@ from programs import specdec_command
 import specdec
 from specdec.cli import sweep
 from specdec.report import enough
-from specdec.report.recording import read
+from specdec.report.recording import read_recording
 
 ROOT = Path(specdec.__file__).parent.parent
 PROMPT = "Once upon a time"
@@ -33,7 +33,7 @@ def test_prints_the_text_of_generate_and_the_figures() -> None:
 
 def test_json_lines_are_the_events_of_all_lanes() -> None:
     out = specdec_command(PROMPT, "--tokens", "12", "--json").stdout
-    events = list(read(out.splitlines()))
+    events = list(read_recording(out.splitlines()))
     lanes = [event.lane for event in events if isinstance(event, specdec.Started)]
     ends = [event.finish_reason for event in events if isinstance(event, specdec.Finished)]
     assert (lanes, ends) == (["generate", "speculative", "speculative"], ["length"] * 3)

@@ -25,11 +25,11 @@ from safetensors.torch import save_file
 import specdec
 from specdec.drafters.eagle3 import Eagle3Draft
 from specdec.drafters.eagle3_head import FEATURES, Eagle3Head, head_config
-from specdec.forward.hf_cache import RoomyLayer
-from specdec.forward.model_info import own_forward
+from specdec.forward.hf_cache import PreallocatedLayer
+from specdec.forward.model_info import why_not_lean
 from specdec.forward.runner import Runner
 from specdec.models.loading import load_pair, plan_pair
-from specdec.models.pair_check import check
+from specdec.models.pair_check import check_pair
 from specdec.report import provenance
 
 LAYERS, KNOWN = 6, 200
@@ -172,7 +172,7 @@ def test_a_forward_is_that_of_the_published_layer(option: str) -> None:
     head = head_of(config).double()
     with isolated_rng(1):
         features, embedded = torch.randn(9, FEATURES, HIDDEN).double(), torch.randn(11, HIDDEN).double()
-    reading, cache = Reading(dict(head.state_dict()), config), RoomyLayer()
+    reading, cache = Reading(dict(head.state_dict()), config), PreallocatedLayer()
     theirs = [reading.step(reading.fused(list(row)), e) for row, e in zip(features, embedded, strict=False)]
     fused = head.fused(features.flatten(1))
     ours = [head(fused[:5], embedded[:5], cache)[0], head(fused[5:], embedded[5:9], cache)[0]]
@@ -184,7 +184,7 @@ def test_a_forward_is_that_of_the_published_layer(option: str) -> None:
     require_close(torch.cat(ours), torch.stack([logits for logits, _ in theirs]), 1e-5)
 
 
-def cropped(cache: RoomyLayer) -> RoomyLayer:
+def cropped(cache: PreallocatedLayer) -> PreallocatedLayer:
     cache.crop(-1)
     return cache
 
@@ -203,7 +203,7 @@ def test_every_draft_is_that_of_the_published_layer(monkeypatch, option: str, wr
 def test_the_states_of_layer_n_of_n_are_those_before_the_final_norm(family: str) -> None:
     """By the lean forward and by the models' own, over two passes: what hooks see in one pass over the whole text."""
     target, ids, layer_ids = target_of(family), prompt_of(9), (0, 4, LAYERS)
-    assert (own_forward(target) is None) == (family == "llama")
+    assert (why_not_lean(target) is None) == (family == "llama")
     runner, taken = Runner(target), []
     runner.tap(layer_ids, lambda start, rows: taken.append(rows.double()))
     with torch.no_grad():
@@ -376,7 +376,7 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
     head = head_of(config, embeds=written != "SafeAILab")
     folder = save(tmp_path / "head", config, head, "midlayer." if written == "SafeAILab" else "layers.0.")
     draft = folder if named == "a draft" else specdec.Eagle3(folder)
-    findings = check(plan_pair(saved_target, draft))
+    findings = check_pair(plan_pair(saved_target, draft))
     assert any("EAGLE-3" in finding.sentence for finding in findings)
     pair = load_pair(saved_target, draft)
     assert pair.draft.describe()["kind"] == "eagle3" and pair.draft.describe()["text"].startswith("eagle3:")
@@ -470,7 +470,7 @@ def test_check_and_details_say_which_layers_a_head_reads(tmp_path, saved_target,
     folder = save(tmp_path / "head", config, head_of(config))
     listing = ", ".join(map(str, ids or (2, 3, 3)))
     said = f"hidden states {listing} (0 is the embedding, 6 the output of the last layer)"
-    assert [f.sentence for f in check(plan_pair(saved_target, folder)) if f.topic == "Head"] == [
+    assert [f.sentence for f in check_pair(plan_pair(saved_target, folder)) if f.topic == "Head"] == [
         f"It reads the target's {said}."
     ]
     assert provenance.head(load_pair(saved_target, folder).facts()) == {"Head reads": said}

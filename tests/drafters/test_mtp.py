@@ -25,7 +25,7 @@ from transformers.modeling_layers import MtpModel
 import specdec
 from specdec.drafters.mtp import MtpDraft
 from specdec.models.loading import load_pair, plan_pair
-from specdec.models.pair_check import check
+from specdec.models.pair_check import check_pair
 
 DEPTH, VOCABULARY = 3, 320
 SHAPE = {
@@ -205,7 +205,7 @@ def published_depth(monkeypatch) -> None:
 
 def test_layers_are_loaded_from_the_targets_checkpoint(tmp_path, published_depth) -> None:
     folder = save(tmp_path)
-    drafting, unused = ({f.topic for f in check(plan_pair(folder, draft))} for draft in (specdec.Mtp(), "suffix"))
+    drafting, unused = ({f.topic for f in check_pair(plan_pair(folder, draft))} for draft in (specdec.Mtp(), "suffix"))
     assert "MTP" not in drafting and "MTP" in unused, "a note says if the target's layers are not used"
     pair = load_pair(folder, specdec.Mtp())
     facts = pair.facts()["draft"]

@@ -21,7 +21,7 @@ from specdec.drafters import registry
 from specdec.drafters.base import DraftMethod, Finding, NoDraft, Proposal, after_kind
 from specdec.drafters.draft_model import DraftModel
 from specdec.models import loading
-from specdec.models.pair_check import check
+from specdec.models.pair_check import check_pair
 from specdec.models.pair_slot import Slot
 from specdec.report import recording
 
@@ -92,7 +92,7 @@ def test_a_new_method_is_on_the_command_line_and_in_a_race(toy, capsys) -> None:
         specdec.cli.main(["run", "--help"])
     assert "echo:N" in capsys.readouterr().out
     specdec.cli.main([PROMPT, "--draft", "echo:2", "--gamma", "3", "--tokens", "12", "--json"])
-    events = list(recording.read(capsys.readouterr().out.splitlines()))
+    events = list(recording.read_recording(capsys.readouterr().out.splitlines()))
     texts = []
     for event in events:
         if isinstance(event, specdec.Started):
@@ -245,7 +245,7 @@ def shelf(tmp_path_factory):
 
 def findings(shelf, draft) -> dict[str, tuple[str, str]]:
     """Level and sentence by topic; each topic once."""
-    found = check(loading.plan_pair(shelf / "target", shelf / draft if isinstance(draft, str) else draft))
+    found = check_pair(loading.plan_pair(shelf / "target", shelf / draft if isinstance(draft, str) else draft))
     assert len({finding.topic for finding in found}) == len(found)
     return {finding.topic: (finding.level, finding.sentence) for finding in found}
 

@@ -10,7 +10,7 @@ from fakes import byte_tokenizer, noisy_copy, prompt_of, shared_tiny, tensors
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import specdec
-from specdec.forward.lean import Stack
+from specdec.forward.lean import LeanModel
 from specdec.forward.runner import Runner
 
 MOST_MADE = {0.0: 398, 1.0: 439}  # tensors of a round with four guesses, by temperature
@@ -69,7 +69,7 @@ def test_every_round_runs_the_same_operators(monkeypatch: pytest.MonkeyPatch) ->
     pair = specdec.Pair(target, noisy_copy(target, 1), byte_tokenizer())
     pair.describe()  # the comparison at load has passes of its own
     passes: list[tuple[int, int]] = []
-    forward = Stack.forward
+    forward = LeanModel.forward
 
     def counted(self, ids, *given):
         with Operators() as seen:
@@ -77,7 +77,7 @@ def test_every_round_runs_the_same_operators(monkeypatch: pytest.MonkeyPatch) ->
         passes.append((len(ids), seen.counts.total()))
         return logits
 
-    monkeypatch.setattr(Stack, "forward", counted)
+    monkeypatch.setattr(LeanModel, "forward", counted)
     params = specdec.SamplingParams(max_new_tokens=40, ignore_eos=True)
     rounds = [
         e for e in specdec.speculative(pair, prompt_of(5), gamma=4, params=params) if isinstance(e, specdec.Round)

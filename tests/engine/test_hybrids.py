@@ -18,7 +18,7 @@ from pairwise import each_once
 
 import specdec
 from specdec.engine.policy import REREAD
-from specdec.forward.recurrent_state import States
+from specdec.forward.recurrent_state import RecurrentSnapshots
 from specdec.forward.runner import Runner
 from specdec.models.compatibility import ROLLED_BACK
 
@@ -166,7 +166,7 @@ def difference(family: str, acceptance: str = "lossless") -> float:
 @pytest.mark.parametrize("bug", ["state not restored", "restored one token late"])
 def test_a_wrong_rollback_is_caught(monkeypatch, bug: str) -> None:
     """Both the text and the distribution show it."""
-    restore = States.restore
+    restore = RecurrentSnapshots.restore
     if bug == "state not restored":
 
         def wrong(self, length):
@@ -181,7 +181,7 @@ def test_a_wrong_rollback_is_caught(monkeypatch, bug: str) -> None:
             place = restore(self, length)
             return place if place is None else min(place + 1, length)
 
-    monkeypatch.setattr(States, "restore", wrong)
+    monkeypatch.setattr(RecurrentSnapshots, "restore", wrong)
     target = model_of(FEW[0])
     with pytest.raises(AssertionError):
         compare(target, pair_of(target, "hybrid draft"), gammas=(4,))

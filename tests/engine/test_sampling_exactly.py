@@ -22,7 +22,7 @@ import specdec
 from specdec.drafters.cross_tokenizer import TranslatedDraft
 from specdec.drafters.draft_model import ModelDraft
 from specdec.engine.policy import AutoGamma, Chooser, Policy
-from specdec.forward.hf_cache import RoomyLayer
+from specdec.forward.hf_cache import PreallocatedLayer
 from specdec.runtime import draws
 from specdec.runtime.sampling import Sampler
 
@@ -392,7 +392,7 @@ def test_unshared_part_of_q_is_caught(monkeypatch) -> None:
 
 def test_stale_cache_row_is_caught(monkeypatch) -> None:
     """A roll-back that leaves one row of the rejected draft in the cache is not lossless."""
-    crop = RoomyLayer.crop
+    crop = PreallocatedLayer.crop
 
     @torch.inference_mode()
     def stale(self, count):
@@ -401,7 +401,7 @@ def test_stale_cache_row_is_caught(monkeypatch) -> None:
             self._keys[..., kept - 1, :] = self._keys[..., kept, :]
         crop(self, count)
 
-    monkeypatch.setattr(RoomyLayer, "crop", stale)
+    monkeypatch.setattr(PreallocatedLayer, "crop", stale)
     assert difference(pair_of("model"), NARROW, gamma=2, tokens=5) > CAUGHT
 
 

@@ -20,8 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import specdec
 from specdec.forward import cuda_graph, lean_check
 from specdec.forward.cuda_graph import GraphEngine
-from specdec.forward.lean import Stack
-from specdec.forward.static_buffers import Place, StaticContext, StaticSpan
+from specdec.forward.lean import LeanModel
+from specdec.forward.static_buffers import StaticPositions, StaticSpan, StaticTokenBuffer
 from specdec.report import provenance
 
 FAMILIES = ("llama", "qwen3", "mistral", "gpt2", "gpt_neox", "phi3")
@@ -169,9 +169,9 @@ def test_what_was_found_while_weights_held_nan_is_not_kept(monkeypatch) -> None:
     forget_engines(monkeypatch.setattr)
     pair = specdec.Pair(tiny("llama", 1), engine="graph")
     whole = pair.target.lm_head.weight.data.clone()
-    stack = lean_check.stack_of(pair.target)
+    stack = lean_check.lean_model(pair.target)
     pair.target.lm_head.weight.data[3] = math.nan
-    assert "NaN" in pair.describe()["engine"]["reason"] and lean_check.stack_of(pair.target) is stack
+    assert "NaN" in pair.describe()["engine"]["reason"] and lean_check.lean_model(pair.target) is stack
     pair.target.lm_head.weight.data.copy_(whole)
     assert pair.describe()["engine"] == {"name": "graph", "reason": None}
 
@@ -191,7 +191,7 @@ def test_too_many_graphs_are_dropped_with_their_pool(captured, monkeypatch) -> N
 def test_the_stand_in_catches_a_step_that_reads_a_changing_address(captured, monkeypatch) -> None:
     """The stand-in catches a step that slices at an index known to Python only."""
     monkeypatch.setattr(
-        "specdec.forward.static_buffers.StaticContext.ids", lambda self, start, end: self._ids[start:end]
+        "specdec.forward.static_buffers.StaticTokenBuffer.ids", lambda self, start, end: self._ids[start:end]
     )
     graph = pair_of()
     eager = dataclasses.replace(graph, engine="eager")
@@ -226,7 +226,7 @@ def test_a_confidence_stop_while_sampling_is_the_one_mode_in_which_texts_differ(
     """The eager engine on a CPU stops drawing at the unsure token. On a GPU it draws the whole draft too."""
     graph = pair_of()
     eager = dataclasses.replace(graph, engine="eager")
-    monkeypatch.setattr("specdec.runtime.tokens.Context.waits", waits)
+    monkeypatch.setattr("specdec.runtime.tokens.TokenBuffer.waits", waits)
     settings = {"gamma": specdec.ConfidenceStop(6, 0.5), "params": {"temperature": 1.0, "seed": 5}}
     texts = [[r.committed_ids for r in rounds_of(pair, prompt_of(5), settings)] for pair in (graph, eager)]
     assert (texts[0] == texts[1]) is waits
@@ -347,14 +347,14 @@ def test_a_capture_fails_in_a_call_that_fails(error: type[Exception], then: str,
     assert pair.describe()["engine"]["name"] == "graph"
 
     def refuse(step, rng):
-        monkeypatch.setattr(Stack, "forward", lambda self, *rest: (_ for _ in ()).throw(error("no more")))
+        monkeypatch.setattr(LeanModel, "forward", lambda self, *rest: (_ for _ in ()).throw(error("no more")))
         raise error("refused")
 
-    forward = Stack.forward
+    forward = LeanModel.forward
     monkeypatch.setattr(cuda_graph, "capture_for", lambda device: refuse)
     with pytest.raises(error, match="no more|refused"):
         rounds_of(pair, prompt_of(6), MODES["sampling"])
-    monkeypatch.setattr(Stack, "forward", forward)
+    monkeypatch.setattr(LeanModel, "forward", forward)
     assert pair.describe()["engine"]["name"] == then
 
 
@@ -371,11 +371,11 @@ def test_an_error_does_not_leave_its_buffers_to_the_next_call(monkeypatch) -> No
     pair = pair_of()
     rounds_of(pair, prompt_of(6), MODES["greedy"])
     ((kept,),) = cuda_graph._free.values()
-    forward = Stack.forward
-    monkeypatch.setattr(Stack, "forward", lambda self, *rest: forward(self, *rest) * math.nan)
+    forward = LeanModel.forward
+    monkeypatch.setattr(LeanModel, "forward", lambda self, *rest: forward(self, *rest) * math.nan)
     with pytest.raises(specdec.SpecdecError):
         rounds_of(pair, prompt_of(6), MODES["greedy"])
-    monkeypatch.setattr(Stack, "forward", forward)
+    monkeypatch.setattr(LeanModel, "forward", forward)
     rounds_of(pair, prompt_of(6), MODES["greedy"])
     ((after,),) = cuda_graph._free.values()
     assert after is not kept
@@ -405,6 +405,6 @@ def test_a_call_in_inference_mode_leaves_buffers_for_one_outside(monkeypatch) ->
 def test_a_kept_row_may_be_longer_than_the_room() -> None:
     """A synthetic draft's text goes on after a short call."""
     buffers, prompt = torch.zeros(2, 8, dtype=torch.long), torch.arange(3)
-    context = StaticContext(prompt, buffers, Place(prompt.device, 8))
+    context = StaticTokenBuffer(prompt, buffers, StaticPositions(prompt.device, 8))
     row = context.keep(torch.arange(20))
     assert context.part(row, 3, 6).tolist() == [3, 4, 5]

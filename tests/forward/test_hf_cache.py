@@ -15,7 +15,7 @@ from transformers.cache_utils import DynamicLayer
 
 import specdec
 from specdec.drafters.eagle3 import Eagle3
-from specdec.forward.hf_cache import RoomyLayer, new_cache, unmasked_window
+from specdec.forward.hf_cache import PreallocatedLayer, new_cache, unmasked_window
 
 
 @torch.inference_mode()
@@ -35,7 +35,7 @@ def test_states_stay_where_they_are_and_logits_are_those_of_a_dynamic_cache() ->
 
 @torch.inference_mode()
 def test_a_full_layer_makes_room_and_keeps_what_it_held() -> None:
-    layer, states = RoomyLayer(), torch.randn(1, 2, 2000, 4)
+    layer, states = PreallocatedLayer(), torch.randn(1, 2, 2000, 4)
     layer.crop(-3)  # still empty, as in layers that use another layer's states
     assert layer.get_seq_length() == 0
     places = set()
@@ -48,7 +48,7 @@ def test_a_full_layer_makes_room_and_keeps_what_it_held() -> None:
 
 def test_sliding_windows_keep_transformers_own_layers() -> None:
     layers = new_cache(shared_tiny("gemma2", 0, layers=3, vocab_size=336)).layers
-    assert {type(layer) is RoomyLayer for layer in layers} == {True, False}
+    assert {type(layer) is PreallocatedLayer for layer in layers} == {True, False}
     assert not any(type(layer) is DynamicLayer for layer in layers)
 
 

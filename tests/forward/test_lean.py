@@ -24,7 +24,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 import specdec
 from specdec.drafters.early_exit import first_layers
 from specdec.forward import lean, lean_check
-from specdec.forward.lean import Stack, StackPasses
+from specdec.forward.lean import LeanForward, LeanModel
 from specdec.forward.runner import Runner
 from specdec.report import provenance
 
@@ -90,7 +90,7 @@ WINDOWS = {
 def differences(model: PreTrainedModel, rows: tuple[int, ...]) -> list[float]:
     """The difference of logits as a share of their range, in successive passes of these numbers of rows."""
     ids, cache, runner = prompt_of(sum(rows)), DynamicCache(config=model.config), Runner(model)
-    assert isinstance(runner._passes, StackPasses), lean_check.stack_of(model)
+    assert isinstance(runner._passes, LeanForward), lean_check.lean_model(model)
     found, start = [], 0
     with torch.inference_mode():
         for count in rows:
@@ -108,7 +108,7 @@ def differences_at(model: PreTrainedModel, contexts: tuple[int, ...], counts: tu
     The stack rolls back between two passes; ``forward`` goes on from a copy of its cache.
     """
     ids, cache, runner = prompt_of(contexts[-1] + max(counts)), DynamicCache(config=model.config), Runner(model)
-    assert isinstance(runner._passes, StackPasses), lean_check.stack_of(model)
+    assert isinstance(runner._passes, LeanForward), lean_check.lean_model(model)
     found, read = [], 0
     with torch.inference_mode():
         for context in contexts:
@@ -182,8 +182,8 @@ def test_no_weight_is_held_twice_and_the_model_is_as_it_was(tmp_path) -> None:
     """Joined matrices share the parameters' memory. Values, training and saving do not change."""
     model = tiny("llama", layers=3)
     before = copy.deepcopy(model.state_dict())
-    stack = lean_check.stack_of(model)
-    assert isinstance(stack, Stack)
+    stack = lean_check.lean_model(model)
+    assert isinstance(stack, LeanModel)
     storages = {part.untyped_storage().data_ptr(): part.untyped_storage().nbytes() for part in model.parameters()}
     assert sum(storages.values()) == sum(part.nbytes for part in model.parameters())
     for layer in stack.layers:
@@ -337,10 +337,10 @@ def on_no_device(model, monkeypatch) -> None:
 def test_a_changed_model_uses_its_own_forward(change, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed model uses its own forward. The reason is named, and the old stack is freed."""
     model = tiny("llama")
-    before = weakref.ref(lean_check.stack_of(model))
-    assert isinstance(before(), Stack)
+    before = weakref.ref(lean_check.lean_model(model))
+    assert isinstance(before(), LeanModel)
     change(model, monkeypatch)
-    assert reason in str(lean_check.stack_of(model))
+    assert reason in str(lean_check.lean_model(model))
     gc.collect()
     assert before() is None
 
@@ -348,9 +348,11 @@ def test_a_changed_model_uses_its_own_forward(change, reason: str, monkeypatch: 
 def test_a_reason_is_gone_when_its_cause_is() -> None:
     model = tiny("llama")
     model.lm_head.bfloat16()
-    assert "bfloat16" in str(lean_check.stack_of(model))
-    assert isinstance(lean_check.stack_of(model.float()), Stack)
-    assert isinstance(lean_check.stack_of(model.train()), str) and isinstance(lean_check.stack_of(model.eval()), Stack)
+    assert "bfloat16" in str(lean_check.lean_model(model))
+    assert isinstance(lean_check.lean_model(model.float()), LeanModel)
+    assert isinstance(lean_check.lean_model(model.train()), str) and isinstance(
+        lean_check.lean_model(model.eval()), LeanModel
+    )
 
 
 def shared_module(first, second) -> None:
@@ -390,11 +392,11 @@ def test_weights_that_two_parts_share_change_for_both(share, first: bool) -> Non
             module.weight.data.mul_(1.5)
     with torch.inference_mode():
         assert torch.equal(Runner(model).forward(ids), model(input_ids=ids[None]).logits[0])
-    assert "share" in str(lean_check.stack_of(model))
+    assert "share" in str(lean_check.lean_model(model))
 
 
 def test_one_matrix_at_both_ends_is_no_hindrance() -> None:
-    assert isinstance(lean_check.stack_of(with_config("llama", tie_word_embeddings=True)), Stack)
+    assert isinstance(lean_check.lean_model(with_config("llama", tie_word_embeddings=True)), LeanModel)
 
 
 def test_what_was_found_while_weights_held_nan_is_not_kept() -> None:
@@ -402,9 +404,9 @@ def test_what_was_found_while_weights_held_nan_is_not_kept() -> None:
     model = tiny("llama")
     whole = model.lm_head.weight.data.clone()
     model.lm_head.weight.data[3] = float("nan")
-    assert "NaN" in str(lean_check.stack_of(model))
+    assert "NaN" in str(lean_check.lean_model(model))
     model.lm_head.weight.data.copy_(whole)
-    assert isinstance(lean_check.stack_of(model), Stack)
+    assert isinstance(lean_check.lean_model(model), LeanModel)
 
 
 def weights_as_an_attribute(model) -> None:
@@ -444,7 +446,7 @@ def called_in_another_way(model) -> None:
 def test_parts_whose_changes_nobody_sees_are_left_to_forward(change, reason: str) -> None:
     model = tiny("llama")
     change(model)
-    assert reason in str(lean_check.stack_of(model))
+    assert reason in str(lean_check.lean_model(model))
 
 
 def fewer_layers(model) -> None:
@@ -537,7 +539,7 @@ def test_a_change_of_the_model_is_seen_by_the_next_call(family: str, change) -> 
 )
 def test_settings_that_only_a_long_text_shows_are_left_to_forward(model) -> None:
     """Some settings act only in long texts, which the comparison at load cannot see, so ``forward`` is used."""
-    assert re.search("sliding window|attention_chunk_size", str(lean_check.stack_of(model())))
+    assert re.search("sliding window|attention_chunk_size", str(lean_check.lean_model(model())))
 
 
 def made_in_inference_mode() -> PreTrainedModel:
@@ -561,7 +563,7 @@ def packed() -> PreTrainedModel:
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 def test_a_model_without_a_lean_forward_raises_nothing(make, lean_one: bool) -> None:
     model, ids = make(), prompt_of(6)
-    assert isinstance(lean_check.stack_of(model), Stack) == lean_one
+    assert isinstance(lean_check.lean_model(model), LeanModel) == lean_one
     with torch.inference_mode():
         torch.testing.assert_close(Runner(model).forward(ids), model(input_ids=ids[None]).logits[0])
 
@@ -574,8 +576,8 @@ def test_threads_that_start_together_share_one_stack() -> None:
     for _ in range(5):
         model = tiny("llama", layers=4)
         with ThreadPoolExecutor(4) as pool:
-            stacks = list(pool.map(lean_check.stack_of, [model] * 4))
-        assert len(set(map(id, stacks))) == 1 and isinstance(stacks[0], Stack)
+            stacks = list(pool.map(lean_check.lean_model, [model] * 4))
+        assert len(set(map(id, stacks))) == 1 and isinstance(stacks[0], LeanModel)
 
 
 @pytest.mark.parametrize("listen", [register_module_forward_hook, register_module_forward_pre_hook])
@@ -588,7 +590,7 @@ def test_a_global_hook_sees_all_passes(listen) -> None:
     finally:
         handle.remove()
     assert model in heard
-    assert isinstance(Runner(model)._passes, StackPasses)
+    assert isinstance(Runner(model)._passes, LeanForward)
 
 
 @pytest.mark.parametrize("rope_type", ["dynamic", "longrope"])
@@ -597,13 +599,13 @@ def test_angles_that_change_with_the_length_are_left_to_forward(rope_type: str) 
     half = shared_tiny("phi3").config.hidden_size // shared_tiny("phi3").config.num_attention_heads // 2
     settings |= {"short_factor": [1.0] * half, "long_factor": [2.0] * half} if rope_type == "longrope" else {}
     family = "phi3" if rope_type == "longrope" else "llama"
-    assert rope_type in lean_check.stack_of(with_config(family, rope_parameters=settings))
+    assert rope_type in lean_check.lean_model(with_config(family, rope_parameters=settings))
 
 
 def test_other_families_have_none() -> None:
-    assert "Gemma2ForCausalLM" in str(lean_check.stack_of(tiny("gemma2")))
-    assert "MixtralForCausalLM" in str(lean_check.stack_of(tiny("mixtral")))
-    assert "spread" in str(lean_check.stack_of(first_layers(cpu_offload(tiny("llama", layers=3)), 2)))
+    assert "Gemma2ForCausalLM" in str(lean_check.lean_model(tiny("gemma2")))
+    assert "MixtralForCausalLM" in str(lean_check.lean_model(tiny("mixtral")))
+    assert "spread" in str(lean_check.lean_model(first_layers(cpu_offload(tiny("llama", layers=3)), 2)))
 
 
 def test_an_early_exit_writes_into_the_slots_of_its_target() -> None:

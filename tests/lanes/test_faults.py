@@ -13,7 +13,7 @@ from pairwise import each_once
 
 import specdec
 from specdec.errors import DeviceLost, NotNumbers, OutOfMemory
-from specdec.forward.lean import Stack
+from specdec.forward.lean import LeanModel
 
 PROMPT = torch.tensor([1, 2, 3])
 PARAMS = specdec.SamplingParams(max_new_tokens=12, ignore_eos=True)
@@ -67,10 +67,10 @@ def test_after_too_little_memory_the_next_call_is_right(lane: str, where: str) -
 def test_after_too_little_memory_the_buffers_of_an_engine_are_right_too(engine: str, monkeypatch) -> None:
     target = tiny("llama", 4)
     pair = specdec.Pair(target, noisy_copy(target, 4), engine=engine)
-    own, right = Stack.forward, ids("speculative", pair)
+    own, right = LeanModel.forward, ids("speculative", pair)
     for at in range(1, 7):
         forward, held = failing(own, NO_MEMORY["a GPU"], at)
-        monkeypatch.setattr(Stack, "forward", lambda *args, f=forward: f(*args))
+        monkeypatch.setattr(LeanModel, "forward", lambda *args, f=forward: f(*args))
         with pytest.raises(OutOfMemory):
             ids("speculative", pair)
         assert [ref() for ref in held] == [None]

@@ -13,7 +13,7 @@ import specdec
 from specdec.engine.policy import Fixed
 from specdec.errors import NotNumbers
 from specdec.lanes.race import race
-from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP, Entrant, Lane, entrants_of, entrants_of_race
+from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP, Lane, LaneConfig, entrants_of, entrants_of_race
 
 PROMPT = "Once upon a time"
 PARAMS = specdec.SamplingParams(max_new_tokens=16, ignore_eos=True)
@@ -136,7 +136,7 @@ def test_lanes_run_only_at_lengths_that_they_take() -> None:
     assert entrants_of(["generate", "speculative", "assisted"], [0, 4, "auto"]) == (
         ("generate", None), ("speculative", 4), ("speculative", "auto"), ("assisted", 4), LOOP,
     )  # fmt: skip
-    assert [entrant.label for entrant in (LOOP, Entrant("speculative", 4), Entrant("generate"))] == [
+    assert [entrant.label for entrant in (LOOP, LaneConfig("speculative", 4), LaneConfig("generate"))] == [
         "Our loop, \u03b3 0", "Speculative, \u03b3 4", "Plain",
     ]  # fmt: skip
 
@@ -146,9 +146,9 @@ def test_a_lane_is_one_row(pair, request) -> None:
     from specdec.engine.decode import decode
     from specdec.measure.plan import Plan
     from specdec.measure.prompts import PromptItem
-    from specdec.measure.summary import rows
+    from specdec.measure.summary import summary_rows
     from specdec.measure.trials import trials
-    from specdec.report.race_verdict import verdict
+    from specdec.report.race_verdict import verdict_record
     from specdec.ui.jobs.race_settings import RaceSettings
     from specdec.ui.tabs.race import _lane_rows
 
@@ -159,14 +159,14 @@ def test_a_lane_is_one_row(pair, request) -> None:
     lanes = lanes_of(pair, lanes=(*DEFAULT_KEYS, "toy"))
     assert lanes[-1][0].lane == "toy" and ids_of(lanes[-1]) == ids_of(lanes[0])
     run = dict(zip(RaceSettings(PROMPT, lanes=(*DEFAULT_KEYS, "toy")).keys, lanes, strict=True))
-    assert "Toy lane" in [row[0] for row in verdict([run])["lanes"]["rows"]]
+    assert "Toy lane" in [row[0] for row in verdict_record([run])["lanes"]["rows"]]
     assert '"label": "Toy lane"' in _lane_rows()
 
     plan = Plan(
         (PromptItem("a", "a", PROMPT),), entrants_of(["generate", "toy"], [2]), replace(PARAMS, max_new_tokens=32), 1
     )
     found = [trial for trial in trials(pair, plan) if trial]
-    assert [(row["lane"], row["same_text"]) for row in rows(found)] == [("generate", 1), ("toy", 1)]
+    assert [(row["lane"], row["same_text"]) for row in summary_rows(found)] == [("generate", 1), ("toy", 1)]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -12,7 +12,7 @@ from specdec.engine.request import make_request
 from specdec.forward import cuda_graph
 from specdec.forward.cuda_graph import GraphEngine
 from specdec.lanes.race import WARM_UP_GAMMA, WARM_UP_TOKENS, race, start, warm_up
-from specdec.lanes.table import LOOP, Entrant
+from specdec.lanes.table import LOOP, LaneConfig
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
 from specdec.measure.trials import trials
@@ -26,7 +26,7 @@ def new_pair(scale: float = 0.02, eos: int | list[int] | None = None) -> specdec
     return specdec.Pair(target, noisy_copy(target, 1, scale), byte_tokenizer())
 
 
-def rows_of(pair: specdec.Pair, entrant: Entrant, params: specdec.SamplingParams = LONG, **asked):
+def rows_of(pair: specdec.Pair, entrant: LaneConfig, params: specdec.SamplingParams = LONG, **asked):
     """How many tokens each pass of the target and of the draft was fed."""
     with count_passes(pair.target) as target, count_passes(pair.draft.model) as draft:
         events = list(warm_up(make_request(pair, prompt_of(PROMPT), params), entrant, **asked))
@@ -38,7 +38,7 @@ def rows_of(pair: specdec.Pair, entrant: Entrant, params: specdec.SamplingParams
 @pytest.mark.parametrize("gamma", [1, 2, 7])
 def test_every_number_of_rows_is_met(gamma: int, scale: float) -> None:
     """Each number of rows is met once, whether all guesses are accepted, some, or hardly any."""
-    target, draft = rows_of(new_pair(scale), Entrant("speculative", gamma))
+    target, draft = rows_of(new_pair(scale), LaneConfig("speculative", gamma))
     longest = max(2, gamma)
     assert target == [PROMPT, 1, *range(longest + 1, 1, -1)]
     assert draft[0] == PROMPT and set(draft[1:]) == {1, 2}
@@ -50,13 +50,13 @@ def test_every_number_of_rows_is_met(gamma: int, scale: float) -> None:
 )
 def test_neither_settings_nor_eos_shorten_a_warm_up(changes: dict) -> None:
     pair = new_pair(eos=list(range(2, 300, 2)))
-    target, _ = rows_of(pair, Entrant("speculative", 3), specdec.SamplingParams(max_new_tokens=64, **changes))
+    target, _ = rows_of(pair, LaneConfig("speculative", 3), specdec.SamplingParams(max_new_tokens=64, **changes))
     assert target == [PROMPT, 1, 4, 3, 2]
 
 
 def test_lossy_acceptance_is_warmed_up_as_it_runs() -> None:
     pair = new_pair(0.5)
-    target, _ = rows_of(pair, Entrant("speculative", 3), acceptance="top-k", accept_top_k=5)
+    target, _ = rows_of(pair, LaneConfig("speculative", 3), acceptance="top-k", accept_top_k=5)
     assert target == [PROMPT, 1, 4, 3, 2]
 
 
@@ -64,18 +64,18 @@ def test_lossy_acceptance_is_warmed_up_as_it_runs() -> None:
     ("gamma", "most"), [("auto", WARM_UP_GAMMA), (specdec.ConfidenceStop(4, least_confidence=1e-9), 4)]
 )
 def test_a_policy_meets_its_lengths_up_to_a_bound(gamma, most: int) -> None:
-    target, _ = rows_of(new_pair(), Entrant("speculative", gamma))
+    target, _ = rows_of(new_pair(), LaneConfig("speculative", gamma))
     assert target == [PROMPT, 1, *range(most + 1, 1, -1)]
 
 
 def test_on_a_cpu_the_longest_drafts_are_left_out() -> None:
     """On a CPU the longest drafts are left out: at gamma 16 they would take as long as a short race."""
-    target, _ = rows_of(new_pair(), Entrant("speculative", 16))
+    target, _ = rows_of(new_pair(), LaneConfig("speculative", 16))
     assert target == [PROMPT, 1, *range(WARM_UP_GAMMA + 1, 1, -1)]
 
 
-@pytest.mark.parametrize("entrant", [LOOP, Entrant("generate")])
-def test_a_lane_without_a_draft_writes_a_few_tokens(entrant: Entrant) -> None:
+@pytest.mark.parametrize("entrant", [LOOP, LaneConfig("generate")])
+def test_a_lane_without_a_draft_writes_a_few_tokens(entrant: LaneConfig) -> None:
     target, draft = rows_of(new_pair(), entrant)
     assert target == [PROMPT, *[1] * (WARM_UP_TOKENS - 1)] and not draft
 
@@ -89,7 +89,7 @@ def test_the_graph_engine_captures_every_step_of_a_fixed_length_in_it(monkeypatc
     monkeypatch.setattr(GraphEngine, "run", lambda self, key, step: (seen.append((self, key)), run(self, key, step))[1])
     pair = dataclasses.replace(new_pair(), engine="graph")
     request = make_request(pair, prompt_of(PROMPT), specdec.SamplingParams(max_new_tokens=100))
-    for entrant in (Entrant("speculative", 3), LOOP):
+    for entrant in (LaneConfig("speculative", 3), LOOP):
         list(warm_up(request, entrant))
         ((engine, _), *_) = seen
         captured, seen[:] = {key for _, key in engine._graphs}, []
@@ -100,7 +100,7 @@ def test_the_graph_engine_captures_every_step_of_a_fixed_length_in_it(monkeypatc
 
 
 def test_a_warm_up_is_no_longer_than_its_call() -> None:
-    target, _ = rows_of(new_pair(0.0), Entrant("speculative", 8), specdec.SamplingParams(max_new_tokens=6))
+    target, _ = rows_of(new_pair(0.0), LaneConfig("speculative", 8), specdec.SamplingParams(max_new_tokens=6))
     assert target == [PROMPT, 1, 4]
 
 
@@ -120,7 +120,7 @@ def test_races_and_benchmarks_warm_up_before_they_measure() -> None:
         return race(pair, "Once upon a time", gamma=3, params=params, lanes=("speculative",))
 
     def a_benchmark():
-        plan = Plan((PromptItem("a", "a", "Once upon a time"),), (Entrant("speculative", 3),), params, 1)
+        plan = Plan((PromptItem("a", "a", "Once upon a time"),), (LaneConfig("speculative", 3),), params, 1)
         return trials(pair, plan)
 
     for run in (a_race, a_benchmark):

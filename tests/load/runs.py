@@ -47,7 +47,7 @@ class Alone:
 
     def is_right(self, wanted: Wanted, text: str) -> bool:
         """Whether a recording has this prompt's ids and the tokens that a lone run wrote."""
-        return ids_of(list(recording.read(text.splitlines()))) == self.found(wanted)
+        return ids_of(list(recording.read_recording(text.splitlines()))) == self.found(wanted)
 
 
 def ids_of(events: list[Any]) -> tuple[list[int], tuple[int, ...]]:

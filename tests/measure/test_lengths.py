@@ -11,7 +11,7 @@ from fakes import random_table, rounds_of, table_pair
 
 import specdec
 from specdec.events import MAX_GAMMA, Finished
-from specdec.measure.lengths import Lengths, at_all_lengths
+from specdec.measure.lengths import GammaPredictions, at_all_lengths
 from specdec.measure.whatif import Costs, what_if
 
 EVEN = Costs(((0, 0.0), (16, 1.6)), ((0, 1.0), (16, 1.8)), 0.1)  # seconds at all lengths
@@ -36,7 +36,7 @@ def counts(events: list) -> list[int]:
     return [len(event.committed_ids) for event in rounds_of(events) if event.index]
 
 
-def walked(found: Lengths, gamma: int, tokens: int) -> list[int]:
+def walked(found: GammaPredictions, gamma: int, tokens: int) -> list[int]:
     """Tokens of each round, as a page computes them from the record."""
     start, end, made = 1, len(found.hits), []
     while start < end:

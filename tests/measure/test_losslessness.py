@@ -20,8 +20,17 @@ from scipy import stats
 from transformers.generation.candidate_generator import AssistedCandidateGenerator
 
 import specdec
-from specdec.measure.losslessness import LEVEL, MOST_COMMON, Findings, Progress, chi_square, compare, pooled, self_test
-from specdec.report.losslessness import headline, notes, rows, sentence, size
+from specdec.measure.losslessness import (
+    LEVEL,
+    MOST_COMMON,
+    LosslessnessResult,
+    Progress,
+    chi_square,
+    compare_samples,
+    pooled,
+    self_test,
+)
+from specdec.report.losslessness import losslessness_headline, losslessness_notes, losslessness_rows, sentence, size
 
 verify_module = importlib.import_module("specdec.engine.verify")
 
@@ -32,7 +41,7 @@ DRAFT = TARGET + random_table(3, 3, seed=1, scale=2.0)
 DRAWS = 200 if FULL else 120
 
 
-def found(pair: specdec.Pair, **settings) -> tuple[list[Progress], Findings]:
+def found(pair: specdec.Pair, **settings) -> tuple[list[Progress], LosslessnessResult]:
     """Run a self-test; returns all its progress and its findings."""
     settings = {"prompt": PROMPT, "params": PARAMS, "draws": DRAWS, "accept_top_k": 2} | settings
     *progress, findings = self_test(pair, **settings)
@@ -43,7 +52,7 @@ def found(pair: specdec.Pair, **settings) -> tuple[list[Progress], Findings]:
 
 
 @pytest.fixture(scope="module")
-def one() -> tuple[list[Progress], Findings]:
+def one() -> tuple[list[Progress], LosslessnessResult]:
     return found(table_pair(TARGET, DRAFT))
 
 
@@ -55,8 +64,8 @@ def test_lossless_passes_and_lossy_is_caught(one) -> None:
     assert 0 < findings.alpha < findings.lossy_alpha < 1
     assert sentence(findings).startswith("Speculative decoding passes: the two samples differ by 0.")
     stated = size(findings.lossless.detectable)
-    assert findings.lossless.noise_bound < float(stated) < 0.6 and rows(findings)[0][3] == stated
-    assert headline(findings) == (
+    assert findings.lossless.noise_bound < float(stated) < 0.6 and losslessness_rows(findings)[0][3] == stated
+    assert losslessness_headline(findings) == (
         f"No difference found; a bias of {stated} or more (total variation) would have been found in 9 of 10 such "
         "tests."
     )
@@ -70,7 +79,9 @@ def test_each_step_is_tested_first(one) -> None:
     """Texts with as many tokens as a sample are tested step by step, and a note says what that can see."""
     steps = one[1].steps
     assert steps.tokens == 4 * DRAWS and steps.texts > 1 and not steps.differs
-    assert f"a bias of {size(steps.detectable)} per token or more would have been found" in notes(one[1])[1]
+    assert (
+        f"a bias of {size(steps.detectable)} per token or more would have been found" in losslessness_notes(one[1])[1]
+    )
     assert [progress.unit for progress in one[0]] == sorted((p.unit for p in one[0]), reverse=True)
 
 
@@ -80,7 +91,7 @@ def test_a_faulty_step_is_not_lossless(monkeypatch) -> None:
     monkeypatch.setattr(verify_module, "_ratios", lambda *args: 1.1 * ratios(*args))
     findings = found(table_pair(TARGET, DRAFT), draws=50)[1]
     assert findings.lossless.p_value > LEVEL and findings.verdict == "not lossless"
-    assert headline(findings).startswith("Not lossless: guesses are not accepted by min(1, p/q)")
+    assert losslessness_headline(findings).startswith("Not lossless: guesses are not accepted by min(1, p/q)")
 
 
 def test_progress_counts_every_continuation(one) -> None:
@@ -242,7 +253,9 @@ def test_the_chi_square_is_that_of_scipy(sizes: tuple[int, int]) -> None:
 def test_noise_is_what_chance_gives() -> None:
     """Of 200 pairs of samples from one distribution the mean distance is as reported, and few exceed the bound."""
     rng = torch.Generator().manual_seed(2)
-    pairs = [compare(draw("long tail", 200, rng), draw("long tail", 200, rng), i, shuffles=200) for i in range(200)]
+    pairs = [
+        compare_samples(draw("long tail", 200, rng), draw("long tail", 200, rng), i, shuffles=200) for i in range(200)
+    ]
     distances, means = (torch.tensor([getattr(c, name) for c in pairs]) for name in ("total_variation", "noise_mean"))
     assert abs((distances - means).mean()) < 3.9 * (distances - means).std() / len(pairs) ** 0.5
     # The bound is the largest of 200 shuffles, so one more shuffle is above it once in 201 times.
@@ -252,7 +265,7 @@ def test_noise_is_what_chance_gives() -> None:
 def test_noise_by_hand() -> None:
     """Noise equals the hypergeometric distribution: two samples of a coin are mixed and split again."""
     heads, tails = (1, 1), (2, 2)
-    compared = compare([heads] * 60 + [tails] * 40, [heads] * 50 + [tails] * 50)
+    compared = compare_samples([heads] * 60 + [tails] * 40, [heads] * 50 + [tails] * 50)
     assert compared.cells == 2
     assert compared.total_variation == pytest.approx(0.1)
     chances = stats.hypergeom(200, 110, 100)
@@ -265,10 +278,10 @@ def test_noise_by_hand() -> None:
 
 def test_samples_alike_and_samples_with_nothing_in_common() -> None:
     left, right = [(0, i % 4) for i in range(100)], [(1, i % 4) for i in range(100)]
-    same, apart = compare(left, left), compare(left, right)
+    same, apart = compare_samples(left, left), compare_samples(left, right)
     assert (same.total_variation, same.p_value, same.cells) == (0, 1, 4)
     assert apart.total_variation == 1 and apart.p_value < 1e-20
-    assert compare([(1,)] * 50, [(1,)] * 50).p_value == 1  # a single cell tells nothing
+    assert compare_samples([(1,)] * 50, [(1,)] * 50).p_value == 1  # a single cell tells nothing
 
 
 def test_rare_continuations_count_by_how_they_begin() -> None:
@@ -296,7 +309,7 @@ def test_other_lanes_pass_too(lane: str) -> None:
     assert (
         (findings.steps is None)
         == (lane != "prompt-lookup")
-        == ("records no probabilities, so only the samples were compared" in notes(findings)[1])
+        == ("records no probabilities, so only the samples were compared" in losslessness_notes(findings)[1])
     )
     assert (findings.alpha is None) == (lane != "prompt-lookup")
 

@@ -19,11 +19,11 @@ from specdec.measure.metrics import in_microseconds
 from specdec.measure.results import format as kept
 from specdec.measure.results.format import Results, read_results
 from specdec.measure.results.link import INFLATED, link_text, read_link, read_short, short
-from specdec.measure.summary import rows, summarise
+from specdec.measure.summary import summarise, summary_rows
 from specdec.measure.sweep import ENTRANTS
 from specdec.report.provenance import HERE, LINK, RECORDING, Origin, provenance_line
-from specdec.report.summary import cells
-from specdec.report.sweep import cells as sweep_cells
+from specdec.report.summary import summary_cells
+from specdec.report.sweep import sweep_cells as sweep_cells
 from specdec.report.sweep import sweep_rows
 from specdec.report.sweep_verdict import overall
 
@@ -67,7 +67,7 @@ def shown(found: Results) -> tuple[Any, ...]:
     """Everything that a tab shows of results, as at the end of their measurement."""
     rates = [sweep_cells(row, False) for row in sweep_rows(summarise(found.trials))]
     lines = provenance_line(found.about), overall(found.trials, found.plan)
-    return *lines, list(map(cells, rows(found.trials))), rates
+    return *lines, list(map(summary_cells, summary_rows(found.trials))), rates
 
 
 @pytest.mark.parametrize("left_out", [0, 5])

@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 import specdec
-from specdec.forward.lean_check import stack_of
+from specdec.forward.lean_check import lean_model
 from specdec.lanes.table import entrants_of
 from specdec.measure import roofline as limits
 from specdec.measure.plan import Plan
@@ -33,7 +33,7 @@ def counted_operations(stack, cached: int) -> int:
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox", "qwen3", "mistral"])
 def test_operations_are_those_that_run(family: str) -> None:
     """The counted operations equal torch's, also with windows (mistral), grouped queries and a tied head (gpt2)."""
-    stack = stack_of(shared_tiny(family))
+    stack = lean_model(shared_tiny(family))
     assert work_of(stack, 1, 20).operations == counted_operations(stack, 20)
 
 
@@ -48,17 +48,17 @@ def test_bytes_of_a_pass(family: str) -> None:
     head = vocabulary * width if family == "gpt2" else 0  # llama's is a matrix of its own
     matrices = model.num_parameters() - norms - embeddings + head
     token = 2 * 2 * {"llama": 24, "gpt2": 48}[family]  # keys and values of two layers; llama's 4 heads share 2
-    stack = stack_of(model)
+    stack = lean_model(model)
     assert weight_bytes(stack) == 4 * matrices
     for rows, cached in ((1, 0), (1, 50), (6, 50)):
         assert work_of(stack, rows, cached).bytes == 4 * (matrices + tables * rows * width + (cached + rows) * token)
 
 
 def test_more_rows_compute_more_and_read_hardly_more() -> None:
-    stack = stack_of(shared_tiny("llama"))
+    stack = lean_model(shared_tiny("llama"))
     one, six = work_of(stack, 1, 50), work_of(stack, 6, 50)
     assert six.operations > 6 * one.operations and six.bytes < 1.1 * one.bytes
-    windowed = stack_of(shared_tiny("mistral"))
+    windowed = lean_model(shared_tiny("mistral"))
     assert work_of(windowed, 1, 100) == work_of(windowed, 1, 50), "what left the window is not read"
 
 
@@ -69,7 +69,7 @@ def test_a_pass_takes_the_larger_of_its_two_times() -> None:
 
 def test_the_limit_of_a_round() -> None:
     """The limit of a round is gamma draft passes and one target pass, divided by the round's tokens."""
-    target, draft = stack_of(shared_tiny("llama", layers=3)), stack_of(shared_tiny("llama", 1, layers=1))
+    target, draft = lean_model(shared_tiny("llama", layers=3)), lean_model(shared_tiny("llama", 1, layers=1))
     found = Limit(target, Rates(1e6, math.inf), draft, Rates(2e6, math.inf))
     expected = (work_of(target, 5, 30).bytes / 1e6 + 4 * work_of(draft, 1, 30).bytes / 2e6) / 2.5
     assert found.speculative(4, 2.5, 30) == pytest.approx(expected)
@@ -91,7 +91,7 @@ def test_rates_are_measured_over_a_buffer_as_large_as_the_weights(monkeypatch) -
         return made
 
     monkeypatch.setattr(torch, "ones", noted)
-    stack = stack_of(shared_tiny("llama", layers=3))
+    stack = lean_model(shared_tiny("llama", layers=3))
     found = rates_for(stack)
     assert max(sizes) == pytest.approx(weight_bytes(stack), abs=4096)
     limits._product_rate.cache_clear()

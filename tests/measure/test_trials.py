@@ -29,7 +29,7 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import Choice, PromptItem, parse_prompts, read_prompts
 from specdec.measure.results.file import ResultsFile, ResultsText
 from specdec.measure.trials import trials
-from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import LOCAL
 from specdec.ui.tabs.measurement import Measurement
 from tests.load.served import free_port
@@ -169,7 +169,7 @@ def test_files_of_other_processes_are_read_and_deleted_at_the_end(pair, tmp_path
     found = list(filter(None, trials(pair, plan(runs=1))))
     for process, device in ((0, "cuda:0"), (1, "cuda:1")):
         monkeypatch.setattr(
-            "specdec.measure.results.file.machine", lambda _, device=device: {"cpu": "x", "device": device}
+            "specdec.measure.results.file.machine_facts", lambda _, device=device: {"cpu": "x", "device": device}
         )
         file = ResultsFile(path, pair, plan(runs=1), process)
         file.begin([])
@@ -353,7 +353,7 @@ def test_a_stopped_measurement_tells_what_its_verdict_counts(pair) -> None:
     """If the second run is stopped, the lanes are compared on the first run, which all of them have."""
     asked, stop = plan(runs=3), Event()
     statuses = []
-    turn = Turn(SimpleNamespace(pair=pair), lambda task: task.run(pair), stop)
+    turn = JobContext(SimpleNamespace(pair=pair), lambda task: task.run(pair), stop)
     measured = Measurement(turn, asked, LOCAL)
     for status, _ in measured.steps():
         statuses.append(status)

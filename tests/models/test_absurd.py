@@ -19,7 +19,7 @@ import specdec
 from specdec.models import checkpoint, sandbox
 from specdec.models.bounds import require_sane
 from specdec.models.loading import plan_pair
-from specdec.models.pair_check import check
+from specdec.models.pair_check import check_pair
 
 ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 SOON = 20.0  # seconds on a busy machine; without the bounds it would take hours or all memory
@@ -139,7 +139,7 @@ def test_an_absurd_checkpoint_is_refused_soon(name: str, sound, started, tmp_pat
     for pair in ((absurd, sound), (sound, absurd)):
         began = time.monotonic()
         with pytest.raises(specdec.LoadFailed, match=said) as refusal:
-            check(plan_pair(*pair))
+            check_pair(plan_pair(*pair))
         assert time.monotonic() - began < SOON
         assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 700
 

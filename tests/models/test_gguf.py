@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 import specdec
 from specdec.models import gguf_file
 from specdec.models.loading import plan_pair
-from specdec.models.pair_check import check
+from specdec.models.pair_check import check_pair
 from specdec.models.pair_slot import Slot
 
 gguf = pytest.importorskip("gguf")
@@ -70,7 +70,7 @@ def test_a_quantised_file_is_unpacked_and_says_so(shelf, tmp_path) -> None:
     path = write_gguf(tmp_path / "q8.gguf", qwen(), byte_tokenizer(), quantised="Q8_0")
     plan = plan_pair(path, shelf / "draft")
     assert plan.target.parameters == plan_pair(shelf / "qwen3").target.parameters
-    findings = {finding.topic: finding.sentence for finding in check(plan)}
+    findings = {finding.topic: finding.sentence for finding in check_pair(plan)}
     assert "Q8_0" in findings["GGUF"] and "float32" in findings["GGUF"]
     pair = specdec.load_pair(path, shelf / "one")
     kind = gguf.GGMLQuantizationType.Q8_0

@@ -14,7 +14,7 @@ from specdec.forward.hf_cache import new_cache
 from specdec.models import loading
 from specdec.models.compatibility import refuse_untimed
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes
-from specdec.models.pair_check import check
+from specdec.models.pair_check import check_pair
 from specdec.models.pair_slot import Slot
 
 GB = 10**9
@@ -49,7 +49,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def memory_sentence(plan: loading.PairPlan) -> str:
-    (found,) = (finding for finding in check(plan) if finding.topic == "Memory")
+    (found,) = (finding for finding in check_pair(plan) if finding.topic == "Memory")
     return found.sentence
 
 
@@ -157,10 +157,10 @@ def test_a_cpu_that_holds_the_weights_is_not_refused(folders, monkeypatch) -> No
     The check says that a long one may not fit.
     """
     plan = loading.plan_pair(*folders, device="cpu")
-    for module in ("loading", "check"):
+    for module in ("loading", "pair_check"):
         monkeypatch.setattr(f"specdec.models.{module}.free_bytes", lambda device: plan.weights)
     assert not loading.must_spread(plan)
-    (found,) = (finding for finding in check(plan) if finding.topic == "Memory")
+    (found,) = (finding for finding in check_pair(plan) if finding.topic == "Memory")
     assert found.level == "note" and "shorter" in found.sentence
 
 

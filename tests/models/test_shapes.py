@@ -7,7 +7,7 @@ import torch
 from pairwise import each_once
 
 import specdec
-from specdec.forward.lean_check import stack_of
+from specdec.forward.lean_check import lean_model
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.shapes import recorded
 from specdec.models import presets, shapes
@@ -75,7 +75,7 @@ def test_a_shape_decodes_as_any_pair(shape: str, dtype: str) -> None:
     pair = recorded(shape_pair(shape, 1.0, "cpu", dtype), items, params)
     assert pair.tokenizer is None and str(pair.target.dtype) == f"torch.{dtype}"
     lean = not shape.startswith(("tiny-qwen3.5", "tiny-gemma3"))
-    assert all(isinstance(stack_of(model), str) != lean for model in pair.models(drafting=True))
+    assert all(isinstance(lean_model(model), str) != lean for model in pair.models(drafting=True))
     for item in items:
         found = specdec.collect(specdec.speculative(pair, item.message(None), gamma=5, params=params))
         assert found.metrics.alpha == 1 and len(found.token_ids) == 100

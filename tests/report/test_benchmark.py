@@ -12,13 +12,13 @@ import pytest
 from judged import PAIR, drafting, loop, plain, trial
 
 import specdec
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice, PromptItem
-from specdec.report.benchmark import EXPORTS, as_json
+from specdec.report.benchmark import EXPORTS, benchmark_json
 from specdec.report.provenance import provenance_rows
 
-SPECULATIVE = Entrant("speculative", 4)
+SPECULATIVE = LaneConfig("speculative", 4)
 ABOUT = {
     "pair": PAIR | {"engine": {"name": "eager", "reason": None}},
     "machine": {"cpu": "A CPU", "gpu": "A GPU", "cores": 8, "threads": 7, "device": "cuda:0"},
@@ -37,7 +37,7 @@ CHOSEN = Choice("questions.jsonl", 1, True)
 def plan() -> Plan:
     params = specdec.SamplingParams(64, temperature=0.7, seed=3)
     prompts = CHOSEN.of([PromptItem("a", "c", "Who?")])
-    return Plan(prompts, (BASELINE, LOOP, SPECULATIVE, Entrant("speculative", "auto")), params, 3, CHOSEN)
+    return Plan(prompts, (BASELINE, LOOP, SPECULATIVE, LaneConfig("speculative", "auto")), params, 3, CHOSEN)
 
 
 WORDS = (
@@ -48,7 +48,7 @@ WORDS = (
 
 @pytest.mark.parametrize("suffix", [".md", ".csv", ".json"])
 def test_a_file_names_what_it_comes_from(plan, suffix: str) -> None:
-    text = (EXPORTS.get(suffix) or as_json)(ABOUT, plan, FOUND)
+    text = (EXPORTS.get(suffix) or benchmark_json)(ABOUT, plan, FOUND)
     # JSON holds the pair's facts and the time unchanged. In a table the time is a date for people.
     words = {
         ".md": ("31 January 2026", *WORDS),
@@ -88,7 +88,7 @@ def test_a_sampled_row_has_the_acceptance_to_be_expected(plan) -> None:
 
 
 def test_the_json_holds_everything(plan) -> None:
-    found = json.loads(as_json(ABOUT, plan, FOUND))
+    found = json.loads(benchmark_json(ABOUT, plan, FOUND))
     assert found["params"]["temperature"] == 0.7 and found["params"]["seed"] == 3
     assert found["chosen"] == {"name": "questions.jsonl", "first": 1, "chat": True}
     assert found["prompts"] == [{"name": "a", "category": "c", "prompt": "Who?", "chat": True}]

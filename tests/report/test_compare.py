@@ -8,13 +8,13 @@ import pytest
 from judged import PAIR, drafting, loop, plain, trial
 
 import specdec
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice, PromptItem
 from specdec.measure.results.format import Results
-from specdec.report.compare import COLUMNS, cells, compare
+from specdec.report.compare import COLUMNS, compare_results, comparison_cells
 
-FAST, SLOW, LOOKUP = Entrant("speculative", 4), Entrant("speculative", 8), Entrant("prompt-lookup", 4)
+FAST, SLOW, LOOKUP = LaneConfig("speculative", 4), LaneConfig("speculative", 8), LaneConfig("prompt-lookup", 4)
 ABOUT = {
     "version": 3, "at": 0.0, "pair": PAIR, "machine": {"cpu": "A CPU", "cores": 2, "threads": 1, "device": "cpu"},
     "versions": {"specdec": "1", "torch": "2"},
@@ -36,21 +36,21 @@ def results(
 
 
 def test_a_row_a_lane_at_its_best_length_plain_first() -> None:
-    found = compare([results()])
+    found = compare_results([results()])
     assert [row.summary.entrant for row in found.rows] == [BASELINE, LOOP, FAST, LOOKUP]
     assert found.sentence == "" and {row.differs for row in found.rows} == {""}
-    first, told = (dict(zip(COLUMNS, cells(found.rows[at]), strict=True)) for at in (0, 2))
+    first, told = (dict(zip(COLUMNS, comparison_cells(found.rows[at]), strict=True)) for at in (0, 2))
     assert told["Pair"] == told["Machine"] == "", "said once"
     assert told["File"] == "1" and told["Lane"] == "Speculative, \u03b3 4" and told["acceptance"] == "100\u00a0%"
     assert "target (2 layers)" in first["Pair"] and first["Machine"].startswith("A CPU \u00b7 2 cores, 1 thread used")
-    assert told["speed-up"] == cells(found.rows[2])[4] != "1" == cells(found.rows[0])[4]
+    assert told["speed-up"] == comparison_cells(found.rows[2])[4] != "1" == comparison_cells(found.rows[0])[4]
 
 
 def test_other_pairs_and_machines_compare_one_to_one() -> None:
     pair = copy.deepcopy(PAIR)
     pair["target"]["layers"] = 40
     other = results(pair=pair, machine={"cpu": "x", "gpu": "A GPU", "cores": 8, "threads": 7, "device": "cuda:0"})
-    found = compare([results(), other])
+    found = compare_results([results(), other])
     assert found.sentence.startswith("All files have the same prompts")
     assert [row.file for row in found.rows] == [1] * 4 + [2] * 4
     assert "40 layers" in found.rows[4].pair and "A GPU" in found.rows[4].machine and not found.rows[4].differs
@@ -67,21 +67,21 @@ def test_other_pairs_and_machines_compare_one_to_one() -> None:
     ],
 )
 def test_where_the_work_differs_the_rows_do_not_compare(change: dict, named: str, told: tuple[str, str]) -> None:
-    found = compare([results(), results(**change)])
+    found = compare_results([results(), results(**change)])
     assert found.sentence == f"These rows cannot be compared directly: they differ in {named}."
     assert told[0] in found.rows[0].differs and told[1] in found.rows[4].differs
 
 
 def test_runs_and_versions_that_differ_are_named_only() -> None:
     """Different runs and versions are named only, as people may want to compare versions."""
-    found = compare([results(), results(runs=3, versions={"specdec": "1", "torch": "3"})])
+    found = compare_results([results(), results(runs=3, versions={"specdec": "1", "torch": "3"})])
     assert found.sentence.startswith("All files")
     assert found.rows[0].differs == "1 run, torch 2"
     assert found.rows[4].differs == "3 runs, torch 3, 5 of 15 calls", "and how much of it was measured"
 
 
 def test_the_points_of_all_files_have_the_numbers_of_their_rows() -> None:
-    found = compare([results(), results()]).points
+    found = compare_results([results(), results()]).points
     assert [(point.label, point.entrant) for point in found] == [
         ("1", FAST), ("1", LOOKUP), ("2", FAST), ("2", LOOKUP),
     ]  # fmt: skip
@@ -89,18 +89,18 @@ def test_the_points_of_all_files_have_the_numbers_of_their_rows() -> None:
 
 def test_files_that_differ_in_temperature_alone_are_ordered_by_it() -> None:
     """Files that differ in temperature alone give the chart over temperature. Other differences give no chart."""
-    found = compare([results(temperature=0.7), results(), results(temperature=1.2)]).by_temperature
+    found = compare_results([results(temperature=0.7), results(), results(temperature=1.2)]).by_temperature
     assert [(at, summary.entrant) for at, summary in found] == [
         (at, entrant) for at in (0.0, 0.7, 1.2) for entrant in (FAST, LOOKUP)
     ]
     pair = copy.deepcopy(PAIR)
     pair["target"]["layers"] = 40
     for other in ({"temperature": 0.0}, {"temperature": 0.7, "tokens": 128}, {"temperature": 0.7, "pair": pair}):
-        assert compare([results(), results(**other)]).by_temperature == []
+        assert compare_results([results(), results(**other)]).by_temperature == []
 
 
 def test_results_without_plain_generate_have_no_speed_up_to_compare() -> None:
     """Results that were stopped before plain ran have rates only, and no row is invented for them."""
     bare = results()
-    found = compare([Results(bare.about, bare.plan, [t for t in bare.trials if t.entrant != BASELINE])])
+    found = compare_results([Results(bare.about, bare.plan, [t for t in bare.trials if t.entrant != BASELINE])])
     assert found.rows == [] and found.points == [] and found.sentence.startswith("There is nothing to compare")

@@ -6,10 +6,10 @@ import pytest
 from judged import drafting, loop, plain, trial
 
 from specdec.closed_forms import expected_speedup
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.report.cost_map import break_even, measured_growth, points
 
-FAST, SLOW = Entrant("speculative", 4), Entrant("speculative", 8)
+FAST, SLOW = LaneConfig("speculative", 4), LaneConfig("speculative", 8)
 
 
 def test_a_point_a_category_at_the_best_length_over_all_prompts() -> None:

@@ -9,27 +9,27 @@ from judged import TEXT, drafting, loop, plain, sides
 
 from specdec.closed_forms import expected_tokens
 from specdec.lanes.table import LOOP
-from specdec.measure.gain import Sides
+from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.summary import Share, Summary
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason, judge, judge_lengths
 
 
-def runs(lane: float, alone: float | None, before: float = 1.0, count: int = 1) -> list[Sides]:
+def runs(lane: float, alone: float | None, before: float = 1.0, count: int = 1) -> list[RunMetrics]:
     """Runs at these seconds a token: rounds of 4 guesses, 3 of them kept, whose check takes a pass over one token."""
     check = 0.9 * (alone or 0.5)
     drafted = drafting(4, (3,), 0.05, check, 4 * lane - 0.2 - check)
     return [sides(plain(before), drafted, loop(alone) if alone else None)] * count
 
 
-def with_shares(run: Sides, plain: float | None, lane: float | None, loop: float | None = None) -> Sides:
+def with_shares(run: RunMetrics, plain: float | None, lane: float | None, loop: float | None = None) -> RunMetrics:
     """The run with these shares of its lanes' time in which the thread had a processor."""
 
     def shared(side: Metrics, share: float | None) -> Metrics:
         return replace(side, cpu_seconds=share and share * (side.prefill_seconds + side.decode_seconds))
 
     alone = run.loop and shared(run.loop, loop if loop is not None else lane)
-    return Sides(shared(run.plain, plain), shared(run.lane, lane), alone)
+    return RunMetrics(shared(run.plain, plain), shared(run.lane, lane), alone)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_lane_whose_guesses_have_no_time_of_their_own() -> None:
     """Without times of guesses the cost of a round and the needed share are unknown."""
     (run,) = runs(1.5, 1.0)
     untimed = replace(run.lane, draft_seconds=None)
-    found = judge([Sides(run.plain, untimed, run.loop)], 4)
+    found = judge([RunMetrics(run.plain, untimed, run.loop)], 4)
     assert (found.c, found.cost, found.needed_alpha, found.reason) == (None, None, None, Reason.UNKNOWN)
 
 
@@ -175,7 +175,7 @@ def test_a_lane_that_does_not_report_its_guesses() -> None:
     """If a lane reports no guesses, as transformers' assisted generation, the reason for being slower is unknown."""
     (run,) = runs(1.5, None)
     hidden = replace(run.lane, accepted=None, rejected=None, discarded=None, alpha=None, draft_seconds=None)
-    found = judge([Sides(run.plain, hidden, None)], 4)
+    found = judge([RunMetrics(run.plain, hidden, None)], 4)
     assert (found.kind, found.reason, found.advice) == (Kind.SLOWER_UNSPLIT, Reason.UNKNOWN, None)
 
 

@@ -18,14 +18,14 @@ from judged import drafting, loop, plain, plan, trial
 from specdec.cli.arguments import console_of
 from specdec.cli.run import _print
 from specdec.cli.terminal import readable
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.summary import summarise
 from specdec.report.benchmark import report
 from specdec.report.judge import LOSING, Kind
-from specdec.report.race_verdict import verdict
-from specdec.report.sweep import COLUMNS, cells, sweep_rows, table
+from specdec.report.race_verdict import verdict_record
+from specdec.report.sweep import COLUMNS, sweep_cells, sweep_rows, sweep_table
 from specdec.report.sweep_verdict import Overall, overall
-from specdec.report.why import figures
+from specdec.report.why import why_figures
 
 TEXT = tuple(range(10, 31))
 NOISE = {1: (1.0,), 2: (1.0, 1.3), 3: (1.0, 0.97, 1.04)}
@@ -135,9 +135,9 @@ def race_screen(record: dict) -> list[str]:
 
 def sweep_screen(trials: list, gamma: int | str, found) -> list[str]:
     lines = [found.headline, *found.notes, f"factor: {found.factor}"]
-    lines += labelled(figures(found.judgement)) if found.judgement.split else []
+    lines += labelled(why_figures(found.judgement)) if found.judgement.split else []
     for row in sweep_rows(summarise(trials)):
-        named = dict(zip(COLUMNS, cells(row, mark=False), strict=True))
+        named = dict(zip(COLUMNS, sweep_cells(row, mark=False), strict=True))
         if row.gamma == gamma:
             lines += [f"row: {named.pop('speed-up')}", *(f"{name}: {text}" for name, text in named.items())]
         elif row.gamma == 0:
@@ -149,10 +149,10 @@ def test_race_sweep_benchmark_and_command_line_agree() -> None:
     kinds = set()
     for number, case in enumerate(GRID):
         gamma, runs = case[1], runs_of(case)
-        entrants = {BASELINE.key: BASELINE, LOOP.key: LOOP, "speculative": Entrant("speculative", gamma)}
+        entrants = {BASELINE.key: BASELINE, LOOP.key: LOOP, "speculative": LaneConfig("speculative", gamma)}
         trials = [trial(at, entrants[key], events) for at, run in enumerate(runs) for key, events in run.items()]
         asked = plan(tuple(entrants[key] for key in runs[0]), len(runs))
-        race, many = verdict(runs), overall(trials, asked)
+        race, many = verdict_record(runs), overall(trials, asked)
         judged = many.judgement
         kinds.add((judged.kind, judged.reason))
         assert (race["kind"], race["reason"]) == (named(judged.kind), named(judged.reason)), case
@@ -179,7 +179,7 @@ def require_printed(runs: list[dict], trials: list, asked, race: dict, many) -> 
     about = {"pair": runs[0][BASELINE.key][0].pair, "machine": {}, "versions": {}, "at": 0.0}
     said = printed(lambda console: report(console, about, asked, trials, {"reason": "Not tried."}, []))
     assert all(readable(sentence) in said for sentence in (many.headline, *many.notes))
-    assert printed(lambda console: console.print(table(trials, asked))).count("fastest") == 1
+    assert printed(lambda console: console.print(sweep_table(trials, asked))).count("fastest") == 1
 
 
 def printed(show) -> str:

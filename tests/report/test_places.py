@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import specdec
-from specdec.lanes.table import Entrant
+from specdec.lanes.table import LaneConfig
 from specdec.measure import metrics
 from specdec.report.places import EXPECTED, by_place, passes_table, places_table
 
@@ -19,7 +19,7 @@ def lane_of(*drafts: str) -> metrics.Metrics:
         kept = draft.count("a")
         ids = (7,) * kept + (1,)
         rounds.append(specdec.Round(at, tokens, 1, "correction", ids, 0.1, 1.0, 1.0 + at))
-    return metrics.measure(rounds)
+    return metrics.compute_metrics(rounds)
 
 
 def test_places_and_passes() -> None:
@@ -53,11 +53,11 @@ def test_runs_are_added_place_by_place() -> None:
 def test_a_lane_without_guesses_has_no_table() -> None:
     plain = lane_of("", "")
     assert places_table(plain) is None and passes_table(plain)["rows"][0][:2] == ["1 token", "2"]
-    assert by_place([(Entrant("speculative", 0), plain)]) is None
+    assert by_place([(LaneConfig("speculative", 0), plain)]) is None
 
 
 def test_lanes_side_by_side() -> None:
-    lanes = [(Entrant("speculative", 3), lane_of("aaa")), (Entrant("speculative", 2), lane_of("rd"))]
+    lanes = [(LaneConfig("speculative", 3), lane_of("aaa")), (LaneConfig("speculative", 2), lane_of("rd"))]
     names, rows = by_place(lanes)
     assert names[2:] == ["guess 1", "guess 2", "guess 3"]
     assert [len(row) for row in rows] == [5, 5] and rows[1][3:] == ["", ""]

@@ -45,7 +45,7 @@ def record(pair: specdec.Pair, lane: str, settings: dict) -> tuple[list, list[st
 def test_what_is_read_equals_what_was_recorded(lane: str, settings: str, pair) -> None:
     """All events and values are read back with their types, so a replay equals the run."""
     events, lines = record(pair, lane, SETTINGS[settings])
-    again = list(recording.read(lines))
+    again = list(recording.read_recording(lines))
     assert again == events
     assert repr(again) == repr(events)
 
@@ -81,7 +81,7 @@ def test_half_of_a_surrogate_pair_is_written_so_that_every_reader_takes_it() -> 
     """Half a surrogate pair, as folder names and vocabularies may hold, is written so that every reader accepts it."""
     text = recording.line({"event": "error", "message": "a\ud83d\U0001f600", "\udc00": ["\udfff", math.nan]})
     assert json.loads(text) == {"event": "error", "message": "a?\U0001f600", "?": ["?", None]}
-    assert list(recording.read([recording.line({"event": "error", "message": "\ud83d"})])) == []
+    assert list(recording.read_recording([recording.line({"event": "error", "message": "\ud83d"})])) == []
     odd = SimpleNamespace(
         vocab_size=1, convert_ids_to_tokens=lambda i: "\ud83d", decode=lambda ids, **how: "b\ud83d" * len(ids)
     )
@@ -133,14 +133,14 @@ def test_lines_may_be_read_from_a_file(pair, tmp_path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("".join(lines))
     with path.open() as file:
-        assert list(recording.read(file)) == events
-    assert specdec.collect(recording.read(path.read_text().splitlines())).token_ids == list(ids_of(events))
+        assert list(recording.read_recording(file)) == events
+    assert specdec.collect(recording.read_recording(path.read_text().splitlines())).token_ids == list(ids_of(events))
 
 
 def test_a_cut_recording_is_a_cancelled_run(pair) -> None:
     """A cut recording is read as cancelled: a closed generator cannot yield, so Finished is missing."""
     events, lines = record(pair, "speculative", {})
-    result = specdec.collect(recording.read(lines[:4]))
+    result = specdec.collect(recording.read_recording(lines[:4]))
     assert result.cancelled and result.finish_reason is None
     assert tuple(result.token_ids) == ids_of(events[:4])
 
@@ -173,7 +173,7 @@ def test_every_field_survives() -> None:
         specdec.Finished("eos", 0.5, 1.0),
     ]
     recorder = recording.Recorder(byte_tokenizer())
-    again = list(recording.read([recorder.line(event) for event in events]))
+    again = list(recording.read_recording([recorder.line(event) for event in events]))
     assert again == events and repr(again) == repr(events)
     assert {f.name for f in dataclasses.fields(specdec.Round)} >= {"missed", "decision", "target_margin"}
     assert not any(isinstance(value, torch.Tensor) for event in again for value in dataclasses.astuple(event))
@@ -186,7 +186,7 @@ def test_lanes_of_a_recording_are_separated(pair) -> None:
     assert recording.lanes(lines) == list(events)
     assert [specdec.collect(lane).finish_reason for lane in recording.lanes(lines)] == ["length", "length"]
     with pytest.raises(specdec.InvalidInput, match="2 lanes"):
-        specdec.collect(recording.read(lines))
+        specdec.collect(recording.read_recording(lines))
     with pytest.raises(specdec.InvalidInput, match="2 lanes"):
         specdec.collect(events)
     assert specdec.collect([events[0][:1], events[0][1:]]) == specdec.collect(events[0])
@@ -223,7 +223,7 @@ def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
         "runs": 1,
     }
     verdict = {"event": "verdict", "sentence": "x", "notes": []}
-    assert list(recording.read([recording.line(begin), *lines, recording.line(verdict)])) == events
+    assert list(recording.read_recording([recording.line(begin), *lines, recording.line(verdict)])) == events
 
 
 @pytest.mark.parametrize(
@@ -247,13 +247,13 @@ def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
 )
 def test_lines_of_other_json_are_refused_with_their_number(line: str, said: str) -> None:
     with pytest.raises(specdec.InvalidInput, match=said):
-        list(recording.read([line]))
+        list(recording.read_recording([line]))
 
 
 def test_lines_are_numbered_as_an_editor_numbers_them(pair) -> None:
     """Empty lines hold nothing and count."""
     events, lines = record(pair, "generate", {})
-    assert list(recording.read(["\n", lines[0], "", *lines[1:], "\n"])) == events
+    assert list(recording.read_recording(["\n", lines[0], "", *lines[1:], "\n"])) == events
     assert recording.token_bytes(["", *lines]) == recording.token_bytes(lines)
     with pytest.raises(specdec.InvalidInput, match="Line 4 is not a line"):
-        list(recording.read([lines[0], "", " \n", "nonsense"]))
+        list(recording.read_recording([lines[0], "", " \n", "nonsense"]))

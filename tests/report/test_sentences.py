@@ -10,7 +10,7 @@ import pytest
 
 from specdec.report import numbers, sentences
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
-from specdec.report.why import paragraph
+from specdec.report.why import why_paragraph
 
 GOLDEN = Path(__file__).with_name("golden_sentences.txt")
 ONE = Judgement(
@@ -44,7 +44,7 @@ def all_sentences() -> Iterator[str]:
     yield "[What is needed to break even]"
     for speculation in (0.83, 1.07):
         for change in ({}, {"alpha": 0.75}, {"needed_alpha": None, "cost": 6.2}, {"gamma": "auto"}):
-            yield paragraph(replace(ONE, speculation=speculation, **change))
+            yield why_paragraph(replace(ONE, speculation=speculation, **change))
     yield "[A stall in one run]"
     yield sentences.headline(replace(ONE, stalled=1))
 
@@ -57,7 +57,7 @@ def test_every_sentence_is_that_of_the_golden_file() -> None:
     (0.83, 0.5, True), (1.07, 0.5, False), (1.07, 0.75, True), (0.83, 0.75, False),
 ])  # fmt: skip
 def test_the_needed_acceptance_is_hedged_where_the_gain_contradicts_it(speculation, alpha, flat) -> None:
-    text = paragraph(replace(ONE, speculation=speculation, alpha=alpha))
+    text = why_paragraph(replace(ONE, speculation=speculation, alpha=alpha))
     assert ("are needed" in text, "if guesses were kept independently" in text) == (flat, not flat)
 
 

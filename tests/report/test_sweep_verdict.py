@@ -11,24 +11,24 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 import specdec
 from specdec.closed_forms import expected_speedup
 from specdec.forward.engine import EagerEngine
-from specdec.forward.lean import StackPasses
-from specdec.forward.lean_check import stack_of
-from specdec.lanes.table import BASELINE, LOOP, Entrant, entrants_of
-from specdec.measure.gain import Sides
-from specdec.measure.metrics import Metrics, measure, no_clear_difference, pool
+from specdec.forward.lean import LeanForward
+from specdec.forward.lean_check import lean_model
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig, entrants_of
+from specdec.measure.gain import RunMetrics
+from specdec.measure.metrics import Metrics, compute_metrics, no_clear_difference, pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
-from specdec.measure.summary import auto_share, fastest, find, rows, share_of, summarise
+from specdec.measure.summary import auto_share, fastest, find, share_of, summarise, summary_rows
 from specdec.measure.sweep import ENTRANTS
 from specdec.measure.trials import trials
 from specdec.report import sentences
 from specdec.report.benchmark import against_assisted
 from specdec.report.judge import LOSING, Advice, Doubt, Kind, Reason, judge
 from specdec.report.sentences import lengths, percent
-from specdec.report.summary import cells
+from specdec.report.summary import summary_cells
 from specdec.report.sweep import marked, prediction_error, sweep_rows, theory_note
 from specdec.report.sweep_verdict import Overall, _against, overall
-from specdec.report.why import figures, paragraph
+from specdec.report.why import why_figures, why_paragraph
 
 
 def lane(tokens: int, passes: int, draft: float, verify: float, seconds: float, counts: tuple = (0, 0, 0)) -> Metrics:
@@ -66,7 +66,7 @@ def test_the_terms_add_up_to_the_last_microsecond() -> None:
 
     Each is computed by hand, and their sum is the lane's time.
     """
-    found = judge([Sides(GENERATE, DRAFTED, ALONE)], 4)
+    found = judge([RunMetrics(GENERATE, DRAFTED, ALONE)], 4)
     assert (found.c, found.v) == (pytest.approx(0.002 / 0.009), pytest.approx(0.012 / 0.009))
     assert (found.speculation, found.engine) == (pytest.approx(1 / 0.63), pytest.approx(1.1))
     steps = dict(found.steps)
@@ -82,16 +82,16 @@ def test_the_terms_add_up_to_the_last_microsecond() -> None:
 def test_rolling_back_recurrent_state_has_a_step_of_its_own() -> None:
     """The roll-back is taken out of checking, and the steps still add up."""
     hybrid = replace(DRAFTED, state_seconds=0.02, reread_seconds=0.06)
-    steps = dict(judge([Sides(GENERATE, hybrid, ALONE)], 4).steps)
+    steps = dict(judge([RunMetrics(GENERATE, hybrid, ALONE)], 4).steps)
     assert steps["Rolling back recurrent state"] == pytest.approx(0.0008)
     assert steps["Checking more tokens per pass"] == pytest.approx((0.012 - 0.009) * 0.3 - 0.0006)
     assert sum(steps.values()) == pytest.approx(0.0063, abs=1e-12)
-    assert "Rolling back recurrent state" not in dict(judge([Sides(GENERATE, DRAFTED, ALONE)], 4).steps)
+    assert "Rolling back recurrent state" not in dict(judge([RunMetrics(GENERATE, DRAFTED, ALONE)], 4).steps)
 
 
 def test_the_paragraph_names_the_figures_and_the_engine() -> None:
-    found = judge([Sides(GENERATE, DRAFTED, ALONE)], 4)
-    text = paragraph(found)
+    found = judge([RunMetrics(GENERATE, DRAFTED, ALONE)], 4)
+    text = why_paragraph(found)
     for said in (
         "yields 3.3 tokens",
         "a guess takes 0.22",
@@ -101,11 +101,11 @@ def test_the_paragraph_names_the_figures_and_the_engine() -> None:
         "1.10x the speed of plain",
     ):
         assert said in text
-    assert len(figures(found)) == 8
+    assert len(why_figures(found)) == 8
 
 
 def test_our_loop_without_pass_times_tells_no_terms() -> None:
-    found = judge([Sides(GENERATE, DRAFTED, replace(ALONE, verify_seconds=None))], 4)
+    found = judge([RunMetrics(GENERATE, DRAFTED, replace(ALONE, verify_seconds=None))], 4)
     assert found.kind is Kind.FASTER_UNSPLIT and found.v is None and not found.steps
 
 
@@ -154,7 +154,7 @@ def test_a_length_that_does_not_pay_is_said_with_what_the_loop_does() -> None:
 
 def test_an_early_stop_names_no_winner() -> None:
     """Until every length has run on every prompt, no winner is named, only the number of calls."""
-    entrants = (BASELINE, LOOP, Entrant("speculative", 4), Entrant("speculative", "auto"))
+    entrants = (BASELINE, LOOP, LaneConfig("speculative", 4), LaneConfig("speculative", "auto"))
     plan = Plan((PromptItem("a", "c", "a"), PromptItem("b", "c", "b")), entrants, specdec.SamplingParams(64), 2)
     every = [trial(run, item.name, *entrant, DRAFTED) for run, item, entrant in plan.steps()]
     for made in range(len(every) + 1):
@@ -195,12 +195,12 @@ def test_one_page_names_one_fastest_length() -> None:
 def test_speeds_are_compared_within_a_run() -> None:
     """Speeds are compared within a run, as two lengths differ in every run and one has no speed in the first."""
 
-    def runs_of(entrant: Entrant, *rates: float | None) -> list[Trial]:
+    def runs_of(entrant: LaneConfig, *rates: float | None) -> list[Trial]:
         at = [replace(DRAFTED, tokens_per_second=rate, decode_seconds=100 / (rate or 1e9)) for rate in rates]
         return [trial(run, "a", *entrant, metrics) for run, metrics in enumerate(at)]
 
-    found = [*runs_of(BASELINE, 100, 100, 100, 100), *runs_of(Entrant("speculative", 4), 150, 200, 300, 400)]
-    found += runs_of(Entrant("speculative", 5), None, 180, 270, 360)
+    found = [*runs_of(BASELINE, 100, 100, 100, 100), *runs_of(LaneConfig("speculative", 4), 150, 200, 300, 400)]
+    found += runs_of(LaneConfig("speculative", 5), None, 180, 270, 360)
     first, second = summarise(found)[1:]
     assert _against(second, first) == pytest.approx([0.9, 0.9, 0.9])
 
@@ -269,10 +269,10 @@ def test_the_headline_matches_the_measurement() -> None:
 def test_a_short_text_is_not_taken_for_guesses_kept_unevenly() -> None:
     """Drafts cut by the end of the text are named. Where most are cut, the closed form is not used."""
     perfect = lane(31, 4, 0.1, 0.05, 0.2, (27, 0, 0))
-    found = judge([Sides(GENERATE, replace(perfect, mean_acceptance_length=9.0), ALONE)], 8)
-    assert found.guesses == pytest.approx(27 / 4) and sentences.WHY_OFF["short"] in paragraph(found)
-    assert sentences.WHY_OFF["uneven"] not in paragraph(found)
-    short = judge([Sides(GENERATE, perfect, ALONE)], 16)
+    found = judge([RunMetrics(GENERATE, replace(perfect, mean_acceptance_length=9.0), ALONE)], 8)
+    assert found.guesses == pytest.approx(27 / 4) and sentences.WHY_OFF["short"] in why_paragraph(found)
+    assert sentences.WHY_OFF["uneven"] not in why_paragraph(found)
+    short = judge([RunMetrics(GENERATE, perfect, ALONE)], 16)
     assert short.predicted is None and short.needed_alpha is None
 
 
@@ -294,18 +294,18 @@ def test_doubts_stand_below_the_headline() -> None:
 
 def test_sampled_texts_are_not_counted_as_the_same() -> None:
     sampled = replace(trial(0, "a", "generate", None, GENERATE), greedy=False)
-    assert rows([sampled])[0]["same_text"] is None and cells(rows([sampled])[0])[-1] == ""
+    assert summary_rows([sampled])[0]["same_text"] is None and summary_cells(summary_rows([sampled])[0])[-1] == ""
 
 
 def test_a_category_may_be_called_all() -> None:
     one, other = (replace(trial(0, p, "generate", None, GENERATE), category=c) for p, c in (("a", "all"), ("b", "d")))
-    assert [row["category"] for row in rows([one, other])] == ["all", "d", "all"]
+    assert [row["category"] for row in summary_rows([one, other])] == ["all", "d", "all"]
 
 
 def test_rows_are_plain_numbers_by_category_and_over_all(tmp_path) -> None:
     other = replace(trial(0, "b", "generate", None, GENERATE), category="d")
     found = [trial(0, "a", "generate", None, GENERATE), trial(0, "a", "speculative", 4, DRAFTED), other]
-    table = rows(found)
+    table = summary_rows(found)
     assert [(row["category"], row["lane"], row["gamma"]) for row in table] == [
         ("c", "generate", None), ("c", "speculative", 4), ("d", "generate", None), ("all", "generate", None),
         ("all", "speculative", 4),
@@ -313,7 +313,7 @@ def test_rows_are_plain_numbers_by_category_and_over_all(tmp_path) -> None:
     assert table[1]["speedup"] == pytest.approx(1.1 / 0.63) and table[1]["latency_reduction"] == pytest.approx(
         1 - 0.63 / 1.1
     )
-    assert cells(table[1])[1:5] == ["Speculative", "4", "159", "1.75x"]
+    assert summary_cells(table[1])[1:5] == ["Speculative", "4", "159", "1.75x"]
 
 
 def test_auto_is_judged_on_other_runs_than_those_that_pick_the_best() -> None:
@@ -341,13 +341,13 @@ def deepened(model, layers: int):
 def millisecond_layers(monkeypatch) -> None:
     """A pass of ours sleeps two milliseconds a layer, so that the noise of a busy machine is small beside it."""
 
-    class Slow(StackPasses):
+    class Slow(LeanForward):
         def logits(self, ids, start, keep):
             time.sleep(0.002 * self.layers)
             return super().logits(ids, start, keep)
 
     def passes(self, model):
-        found = Slow(stack_of(model))
+        found = Slow(lean_model(model))
         found.layers = model.config.num_hidden_layers
         return found
 
@@ -387,7 +387,7 @@ def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
     assert prediction_error(table) >= 0
     assert "theory is off by" in theory_note(found)
     assert find(summarise(found), LOOP).middle("alpha") is None
-    assert measure([]) is None
+    assert compute_metrics([]) is None
 
 
 def test_assisted_generation_is_compared_at_every_length_both_ran_at() -> None:
@@ -409,4 +409,4 @@ def test_one_slow_call_does_not_set_the_share_of_time_outside_the_passes() -> No
     slow = replace(lane(100, 40, 0.1, 98.0, 100.0), overhead_share=0.0003)
     ran = [trial(run, "a", "speculative", 5, slow if run == 0 else usual) for run in range(3)]
     ran += [trial(run, "a", *BASELINE, GENERATE) for run in range(3)]
-    assert rows(ran)[1]["outside_forward"] == pytest.approx(0.05)
+    assert summary_rows(ran)[1]["outside_forward"] == pytest.approx(0.05)

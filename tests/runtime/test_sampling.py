@@ -8,7 +8,7 @@ from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 from specdec.events import SamplingParams
 from specdec.runtime.sampling import Sampler
-from specdec.runtime.tokens import Context
+from specdec.runtime.tokens import TokenBuffer
 
 V = 12
 
@@ -37,7 +37,7 @@ def test_each_row_is_processed_as_generate_processes_it(model: GPT2LMHeadModel, 
     params = SamplingParams(**{"temperature": 1.0} | settings)
     rng = torch.Generator().manual_seed(0)
     ids, logits = torch.randint(V, (7,), generator=rng), 3 * torch.randn(3, V, generator=rng)
-    context = Context(ids, 16)
+    context = TokenBuffer(ids, 16)
     config = GenerationConfig(
         do_sample=True, temperature=params.temperature, top_k=params.top_k, top_p=params.top_p,
         min_p=params.min_p or None, repetition_penalty=params.repetition_penalty,

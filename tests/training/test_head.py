@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from fakes import isolated_rng
 
-from specdec.forward.hf_cache import RoomyLayer
+from specdec.forward.hf_cache import PreallocatedLayer
 from specdec.models.loading import load_pair
 from training import head as training
 from training.head import loss_of, new_head
@@ -30,7 +30,7 @@ def test_a_loss_is_that_of_drafts_made_one_by_one(monkeypatch) -> None:
     embedded = torch.nn.functional.embedding(ids[0], target.model.embed_tokens.weight)
     with torch.no_grad():
         for start in (0, 3):
-            cache, fused = RoomyLayer(), head.fused(features[0])
+            cache, fused = PreallocatedLayer(), head.fused(features[0])
             state = head(fused[: start + 1], embedded[1 : start + 2], cache, keep=1)[1]
             assert torch.allclose(state[0], seen[0][0, start], atol=1e-4)
             for depth in range(1, training.DEPTHS):

@@ -38,7 +38,7 @@ def client(address: str) -> Client:
 
 def decoded(client: Client, **settings) -> list:
     lines = [line for part in client.submit(PROMPT, api_name="/decode", **settings) for line in part.splitlines()]
-    return list(recording.read(lines))
+    return list(recording.read_recording(lines))
 
 
 def test_the_example_runs(address: str, capsys) -> None:

@@ -15,13 +15,13 @@ FINDING = SimpleNamespace(level=BITE, topic=BITE, sentence=BITE)
 @pytest.mark.parametrize(
     "made",
     [
-        html.verdict(BITE, BITE, [BITE, ""]),
+        html.verdict_html(BITE, BITE, [BITE, ""]),
         html.status(BITE, 0.5),
-        html.verdict(BITE, BITE, [BITE, BITE]),
+        html.verdict_html(BITE, BITE, [BITE, BITE]),
         html.folded(BITE, html.paragraph(BITE)),
         html.error(BITE),
         html.note(BITE),
-        html.table([BITE, "b"], [[BITE, BITE]], BITE, 0, {BITE}),
+        html.table_html([BITE, "b"], [[BITE, BITE]], BITE, 0, {BITE}),
         html.header(BITE, BITE),
         html.facts([{"label": BITE, "value": BITE, "definition": BITE}]),
         html.findings([FINDING]),
@@ -34,13 +34,13 @@ def test_markup_stays_text(made: str) -> None:
 
 
 def test_a_table_marks_its_row_and_hides_what_a_phone_leaves_out() -> None:
-    made = html.table(["a", "b"], [["1", "2"], ["3", "4"]], "c", marked=1, minor={"b"})
+    made = html.table_html(["a", "b"], [["1", "2"], ["3", "4"]], "c", marked=1, minor={"b"})
     assert '<tr class="marked"><th scope="row">3</th><td class="minor">4</td></tr>' in made
     assert '<tr><th scope="row">1</th>' in made and '<th scope="col" class="minor">b</th>' in made
-    assert "more columns" in made and "more columns" not in html.table(["a"], [["1"]], "c")
+    assert "more columns" in made and "more columns" not in html.table_html(["a"], [["1"]], "c")
 
 
 def test_empty_fragments_are_empty() -> None:
     assert html.status("") == "" and "<progress" not in html.status("a") and 'value="0.250"' in html.status("a", 0.25)
-    assert "sd-factor" not in html.verdict("a")
-    assert "<details" not in html.verdict("a", None, ["one note"]), "there is nothing to open"
+    assert "sd-factor" not in html.verdict_html("a")
+    assert "<details" not in html.verdict_html("a", None, ["one note"]), "there is nothing to open"

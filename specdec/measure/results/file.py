@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from specdec.engine.request import machine, versions
+from specdec.engine.request import machine_facts, versions
 from specdec.errors import InvalidInput
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.measure.results.format import VERSION, About, trials_of
@@ -120,10 +120,10 @@ class ResultsFile:
             raise _not_written(path, error) from error
 
     def _read(self, path: Path) -> list[Trial]:
-        return self._text.read(text_of(path), path.name) if path.exists() else []
+        return self._text.read(results_text(path), path.name) if path.exists() else []
 
 
-def text_of(path: Path) -> str:
+def results_text(path: Path) -> str:
     """The text of a results file. Raises ``InvalidInput``."""
     try:
         if path.stat().st_size > LARGEST:
@@ -140,7 +140,7 @@ def _not_written(path: Path, error: OSError) -> InvalidInput:
 
 def measured_on(pair: Pair) -> dict[str, Any]:
     """What figures are measured on: the pair, the machine, the versions, and the time."""
-    return {"at": time.time(), "pair": pair.describe(), "machine": machine(pair.device), "versions": versions()}
+    return {"at": time.time(), "pair": pair.describe(), "machine": machine_facts(pair.device), "versions": versions()}
 
 
 def _head(pair: Pair, plan: Plan) -> dict[str, Any]:

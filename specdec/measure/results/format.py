@@ -21,7 +21,7 @@ from typing_extensions import TypedDict  # pydantic supports the standard one on
 from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, SamplingParams
-from specdec.lanes.table import Entrant, row_of
+from specdec.lanes.table import LaneConfig, row_of
 from specdec.measure.metrics import with_rates
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.measure.prompts import LONGEST_NAME, Choice, PromptItem
@@ -171,8 +171,8 @@ def shown_head(results: Results) -> dict[str, Any]:
     return from_json(_HEAD.dump_json(found)) | {"params": params}
 
 
-def _entrant(lane: str, gamma: int | str | None) -> Entrant:
-    entrant = Entrant(lane, gamma)
+def _entrant(lane: str, gamma: int | str | None) -> LaneConfig:
+    entrant = LaneConfig(lane, gamma)
     if row_of(entrant.key).lengths == "none":
         if gamma is not None:
             raise InvalidInput(f"its lane {lane} has a draft length.")

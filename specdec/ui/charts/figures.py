@@ -12,12 +12,12 @@ from plotly.subplots import make_subplots
 
 from specdec.events import MAX_GAMMA
 from specdec.lanes.table import BASELINE
-from specdec.measure.losslessness import Findings
+from specdec.measure.losslessness import LosslessnessResult
 from specdec.measure.plan import Trial
 from specdec.measure.summary import find, summarise
 from specdec.report.judge import Judgement
 from specdec.report.losslessness import sample_name
-from specdec.report.sweep import Row
+from specdec.report.sweep import SweepRow
 from specdec.ui.charts.labels import apart, shown
 
 # Colours of marks in both themes: their contrast is at least 3:1 on the white page and on the dark one.
@@ -30,7 +30,7 @@ NEAR = "\u00a0\u00a0\u00a0"  # between a mark and the number right of it
 COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # by the names in the table of lanes
 
 
-def sweep_figure(rows: Sequence[Row], best: Row | None) -> go.Figure:
+def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None) -> go.Figure:
     """Speed-up, tokens per pass and acceptance against the draft length: medians, bars from lowest to highest run."""
     fixed, x = [row for row in rows if isinstance(row.gamma, int)], [r.gamma for r in rows if isinstance(r.gamma, int)]
     figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.56, 0.22, 0.22])
@@ -169,7 +169,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     return _from_above(figure, height, legend, lines=3 + (left_out > 0), right=92)
 
 
-def samples_figure(found: Findings) -> go.Figure:
+def samples_figure(found: LosslessnessResult) -> go.Figure:
     """The counts of the most frequent continuations in the three samples of the test of losslessness.
 
     The bars of a sample are hollow, filled or hatched, so that they differ without colours too.

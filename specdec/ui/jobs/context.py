@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from specdec.errors import SpecdecError
-from specdec.measure.task import Run, Task
+from specdec.measure.task import Task, TaskRunner
 from specdec.models.pair import Pair
 from specdec.models.pair_slot import Slot
 from specdec.ui.visitor import Visitor
 
-Tell = Callable[[str, Any], None]
+OnResult = Callable[[str, Any], None]
 """Called with what a job yields: ("value", v) for each value, ("error", e) if it fails, at last ("end", None)."""
 
 
@@ -29,7 +29,7 @@ class Cancelled(Refused):
 
 
 @dataclass
-class Turn:
+class JobContext:
     """What a job gets while it runs.
 
     ``counts`` are values for the log besides the job's settings. ``problem`` is an error that the job showed its
@@ -37,7 +37,7 @@ class Turn:
     """
 
     slot: Slot
-    device: Run
+    device: TaskRunner
     stop: threading.Event
     lent: bool = False  # the device is lent for each task, and the visitor has little time on it
     counts: dict[str, Any] = field(default_factory=dict)
@@ -76,12 +76,12 @@ class Job:
 
     kind: str
     tokens: int
-    work: Callable[[Turn], Iterator[Any]]
+    work: Callable[[JobContext], Iterator[Any]]
     settings: Mapping[str, Any] = field(default_factory=dict)
     device: bool = True
 
 
-class Ahead(NamedTuple):
+class QueuePosition(NamedTuple):
     """What a job waits for: the number of jobs, and about how many seconds; None if not known."""
 
     jobs: int
@@ -89,12 +89,12 @@ class Ahead(NamedTuple):
 
 
 @dataclass(eq=False)
-class Place:
+class QueuedJob:
     """A job's place in the queue, or on the machine after it ``began``."""
 
     visitor: Visitor | None  # None for the page's own jobs
     job: Job
-    tell: Tell
+    tell: OnResult
     stop: threading.Event = field(default_factory=threading.Event)
     context: contextvars.Context = field(default_factory=contextvars.copy_context)  # of the visitor's request
     joined: float = field(default_factory=time.monotonic)

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specdec.ui.jobs.context import Place
+    from specdec.ui.jobs.context import QueuedJob
 
 VALUE = 80  # characters of a setting's name and of its value
 VALUES = 30  # of a job, and of a value that holds others
@@ -36,7 +36,7 @@ class Journal:
         self._prompts, self._key = prompts, secrets.token_bytes(16)
 
     def wrote(
-        self, place: Place, outcome: str, why: Any = None, seconds: float | None = None, counts: Any = None
+        self, place: QueuedJob, outcome: str, why: Any = None, seconds: float | None = None, counts: Any = None
     ) -> None:
         """Write a line about a job.
 

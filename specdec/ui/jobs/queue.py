@@ -17,9 +17,9 @@ from typing import Any
 import gradio as gr
 
 from specdec.errors import DeviceLost, SpecdecError
-from specdec.measure.task import Run, Task
+from specdec.measure.task import Task, TaskRunner
 from specdec.models.pair_slot import Slot
-from specdec.ui.jobs.context import Ahead, Cancelled, Job, Place, Refused, Tell, Turn
+from specdec.ui.jobs.context import Cancelled, Job, JobContext, OnResult, QueuedJob, QueuePosition, Refused
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.log import Journal
 from specdec.ui.visitor import Visitor
@@ -30,7 +30,7 @@ LOOK = 0.02  # seconds between two checks if the session of the next job listens
 GRACE = 5.0  # seconds for a visitor's browser to start listening after it asked for a job
 
 
-class Machine:
+class JobQueue:
     """Runs jobs in the order in which they came: one that needs the device at a time, and beside it one that does not.
 
     ``listening(session)`` says whether a session listens for its answers; its jobs do not begin before that. ``lent``:
@@ -40,7 +40,7 @@ class Machine:
     def __init__(
         self,
         slot: Slot,
-        run: Run,
+        run: TaskRunner,
         limits: Limits,
         journal: Journal,
         *,
@@ -53,9 +53,9 @@ class Machine:
         self.on_lost: Callable[[], None] = lambda: None  # called when the device is lost
         self._run = run
         self._changed = threading.Condition()
-        self._line: list[Place] = []
-        self._running: dict[bool, Place | None] = {True: None, False: None}  # by whether the job needs the device
-        self._idle: Place | None = None
+        self._line: list[QueuedJob] = []
+        self._running: dict[bool, QueuedJob | None] = {True: None, False: None}  # by whether the job needs the device
+        self._idle: QueuedJob | None = None
         self._closed: str | None = None
         self._lost = False
         self._seconds_per_token: dict[str, float] = {}  # of the latest job of each kind
@@ -67,9 +67,9 @@ class Machine:
         for thread in self._threads:
             thread.start()
 
-    def join(self, visitor: Visitor, job: Job, tell: Tell) -> Place:
+    def join(self, visitor: Visitor, job: Job, tell: OnResult) -> QueuedJob:
         """Take a place at the end of the queue. Raises ``Refused`` with the reason if there is none."""
-        place = Place(visitor, job, tell)
+        place = QueuedJob(visitor, job, tell)
         with self._changed:
             if (why := self._closed or self._no_place(visitor, job.device)) is not None:
                 self.journal.wrote(place, "refused", why)
@@ -81,10 +81,10 @@ class Machine:
             self._changed.notify_all()
         return place
 
-    def when_idle(self, job: Job, tell: Tell) -> None:
+    def when_idle(self, job: Job, tell: OnResult) -> None:
         """Run a job of the page itself when nobody waits. It is stopped when a visitor's job comes."""
         with self._changed:
-            self._idle = Place(None, job, tell)
+            self._idle = QueuedJob(None, job, tell)
             self._changed.notify_all()
 
     def stop(self, session: str, kind: str) -> None:
@@ -94,7 +94,7 @@ class Machine:
         for place in mine:
             self._withdraw(place, Cancelled("Cancelled. Nothing ran."))
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: QueuedJob) -> None:
         """End a job for which nobody waits any more."""
         place.left = True
         self._withdraw(place, Cancelled("The browser did not wait for the answer, so nothing ran. Try again."))
@@ -106,7 +106,7 @@ class Machine:
         for place in mine:
             self.leave(place)
 
-    def ahead(self, place: Place) -> Ahead | None:
+    def ahead(self, place: QueuedJob) -> QueuePosition | None:
         """What ``place`` waits for; None when it has left the queue."""
         with self._changed:
             if place not in self._line:
@@ -115,9 +115,9 @@ class Machine:
             same = [p for p in earlier if p.job.device == place.job.device]
             before = [p for p in (self._running[place.job.device], *same) if p and p.visitor]
             if not place.job.device:
-                return Ahead(len(before), None)
+                return QueuePosition(len(before), None)
         left = [self._seconds_left(p) for p in before]
-        return Ahead(len(before), None if None in left else sum(s for s in left if s is not None))
+        return QueuePosition(len(before), None if None in left else sum(s for s in left if s is not None))
 
     def expected(self, kind: str, tokens: int, by_race: bool) -> float | None:
         """About how many seconds a job takes; None if not known.
@@ -160,7 +160,7 @@ class Machine:
             "waiting": len(self._line),
         }
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[QueuedJob]:
         return [*self._line, *filter(None, self._running.values())]
 
     def _no_place(self, visitor: Visitor, device: bool) -> str | None:
@@ -177,7 +177,7 @@ class Machine:
             return f"Your network address already has {held} jobs in the queue. Try again later. Nothing ran."
         return None
 
-    def _withdraw(self, place: Place, error: Refused) -> None:
+    def _withdraw(self, place: QueuedJob, error: Refused) -> None:
         place.stop.set()
         with self._changed:
             if place not in self._line:
@@ -187,7 +187,7 @@ class Machine:
         place.tell("error", error)
         place.tell("end", None)
 
-    def _seconds_left(self, place: Place) -> float | None:
+    def _seconds_left(self, place: QueuedJob) -> float | None:
         known = self._seconds_per_token
         rate = known.get(place.job.kind, next(reversed(known.values()), None))
         if rate is None:
@@ -201,7 +201,7 @@ class Machine:
             if self._lost:
                 self.on_lost()
 
-    def _next(self, device: bool) -> Place | None:
+    def _next(self, device: bool) -> QueuedJob | None:
         """Wait for the next job that needs the device, or that does not; None when the machine closes."""
         with self._changed:
             while self._closed is None:
@@ -219,8 +219,8 @@ class Machine:
                 self._changed.wait(LOOK if line else None)
         return None
 
-    def _work(self, place: Place) -> None:
-        turn = Turn(self.slot, self._watched, place.stop, self.lent)
+    def _work(self, place: QueuedJob) -> None:
+        turn = JobContext(self.slot, self._watched, place.stop, self.lent)
         try:
             for value in place.job.work(turn):
                 if not place.left:
@@ -243,7 +243,7 @@ class Machine:
             self._changed.notify_all()
         place.tell("end", None)
 
-    def _note(self, place: Place, turn: Turn) -> None:
+    def _note(self, place: QueuedJob, turn: JobContext) -> None:
         """Remember how fast the job was, and write its line in the log."""
         with self._changed:
             self._token_seconds = turn.token_seconds or self._token_seconds

@@ -21,10 +21,10 @@ from specdec.models.pair import Pair
 from specdec.report.enough import another_run
 from specdec.report.losslessness import FLOAT32_FAILED, float32_note
 from specdec.report.race_lines import begin_line, event_lines
-from specdec.report.race_verdict import verdict
+from specdec.report.race_verdict import verdict_record
 from specdec.report.recording import Recorder, line
 from specdec.ui.fields import LABELS
-from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import RaceSettings
 
@@ -39,15 +39,15 @@ OVERLAP = 128_000  # characters that the new part repeats, because a busy page m
 
 
 def stream(
-    turn: Turn, ask: RaceSettings, *, limits: Limits, origin: str = "run", names: Mapping[str, str] = LABELS
+    turn: JobContext, ask: RaceSettings, *, limits: Limits, origin: str = "run", names: Mapping[str, str] = LABELS
 ) -> Iterator[str]:
     """Run a race. Yield its lines so far each time there are new ones. ``turn.stop`` ends it early.
 
     Of a long race only the latest lines are yielded, after a ``part`` line with the number of the first of them. The
-    last value has all lines again. The last line is a ``verdict``, or an ``error`` with a sentence to show.
+    last value has all lines again. The last line is a ``verdict_record``, or an ``error`` with a sentence to show.
     ``names`` are those of settings in that sentence (``with_names``).
     """
-    check(turn.pair, ask.message, ask.params, limits)  # before the prompt, which may be too long, is sent back
+    enforce_limits(turn.pair, ask.message, ask.params, limits)  # before the prompt, which may be too long, is sent back
     begun = begin_line(next(_numbers), origin, turn.slot.facts, ask.settings(), ask.keys, ask.runs)
     written = _Written(begun)
     yield written.latest()
@@ -71,7 +71,7 @@ def stream(
                 raise InvalidInput("Stopped before the first token.")
             ended = [lane for run in runs for lane, events in run.items() if isinstance(events[-1], Finished)]
             complete = len(ended) == len(keys) * planned
-            record = verdict(runs, None if complete else stopped, recorder.text_of)
+            record = verdict_record(runs, None if complete else stopped, recorder.text_of)
             once_more = ask.until_clear and planned < limits.runs and not turn.lent  # a lent device is given back
             if stopped or not once_more or not another_run(record, turn.seconds):
                 break
@@ -126,7 +126,7 @@ def _token_seconds(runs: list[dict[str, list[Event]]]) -> float | None:
     return sum(seconds for _, seconds in ended) / tokens if tokens else None
 
 
-def _float32(turn: Turn, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
+def _float32(turn: JobContext, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
     """The note on a difference between the texts. A failure here must not lose the race."""
     if turn.lent:  # it would use up the visitor's time on the device
         return None
@@ -147,7 +147,7 @@ def refusal(error: SpecdecError | ValueError) -> str:
     return line({"event": "begin", "number": next(_numbers)}) + _error(with_names(error, LABELS))
 
 
-def check(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
+def enforce_limits(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
     """Raise ``InvalidInput`` for what is above this page's limits. The engine checks the rest."""
     limits.take(params.max_new_tokens)
     if limits.prompt_tokens is not None:

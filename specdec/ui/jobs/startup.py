@@ -11,9 +11,9 @@ from typing import Any
 
 from specdec.events import SamplingParams
 from specdec.report.recording import shown_alone
-from specdec.ui.jobs.context import Job, Turn
+from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_settings import RaceSettings
 from specdec.ui.jobs.race_stream import stream
 from specdec.ui.jobs.recorded import recorded_race
@@ -26,7 +26,7 @@ LOOK = 0.2  # seconds between two checks if the race is over
 class StartupRace:
     """A short race that runs when nobody else needs the machine, until it has ended once."""
 
-    def __init__(self, machine: Machine, prompt: str):
+    def __init__(self, machine: JobQueue, prompt: str):
         self._machine, self._prompt = machine, prompt
         self._text: str | None = None
         self._job: Job | None = None
@@ -62,7 +62,7 @@ class StartupRace:
         if self._text is not None:
             yield self._text
 
-    def _lines(self, turn: Turn, ask: RaceSettings, limits: Limits) -> Iterator[str]:
+    def _lines(self, turn: JobContext, ask: RaceSettings, limits: Limits) -> Iterator[str]:
         yield from stream(turn, ask, limits=limits, origin="startup")
         self._gave_way = turn.stop.is_set()
 

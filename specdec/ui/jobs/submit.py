@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import gradio as gr
 
-from specdec.ui.jobs.context import Ahead, Job
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.context import Job, QueuePosition
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.visitor import Visitor, address_of
 
 T = TypeVar("T")
@@ -24,8 +24,8 @@ UNLIMITED: dict[str, Any] = {"concurrency_limit": None}  # Gradio's queue passes
 TICK = 1.0  # seconds between two checks of the jobs ahead
 
 
-async def followed(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
-    """Ask for a job. Yield what is ahead of it (``Ahead``) when that changes, then the values of its work.
+async def followed(machine: JobQueue, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
+    """Ask for a job. Yield what is ahead of it (``QueuePosition``) when that changes, then the values of its work.
 
     Raises what the job raises, and ``Refused`` if it does not run. A caller that leaves before the end must close the
     generator, which tells the job to end and does not wait for that.
@@ -65,8 +65,8 @@ def short_job(kind: str, work: Callable[[], Any]) -> Job:
     return Job(kind, 0, lambda turn: iter([work()]), device=False)
 
 
-async def done(machine: Machine, request: gr.Request, kind: str, work: Callable[[], T]) -> T:
+async def done(machine: JobQueue, request: gr.Request, kind: str, work: Callable[[], T]) -> T:
     """What ``work`` returns, in its turn among the short jobs. Raises what it raises, and ``Refused``."""
     async with aclosing(followed(machine, request, short_job(kind, work))) as steps:
-        found: list[T] = [step async for step in steps if not isinstance(step, Ahead)]
+        found: list[T] = [step async for step in steps if not isinstance(step, QueuePosition)]
     return found[-1]

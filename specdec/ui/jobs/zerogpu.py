@@ -20,7 +20,7 @@ import spaces
 from specdec.errors import SpecdecError
 from specdec.events import Round
 from specdec.measure.plan import Trial
-from specdec.measure.task import Run, Task
+from specdec.measure.task import Task, TaskRunner
 from specdec.models.pair import Pair
 
 LOG = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class DeviceFailed(SpecdecError):
     """Work on the GPU did not run to its end."""
 
 
-def zero_run(pair: Pair) -> Run:
+def zero_run(pair: Pair) -> TaskRunner:
     """The function that runs tasks with ``pair`` on ZeroGPU. Call this before the page is launched."""
     global _pair
     _pair = pair

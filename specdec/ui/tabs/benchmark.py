@@ -13,27 +13,27 @@ import gradio as gr
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, SpecdecError, quoted
 from specdec.events import SamplingParams
-from specdec.lanes.table import LANES, Entrant, Lane, entrants_of
+from specdec.lanes.table import LANES, Lane, LaneConfig, entrants_of
 from specdec.measure.metrics import pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
 from specdec.measure.results.format import Results
-from specdec.measure.summary import rows, summarise
+from specdec.measure.summary import summarise, summary_rows
 from specdec.report import provenance
-from specdec.report.benchmark import EXPORTS, as_json
+from specdec.report.benchmark import EXPORTS, benchmark_json
 from specdec.report.places import by_place
 from specdec.report.provenance import HERE, Origin, plan_settings
-from specdec.report.summary import COLUMNS, cells
+from specdec.report.summary import COLUMNS, summary_cells
 from specdec.ui import html
 from specdec.ui.charts.figures import benchmark_figure
-from specdec.ui.fields import LABELS, integer, number, number_field, whole_or_none
+from specdec.ui.fields import LABELS, integer, number_field, read_number, whole_or_none
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
-from specdec.ui.jobs.context import Job, Turn
+from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done
 from specdec.ui.tabs.compare import ComparePanel
-from specdec.ui.tabs.measurement import Buttons, Findings, Measurement, Values, settings_fold, sizes
+from specdec.ui.tabs.measurement import Buttons, Measurement, ResultPanel, Values, settings_fold, sizes
 from specdec.ui.tabs.results_io import Opening, packed
 
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
@@ -48,7 +48,7 @@ MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
 class BenchTab:
     """Built inside a ``gr.Tab``. ``scripts`` has the addresses of scripts by name."""
 
-    def __init__(self, machine: Machine, limits: Limits, scripts: dict[str, str]):
+    def __init__(self, machine: JobQueue, limits: Limits, scripts: dict[str, str]):
         files = scripts["files"]
         self._machine, self._limits = machine, limits
         lede = '<p class="sd-lede">Compare methods over many prompts.</p>'
@@ -83,7 +83,7 @@ class BenchTab:
                 self._sizes, self._settings = [*sized, first], [*sized, first, temperature, self.chat]
         # The categories of the prompts, so that the estimate need not read the prompt set again.
         self._categories = gr.State([item.category for item in read_prompts(EXAMPLES)])
-        self._findings = Findings("bench")
+        self._findings = ResultPanel("bench")
         hint = f"{RESULTS} contains every call. To continue this benchmark, give it as earlier results."
         self._files = file_buttons(files, "Save results", hint, "sd-bench-files", "bench")
         self._link = self._opening.link_field()
@@ -127,7 +127,7 @@ class BenchTab:
         many = whole_or_none(FIRST, first)
         choice = Choice(own.name if own else NAME, many, bool(chat))
         params = SamplingParams(
-            integer("New tokens", tokens), number("Temperature", temperature), seed=0, ignore_eos=True
+            integer("New tokens", tokens), read_number("Temperature", temperature), seed=0, ignore_eos=True
         )
         items = choice.of(parse_prompts(own.text) if own else read_prompts(EXAMPLES))
         plan = Plan(items, _entrants(lanes, gammas), params, integer("Runs", runs), choice)
@@ -137,7 +137,7 @@ class BenchTab:
         work = partial(self._measure, plan=plan, before=before)
         return Job(self._buttons.name, plan.tokens, work, asked | asdict(plan.params))
 
-    def _measure(self, turn: Turn, plan: Plan, before: TextFile | None) -> Iterator[Values]:
+    def _measure(self, turn: JobContext, plan: Plan, before: TextFile | None) -> Iterator[Values]:
         measured = Measurement(turn, plan, self._limits, before)
         for text, draw in measured.steps():
             results = measured.results
@@ -160,7 +160,7 @@ class BenchTab:
     def _ending(self, results: Results, text: str) -> Values:
         about, found = results.about, results.trials
         files = {f"benchmark{suffix}": export(about, results.plan, found) for suffix, export in EXPORTS.items()}
-        files |= {"benchmark.json": as_json(about, results.plan, found), RESULTS: text}
+        files |= {"benchmark.json": benchmark_json(about, results.plan, found), RESULTS: text}
         return {self._files: offered(files), self._link: packed(results)} | self._findings.explain(results)
 
 
@@ -181,12 +181,12 @@ def _size(
 
 def _tables(trials: Sequence[Trial]) -> str:
     """A row for each lane over all prompts, and a fold with the rows of each category."""
-    lines, lanes = list(map(cells, rows(trials))), len(summarise(trials))
-    every = html.table(COLUMNS, lines, MEDIANS, minor=MINOR)
+    lines, lanes = list(map(summary_cells, summary_rows(trials))), len(summarise(trials))
+    every = html.table_html(COLUMNS, lines, MEDIANS, minor=MINOR)
     places = _places(trials)
     if len(lines) == lanes:
         return every + places
-    overall = html.table(COLUMNS[1:], [line[1:] for line in lines[-lanes:]], MEDIANS, minor=MINOR)
+    overall = html.table_html(COLUMNS[1:], [line[1:] for line in lines[-lanes:]], MEDIANS, minor=MINOR)
     return overall + html.folded("By category", every) + places
 
 
@@ -194,7 +194,7 @@ def _places(trials: Sequence[Trial]) -> str:
     """A fold with the guesses kept at each place of a draft; empty if not known, as in results from a link."""
     pooled = [(s.entrant, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides]
     found = by_place(pooled)
-    return html.folded("By place in the draft", html.table(*found, KEPT)) if found else ""
+    return html.folded("By place in the draft", html.table_html(*found, KEPT)) if found else ""
 
 
 def _choices() -> list[Lane]:
@@ -202,7 +202,7 @@ def _choices() -> list[Lane]:
     return [lane for lane in LANES if not lane.race and lane.bench is not None]
 
 
-def _entrants(lanes: Sequence[str], gammas: str) -> tuple[Entrant, ...]:
+def _entrants(lanes: Sequence[str], gammas: str) -> tuple[LaneConfig, ...]:
     if unknown := set(lanes) - {lane.key for lane in _choices()}:
         raise InvalidInput(f"There is no lane {quoted(sorted(unknown))} in the list. Nothing ran.")
     keys = [lane.key for lane in LANES if lane.race or lane.key in lanes]

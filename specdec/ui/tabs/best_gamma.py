@@ -23,21 +23,21 @@ from specdec.measure.summary import fastest, share_of, summarise
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.task import Task
 from specdec.measure.trials import INTERVAL
-from specdec.measure.whatif import ORACLE, Calibration, Costs, Outcome, what_if
+from specdec.measure.whatif import ORACLE, Calibration, Costs, PredictedRun, what_if
 from specdec.models.pair import Pair, Prompt
 from specdec.report import numbers, sentences
 from specdec.report.provenance import HERE, Origin
-from specdec.report.sweep import COLUMNS, Row, cells, marked, sweep_rows, theory_note
+from specdec.report.sweep import COLUMNS, SweepRow, marked, sweep_cells, sweep_rows, theory_note
 from specdec.ui import html
 from specdec.ui.charts.figures import sweep_figure
-from specdec.ui.fields import integer, number, number_field
+from specdec.ui.fields import integer, number_field, read_number
 from specdec.ui.files import file_buttons, offered
-from specdec.ui.jobs.context import Job, Turn
+from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.queue import Machine
-from specdec.ui.jobs.race_stream import check
+from specdec.ui.jobs.queue import JobQueue
+from specdec.ui.jobs.race_stream import enforce_limits
 from specdec.ui.tabs.code import code_answer
-from specdec.ui.tabs.measurement import Buttons, Findings, Measurement, Values, settings_fold, sizes
+from specdec.ui.tabs.measurement import Buttons, Measurement, ResultPanel, Values, settings_fold, sizes
 from specdec.ui.tabs.race_form import RaceForm
 from specdec.ui.tabs.results_io import Opening, packed
 
@@ -57,7 +57,7 @@ class GammaTab:
     """Built inside a ``gr.Tab``. ``ask`` holds the race's fields, ``scripts`` the addresses of scripts by name."""
 
     def __init__(
-        self, machine: Machine, examples: Sequence[PromptItem], limits: Limits, ask: RaceForm, scripts: dict[str, str]
+        self, machine: JobQueue, examples: Sequence[PromptItem], limits: Limits, ask: RaceForm, scripts: dict[str, str]
     ):
         self._machine, self._limits = machine, limits
         self._examples = {item.name: item for item in examples}
@@ -78,7 +78,7 @@ class GammaTab:
                 self._temperature = number_field(
                     0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-gamma-temperature"
                 )
-        self._findings = Findings("gamma")
+        self._findings = ResultPanel("gamma")
         hint = "JSON lines with every call. To see them again, here or on another specdec page, use Open results."
         self._files = file_buttons(scripts["files"], "Save results", hint, "sd-gamma-files", "sweep")
         self._link = self._opening.link_field()
@@ -124,7 +124,7 @@ class GammaTab:
         settings = {"prompts": len(plan.prompts), "runs": plan.runs} | asdict(plan.params)
         return Job(self._buttons.name, plan.tokens, partial(self._sweep, plan=plan), settings)
 
-    def _sweep(self, turn: Turn, plan: Plan) -> Iterator[Values]:
+    def _sweep(self, turn: JobContext, plan: Plan) -> Iterator[Values]:
         measured = Measurement(turn, plan, self._limits)
         for text, draw in measured.steps():
             results = measured.results
@@ -147,7 +147,7 @@ class GammaTab:
         """A finished sweep that is opened: verdict, chart, table and explanation."""
         return self._shown(results, origin, True) | self._findings.explain(results)
 
-    def _ending(self, turn: Turn, results: Results) -> Values:
+    def _ending(self, turn: JobContext, results: Results) -> Values:
         """The end of a whole sweep: why the fastest draft length is fastest, and the code that uses it."""
         plan, best = results.plan, fastest(summarise(results.trials))
         if best is None or not share_of(results.trials, plan).whole:
@@ -173,9 +173,9 @@ class GammaTab:
         work = partial(self._what_if, item=item, params=params)
         return Job(self._record.name, params.max_new_tokens, work, asdict(params))
 
-    def _what_if(self, turn: Turn, item: PromptItem, params: SamplingParams) -> Iterator[Values]:
+    def _what_if(self, turn: JobContext, item: PromptItem, params: SamplingParams) -> Iterator[Values]:
         status, message, events = self._record.status, item.message(turn.pair.tokenizer), list[Event]()
-        check(turn.pair, message, params, self._limits)
+        enforce_limits(turn.pair, message, params, self._limits)
         yield {status: html.status(f"Recording {params.max_new_tokens} tokens.")}
         recorded = partial(_recorded, prompt=message, params=params, seconds=self._limits.seconds)
         with closing(turn.run(Task(recorded, params.max_new_tokens))) as batches:
@@ -195,16 +195,16 @@ class GammaTab:
         }
 
 
-def _tables(rows: Sequence[Row], best: int | None) -> str:
+def _tables(rows: Sequence[SweepRow], best: int | None) -> str:
     """The fastest row, \u03b3 0 and auto, and a fold with all rows. ``best`` is the marked row."""
     first = fastest([row.summary for row in rows])
     telling = [at for at, row in enumerate(rows) if row.gamma in (0, "auto") or row.summary is first]
-    lines = [cells(row, at == best) for at, row in enumerate(rows)]
-    every = html.table(COLUMNS, lines, f"{MEDIANS} {TERMS}", best, minor=COLUMNS[4:])
+    lines = [sweep_cells(row, at == best) for at, row in enumerate(rows)]
+    every = html.table_html(COLUMNS, lines, f"{MEDIANS} {TERMS}", best, minor=COLUMNS[4:])
     if len(telling) == len(rows):
         return every
     place = telling.index(best) if best is not None else None
-    few = html.table(COLUMNS[:4], [lines[at][:4] for at in telling], MEDIANS, place, minor=COLUMNS[3:4])
+    few = html.table_html(COLUMNS[:4], [lines[at][:4] for at in telling], MEDIANS, place, minor=COLUMNS[3:4])
     return few + html.folded("All draft lengths", every)
 
 
@@ -214,7 +214,9 @@ def _recorded(pair: Pair, prompt: Prompt, params: SamplingParams, seconds: float
 
 
 def _params(tokens: float | None, temperature: float | None) -> SamplingParams:
-    return SamplingParams(integer("New tokens", tokens), number("Temperature", temperature), seed=0, ignore_eos=True)
+    return SamplingParams(
+        integer("New tokens", tokens), read_number("Temperature", temperature), seed=0, ignore_eos=True
+    )
 
 
 def _size(chosen: Sequence[str], tokens: float, runs: float) -> tuple[str, int, int]:
@@ -222,17 +224,17 @@ def _size(chosen: Sequence[str], tokens: float, runs: float) -> tuple[str, int, 
     return "call", len(ENTRANTS) * len(chosen) * integer("Runs", runs), integer("New tokens", tokens)
 
 
-def fastest_outcome(outcomes: Sequence[Outcome]) -> Outcome:
+def fastest_outcome(outcomes: Sequence[PredictedRun]) -> PredictedRun:
     """The fastest outcome, except for the oracle, which no real run can reach."""
     real = [outcome for outcome in outcomes if outcome.name != ORACLE]
     return min(real, key=lambda outcome: outcome.seconds_per_token)
 
 
-def _named(outcome: Outcome) -> str:
+def _named(outcome: PredictedRun) -> str:
     return outcome.name if outcome.name == ORACLE else sentences.policy(outcome.name)
 
 
-def outcome_table(prompt: str, outcomes: Sequence[Outcome], best: Outcome, assumed: str | None) -> str:
+def outcome_table(prompt: str, outcomes: Sequence[PredictedRun], best: PredictedRun, assumed: str | None) -> str:
     """Every policy's outcome, with the best one marked."""
     exact = "all values are expected values"
     if any(outcome.exact for outcome in outcomes):
@@ -251,4 +253,4 @@ def outcome_table(prompt: str, outcomes: Sequence[Outcome], best: Outcome, assum
         f"Computed from one recorded run on \u201c{prompt}\u201d, not measured: {exact}; the times are those of the "
         f"measured passes. {assumed or ''} The oracle is the best result that any choice of draft lengths could reach."
     )
-    return html.table(WHAT_IF, rows, caption, outcomes.index(best), minor=("guesses",))
+    return html.table_html(WHAT_IF, rows, caption, outcomes.index(best), minor=("guesses",))

@@ -9,13 +9,13 @@ import gradio as gr
 
 from specdec.errors import SpecdecError
 from specdec.measure.results.format import read_results
-from specdec.report.compare import COLUMNS, TITLE, Comparison, cells, compare
+from specdec.report.compare import COLUMNS, TITLE, ResultsComparison, compare_results, comparison_cells
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place
 from specdec.ui.charts.temperature import temperature_figure
 from specdec.ui.fields import message_place
 from specdec.ui.files import chosen_files, files_field
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done
 from specdec.ui.tabs.cost_map import CostMap
 
@@ -31,7 +31,7 @@ TEMPERATURE = (
 class ComparePanel:
     """Built inside a ``gr.Tab``. ``script`` is the address of the script that reads files in the browser."""
 
-    def __init__(self, machine: Machine, script: str, results: str):
+    def __init__(self, machine: JobQueue, script: str, results: str):
         self._machine, self._limits = machine, machine.limits
         with gr.Accordion("Compare results", open=False, elem_id="sd-bench-compare", elem_classes="sd-after"):
             hint = (
@@ -59,12 +59,12 @@ class ComparePanel:
         files = [read_results(file.text, file.name) for file in chosen_files(value, self._limits)]
         if not files:
             return self._charts(None) | {self._shown: ""}
-        found = compare(files)
-        table = html.table(COLUMNS, map(cells, found.rows), f"{TITLE}.", minor=MINOR)
+        found = compare_results(files)
+        table = html.table_html(COLUMNS, map(comparison_cells, found.rows), f"{TITLE}.", minor=MINOR)
         sentence = html.note(found.sentence) if found.sentence else ""
         return self._charts(found) | {self._shown: sentence + table}
 
-    def _charts(self, found: Comparison | None) -> dict[Any, Any]:
+    def _charts(self, found: ResultsComparison | None) -> dict[Any, Any]:
         points, heated = (found.points, found.by_temperature) if found else ([], [])
         shown = self._map.show(points, None, " Each number beside a point is the number of its file.")
         if not heated:

@@ -21,7 +21,7 @@ from specdec.measure.losslessness import (
     PROMPT,
     SAMPLES,
     TOKENS,
-    Findings,
+    LosslessnessResult,
     Progress,
     self_test,
     testable,
@@ -33,9 +33,9 @@ from specdec.report.losslessness import (
     STEP_COLUMNS,
     STOPPED,
     caption,
-    headline,
-    notes,
-    rows,
+    losslessness_headline,
+    losslessness_notes,
+    losslessness_rows,
     step_caption,
     step_rows,
 )
@@ -44,9 +44,9 @@ from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place
 from specdec.ui.charts.figures import samples_figure
 from specdec.ui.fields import integer, number_field
-from specdec.ui.jobs.context import Job, Turn
+from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.tabs.measurement import Buttons, Values, settings_fold
 from specdec.ui.tabs.results_io import Greeting
 
@@ -69,7 +69,7 @@ class Record(TypedDict):
     """Findings with what they were measured on."""
 
     about: dict[str, Any]
-    findings: Findings
+    findings: LosslessnessResult
 
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
@@ -78,7 +78,7 @@ _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 class LosslessTab:
     """Built inside a ``gr.Tab``."""
 
-    def __init__(self, machine: Machine, limits: Limits):
+    def __init__(self, machine: JobQueue, limits: Limits):
         self._machine, self._limits = machine, limits
         gr.HTML(f'<p class="sd-lede">{LEDE}</p>', apply_default_css=False)
         self._greeting = Greeting("lossless")
@@ -114,11 +114,11 @@ class LosslessTab:
         task = Task(partial(self_test, lane=lane, draws=count, seconds=seconds), PARTS * count * TOKENS)
         return Job(self._buttons.name, task.tokens, partial(self._test, task=task))
 
-    def _test(self, turn: Turn, task: Task[Progress | Findings]) -> Iterator[dict[Any, Any]]:
+    def _test(self, turn: JobContext, task: Task[Progress | LosslessnessResult]) -> Iterator[dict[Any, Any]]:
         status, shown, most = self._buttons.status, 0.0, self._limits.seconds
         with closing(turn.run(task)) as steps:
             for step in steps:
-                if isinstance(step, Findings):
+                if isinstance(step, LosslessnessResult):
                     origin = html.origin(sentences.ORIGINS["here"], provenance.pair_line(turn.slot.facts))
                     yield {status: ""} | self._shown(origin, step)
                 elif turn.stop.is_set():
@@ -135,12 +135,14 @@ class LosslessTab:
                     turn.counts["drawn"] = step.done if step.unit == "continuations" else 0
                     yield {status: _progress(step)}
 
-    def _shown(self, origin: str, found: Findings) -> Values:
+    def _shown(self, origin: str, found: LosslessnessResult) -> Values:
         """Show findings. ``origin`` says where they come from."""
-        told = html.verdict(headline(found), None, notes(found))
-        table = html.table(COLUMNS, rows(found), caption(found), minor=("by chance alone", "groups", "acceptance"))
+        told = html.verdict_html(losslessness_headline(found), None, losslessness_notes(found))
+        table = html.table_html(
+            COLUMNS, losslessness_rows(found), caption(found), minor=("by chance alone", "groups", "acceptance")
+        )
         if found.steps is not None:
-            table += html.table(STEP_COLUMNS, step_rows(found.steps), step_caption(found.steps))
+            table += html.table_html(STEP_COLUMNS, step_rows(found.steps), step_caption(found.steps))
         return {
             self._verdict: origin + told + html.paragraph(LOOK_AT.format(prompt=PROMPT)),
             self._plot: gr.update(value=drawn(samples_figure(found)), visible=True),
@@ -157,7 +159,7 @@ def _progress(step: Progress) -> str:
     return html.status(f"{step.done:,} of {step.total:,} {step.unit} drawn.", step.done / step.total)
 
 
-def recorded_test(text: str) -> tuple[str, Findings]:
+def recorded_test(text: str) -> tuple[str, LosslessnessResult]:
     """The findings that ship with the program, and their origin."""
     record = _RECORD.validate_json(text)
     return html.origin(RECORDING.sentence, provenance_line(record["about"])), record["findings"]

@@ -24,16 +24,16 @@ from specdec.report import sentences
 from specdec.report.cost_map import measured_growth, points
 from specdec.report.provenance import Origin, provenance_line
 from specdec.report.sweep_verdict import overall
-from specdec.report.why import figures
+from specdec.report.why import why_figures
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place
 from specdec.ui.charts.figures import waterfall_figure
 from specdec.ui.fields import LABELS, message_place, number_field
 from specdec.ui.files import TextFile
-from specdec.ui.jobs.context import Ahead, Cancelled, Job, Turn
+from specdec.ui.jobs.context import Cancelled, Job, JobContext, QueuePosition
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.queue import Machine
-from specdec.ui.jobs.race_stream import check
+from specdec.ui.jobs.queue import JobQueue
+from specdec.ui.jobs.race_stream import enforce_limits
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done, followed
 from specdec.ui.tabs.cost_map import CostMap
 
@@ -71,7 +71,7 @@ class Buttons:
 
     def estimate(
         self,
-        machine: Machine,
+        machine: JobQueue,
         tab: gr.Tab,
         fields: list[Any],
         size_of: Callable[..., tuple[str, int, int]],
@@ -101,7 +101,7 @@ class Buttons:
 
     def wire(
         self,
-        machine: Machine,
+        machine: JobQueue,
         job_of: Callable[..., Job],
         inputs: list[Any],
         cleared: Values,
@@ -121,7 +121,7 @@ class Buttons:
                 job = await done(machine, request, "read settings", partial(job_of, *values))
                 async with aclosing(followed(machine, request, job)) as steps:
                     async for shown in steps:
-                        if isinstance(shown, Ahead):
+                        if isinstance(shown, QueuePosition):
                             yield {self.status: html.status(sentences.ahead(*shown))}
                             continue
                         if not fresh and shown.keys() - {self.status}:
@@ -145,7 +145,7 @@ class Buttons:
         self.halt.click(stop, queue=False, **INTERNAL)
 
 
-class Findings:
+class ResultPanel:
     """Verdict, chart and table, and a fold that shows where the time goes, from plain ``generate`` to speculative.
 
     All are hidden or empty until known; ``cleared`` has the values for that.
@@ -170,7 +170,7 @@ class Findings:
         """The values that show these results. ``notes`` go below the verdict. Without a figure the last chart stays."""
         found = overall(results.trials, results.plan, origin.here)
         shown = html.origin(origin.sentence, provenance_line(results.about))
-        shown += html.verdict(found.headline, found.factor, [*found.notes, *notes])
+        shown += html.verdict_html(found.headline, found.factor, [*found.notes, *notes])
         chart = {self._plot: gr.update(value=drawn(figure), visible=True)} if figure else {}
         return {self._verdict: shown, self._table: table} | chart
 
@@ -180,7 +180,7 @@ class Findings:
         shown = self._map.show(points(results.trials), measured_growth(results.trials))
         if not found.steps:
             return shown
-        values = shown | {self._steps: drawn(waterfall_figure(found)), self._facts: html.facts(figures(found))}
+        values = shown | {self._steps: drawn(waterfall_figure(found)), self._facts: html.facts(why_figures(found))}
         return values | {self._fold: gr.update(visible=True)}
 
 
@@ -203,14 +203,14 @@ def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
     """The plan. Raises ``InvalidInput`` if it is above the page's limits."""
     limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
     for item in plan.prompts:
-        check(pair, item.message(pair.tokenizer), plan.params, limits)
+        enforce_limits(pair, item.message(pair.tokenizer), plan.params, limits)
     return plan
 
 
 class Measurement:
     """Runs the calls of a plan one after another, and keeps their results."""
 
-    def __init__(self, turn: Turn, plan: Plan, limits: Limits, before: TextFile | None = None):
+    def __init__(self, turn: JobContext, plan: Plan, limits: Limits, before: TextFile | None = None):
         """``before`` is a file of results. Calls that it contains are not measured again."""
         self._turn, self._limits, self._plan = turn, limits, allowed(turn.pair, plan, limits)
         self._task = Task(partial(kept_trials, plan=plan, before=before), plan.tokens)

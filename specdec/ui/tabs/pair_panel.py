@@ -17,15 +17,15 @@ from specdec.drafters.draft_model import DraftModel
 from specdec.errors import InvalidInput, LoadFailed, SpecdecError, quoted
 from specdec.models.loading import PairPlan, plan_pair
 from specdec.models.memory import gigabytes
-from specdec.models.pair_check import check
+from specdec.models.pair_check import check_pair
 from specdec.models.pair_slot import Slot
 from specdec.models.presets import PRESETS
 from specdec.report import provenance, sentences
 from specdec.ui import html
 from specdec.ui.fields import message_place
-from specdec.ui.jobs.context import Ahead, Job, Turn
+from specdec.ui.jobs.context import Job, JobContext, QueuePosition
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.startup import StartupRace
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
 
@@ -96,7 +96,7 @@ class PairPanel:
         """The fields that name a pair."""
         return [self.preset, self.target, self.draft, self.method]
 
-    def wire(self, machine: Machine, start: gr.Button, facing: Sequence[Any]) -> tuple[Any, Any]:
+    def wire(self, machine: JobQueue, start: gr.Button, facing: Sequence[Any]) -> tuple[Any, Any]:
         """Wire both buttons. Returns the events of a check and of a load.
 
         ``start`` is Run, which is locked during a load and shows why. ``facing`` are the components that the function
@@ -122,11 +122,11 @@ class PairPanel:
         entered = [self.look.click, self.target.submit, self.draft.submit]  # the key Enter, which loads nothing
         return gr.on(entered, look, choice, self.report, **settings), self.load.click(load, choice, locked, **settings)
 
-    def check(self, turn: Turn, choice: Sequence[Any]) -> Iterator[tuple[str, None]]:
+    def check(self, turn: JobContext, choice: Sequence[Any]) -> Iterator[tuple[str, None]]:
         """The check of a choice, as HTML."""
-        yield html.findings(check(self._plan(*choice))), None
+        yield html.findings(check_pair(self._plan(*choice))), None
 
-    def change(self, turn: Turn, choice: Sequence[Any]) -> Iterator[str | tuple[str, tuple[Any, ...]]]:
+    def change(self, turn: JobContext, choice: Sequence[Any]) -> Iterator[str | tuple[str, tuple[Any, ...]]]:
         """Load a choice. Yield progress as HTML, and at the end the page's texts about the new pair too."""
         said = ["Loading."]
 
@@ -174,12 +174,12 @@ class PairPanel:
         return plan_pair(model, drafting, token=not self._limits.public)
 
 
-async def _told(machine: Machine, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
+async def _told(machine: JobQueue, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
     """The values of a job's step: HTML, or at its end HTML and further values."""
     try:
         async with aclosing(followed(machine, request, job)) as steps:
             async for shown in steps:
-                yield html.note(sentences.ahead(*shown)) if isinstance(shown, Ahead) else shown
+                yield html.note(sentences.ahead(*shown)) if isinstance(shown, QueuePosition) else shown
     except SpecdecError as error:
         said = _PATH.sub("a file", str(error)) if machine.limits.public else str(error)
         yield html.error(said), None
@@ -192,10 +192,10 @@ def facing(slot: Slot, limits: Limits) -> tuple[str, Any, Any, Any]:
     info = "Send the prompt as a chat message." if able else "The target is a base model: it has no chat template."
     chat = gr.update(value=able, interactive=able, info=info)
     sets = gr.update(interactive=True, info=SETS) if able else chat
-    return header(slot, limits), gr.update(info=hint), chat, sets
+    return pair_header(slot, limits), gr.update(info=hint), chat, sets
 
 
-def header(slot: Slot, limits: Limits) -> str:
+def pair_header(slot: Slot, limits: Limits) -> str:
     """The top of the page, which names the loaded pair."""
     return html.header(provenance.pair_line(slot.facts), "your own pair" if limits.pairs == "none" else "change")
 
@@ -237,6 +237,6 @@ def _preset_line(name: str | None) -> str:
     return html.note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}{doubt}")
 
 
-def your_own(space: str | None) -> str:
+def own_pair_command(space: str | None) -> str:
     """How to measure a pair that this page does not offer. ``space`` is the name of the Space on which it runs."""
     return html.your_own("pip install -r requirements.txt && python app.py --target TARGET --draft DRAFT", space)

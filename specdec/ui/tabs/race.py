@@ -19,9 +19,9 @@ from specdec.report.definitions import DEFINITIONS
 from specdec.ui import html
 from specdec.ui.assets import plotly_address
 from specdec.ui.fields import message_place, sent
-from specdec.ui.jobs.context import Ahead, Cancelled, Job
+from specdec.ui.jobs.context import Cancelled, Job, QueuePosition
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_settings import REPEATS, RaceSettings, from_recording
 from specdec.ui.jobs.race_stream import refusal, stream
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
@@ -41,7 +41,7 @@ _ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50);
 class RaceTab:
     """Built inside a ``gr.Tab``. ``ask`` makes the form's fields, and ``script`` is the address of ``live.js``."""
 
-    def __init__(self, machine: Machine, limits: Limits, ask: RaceForm, examples: Sequence[PromptItem], script: str):
+    def __init__(self, machine: JobQueue, limits: Limits, ask: RaceForm, examples: Sequence[PromptItem], script: str):
         self._machine, self._limits, self._ask = machine, limits, ask
         self._begin, self._again, self._asked = (code % script for code in (_BEGIN, _AGAIN, _ASKED))
         with gr.Row(elem_id="sd-line"):
@@ -119,7 +119,7 @@ class RaceTab:
                 waited, first = False, True
                 async with aclosing(followed(self._machine, request, job)) as steps:
                     async for step in steps:
-                        if isinstance(step, Ahead):
+                        if isinstance(step, QueuePosition):
                             waited = True
                             yield {self._waiting: sentences.ahead(*step)}
                             continue

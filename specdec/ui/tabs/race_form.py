@@ -11,7 +11,7 @@ from specdec.engine.policy import CONFIDENCE, ConfidenceStop
 from specdec.errors import InvalidInput, SpecdecError, quoted
 from specdec.events import MAX_GAMMA
 from specdec.lanes.table import LANES
-from specdec.ui.fields import LABELS, number, number_field
+from specdec.ui.fields import LABELS, number_field, read_number
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import (
     DEFAULTS,
@@ -124,13 +124,13 @@ class RaceForm:
         if given["choice"] == AUTO:
             given["gamma"] = AUTO
         elif given["choice"] == STOP:
-            least = number(LABELS["least_confidence"], given["confidence"])
+            least = read_number(LABELS["least_confidence"], given["confidence"])
             given["gamma"] = str(ConfidenceStop(least_confidence=least))
         elif given["choice"] == FIXED:
             numbers["gamma"] = LABELS["gamma"]
         else:
             raise InvalidInput("The request does not say how \u03b3 is chosen. Nothing ran.")
-        given |= {name: number(label, given[name]) for name, label in numbers.items()}
+        given |= {name: read_number(label, given[name]) for name, label in numbers.items()}
         given |= {name: _whole_text(given[name]) for name in ("seed", "accept_top_k")}
         given["seed"] = exact(given["seed"])
         return from_values(given | {"prompt": given["prompt"] or ""})

@@ -18,8 +18,8 @@ from specdec.report import sentences
 from specdec.report.provenance import LINK, RECORDING, Origin
 from specdec.ui import html
 from specdec.ui.files import chosen
-from specdec.ui.jobs.context import Ahead
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.context import QueuePosition
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed, short_job
 from specdec.ui.tabs.measurement import Values
 
@@ -64,7 +64,7 @@ class Opening:
     ``key`` names the results in an address. ``script`` is the address of ``results.js``.
     """
 
-    def __init__(self, key: str, script: str, machine: Machine):
+    def __init__(self, key: str, script: str, machine: JobQueue):
         self._key, self._script, self._machine, self._limits = key, script, machine, machine.limits
         self._greeting = Greeting(key)
 
@@ -115,7 +115,7 @@ class Opening:
                 job = short_job("open", partial(shown, value))
                 async with aclosing(followed(self._machine, request, job)) as steps:
                     async for step in steps:
-                        waits = isinstance(step, Ahead)
+                        waits = isinstance(step, QueuePosition)
                         yield {self._status: html.status(sentences.ahead(*step))} if waits else step
             except SpecdecError as error:
                 yield {self._status: html.error(str(error))}

@@ -11,7 +11,7 @@ import pytest
 from judged import drafting, loop, plain, trial
 from plotly.colors import hex_to_rgb
 
-from specdec.lanes.table import BASELINE, LOOP, Entrant
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.losslessness import Common
 from specdec.measure.summary import summarise
 from specdec.report.cost_map import Point
@@ -25,7 +25,7 @@ from specdec.ui.charts.temperature import temperature_figure
 
 def test_a_lane_has_the_mark_of_its_row_in_a_benchmark() -> None:
     """A lane keeps its mark whatever lanes are beside it. A lane without its own mark has a star."""
-    lookup, speculative = Entrant("prompt-lookup", 4), Entrant("speculative", 4)
+    lookup, speculative = LaneConfig("prompt-lookup", 4), LaneConfig("speculative", 4)
     entrants = (lookup, LOOP, speculative)
     trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, entrant, loop(1.0)) for entrant in entrants)]
     found = [dots for dots in benchmark_figure(trials).data if dots.mode == "markers"]
@@ -39,7 +39,7 @@ def test_a_lane_has_the_mark_of_its_row_in_a_benchmark() -> None:
 
 def test_every_draft_length_of_a_benchmark_is_in_its_chart() -> None:
     """Each draft length has its own line with a label, and the legend names each lane once."""
-    trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, Entrant("speculative", g), loop(1.0)) for g in (3, 5, 8))]
+    trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, LaneConfig("speculative", g), loop(1.0)) for g in (3, 5, 8))]
     figure = benchmark_figure(trials)
     marks, texts = figure.data[::2], figure.data[1::2]
     assert [text.text[0].split()[:2] for text in texts] == [["γ", "3"], ["γ", "5"], ["γ", "8"]]
@@ -82,7 +82,7 @@ def test_a_benchmark_of_many_categories_shows_the_first_and_says_so() -> None:
 def test_the_lines_of_a_sweep_are_named_at_their_ends_and_no_legend_is_needed() -> None:
     gammas = (3, 5, "auto")
     ran = [trial(0, BASELINE, plain(2.0)), trial(0, LOOP, loop(1.0))]
-    ran += [trial(0, Entrant("speculative", g), drafting(g, (3, 1), 0.01, 1.0, made=3)) for g in gammas]
+    ran += [trial(0, LaneConfig("speculative", g), drafting(g, (3, 1), 0.01, 1.0, made=3)) for g in gammas]
     rows = sweep_rows(summarise(ran))
     figure = sweep_figure(rows, rows[1])
     notes = {note.text.split()[0]: note for note in figure.layout.annotations}
@@ -123,7 +123,7 @@ def test_the_temperature_chart_has_gain_acceptance_and_expected_acceptance() -> 
     assert line.x == (0.8,) and line.y == (25.0,), "a greedy run expects nothing"
 
 
-SPECULATIVE = Entrant("speculative", 5)
+SPECULATIVE = LaneConfig("speculative", 5)
 
 
 def test_the_map_shows_lines_region_and_points() -> None:

@@ -20,10 +20,10 @@ from starlette.datastructures import Headers
 
 from specdec.errors import DeviceLost, InvalidInput
 from specdec.measure.task import Task
-from specdec.ui.jobs.context import Cancelled, Job, Place, Refused, Turn
+from specdec.ui.jobs.context import Cancelled, Job, JobContext, QueuedJob, Refused
 from specdec.ui.jobs.limits import LOCAL, PUBLIC
 from specdec.ui.jobs.log import Journal
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import done
 from specdec.ui.visitor import Visitor
 
@@ -56,7 +56,7 @@ class Gate:
         self.begun, self.go = threading.Event(), threading.Event()
         self.job = Job(kind, tokens, self._work, {"prompt": "secret"}, device)
 
-    def _work(self, turn: Turn) -> Iterator[str]:
+    def _work(self, turn: JobContext) -> Iterator[str]:
         self.begun.set()
         yield "begun"
         while not (self.go.wait(0.01) or turn.stop.is_set()):
@@ -65,7 +65,7 @@ class Gate:
         yield "stopped" if turn.stop.is_set() else "done"
 
 
-def quick(turn: Turn) -> Iterator[str]:
+def quick(turn: JobContext) -> Iterator[str]:
     yield f"on {turn.pair}"
 
 
@@ -73,11 +73,11 @@ QUICK = Job("race", 0, quick)
 
 
 @pytest.fixture
-def made() -> Iterator[Callable[..., Machine]]:
-    machines: list[Machine] = []
+def made() -> Iterator[Callable[..., JobQueue]]:
+    machines: list[JobQueue] = []
 
-    def make(limits=LOCAL, **options) -> Machine:
-        machines.append(Machine(SLOT, lambda task: task.run("pair"), limits, options.pop("journal", Journal())))
+    def make(limits=LOCAL, **options) -> JobQueue:
+        machines.append(JobQueue(SLOT, lambda task: task.run("pair"), limits, options.pop("journal", Journal())))
         for name, value in options.items():
             setattr(machines[-1], name, value)
         return machines[-1]
@@ -91,7 +91,7 @@ def visitor(session: str, address: str = "") -> Visitor:
     return Visitor(session, address or f"address of {session}")
 
 
-def asked(machine: Machine, session: str, job: Job = QUICK, address: str = "") -> tuple[Place, Heard]:
+def asked(machine: JobQueue, session: str, job: Job = QUICK, address: str = "") -> tuple[QueuedJob, Heard]:
     heard = Heard()
     return machine.join(visitor(session, address), job, heard), heard
 
@@ -232,7 +232,7 @@ def test_errors_reach_the_visitor_and_the_next_job_runs(made, caplog) -> None:
     machine = made()
 
     def failing(error: Exception) -> Job:
-        def work(turn: Turn) -> Iterator[str]:
+        def work(turn: JobContext) -> Iterator[str]:
             yield "begun"
             raise error
 
@@ -297,7 +297,7 @@ def test_the_wait_for_a_lent_device_is_not_the_job_s_time() -> None:
         yield from task.run("pair")
 
     for is_lent in (False, True):
-        turn = Turn(SLOT, lent, threading.Event(), is_lent)
+        turn = JobContext(SLOT, lent, threading.Event(), is_lent)
         assert (turn.seconds == 0) == is_lent
         for _ in turn.run(Task(lambda pair: iter([1]), 1)):
             assert (turn.seconds < 0.2) == is_lent
@@ -360,7 +360,7 @@ def test_a_line_of_the_log_is_short_whatever_a_visitor_asked_for(made, caplog, p
         "deep": {"a": {"b": [{"c": long}]}}, "odd": SimpleNamespace(text=long), "escaped": "\n\0" * 200, long: long,
     }  # fmt: skip
 
-    def fail(turn: Turn) -> Iterator[str]:
+    def fail(turn: JobContext) -> Iterator[str]:
         turn.counts["tokens"] = {long: long}
         raise InvalidInput(long)
         yield
@@ -387,7 +387,7 @@ def test_a_line_of_the_log_is_short_whatever_a_visitor_asked_for(made, caplog, p
 def test_a_task_runs_with_the_runner_of_the_page(made) -> None:
     machine = made()
 
-    def work(turn: Turn) -> Iterator[str]:
+    def work(turn: JobContext) -> Iterator[str]:
         yield from turn.run(Task(lambda pair: (f"ran on {one}" for one in [pair]), 1))
 
     _, heard = asked(machine, "a", Job("race", 0, work))
@@ -403,7 +403,7 @@ def test_a_lost_device_ends_the_page(made) -> None:
         yield None
         raise DeviceLost("CUDA error: device-side assert triggered")
 
-    def work(turn: Turn) -> Iterator[str]:
+    def work(turn: JobContext) -> Iterator[str]:
         yield from turn.run(Task(lose, 1))
 
     _, heard = asked(machine, "a", Job("race", 0, work))

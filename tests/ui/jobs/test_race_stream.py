@@ -12,7 +12,7 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny
 import specdec
 from specdec.report import enough, recording
 from specdec.ui.jobs import race_stream as module
-from specdec.ui.jobs.context import Turn
+from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import LOCAL, PUBLIC
 from specdec.ui.jobs.race_settings import RaceSettings, from_recording
 
@@ -28,7 +28,7 @@ def values(pair: specdec.Pair, **settings) -> list[list[dict]]:
         "Once upon a time", params=specdec.SamplingParams(max_new_tokens=100, ignore_eos=True), **settings
     )
     slot = SimpleNamespace(pair=pair, facts=pair.describe())
-    turn = Turn(slot, lambda task: task.run(pair), threading.Event())
+    turn = JobContext(slot, lambda task: task.run(pair), threading.Event())
     texts = list(module.stream(turn, ask, limits=LOCAL))
     return [[json.loads(line) for line in text.splitlines()] for text in texts]
 
@@ -62,7 +62,7 @@ def test_a_short_race_grows_line_by_line(pair) -> None:
     for value in values(pair):
         assert value[: len(before)] == before
         before = value
-    events = list(recording.read(json.dumps(record) for record in before))
+    events = list(recording.read_recording(json.dumps(record) for record in before))
     assert [event.lane for event in events if isinstance(event, specdec.Started)] == [
         "generate", "speculative", "speculative",
     ]  # fmt: skip

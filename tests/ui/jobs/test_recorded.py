@@ -23,7 +23,7 @@ def test_the_recorded_race_is_whole() -> None:
     assert verdict["event"] == "verdict" and verdict["figures"] and not verdict["stopped"] and not verdict["doubts"]
     assert begin["runs"] == verdict["runs"] == RUNS and verdict["shown"] == 0, "of three runs the one that is shown"
     assert len(verdict["figures"]) == 4 and verdict["rates"].keys() == set(DEFAULT_KEYS) and verdict["whatif"]["exact"]
-    assert sum(schema.event_of(each) is not None for each in parsed) == len(list(recording.read(lines)))
+    assert sum(schema.event_of(each) is not None for each in parsed) == len(list(recording.read_recording(lines)))
     for events in recording.lanes(lines):
         first, *_, last = events
         assert key_of(first.lane, first.gamma, DEFAULT_KEYS) in DEFAULT_KEYS and first.params.max_new_tokens == TOKENS

@@ -15,22 +15,22 @@ import specdec
 from specdec.lanes.table import DEFAULT_KEYS, key_of
 from specdec.report.recording import lanes, line, token_bytes
 from specdec.ui.jobs import startup as module
-from specdec.ui.jobs.context import Job, Turn
+from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import LOCAL
 from specdec.ui.jobs.log import Journal
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.recorded import recorded_race
 from specdec.ui.jobs.startup import StartupRace
 from specdec.ui.visitor import Visitor
 
 
 @pytest.fixture
-def machine(monkeypatch) -> Iterator[Machine]:
+def machine(monkeypatch) -> Iterator[JobQueue]:
     monkeypatch.setattr(module, "TOKENS", 40)  # long enough to be interrupted
     target = shared_tiny("llama", 4, layers=3)
     pair = specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
     slot = SimpleNamespace(pair=pair, loaded=True, facts=pair.describe())
-    machine = Machine(slot, lambda task: task.run(pair), LOCAL, Journal())
+    machine = JobQueue(slot, lambda task: task.run(pair), LOCAL, Journal())
     yield machine
     assert machine.close("over", 20)
 
@@ -50,21 +50,21 @@ def told(race: StartupRace) -> list[str]:
     return asyncio.run(values())
 
 
-def asked(machine: Machine, work) -> threading.Event:
+def asked(machine: JobQueue, work) -> threading.Event:
     over = threading.Event()
     machine.join(Visitor("a", "b"), Job("race", 0, work), lambda kind, value: kind == "end" and over.set())
     return over
 
 
-def nothing(turn: Turn) -> Iterator[None]:
+def nothing(turn: JobContext) -> Iterator[None]:
     return iter(())
 
 
-def failing(turn: Turn) -> Iterator[None]:
+def failing(turn: JobContext) -> Iterator[None]:
     raise RuntimeError("on purpose")
 
 
-def test_a_new_visitor_sees_the_start_up_race(machine: Machine) -> None:
+def test_a_new_visitor_sees_the_start_up_race(machine: JobQueue) -> None:
     """A visitor before its end sees the recorded race first; a later one sees this race at once."""
     race = StartupRace(machine, "Once upon a time")
     recorded, own = told(race)
@@ -72,7 +72,7 @@ def test_a_new_visitor_sees_the_start_up_race(machine: Machine) -> None:
     assert told(race) == [own]
 
 
-def test_the_start_up_race_shows_one_run_of_three(machine: Machine) -> None:
+def test_the_start_up_race_shows_one_run_of_three(machine: JobQueue) -> None:
     race = StartupRace(machine, "Once upon a time")
     lines = told(race)[-1].splitlines()
     begin, verdict = json.loads(lines[0]), json.loads(lines[-1])
@@ -83,14 +83,14 @@ def test_the_start_up_race_shows_one_run_of_three(machine: Machine) -> None:
     assert written <= token_bytes(lines).keys()
 
 
-def test_a_race_that_fails_leaves_the_recorded_one(machine: Machine, monkeypatch) -> None:
+def test_a_race_that_fails_leaves_the_recorded_one(machine: JobQueue, monkeypatch) -> None:
     monkeypatch.setattr(module, "stream", lambda turn, ask, **more: iter([line({"event": "error", "message": "no"})]))
     race = StartupRace(machine, "Once upon a time")
     assert told(race) == told(race) == [recorded_race()]
 
 
 @pytest.mark.parametrize("work", [nothing, failing], ids=["a job that ends", "a job that fails"])
-def test_the_start_up_race_stops_for_a_visitor_and_runs_again(machine: Machine, work) -> None:
+def test_the_start_up_race_stops_for_a_visitor_and_runs_again(machine: JobQueue, work) -> None:
     race = StartupRace(machine, "Once upon a time")
     while machine.health()["running"] is None:
         pass
@@ -98,11 +98,11 @@ def test_the_start_up_race_stops_for_a_visitor_and_runs_again(machine: Machine, 
     assert greets(race)
 
 
-def test_while_a_job_runs_the_recorded_race_is_shown(machine: Machine, monkeypatch) -> None:
+def test_while_a_job_runs_the_recorded_race_is_shown(machine: JobQueue, monkeypatch) -> None:
     monkeypatch.setattr(module, "SECONDS", 0.5)
     release = threading.Event()
 
-    def busy(turn: Turn) -> Iterator[None]:
+    def busy(turn: JobContext) -> Iterator[None]:
         release.wait(20)
         yield None
 
@@ -113,7 +113,7 @@ def test_while_a_job_runs_the_recorded_race_is_shown(machine: Machine, monkeypat
     assert over.wait(20)
 
 
-def test_a_race_of_a_replaced_pair_is_forgotten(machine: Machine) -> None:
+def test_a_race_of_a_replaced_pair_is_forgotten(machine: JobQueue) -> None:
     race = StartupRace(machine, "Once upon a time")
     assert greets(race)
     race.forget()

@@ -19,7 +19,7 @@ import specdec
 from specdec import errors
 from specdec.forward import lean_check
 from specdec.lanes.race import race
-from specdec.lanes.table import LANES, Entrant
+from specdec.lanes.table import LANES, LaneConfig
 from specdec.measure.losslessness import self_test
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
@@ -103,7 +103,9 @@ def test_nothing_runs_before_the_first_event_is_asked_for(engine: str) -> None:
     pair = Pair(target, draft, byte_tokenizer(), engine=engine)
     object.__setattr__(pair, "device", torch.device("cuda"))
     plan = Plan(
-        (PromptItem("a", "b", "Once"),), (Entrant("generate"), Entrant("speculative", 2)), specdec.SamplingParams(32)
+        (PromptItem("a", "b", "Once"),),
+        (LaneConfig("generate"), LaneConfig("speculative", 2)),
+        specdec.SamplingParams(32),
     )
     with count_passes(target) as passes, count_passes(draft) as more:
         assert provenance.pair_line(pair.facts())

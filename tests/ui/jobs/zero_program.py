@@ -32,7 +32,7 @@ from specdec.errors import NotNumbers  # noqa: E402
 from specdec.events import Event  # noqa: E402
 from specdec.lanes.decoding_thread import Batches, driven  # noqa: E402
 from specdec.lanes.race import race  # noqa: E402
-from specdec.lanes.table import Entrant  # noqa: E402
+from specdec.lanes.table import LaneConfig  # noqa: E402
 from specdec.measure.losslessness import self_test  # noqa: E402
 from specdec.measure.plan import Plan, Trial  # noqa: E402
 from specdec.measure.prompts import PromptItem  # noqa: E402
@@ -44,7 +44,7 @@ from specdec.ui.jobs.zerogpu import seconds_for, zero_run  # noqa: E402
 
 PROMPT = "Once upon a time"
 PARAMS = specdec.SamplingParams(max_new_tokens=32, seed=1, ignore_eos=True)
-ENTRANTS = (Entrant("generate"), Entrant("speculative", 3))
+ENTRANTS = (LaneConfig("generate"), LaneConfig("speculative", 3))
 PLAN = Plan((PromptItem("a", "b", PROMPT),), ENTRANTS, PARAMS, runs=2)
 HERE = os.getpid()
 

@@ -18,10 +18,10 @@ from specdec.measure.summary import share_of
 from specdec.measure.sweep import ENTRANTS
 from specdec.report import sentences
 from specdec.report.sweep_verdict import overall
-from specdec.ui.jobs.context import Job, Turn
+from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import LOCAL
 from specdec.ui.jobs.log import Journal
-from specdec.ui.jobs.queue import Machine
+from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.tabs import benchmark, best_gamma
 from specdec.ui.tabs.lossless import recorded_test
 from specdec.ui.tabs.measurement import Buttons, Measurement
@@ -91,7 +91,7 @@ def test_the_chart_grows_at_most_every_so_often(monkeypatch, every: float, drawn
 def test_the_first_answer_of_a_measurement_names_the_loaded_pair(fails: bool) -> None:
     """Its first findings, or its refusal, come with the header, because another visitor may have changed the pair."""
 
-    def work(turn: Turn) -> Iterator[dict[gr.HTML, str]]:
+    def work(turn: JobContext) -> Iterator[dict[gr.HTML, str]]:
         if fails:
             raise InvalidInput("This pair cannot do it.")
         yield {found: "first"}
@@ -99,7 +99,7 @@ def test_the_first_answer_of_a_measurement_names_the_loaded_pair(fails: bool) ->
 
     with gr.Blocks() as demo:
         header, found, buttons = gr.HTML(), gr.HTML(), Buttons("Start", "gamma")
-        machine = Machine(SimpleNamespace(pair=None, loaded=True), lambda task: iter(()), LOCAL, Journal())
+        machine = JobQueue(SimpleNamespace(pair=None, loaded=True), lambda task: iter(()), LOCAL, Journal())
         buttons.wire(machine, lambda: Job("gamma", 0, work), [], {found: ""}, lambda: {header: "the pair of now"})
     run = next(block.fn for block in demo.fns.values() if getattr(block.fn, "__name__", "") == "run")
 

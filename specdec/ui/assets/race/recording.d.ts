@@ -44,14 +44,7 @@ export interface FinishedLine {
   "cpu_seconds"?: number | null;
   "event": "finished";
 }
-export interface LaneEnd {
-  "event": "lane_end";
-  "lane": string;
-  "name": string;
-  "duration": string;
-  "spoken"?: string | null;
-}
-export interface Length {
+export interface GammaRecord {
   "gamma": number;
   "tokens_per_pass": number | null;
   "passes": number;
@@ -59,6 +52,13 @@ export interface Length {
   "gain": number;
   "share": number;
   "exact": boolean;
+}
+export interface LaneEnd {
+  "event": "lane_end";
+  "lane": string;
+  "name": string;
+  "duration": string;
+  "spoken"?: string | null;
 }
 export interface Part {
   "event": "part";
@@ -144,7 +144,7 @@ export interface Verdict {
 export interface WhatIf {
   "hits": Array<number>;
   "wrong": Array<number | null>;
-  "lengths": Array<Length>;
+  "lengths": Array<GammaRecord>;
   "costs": Array<[number, number, number]>;
   "assumed": string | null;
   "best": number;

@@ -401,45 +401,7 @@ export const SCHEMA = {
         }
       }
     },
-    "LaneEnd": {
-      "type": "object",
-      "required": [
-        "event",
-        "lane",
-        "name",
-        "duration"
-      ],
-      "properties": {
-        "event": {
-          "type": "string",
-          "const": "lane_end"
-        },
-        "lane": {
-          "type": "string",
-          "maxLength": 100000
-        },
-        "name": {
-          "type": "string",
-          "maxLength": 100000
-        },
-        "duration": {
-          "type": "string",
-          "maxLength": 100000
-        },
-        "spoken": {
-          "anyOf": [
-            {
-              "type": "string",
-              "maxLength": 100000
-            },
-            {
-              "type": "null"
-            }
-          ]
-        }
-      }
-    },
-    "Length": {
+    "GammaRecord": {
       "type": "object",
       "required": [
         "gamma",
@@ -490,6 +452,44 @@ export const SCHEMA = {
         },
         "exact": {
           "type": "boolean"
+        }
+      }
+    },
+    "LaneEnd": {
+      "type": "object",
+      "required": [
+        "event",
+        "lane",
+        "name",
+        "duration"
+      ],
+      "properties": {
+        "event": {
+          "type": "string",
+          "const": "lane_end"
+        },
+        "lane": {
+          "type": "string",
+          "maxLength": 100000
+        },
+        "name": {
+          "type": "string",
+          "maxLength": 100000
+        },
+        "duration": {
+          "type": "string",
+          "maxLength": 100000
+        },
+        "spoken": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 100000
+            },
+            {
+              "type": "null"
+            }
+          ]
         }
       }
     },
@@ -1194,7 +1194,7 @@ export const SCHEMA = {
         "lengths": {
           "type": "array",
           "items": {
-            "$ref": "Length"
+            "$ref": "GammaRecord"
           },
           "maxItems": 17,
           "minItems": 17
