@@ -87,6 +87,12 @@ def test_the_core_loads_without_the_page() -> None:
     assert load(CORE, PAGE) == ""
 
 
+def test_the_library_needs_no_extra() -> None:
+    """The public names load without the packages of the command and of the page."""
+    homes = tuple(f"specdec.{module}" for module in specdec._MODULES)
+    assert len(homes) > 10 and load(homes, ("rich", *PAGE, "jinja2", "starlette")) == ""
+
+
 def test_a_blocked_package_is_noticed() -> None:
     """The two tests above can fail, as the page needs gradio and the engine needs torch."""
     assert "gradio" in load(("specdec.ui.page",), PAGE)

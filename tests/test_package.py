@@ -35,9 +35,12 @@ def test_the_command_is_there() -> None:
 
 
 def test_the_pinned_versions_are_allowed() -> None:
-    """requirements.txt pins one version of every dependency, inside the range that the package allows."""
+    """requirements.txt pins a version of all that library, command and page need, inside the range that is allowed."""
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     pins = {name: version for name, version in (line.split("==") for line in lines)}
-    ranges = {(found := Requirement(text)).name: found.specifier for text in PROJECT["dependencies"]}
+    extras = PROJECT["optional-dependencies"]
+    texts = {*PROJECT["dependencies"], *extras["cli"], *extras["page"]}
+    ranges = {(found := Requirement(text)).name: found.specifier for text in texts}
+    assert len(texts) == len(ranges), "two extras name one range for a package"
     assert pins.keys() == ranges.keys()
     assert [name for name, version in pins.items() if version not in ranges[name]] == []

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from shlex import quote
+from typing import Any
 
 from specdec.cli.terminal import terminal
 
@@ -17,6 +18,8 @@ COMMANDS = {
     "check": "check whether a target and a draft work together",
     "page": "serve the page",
 }
+# The extra of pyproject.toml that installs a package which not every use needs.
+EXTRAS = {"rich": "cli", "gradio": "page", "plotly": "page", "jinja2": "page", "starlette": "page"}
 _HELP = "usage: specdec [COMMAND] ...\n\n" + "".join(f"  {name:6} {text}\n" for name, text in COMMANDS.items())
 
 
@@ -30,10 +33,24 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not arguments or arguments[0] in ("-h", "--help", "help"):
             print(f"{_HELP}\nspecdec COMMAND --help lists the options of a command.")
         elif arguments[0] in COMMANDS:
-            importlib.import_module(f"specdec.cli.{arguments[0]}").main(arguments[1:])
+            _module(arguments[0]).main(arguments[1:])
         else:
             refuse_command(arguments[0])
-            importlib.import_module("specdec.cli.run").main(arguments, named=False)
+            _module("run").main(arguments, named=False)
+
+
+def _module(command: str) -> Any:
+    """The module of a command. Ends with a sentence if a package of its extra is not installed."""
+    try:
+        return importlib.import_module(f"specdec.cli.{command}")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRAS:
+            raise
+        raise SystemExit(
+            f"specdec {command} needs the package {missing}, which is not installed. In a checkout of the repository "
+            f'write: pip install ".[{EXTRAS[missing]}]"'
+        ) from None
 
 
 def refuse_command(word: str) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from judged import drafting, loop, plain, trial
@@ -289,3 +290,16 @@ def test_a_refused_setting_is_called_by_its_option(arguments, named) -> None:
 )
 def test_a_refused_setting_of_a_benchmark_is_called_by_its_option(arguments, named) -> None:
     assert named in specdec_command("bench", *arguments).stderr
+
+
+@pytest.mark.parametrize(("missing", "command", "extra"), [("rich", "sweep", "cli"), ("gradio", "page", "page")])
+def test_a_package_of_an_extra_that_is_missing_is_named(missing, command, extra, monkeypatch) -> None:
+    """The library installs without what only the command or the page needs; both then say what to install."""
+
+    def without(name):
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+
+    monkeypatch.setattr("specdec.cli.importlib", SimpleNamespace(import_module=without))
+    ended = specdec_command(command)
+    assert ended.returncode == 1
+    assert f"needs the package {missing}" in ended.stderr and f'pip install ".[{extra}]"' in ended.stderr
