@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Any
 
 from specdec.cli.terminal import terminal
+from specdec.version import VERSION
 
 COMMANDS = {
     "run": "race a pair on one prompt (the default: specdec PROMPT)",
@@ -31,7 +32,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if argv is None else argv)
     with terminal():
         if not arguments or arguments[0] in ("-h", "--help", "help"):
-            print(f"{_HELP}\nspecdec COMMAND --help lists the options of a command.")
+            print(f"{_HELP}\nspecdec COMMAND --help lists its options, specdec --version names this version.")
+        elif arguments[0] == "--version":
+            print(f"specdec {VERSION}")
         elif arguments[0] in COMMANDS:
             _module(arguments[0]).main(arguments[1:])
         else:

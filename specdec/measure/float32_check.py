@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from specdec.events import LOSSLESS
-from specdec.measure.result import Run, first_difference, started_of, written_ids
+from specdec.measure.result import LaneEvents, first_difference, started_of, written_ids
 from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
 from specdec.runtime.sampling import Sampler
@@ -32,7 +32,7 @@ class Float32Check:
     needed_bytes: int | None = None
 
 
-def float32_check(pair: Pair, run: Run) -> Float32Check | None:
+def float32_check(pair: Pair, run: LaneEvents) -> Float32Check | None:
     """The target's choice in float32 where plain and speculative text differ; None if nothing is to be checked.
 
     The target is copied to float32 for one pass over the prompt and the common text, if there is memory for it.

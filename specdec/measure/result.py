@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from specdec.errors import InvalidInput, identified
+from specdec.errors import InvalidInput, identified, quoted
 from specdec.events import Event, Finished, FinishReason, Round, Started
 from specdec.lanes.table import key_of
 from specdec.measure.metrics import Metrics, compute_metrics
@@ -32,6 +32,14 @@ class Result:
     cancelled: bool
     rounds: list[Round]
     metrics: Metrics | None
+
+    def __repr__(self) -> str:
+        """One line for a terminal or a notebook: the rounds alone would fill pages."""
+        speed = self.metrics and self.metrics.tokens_per_second
+        rate = "" if speed is None else f", {speed:.1f} tokens/s"
+        text = "" if self.text is None else f", text={quoted(self.text)}"
+        ended = "ended early" if self.cancelled else f"finish_reason={self.finish_reason!r}"
+        return f"<Result: {len(self.token_ids)} tokens in {len(self.rounds)} rounds, {ended}{rate}{text}>"
 
 
 def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Result:
@@ -66,7 +74,7 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
     )
 
 
-Run = Mapping[str, Sequence[Event]]  # one run of a race: the events of each lane
+LaneEvents = Mapping[str, Sequence[Event]]  # one run of a race: the events of each lane
 
 
 def by_lane(events: Iterable[Event], keys: Collection[str]) -> dict[str, list[Event]]:

@@ -347,7 +347,6 @@ def _doubts(found: Judgement, gains: Sequence[float]) -> tuple[Doubt, ...]:
     doubted = {
         Doubt.STALL: found.stalled > 0,
         Doubt.WIDE_SPREAD: max(gains) - min(gains) > WIDE * (found.gain or 0.0),
-        Doubt.CHECKING_SHRINKS: found.v is not None and round(found.v, 2) < 1,
         Doubt.FEW_RUNS: unclear and 1 < len(gains) < ENOUGH_RUNS and not min(gains) <= 1 <= max(gains),
     }
     return tuple(doubt for doubt, there in doubted.items() if there and doubt not in found.doubts)

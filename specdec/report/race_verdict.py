@@ -14,7 +14,7 @@ from specdec.measure import metrics
 from specdec.measure.gain import RunMetrics, median_run
 from specdec.measure.lengths import at_all_lengths
 from specdec.measure.metrics import Metrics
-from specdec.measure.result import Run, common_prefix, started_of, written_ids
+from specdec.measure.result import LaneEvents, common_prefix, started_of, written_ids
 from specdec.measure.whatif import Costs
 from specdec.report import numbers, sentences
 from specdec.report.judge import Judgement, Kind, judge
@@ -47,7 +47,7 @@ LEAST = 8  # tokens that a stopped race must have written; the times of fewer ar
 
 
 def verdict_record(
-    runs: Sequence[Run], stopped: str | None = None, text_of: Callable[[int], str] | None = None
+    runs: Sequence[LaneEvents], stopped: str | None = None, text_of: Callable[[int], str] | None = None
 ) -> dict[str, Any]:
     """Everything that is shown about a race, as one record.
 
@@ -106,7 +106,7 @@ def verdict_record(
     return record
 
 
-def _other_lengths(speculative: Sequence[Event], runs: Sequence[Run], shown: RunMetrics) -> dict[str, Any]:
+def _other_lengths(speculative: Sequence[Event], runs: Sequence[LaneEvents], shown: RunMetrics) -> dict[str, Any]:
     """The shown lane at other draft lengths, at the costs of all runs; or why that is not known.
 
     The gains are over the other lanes of the shown run, which are drawn beside it.
@@ -142,7 +142,7 @@ def _record(found: Judgement, notes: Sequence[str], early: bool, **fields: str) 
     }
 
 
-def _incomplete(run: Run, stopped: str) -> dict[str, Any]:
+def _incomplete(run: LaneEvents, stopped: str) -> dict[str, Any]:
     """The verdict on a race that was stopped before there was anything to compare."""
     key = SPECULATIVE if run.get(SPECULATIVE) else BASELINE.key
     events = run.get(key, ())
@@ -152,7 +152,7 @@ def _incomplete(run: Run, stopped: str) -> dict[str, Any]:
     return _record(found, sentences.notes(found), True, lane=row_of(key).label.lower(), **fields)
 
 
-def _complete(runs: Sequence[Run]) -> list[Run]:
+def _complete(runs: Sequence[LaneEvents]) -> list[LaneEvents]:
     """The runs of a stopped race that count: those in which all lanes ended, else those with both compared lanes."""
     compared = {BASELINE.key, SPECULATIVE}
     for needed in (compared.union(*runs), compared):

@@ -9,7 +9,7 @@ from specdec.lanes.table import BASELINE, LANES
 from specdec.measure import metrics
 from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics
-from specdec.measure.result import Run, common_prefix, first_difference, started_of, written_ids
+from specdec.measure.result import LaneEvents, common_prefix, first_difference, started_of, written_ids
 from specdec.report import numbers, provenance
 from specdec.report.definitions import DEFINITIONS
 from specdec.report.judge import Judgement
@@ -47,7 +47,7 @@ def lane_rates(shown: Mapping[str, Metrics | None]) -> dict[str, str]:
     return {key: f"{numbers.rate(rate)}\u00a0tokens/s" for key, rate in known.items() if rate}
 
 
-def lane_rows(runs: Sequence[Run], measured: Sequence[Mapping[str, Metrics | None]], shown: int) -> Table:
+def lane_rows(runs: Sequence[LaneEvents], measured: Sequence[Mapping[str, Metrics | None]], shown: int) -> Table:
     """A row for each lane: the figures of the shown run, with lowest and highest of all.
 
     ``measured`` holds each run's figures, and ``shown`` is the place of the shown run.

@@ -24,6 +24,7 @@ from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure import roofline
 from specdec.measure.results.file import ResultsText
 from specdec.report.recording import token_bytes
+from specdec.version import VERSION
 
 PROMPT = "Once upon a time"
 HOSTILE = "\x1b]0;title\x07\x1b[31m\x9b2J\x7f\u202e\r name"  # OSC, CSI, C1, DEL, a bidi override, a return
@@ -303,3 +304,7 @@ def test_a_package_of_an_extra_that_is_missing_is_named(missing, command, extra,
     ended = specdec_command(command)
     assert ended.returncode == 1
     assert f"needs the package {missing}" in ended.stderr and f'pip install ".[{extra}]"' in ended.stderr
+
+
+def test_the_version_is_printed() -> None:
+    assert specdec_command("--version").stdout == f"specdec {VERSION}\n"
