@@ -69,7 +69,7 @@ class BigramDraft(NoDraft):
             guesses.append(seen.most_common(1)[0][0])
         if not guesses:
             return self._nothing
-        context.put(guesses)  # the target's pass reads them there
+        context.write_host(guesses)  # the target's pass reads them there
         ids = context.ids(context.length, context.length + len(guesses))
         # q is the distribution that each guess was drawn from. These guesses are certain, so q is one-hot. A comparison
         # makes it without waiting for the device, as ``one_hot`` would.

@@ -54,11 +54,11 @@ class ChainDraft(ABC):
                 ids.append(self._sampler.draw(q[-1]))
             context.write(i, ids[-1])
             logits.append(raw)
-            if least_confidence and not context.waits and chance_of(raw, ids[-1]).item() < least_confidence:
+            if least_confidence and not context.blocks_host and chance_of(raw, ids[-1]).item() < least_confidence:
                 break
         limit = None
         # To look at each token would wait for the device, so the draft is cut afterwards.
-        if least_confidence and context.waits:
+        if least_confidence and context.blocks_host:
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
         joined = torch.cat(ids)
         return Proposal(

@@ -81,7 +81,7 @@ class TranslatedDraft:
             feed = raw.argmax(-1)
             ids.append(feed)
             nats.append(-raw.log_softmax(-1).gather(1, feed[:, None])[0])
-            if least_confidence and not context.waits and nats[-1].neg().exp().item() < least_confidence:
+            if least_confidence and not context.blocks_host and nats[-1].neg().exp().item() < least_confidence:
                 break
         # A tokenizer encodes the text on the host. This is the only wait of a round besides that for its outcome.
         drafted, sure = torch.stack([torch.cat(ids).double(), torch.cat(nats).double()]).tolist()
@@ -92,7 +92,7 @@ class TranslatedDraft:
         target_ids = list(takewhile(lambda token_id: token_id < self._vocabulary, target_ids[:gamma]))
         if not target_ids:
             return self._nothing
-        context.put(target_ids)
+        context.write_host(target_ids)
         places = context.ids(context.length, context.length + len(target_ids))
         return Proposal(places, None, (), places, torch.tensor(target_nats[: len(places)], device=context.device))
 
@@ -108,11 +108,11 @@ class TranslatedDraft:
             context.write(i, ids[-1])
             feed = self._draft_id_of[ids[-1]]
             logits.append(shared)
-            if least_confidence and not context.waits and chance_of(shared, ids[-1]).item() < least_confidence:
+            if least_confidence and not context.blocks_host and chance_of(shared, ids[-1]).item() < least_confidence:
                 break
         self._drafted_from = context.length
         limit = None
-        if least_confidence and context.waits:
+        if least_confidence and context.blocks_host:
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
         joined = torch.cat(ids)
         return Proposal(joined, torch.cat(q), tuple(logits), joined, limit=limit)

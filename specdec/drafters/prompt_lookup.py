@@ -127,7 +127,7 @@ class LookupDraft(NoDraft):
         copied = self._index.continuation(context.tokens, gamma)
         if not copied:
             return self._nothing
-        context.put(copied)
+        context.write_host(copied)
         key = "copied", len(copied), self._greedy
         proposal = self._engine.run(key, lambda: self._proposal(context, len(copied)))
         return proposal._replace(key=key)

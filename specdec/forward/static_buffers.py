@@ -112,7 +112,7 @@ class StaticTokenBuffer(TokenBuffer):
         place.set(self.length)
 
     @property
-    def waits(self) -> bool:
+    def blocks_host(self) -> bool:
         """True, because a captured step must be the same in every round, whatever the values are."""
         return True
 
@@ -126,7 +126,7 @@ class StaticTokenBuffer(TokenBuffer):
             return row[start:end]
         return row.index_select(0, self._place.rows(start, end))
 
-    def seen(self, end: int) -> torch.Tensor:
+    def ids_before(self, end: int) -> torch.Tensor:
         slots = self._place.numbers[: self._place.bound]
         before = slots < self._place.at + (end - self._place.length)
         return torch.where(before, self._ids[: self._place.bound], self._ids[0])

@@ -50,7 +50,7 @@ class Sampler:
         """
         if self._penalty is not None:
             ends = range(end - len(logits) + 1, end + 1)
-            rows = [self._penalty(context.seen(n)[None], logits[i : i + 1].clone()) for i, n in enumerate(ends)]
+            rows = [self._penalty(context.ids_before(n)[None], logits[i : i + 1].clone()) for i, n in enumerate(ends)]
             logits = torch.cat(rows)
         for warper in self._warpers:  # transformers' list class reads their signatures at every call
             logits = warper(None, logits)

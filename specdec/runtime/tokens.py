@@ -25,7 +25,7 @@ class TokenBuffer:
         return len(self.tokens)
 
     @property
-    def waits(self) -> bool:
+    def blocks_host(self) -> bool:
         """Whether the host waits for the device when it reads a value. Then a round should read only once."""
         return self.device.type != "cpu"
 
@@ -44,7 +44,7 @@ class TokenBuffer:
         """Places ``start`` to ``end`` of a kept row, (end - start,)."""
         return row[start:end]
 
-    def seen(self, end: int) -> torch.Tensor:
+    def ids_before(self, end: int) -> torch.Tensor:
         """The ids before ``end``, each at least once, (m,)."""
         return self._ids[:end]
 
@@ -53,7 +53,7 @@ class TokenBuffer:
         start = self.length + offset
         self._ids[start : start + len(ids)].copy_(ids)
 
-    def put(self, ids: Sequence[int]) -> None:
+    def write_host(self, ids: Sequence[int]) -> None:
         """Put draft tokens that the host knows after the committed ids, without waiting for the device."""
         known = torch.tensor(ids, pin_memory=self.device.type == "cuda")
         self._ids[self.length : self.length + len(ids)].copy_(known, non_blocking=True)

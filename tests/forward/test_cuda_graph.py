@@ -226,7 +226,7 @@ def test_a_confidence_stop_while_sampling_is_the_one_mode_in_which_texts_differ(
     """The eager engine on a CPU stops drawing at the unsure token. On a GPU it draws the whole draft too."""
     graph = pair_of()
     eager = dataclasses.replace(graph, engine="eager")
-    monkeypatch.setattr("specdec.runtime.tokens.TokenBuffer.waits", waits)
+    monkeypatch.setattr("specdec.runtime.tokens.TokenBuffer.blocks_host", waits)
     settings = {"gamma": specdec.ConfidenceStop(6, 0.5), "params": {"temperature": 1.0, "seed": 5}}
     texts = [[r.committed_ids for r in rounds_of(pair, prompt_of(5), settings)] for pair in (graph, eager)]
     assert (texts[0] == texts[1]) is waits
