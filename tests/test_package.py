@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import tomllib
+import venv
 from importlib import import_module
+from pathlib import Path
 
 import house
 import pytest
+from comparison import FULL
 from packaging.requirements import Requirement
 from setuptools import Distribution
 
@@ -44,3 +50,32 @@ def test_the_pinned_versions_are_allowed() -> None:
     assert len(texts) == len(ranges), "two extras name one range for a package"
     assert pins.keys() == ranges.keys()
     assert [name for name, version in pins.items() if version not in ranges[name]] == []
+
+
+SCRIPT = """
+import specdec
+
+pair = specdec.load_pair()
+for event in specdec.speculative(pair, "Once upon a time", gamma=5):
+    if isinstance(event, specdec.Round):
+        kinds: list[str] = [token.status for token in event.draft or ()]
+result = specdec.collect(specdec.driven(specdec.generate(pair, "Once")), pair.tokenizer)
+rate: float = result.metrics
+"""
+
+
+@pytest.mark.skipif(not FULL, reason="in the full suite only, because it builds a wheel")
+def test_a_users_script_is_checked_against_the_types_of_the_wheel(tmp_path: Path) -> None:
+    """mypy takes the types of the public names from the installed package, and finds the one fault of a script."""
+    pytest.importorskip("mypy")
+    venv.create(tmp_path / "venv", system_site_packages=True)
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    shutil.copytree(ROOT, tmp_path / "source", ignore=shutil.ignore_patterns(".*", "node_modules"))
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", site]
+    subprocess.run([*install, tmp_path / "source"], check=True, capture_output=True)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    check = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "script.py"]
+    check += ["--python-executable", tmp_path / "venv/bin/python"]
+    checked = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True)
+    (fault,) = (line for line in checked.stdout.splitlines() if "error:" in line)
+    assert fault.startswith("script.py:9:") and '"Metrics | None", variable has type "float"' in fault

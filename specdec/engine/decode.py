@@ -132,7 +132,9 @@ class _Run:
         key = self._key(proposal)
         decided = target.run(key and ("decide", *key), decide, length)
         verified = mark(self.device)
-        gathered = self.engine.run(key and ("gather", *key), lambda: collect_round(proposal, decided, context.blocks_host))
+        gathered = self.engine.run(
+            key and ("gather", *key), lambda: collect_round(proposal, decided, context.blocks_host)
+        )
         seen = to_host(gathered, proposal.repeats)
         # 4. Commit the block, cut at EOS, a stop string or the length. Cut both caches back to all but the last token.
         block = [*seen.draft_ids[: seen.accepted], seen.token_id]
