@@ -177,7 +177,7 @@ def _apart(setting: Setting, target: Any, prompt: torch.Tensor) -> Found:
     if not isinstance(stack, LeanModel):
         return found | {"eager": float("inf"), "graph": float("inf"), "reason": stack}
     runner = Runner(target)
-    runner.forward(before, keep=1, stands=True)
+    runner.forward(before, keep=1, committed=True)
     found["eager"] = float(share_apart(runner.forward(fed), own))
     with torch.inference_mode(False):
         engine = cuda_graph.GraphEngine(target, 256)

@@ -233,7 +233,7 @@ def _pass_seconds(setting: Setting, pair: Pair, model: Any, engine: str) -> dict
     with with_engine(pair, engine).new_engine(CACHED + 1 + ROWS[-1]) as made:
         context = made.context(ids, ROWS[-1])
         runner = Runner(model, made)
-        runner.forward(ids[:-1], keep=1, stands=True)
+        runner.forward(ids[:-1], keep=1, committed=True)
         for rows in ROWS[:: 8 if setting.rehearsal else 1]:
             end, seconds = CACHED + rows, []
             for _ in range(REPEATS):

@@ -170,7 +170,7 @@ class ModelDraft(ChainDraft):
         self._told = 0  # for how many ids its choice is known: its own guesses, and what earlier rounds reported
 
     def prefill(self, context: TokenBuffer) -> None:
-        raw, processed = self._forward(context, context.length, keep=1, stands=True)
+        raw, processed = self._forward(context, context.length, keep=1, committed=True)
         # A captured draft begins with the prompt's last token instead, which is read again there.
         if not self._runner.engine.captures:
             self._prefilled = [(raw, processed.argmax(-1))]
@@ -205,7 +205,7 @@ class ModelDraft(ChainDraft):
         self._runner.require_cache()
 
     def _forward(
-        self, context: TokenBuffer, end: int, keep: int | None = None, stands: bool = False
+        self, context: TokenBuffer, end: int, keep: int | None = None, committed: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Feed the ids up to ``end`` that are not cached; raw and processed logits over the target's ids."""
         ids = context.ids(len(self._runner), end)
@@ -213,7 +213,7 @@ class ModelDraft(ChainDraft):
             # The target may have written an id the draft has no row for; any stand-in will do, as only the guess
             # after it suffers.
             ids = torch.where(ids < self._rows, ids, torch.zeros_like(ids))
-        raw = self._runner.forward(ids, keep, stands).to(context.device)
+        raw = self._runner.forward(ids, keep, committed).to(context.device)
         if raw.shape[-1] != self._vocabulary:
             # Ids beyond the target's rows cannot be proposed. Ids beyond the draft's rows have probability zero.
             raw = raw[:, : self._vocabulary]

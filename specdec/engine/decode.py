@@ -122,7 +122,7 @@ class _Run:
         target.catch_up(context, REREAD)
 
         def decide() -> TargetStep:
-            logits = target.forward(context.ids(len(target), length), keep=gamma + 1, stands=not gamma)
+            logits = target.forward(context.ids(len(target), length), keep=gamma + 1, committed=not gamma)
             # 3. Accept a prefix of the draft; add the correction or the bonus token.
             processed = sampler.process(logits, context, length)
             choices = processed.argmax(-1)

@@ -35,12 +35,12 @@ class Runner:
         """How many tokens are cached. Counted here, because cache classes report different things."""
         return self._length
 
-    def forward(self, ids: torch.Tensor, keep: int | None = None, stands: bool = False) -> torch.Tensor:
+    def forward(self, ids: torch.Tensor, keep: int | None = None, committed: bool = False) -> torch.Tensor:
         """Feed ``ids`` (n,) after the cached tokens; return raw float32 logits (keep or n, V) of the last rows.
 
-        ``stands`` says that all of them are committed, so no crop will remove one.
+        ``committed`` says that all of them are committed, so no crop will remove one.
         """
-        if not stands and self._passes.stateful:
+        if not committed and self._passes.stateful:
             self._timed(self._copies, lambda: self._passes.remember(self._length))
         start = None if self._in_step else mark(self.device)
         logits = self._passes.logits(ids.to(self.device), self._length, keep).float()
@@ -62,7 +62,7 @@ class Runner:
     def catch_up(self, context: TokenBuffer, most: int) -> None:
         """Read the uncached committed tokens, except the last, in their own pass if there are more than ``most``."""
         if 0 < self._length < context.length - 1 - most:
-            self.forward(context.ids(self._length, context.length - 1), keep=1, stands=True)
+            self.forward(context.ids(self._length, context.length - 1), keep=1, committed=True)
             self.crop_to(context.length - 1)
 
     def run(self, key: Hashable | None, step: Callable[[], T], length: int) -> T:

@@ -77,9 +77,9 @@ def test_a_pass_over_several_tokens_gives_what_passes_over_one_give(family: str)
 
     def logits(rows: int) -> torch.Tensor:
         runner = Runner(target)
-        runner.forward(prompt_ids, keep=1, stands=True)
+        runner.forward(prompt_ids, keep=1, committed=True)
         runner.crop_to(len(prompt_ids))
-        return torch.cat([runner.forward(part, stands=True) for part in ids.split(rows)])
+        return torch.cat([runner.forward(part, committed=True) for part in ids.split(rows)])
 
     with torch.inference_mode():
         one, several = logits(1), logits(5)
