@@ -52,7 +52,7 @@ def raced(pair: specdec.Pair, prompt: str) -> Found:
         record = verdict_record(runs)
     sides = [
         RunMetrics(*(compute_metrics(run[key]) for key in (BASELINE.key, "speculative", LOOP.key))) for run in runs
-    ]  # type: ignore[arg-type]
+    ]
     gains = sorted(side.gain or 0.0 for side in sides)
     return Found(
         record["kind"], (gains[0], gains[(len(gains) - 1) // 2], gains[-1]), [min(s.cpu_shares) for s in sides]

@@ -18,11 +18,11 @@ from playwright.sync_api import sync_playwright
 from specdec.events import Round, SamplingParams, Started
 from specdec.measure.metrics import compute_metrics, speedup
 from specdec.report import recording
-from specdec.ui import page as page_module
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import LOCAL
 from specdec.ui.jobs.race_settings import RaceSettings
 from specdec.ui.jobs.race_stream import stream
+from specdec.ui.tabs import race as race_tab
 from tests.browser.conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run, unfold
 
 PROMPT = "Once upon a time, there was a little girl named Lily. She had a small dog that"
@@ -52,7 +52,7 @@ def main() -> None:
         for last[0] in stream(*arguments, **settings):
             yield last[0]
 
-    page_module.stream = kept
+    race_tab.stream = kept
     slot = load_page_slot()
     demo, address = launch(slot)
     params = SamplingParams(max_new_tokens=TOKENS, ignore_eos=True)

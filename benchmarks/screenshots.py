@@ -13,7 +13,6 @@ from playwright.sync_api import sync_playwright
 from tests.browser.conftest import (
     CHROMIUM,
     FLAGS,
-    PAUSE,
     WAIT,
     ask,
     edit,
@@ -126,7 +125,7 @@ def readme(browser, address: str, folder: Path) -> None:
         page.screenshot(path=folder / "page-light.png")
         page.locator(".sd-card").screenshot(path=folder / "round.png")
         page.click('button[role=tab]:has-text("Best gamma")')
-        page.wait_for_timeout(PAUSE)
+        page.wait_for_timeout(500)
         page.click("#sd-gamma-start")
         # Until then the tab shows the recorded result.
         page.wait_for_selector("#sd-gamma-verdict :text('Measured on this machine')", timeout=10 * WAIT)

@@ -1,5 +1,7 @@
 """Use a running page from a program: start ``python app.py``, then ``python -m examples.client [ADDRESS]``.
 
+Needs the extra page: ``pip install ".[page]"``.
+
 ``/decode`` streams a recording, one event a line. ``/race`` returns the verdict of a race with all its figures.
 ``client.view_api()`` lists the parameters of both.
 """

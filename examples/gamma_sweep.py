@@ -1,5 +1,7 @@
 """Find the fastest draft length for a prompt: ``python -m examples.gamma_sweep [FILE.html]``.
 
+Needs the extra page: ``pip install ".[page]"``.
+
 Measures our loop at several draft lengths in turns. Writes a chart of the gain over the loop without a draft, beside
 what the closed form predicts (Leviathan et al. 2211.17192, Theorem 3.8). ``python -m specdec sweep`` and the page's tab
 Best gamma do this for all lengths, with a verdict.

@@ -21,7 +21,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-PAGE = {"gradio", "plotly", "starlette"}  # only the page imports them
 THERE = "torch"  # its wheels are too large to carry
 NEVER = re.compile("torch|triton|nvidia|cuda|gradio")
 LARGEST = 60_000_000  # bytes of the wheels and the checkout
@@ -45,9 +44,9 @@ def installed(text: str) -> dict[str, str]:
 
 
 def ranges() -> Iterator[Requirement]:
-    """What the package needs, page excluded, with the versions that it works with."""
+    """What the library and the command need, with the versions that they work with."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return (need for need in map(Requirement, project["dependencies"]) if canonicalize_name(need.name) not in PAGE)
+    return map(Requirement, [*project["dependencies"], *project["optional-dependencies"]["cli"]])
 
 
 def missing(there: Mapping[str, str], python: str) -> dict[str, str]:

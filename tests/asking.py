@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.datastructures import Headers
 
-from specdec.ui.server.gateway import Door
+from specdec.ui.server.gateway import Gateway
 from specdec.ui.server.rate_limits import Listeners, Rate
 
 JOIN, RUN, DATA = "/gradio_api/queue/join", "/gradio_api/run/predict", "/gradio_api/queue/data"
@@ -50,8 +50,8 @@ class Bare:
         await send({"type": "http.response.body", "body": b"ok"})
 
 
-def door(app=None, listeners=None, health=lambda: {"ok": True}, **options) -> Door:
-    return Door(app or Bare(), listeners=listeners or Listeners(), health=health, **WIDE | options)
+def door(app=None, listeners=None, health=lambda: {"ok": True}, **options) -> Gateway:
+    return Gateway(app or Bare(), listeners=listeners or Listeners(), health=health, **WIDE | options)
 
 
 def ask(

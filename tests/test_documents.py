@@ -70,7 +70,9 @@ def test_commands_exist_with_their_options(path: Path) -> None:
             assert (ROOT / words[1]).exists(), line
             if words[1] == "app.py":
                 assert {word for word in words if word.startswith("--")} <= options_of("page"), line
-        elif words[:2] == ["python", "-m"] and words[2].startswith(("benchmarks.", "examples.")):
+        elif words[:2] == ["python", "-m"] and words[2].startswith(
+            ("benchmarks.", "examples.", "scripts.", "training.")
+        ):
             module = ROOT / words[2].replace(".", "/")
             assert module.with_suffix(".py").exists() or (module / "__main__.py").exists(), line
 

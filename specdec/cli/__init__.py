@@ -32,7 +32,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if argv is None else argv)
     with terminal():
         if not arguments or arguments[0] in ("-h", "--help", "help"):
-            print(f"{_HELP}\nspecdec COMMAND --help lists its options, specdec --version names this version.")
+            print(
+                f"{_HELP}\nspecdec COMMAND --help lists the options of a command. specdec --version prints the version."
+            )
         elif arguments[0] == "--version":
             print(f"specdec {VERSION}")
         elif arguments[0] in COMMANDS:
@@ -50,9 +52,10 @@ def _module(command: str) -> Any:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:
             raise
+        extra = "page" if command == "page" else EXTRAS[missing]
         raise SystemExit(
             f"specdec {command} needs the package {missing}, which is not installed. In a checkout of the repository "
-            f'write: pip install ".[{EXTRAS[missing]}]"'
+            f'write: pip install ".[{extra}]"'
         ) from None
 
 

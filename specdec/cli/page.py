@@ -19,7 +19,7 @@ from specdec.errors import SpecdecError, quoted
 from specdec.models.pair_slot import Slot
 from specdec.ui import build, serve_until_stopped
 from specdec.ui.jobs.limits import LOCAL, PUBLIC, Limits
-from specdec.ui.jobs.log import Journal
+from specdec.ui.jobs.log import JobLog
 from specdec.ui.server.log_lines import log_to_terminal
 
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.~@+-]+)*", re.ASCII)
@@ -83,7 +83,7 @@ def main(argv: Sequence[str]) -> None:
         raise refused(error) from error
     if public and not space and auth is None:
         print(OPEN_TO_ALL, file=sys.stderr)
-    journal, options = Journal(args.log_prompts), {"proxies": args.behind_proxy or (None if tunnel else 0)}
+    journal, options = JobLog(args.log_prompts), {"proxies": args.behind_proxy or (None if tunnel else 0)}
     if os.environ.get("SPACES_ZERO_GPU"):
         from specdec.ui.jobs.zerogpu import zero_run
 

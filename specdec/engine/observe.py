@@ -57,8 +57,8 @@ class RoundTensors(NamedTuple):
 def collect_round(proposal: Proposal, decided: TargetStep, waits: bool) -> RoundTensors:
     """Gather a round's figures.
 
-    Where the host ``waits`` for the device (see ``TokenBuffer``), nothing is read here: rows are selected on the
-    device.
+    Where the host ``waits`` for the device (``TokenBuffer.blocks_host``), nothing is read here: rows are selected on
+    the device.
     """
     outcome, logits, choices, p = decided
     gamma, at, width = len(proposal.ids), outcome.accepted, min(TOP, logits.shape[-1])

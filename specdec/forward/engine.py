@@ -1,4 +1,4 @@
-"""Engines run a call's passes: each by itself, or (``graphs``) in captured graphs over buffers at fixed addresses."""
+"""Engines run a call's passes: one by one, or (``cuda_graph``) in captured graphs over buffers at fixed addresses."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ and calls many modules in each layer. Here one function goes over the model's ow
 matrices of a layer are joined into one matrix, and so are the two of a gated MLP. Rotary angles come from a table. Keys
 and values are in one buffer for each layer.
 
-``FAMILIES`` says where each family keeps its parts. ``lean`` compares the logits with those of the model's own
-``forward`` before a stack is used, so a family that is described wrongly is detected.
+``FAMILIES`` says where each family keeps its parts. ``lean_check`` compares the logits with those of the model's own
+``forward`` before a ``LeanModel`` is used, so a family that is described wrongly is detected.
 """
 
 from __future__ import annotations

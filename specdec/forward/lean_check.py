@@ -1,4 +1,4 @@
-"""Whether a model's passes can use its lean forward (``stacks``), and the reason where they cannot.
+"""Whether a model's passes can use its lean forward (``lean``), and the reason where they cannot.
 
 The model must be as transformers made it, because the lean forward would skip a patch, a hook, a packed weight or a
 compiled part. Its logits are compared once with those of its own ``forward``. Before each call, what may have changed
@@ -39,10 +39,10 @@ _stacks: WeakKeyDictionary[PreTrainedModel, tuple[Any, LeanModel | str]] = WeakK
 
 
 def lean_model(model: PreTrainedModel) -> LeanModel | str:
-    """The stack of ``model``, or a sentence that says why its own ``forward`` runs instead.
+    """The lean model of ``model``, or a sentence that says why its own ``forward`` runs instead.
 
-    A stack is built and compared once. If the model's modules, their settings, its weights, buffers or config change,
-    it is built again; the old weights stay in memory until then. What was found while logits held NaN is not kept.
+    It is built and compared once. If the model's modules, their settings, its weights, buffers or config change, it
+    is built again; the old weights stay in memory until then. What was found while logits held NaN is not kept.
     """
     with _lock:
         state = _state(model)
@@ -102,10 +102,10 @@ def _is_original(function: Any) -> bool:
 
 
 def _state(model: PreTrainedModel) -> tuple[Any, ...] | str:
-    """All that a stack is built from, to notice changes; or why there can be no stack.
+    """All that a lean model is built from, to notice changes; or why there can be none.
 
     These are the modules with their settings, the weights and buffers, and the configs. The version of a tensor counts
-    its changes in place: a stack sees them, but its logits were compared for other values.
+    its changes in place: a lean model sees them, but its logits were compared for other values.
 
     This runs before each call. So it walks once, without ``modules()`` and ``parameters()``, which take three times as
     long.

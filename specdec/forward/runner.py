@@ -38,7 +38,7 @@ class Runner:
     def forward(self, ids: torch.Tensor, keep: int | None = None, committed: bool = False) -> torch.Tensor:
         """Feed ``ids`` (n,) after the cached tokens; return raw float32 logits (keep or n, V) of the last rows.
 
-        ``committed`` says that all of them are committed, so no crop will remove one.
+        ``committed``: no crop will remove one of them.
         """
         if not committed and self._passes.stateful:
             self._timed(self._copies, lambda: self._passes.remember(self._length))

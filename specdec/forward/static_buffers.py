@@ -66,10 +66,10 @@ class StaticKVBuffer(KVBuffer):
     def span(self, start: int, count: int) -> PassView:
         if count > WIDEST:
             return PassView(start, start + count, self.angles, self.held[0])
-        return StaticSpan(self._place, start, start + count, self.angles, self.held[0])
+        return StaticPassView(self._place, start, start + count, self.angles, self.held[0])
 
 
-class StaticSpan(PassView):
+class StaticPassView(PassView):
     """The rows of one pass by index, over all slots up to the bound."""
 
     def __init__(

@@ -23,7 +23,7 @@ _Lane = TypeVar("_Lane")  # an entrant, or the key of one
 
 
 class LaneConfig(NamedTuple):
-    """A lane with its draft length, in a race or a benchmark. ``gamma`` is None where the lane has no draft length."""
+    """An entrant: a lane with its draft length. ``gamma`` is None where the lane has no draft length."""
 
     lane: str
     gamma: int | str | Policy | None = None

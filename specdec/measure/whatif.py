@@ -249,7 +249,7 @@ class Text:
         return min(start + min(int(n), hits) + 1, self.end)
 
     def cut(self, start: int, n: float, hits: int, longest: int) -> bool:
-        """Whether EOS or the length limit cuts the round at ``start``, as in ``metrics.measure``.
+        """Whether EOS or the length limit cuts the round at ``start``, as in ``metrics.compute_metrics``.
 
         With EOS among the kept guesses the target adds no token. Near the limit a draft is shorter than ``longest``.
         """

@@ -13,7 +13,7 @@ from specdec.errors import IncompatiblePair, InvalidInput, identified
 from specdec.forward.model_info import attends
 
 # Types whose recurrent state transformers keeps in its own cache and can continue over several tokens. Their states are
-# copied and restored (``passes.states``). ``test_hybrids`` compares each type with ``generate``.
+# copied and restored (``forward.recurrent_state``). ``test_hybrids`` compares each type with ``generate``.
 ROLLED_BACK = {
     "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", "falcon_h1", "nemotron_h",
     "olmo_hybrid", "bamba", "granitemoehybrid", "inkling_text", "inkling2_text",

@@ -167,7 +167,7 @@ class Pair:
     def describe(self) -> dict[str, Any]:
         """``facts``, and what runs the passes. The first call for a pair runs passes to find out.
 
-        Adds ``why_not_lean`` of each model, and ``engine``, with a reason where the graph engine was asked for and
+        Adds ``own_forward`` to each model, and ``engine``, with a reason where the graph engine was asked for and
         cannot run.
         """
         facts = self.facts()

@@ -70,7 +70,7 @@ def csv_table(found: Sequence[dict[str, Any]]) -> str:
 def benchmark_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None = None) -> str:
     """Everything as JSON: what was measured, the rows, the closed form, every trial, and the limit of this machine.
 
-    The limit (``measure.limit``) is there if it was computed.
+    The limit (``measure.roofline``) is there if it was computed.
     """
     asked = asdict(plan) | {"synthetic": provenance.synthetic(about["pair"]) or None}
     found = {"rows": labelled_rows(about, trials), "closed_form": closed_form(trials), "limit": limit}

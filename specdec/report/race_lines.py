@@ -1,4 +1,7 @@
-"""Writes the recording of a race: its first line, and the lines of its lanes. ``verdict`` makes the last one."""
+"""Writes the recording of a race: its first line, and the lines of its lanes.
+
+``race_verdict.verdict_record`` makes the last one.
+"""
 
 from __future__ import annotations
 

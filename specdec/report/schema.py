@@ -87,7 +87,7 @@ class Why(TypedDict):
 
 @with_config(OPEN)
 class GammaRecord(TypedDict):
-    """A lane at one draft length (``measure.lengths.Length``)."""
+    """A lane at one draft length (``GammaPrediction``)."""
 
     gamma: Gamma
     tokens_per_pass: float | None
@@ -100,7 +100,7 @@ class GammaRecord(TypedDict):
 
 @with_config(OPEN)
 class WhatIf(TypedDict):
-    """A lane at all draft lengths (``measure.lengths.Lengths``)."""
+    """A lane at all draft lengths (``GammaPredictions``)."""
 
     hits: list[Gamma]
     wrong: list[int | None]

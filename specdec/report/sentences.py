@@ -1,4 +1,4 @@
-"""All sentences about a measurement, by kind, and the formats of numbers.
+"""The sentences of a verdict of speed, by kind.
 
 ``specdec.report.judge`` decides the kind. The tables here have one row for each kind. The names in braces are figures
 of ``_fields``. tests/report/golden_sentences.txt has all sentences with their figures filled in.

@@ -20,7 +20,7 @@ from specdec.ui.api import add_endpoints
 from specdec.ui.assets import ROUTE
 from specdec.ui.fields import LABELS, given
 from specdec.ui.jobs.limits import LOCAL, Limits
-from specdec.ui.jobs.log import Journal
+from specdec.ui.jobs.log import JobLog
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_stream import enforce_limits
 from specdec.ui.jobs.recorded import recorded_race
@@ -67,7 +67,7 @@ _TAB_OPENED = f"() => {{ import({_ASSET % 'lib/tabs.js'}).then((tabs) => tabs.ta
 
 @dataclass(frozen=True)
 class Page:
-    """The page as a Gradio app, and the machine behind it; ``serve`` launches it."""
+    """The page as a Gradio app, and the queue of its jobs; ``serve`` launches it."""
 
     demo: gr.Blocks
     machine: JobQueue
@@ -87,7 +87,7 @@ def build(
     slot: Slot,
     limits: Limits = LOCAL,
     run: TaskRunner | None = None,
-    journal: Journal | None = None,
+    journal: JobLog | None = None,
     proxies: int | None = 0,
 ) -> Page:
     """Build the page around a loaded pair.
@@ -101,7 +101,7 @@ def build(
         slot,
         run or (lambda task: task.run(slot.pair)),
         limits,
-        journal or Journal(),
+        journal or JobLog(),
         lent=run is not None,
         proxies=proxies,
     )

@@ -293,7 +293,9 @@ def test_a_refused_setting_of_a_benchmark_is_called_by_its_option(arguments, nam
     assert named in specdec_command("bench", *arguments).stderr
 
 
-@pytest.mark.parametrize(("missing", "command", "extra"), [("rich", "sweep", "cli"), ("gradio", "page", "page")])
+@pytest.mark.parametrize(
+    ("missing", "command", "extra"), [("rich", "sweep", "cli"), ("rich", "page", "page"), ("gradio", "page", "page")]
+)
 def test_a_package_of_an_extra_that_is_missing_is_named(missing, command, extra, monkeypatch) -> None:
     """The library installs without what only the command or the page needs; both then say what to install."""
 

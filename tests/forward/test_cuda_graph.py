@@ -21,7 +21,7 @@ import specdec
 from specdec.forward import cuda_graph, lean_check
 from specdec.forward.cuda_graph import GraphEngine
 from specdec.forward.lean import LeanModel
-from specdec.forward.static_buffers import StaticPositions, StaticSpan, StaticTokenBuffer
+from specdec.forward.static_buffers import StaticPassView, StaticPositions, StaticTokenBuffer
 from specdec.report import provenance
 
 FAMILIES = ("llama", "qwen3", "mistral", "gpt2", "gpt_neox", "phi3")
@@ -360,8 +360,8 @@ def test_a_capture_fails_in_a_call_that_fails(error: type[Exception], then: str,
 
 def test_logits_that_differ_at_the_check_leave_the_eager_engine(monkeypatch) -> None:
     monkeypatch.setattr(cuda_graph, "_reasons", WeakKeyDictionary())
-    write = StaticSpan.write
-    monkeypatch.setattr(StaticSpan, "write", lambda self, held, states: write(self, held, states * 1.01))
+    write = StaticPassView.write
+    monkeypatch.setattr(StaticPassView, "write", lambda self, held, states: write(self, held, states * 1.01))
     assert "differ" in pair_of().describe()["engine"]["reason"]
 
 

@@ -1,6 +1,6 @@
 """Keeps the trials of a measurement as a text or in a file, so that an interrupted measurement can be continued.
 
-Continuing needs the pair that was measured. ``measure.results`` reads the same files without it.
+Continuing needs the pair that was measured. ``measure.results.format`` reads the same files without it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ OnResult = Callable[[str, Any], None]
 
 
 class Refused(SpecdecError):
-    """The machine did not accept or did not run a job, or the job failed."""
+    """The queue did not accept or did not run a job, or the job failed."""
 
 
 class Cancelled(Refused):

@@ -24,7 +24,7 @@ WHY = 500  # characters of the reason of a failure
 LOG = logging.getLogger("specdec.jobs")
 
 
-class Journal:
+class JobLog:
     """Writes the settings and the end of each job.
 
     Of a prompt only the length is written, unless ``prompts`` is true; then the whole prompt is. Everything else that a

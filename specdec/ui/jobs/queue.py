@@ -1,4 +1,4 @@
-"""The machine, its queue, and the threads that run its jobs.
+"""The queue of jobs, and the threads that run them.
 
 All work for a visitor is a job: races, measurements, calls by programs, loading a pair, reading results and files.
 Those that need the device run one after another on one thread, the others one after another on a second one, and none
@@ -21,7 +21,7 @@ from specdec.measure.task import Task, TaskRunner
 from specdec.models.pair_slot import Slot
 from specdec.ui.jobs.context import Cancelled, Job, JobContext, OnResult, QueuedJob, QueuePosition, Refused
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.log import Journal
+from specdec.ui.jobs.log import JobLog
 from specdec.ui.visitor import Visitor
 
 LOG = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class JobQueue:
         slot: Slot,
         run: TaskRunner,
         limits: Limits,
-        journal: Journal,
+        journal: JobLog,
         *,
         lent: bool = False,
         proxies: int | None = 0,

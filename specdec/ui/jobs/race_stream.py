@@ -44,7 +44,7 @@ def stream(
     """Run a race. Yield its lines so far each time there are new ones. ``turn.stop`` ends it early.
 
     Of a long race only the latest lines are yielded, after a ``part`` line with the number of the first of them. The
-    last value has all lines again. The last line is a ``verdict_record``, or an ``error`` with a sentence to show.
+    last value has all lines again. The last line is a ``verdict``, or an ``error`` with a sentence to show.
     ``names`` are those of settings in that sentence (``with_names``).
     """
     enforce_limits(turn.pair, ask.message, ask.params, limits)  # before the prompt, which may be too long, is sent back

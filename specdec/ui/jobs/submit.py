@@ -1,4 +1,4 @@
-"""Connects Gradio's listeners with the machine: asks for a job and follows it on the web server's loop."""
+"""Connects Gradio's listeners with the queue of jobs: asks for a job and follows it on the web server's loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERNAL: dict[str, Any] = {
     "show_progress": "hidden",
     "api_visibility": "private",
 }  # options of a listener for the page only
-UNLIMITED: dict[str, Any] = {"concurrency_limit": None}  # Gradio's queue passes all jobs on to the machine's queue
+UNLIMITED: dict[str, Any] = {"concurrency_limit": None}  # Gradio's queue passes all jobs on to the queue of jobs
 
 TICK = 1.0  # seconds between two checks of the jobs ahead
 

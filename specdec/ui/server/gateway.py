@@ -1,4 +1,4 @@
-"""The door: checks every request before Gradio sees it, and refuses what the page does not need."""
+"""The gateway: checks every request before Gradio sees it, and refuses what the page does not need."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TEXT = 200_000  # characters of a stranger's request without files; a public pag
 log = logging.getLogger(__name__)
 
 
-class Door:
+class Gateway:
     """ASGI middleware around Gradio's app; ``in_front`` puts it there.
 
     - ``listeners`` counts the open streams.
@@ -222,7 +222,7 @@ class Door:
 
 
 def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    """Put a Door with these options in front of Gradio's whole app: for ``launch(app_kwargs={"lifespan": ...})``.
+    """Put a ``Gateway`` with these options in front of all of Gradio: for ``launch(app_kwargs={"lifespan": ...})``.
 
     As one of its ``middleware`` it would come after Gradio's own, which answers some requests and fails at others.
     """
@@ -230,7 +230,7 @@ def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         logins = None if app.auth is None else Logins(app)
-        app.middleware_stack = Door(app.middleware_stack, logins=logins, **options)
+        app.middleware_stack = Gateway(app.middleware_stack, logins=logins, **options)
         yield
 
     return lifespan

@@ -105,7 +105,7 @@ def theme() -> gr.themes.Base:
 
 
 def serve(page: Page, root_path: str = "", **options: Any) -> str:
-    """Serve a page in the background with its theme, files and door. Returns its local address.
+    """Serve a page in the background with its theme, files and gateway. Returns its local address.
 
     ``root_path`` is the path under which a proxy shows the page, such as "/tool", whether or not the proxy passes it
     on. ``options`` are others of ``launch``.
@@ -117,24 +117,24 @@ def serve(page: Page, root_path: str = "", **options: Any) -> str:
     _name_files_by_their_path()
     machine.listening = listeners.listening
     launched = Event()
-    door = {"listeners": listeners, "health": page.health, "proxies": machine.proxies}
-    door["launched"] = launched.is_set
-    door["joined"] = page.demo._queue.pending_messages_per_session.__contains__
-    door["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark has two files
+    gateway = {"listeners": listeners, "health": page.health, "proxies": machine.proxies}
+    gateway["launched"] = launched.is_set
+    gateway["joined"] = page.demo._queue.pending_messages_per_session.__contains__
+    gateway["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark has two files
     if not limits.public:
-        door |= {name: Rate(math.inf, 1) for name in ("requests", "posts", "sent", "checks")}
-        door["names"] = LOOPBACK | {options.get("server_name") or "127.0.0.1"}
+        gateway |= {name: Rate(math.inf, 1) for name in ("requests", "posts", "sent", "checks")}
+        gateway["names"] = LOOPBACK | {options.get("server_name") or "127.0.0.1"}
     if options.get("share"):
-        door["hosts"] = SHARE_HOSTS
+        gateway["hosts"] = SHARE_HOSTS
     if os.environ.get("SPACE_ID"):
-        door["frames"] = SPACE_FRAMES
-    # Uvicorn would put an address of X-Forwarded-For in place of the peer's, which the door needs.
+        gateway["frames"] = SPACE_FRAMES
+    # Uvicorn would put an address of X-Forwarded-For in place of the peer's, which the gateway needs.
     os.environ["FORWARDED_ALLOW_IPS"] = ""
     _, address, _ = page.demo.launch(
         theme=theme(),
         # Linked and not passed as ``css``, because Gradio would limit each rule to its own elements.
         head="".join(f'<link rel="stylesheet" href="{ROUTE}/styles/{name}.css">' for name in STYLES),
-        app_kwargs={"routes": routes(), "lifespan": in_front(**door)},
+        app_kwargs={"routes": routes(), "lifespan": in_front(**gateway)},
         auth_message=ADVICE,
         ssr_mode=False,
         show_error=False,

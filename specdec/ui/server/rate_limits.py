@@ -1,4 +1,4 @@
-"""Keeps track of callers: their addresses, how often each may send requests, and which sessions listen."""
+"""Counts how often each address sends requests, and knows which sessions listen."""
 
 from __future__ import annotations
 

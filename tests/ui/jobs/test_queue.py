@@ -1,4 +1,4 @@
-"""The machine's queue: order, limits, Stop, leaving visitors, messages and the log."""
+"""The queue of jobs: order, limits, Stop, leaving visitors, messages and the log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from specdec.errors import DeviceLost, InvalidInput
 from specdec.measure.task import Task
 from specdec.ui.jobs.context import Cancelled, Job, JobContext, QueuedJob, Refused
 from specdec.ui.jobs.limits import LOCAL, PUBLIC
-from specdec.ui.jobs.log import Journal
+from specdec.ui.jobs.log import JobLog
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import done
 from specdec.ui.visitor import Visitor
@@ -77,7 +77,7 @@ def made() -> Iterator[Callable[..., JobQueue]]:
     machines: list[JobQueue] = []
 
     def make(limits=LOCAL, **options) -> JobQueue:
-        machines.append(JobQueue(SLOT, lambda task: task.run("pair"), limits, options.pop("journal", Journal())))
+        machines.append(JobQueue(SLOT, lambda task: task.run("pair"), limits, options.pop("journal", JobLog())))
         for name, value in options.items():
             setattr(machines[-1], name, value)
         return machines[-1]
@@ -333,7 +333,7 @@ def test_closing_tells_those_who_wait_and_ends_what_runs(made) -> None:
 def test_the_log_has_a_line_for_each_job(made, caplog, prompts: bool) -> None:
     """Each job has a line in the log: request, end and time, no address, and a prompt only if asked."""
     caplog.set_level(logging.INFO, "specdec.jobs")
-    machine, gate = made(journal=Journal(prompts)), Gate()
+    machine, gate = made(journal=JobLog(prompts)), Gate()
     _, heard = asked(machine, "a", gate.job, "192.0.2.7")
     assert gate.begun.wait(WAIT)
     _, cancelled = asked(machine, "b", Gate().job, "192.0.2.7")
@@ -353,7 +353,7 @@ def test_the_log_has_a_line_for_each_job(made, caplog, prompts: bool) -> None:
 def test_a_line_of_the_log_is_short_whatever_a_visitor_asked_for(made, caplog, prompts: bool) -> None:
     """Names and values are cut, and it is written how much was left out. A prompt is whole if that was asked for."""
     caplog.set_level(logging.INFO, "specdec.jobs")
-    machine = made(journal=Journal(prompts))
+    machine = made(journal=JobLog(prompts))
     long = "x" * 100_000
     values = {
         "prompt": "p" * 5000, "gamma": long, "seed": 7**5000, "lanes": [long] * 50, "kept": ["a", 1.5, None, True, 2],

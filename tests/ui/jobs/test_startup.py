@@ -17,7 +17,7 @@ from specdec.report.recording import lanes, line, token_bytes
 from specdec.ui.jobs import startup as module
 from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import LOCAL
-from specdec.ui.jobs.log import Journal
+from specdec.ui.jobs.log import JobLog
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.recorded import recorded_race
 from specdec.ui.jobs.startup import StartupRace
@@ -30,7 +30,7 @@ def machine(monkeypatch) -> Iterator[JobQueue]:
     target = shared_tiny("llama", 4, layers=3)
     pair = specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
     slot = SimpleNamespace(pair=pair, loaded=True, facts=pair.describe())
-    machine = JobQueue(slot, lambda task: task.run(pair), LOCAL, Journal())
+    machine = JobQueue(slot, lambda task: task.run(pair), LOCAL, JobLog())
     yield machine
     assert machine.close("over", 20)
 

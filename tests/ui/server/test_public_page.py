@@ -24,7 +24,7 @@ from specdec.models.loading import plan_pair
 from specdec.models.pair_slot import Slot
 from specdec.ui import build, serve
 from specdec.ui.jobs.limits import PUBLIC
-from specdec.ui.jobs.log import Journal
+from specdec.ui.jobs.log import JobLog
 from specdec.ui.page import Page
 from specdec.ui.server.log_lines import OneLine
 from specdec.ui.server.request_checks import ROUTES
@@ -40,7 +40,7 @@ NOTHING = "This session has asked for nothing. Load the page again."
 LONG = Wanted("Once upon a time", 256)
 
 
-class Noted(Journal):
+class Noted(JobLog):
     """Keeps the kind of each job and what became of it."""
 
     def __init__(self) -> None:

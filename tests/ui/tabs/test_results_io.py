@@ -20,7 +20,7 @@ from specdec.report import sentences
 from specdec.report.sweep_verdict import overall
 from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import LOCAL
-from specdec.ui.jobs.log import Journal
+from specdec.ui.jobs.log import JobLog
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.tabs import benchmark, best_gamma
 from specdec.ui.tabs.lossless import recorded_test
@@ -99,7 +99,7 @@ def test_the_first_answer_of_a_measurement_names_the_loaded_pair(fails: bool) ->
 
     with gr.Blocks() as demo:
         header, found, buttons = gr.HTML(), gr.HTML(), Buttons("Start", "gamma")
-        machine = JobQueue(SimpleNamespace(pair=None, loaded=True), lambda task: iter(()), LOCAL, Journal())
+        machine = JobQueue(SimpleNamespace(pair=None, loaded=True), lambda task: iter(()), LOCAL, JobLog())
         buttons.wire(machine, lambda: Job("gamma", 0, work), [], {found: ""}, lambda: {header: "the pair of now"})
     run = next(block.fn for block in demo.fns.values() if getattr(block.fn, "__name__", "") == "run")
 
