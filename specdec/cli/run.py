@@ -24,7 +24,7 @@ from specdec.cli.arguments import (
     prompt_of,
 )  # fmt: skip
 from specdec.cli.terminal import refused
-from specdec.errors import InvalidInput, SpecdecError
+from specdec.errors import BadSetting, InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
 from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LANES, LOOP, entrants_of_race, key_of, row_of, turned
@@ -58,13 +58,18 @@ def main(argv: Sequence[str], named: bool = True) -> None:
             if needed not in arguments.lanes:
                 raise InvalidInput(f"The verdict needs the lane {needed}; add it to --lanes.")
         keys = list(entrants_of_race(arguments.lanes, arguments.gamma))
-        prompt = prompt_of(arguments.prompt)
+        if arguments.runs is not None and arguments.runs < 1:
+            raise BadSetting(f"runs is {arguments.runs}; give 1 or more.")
+        text = prompt_of(arguments.prompt)
+        prompt = [{"role": "user", "content": text}] if arguments.chat else text
         params = SamplingParams(
             max_new_tokens=arguments.tokens,
             temperature=arguments.temperature,
             top_k=arguments.top_k,
             top_p=arguments.top_p,
+            min_p=arguments.min_p,
             seed=arguments.seed,
+            stop=tuple(arguments.stop),
         )
         pair = pair_of(arguments)
         acceptance = "block" if arguments.block else "lossless"
@@ -84,7 +89,7 @@ def main(argv: Sequence[str], named: bool = True) -> None:
         runs = [by_lane(_shown(console, run(0, params), pair.tokenizer, keys), keys)]
         text_of = Recorder(pair.tokenizer).text_of
         record = verdict_record(runs, text_of=text_of)
-        while another_run(record, time.perf_counter() - began):
+        while _another(arguments.runs, runs, record, time.perf_counter() - began):
             console.print(f"Run {len(runs) + 1} ...", style="dim")
             seed = started_of(runs[0][SPECULATIVE]).params.seed
             runs.append(by_lane(run(len(runs), replace(params, seed=seed)), keys))
@@ -92,6 +97,11 @@ def main(argv: Sequence[str], named: bool = True) -> None:
         _print(console, record)
     except SpecdecError as error:
         raise refused(error) from error
+
+
+def _another(asked: int | None, runs: Sequence[Any], record: Mapping[str, Any], seconds: float) -> bool:
+    """Whether to run the race again: as often as asked, else until its verdict is clear."""
+    return another_run(record, seconds) if asked is None else len(runs) < asked
 
 
 def _shown(console: Output, events: Iterable[Event], tokenizer: Any, keys: Sequence[str]) -> Iterator[Event]:
@@ -155,6 +165,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--top-k", type=int, default=0, help="sample from the k most likely tokens; 0: all (default)")
     parser.add_argument(
         "--top-p", type=float, default=1.0, help="sample from the tokens with this probability in all (default 1)"
+    )
+    parser.add_argument(
+        "--min-p", type=float, default=0.0, help="leave out tokens below this share of the highest probability"
+    )
+    parser.add_argument("--stop", action="append", default=[], help="end the text with this string; may be repeated")
+    parser.add_argument("--chat", action="store_true", help="send the prompt as a message, by the chat template")
+    parser.add_argument(
+        "--runs", type=int, help="run the race so often; default: until its verdict is clear, five times at most"
     )
     parser.add_argument("--seed", type=int, help="for sampling; default: one is drawn, and --json names it")
     parser.add_argument(

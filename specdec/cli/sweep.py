@@ -10,10 +10,20 @@ from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from specdec.cli.arguments import SETS, Parser, add_pair_arguments, console_of, leave_a_core, pair_of, prompt_of
+from specdec.cli.arguments import (
+    SETS,
+    Parser,
+    add_pair_arguments,
+    console_of,
+    draft_length,
+    leave_a_core,
+    pair_of,
+    prompt_of,
+)  # fmt: skip
 from specdec.cli.terminal import refused
 from specdec.errors import SpecdecError
 from specdec.events import SamplingParams
+from specdec.lanes.table import BASELINE, LOOP, entrants_of
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.measure.roofline import limit_of, limit_record
@@ -30,6 +40,9 @@ def main(argv: Sequence[str]) -> None:
     parser = Parser(prog="specdec sweep", description=__doc__)
     add_pair_arguments(parser)
     parser.add_argument("prompt", nargs="*", help="default: the example prompts; - reads one from the standard input")
+    parser.add_argument(
+        "--gammas", type=draft_length, nargs="+", help="draft lengths, beside 0; default: 0 to 16 and auto"
+    )
     parser.add_argument("--prompts", type=Path, default=EXAMPLES, help=SETS)
     parser.add_argument(
         "--runs", type=int, default=RUNS, help=f"calls of each draft length and prompt (default {RUNS})"
@@ -47,7 +60,10 @@ def main(argv: Sequence[str]) -> None:
     try:
         items = [PromptItem(str(i), "given", prompt_of(text)) for i, text in enumerate(arguments.prompt, start=1)]
         params = SamplingParams(arguments.tokens, arguments.temperature, seed=0, ignore_eos=True)
-        plan = Plan(tuple(items or read_prompts(arguments.prompts)), ENTRANTS, params, arguments.runs)
+        entrants = ENTRANTS
+        if arguments.gammas:
+            entrants = entrants_of((BASELINE.lane, LOOP.lane), tuple(dict.fromkeys((0, *arguments.gammas))))
+        plan = Plan(tuple(items or read_prompts(arguments.prompts)), entrants, params, arguments.runs)
         pair = pair_of(arguments)
         steps, limit = trials(pair, plan), limit_of(pair)
         bar = Progress(TextColumn("Measuring"), BarColumn(), TimeRemainingColumn())
@@ -62,7 +78,8 @@ def main(argv: Sequence[str]) -> None:
             raise refused(error) from error
         problem = error  # what was measured before it is shown
     console.print(f"Pair: {provenance.pair_line(pair.facts())}")
-    console.print(f"{len(plan.prompts)} prompts, {arguments.tokens} tokens each.")
+    count = len(plan.prompts)
+    console.print(f"{count} prompt{'s' * (count != 1)}, {arguments.tokens} tokens each.")
     console.print(sweep_table(found, plan))
     record = limit_record(limit, pair, plan, found)
     result = overall(found, plan, of_limit=shares_of_limit(record))

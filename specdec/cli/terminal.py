@@ -26,7 +26,8 @@ _FIXED_SPACES = re.compile("[\u00a0\u2007\u2009\u202f]")
 # What each setting is called on the command line.
 OPTIONS = {
     "max_new_tokens": "--tokens", "temperature": "--temperature", "top_k": "--top-k", "top_p": "--top-p",
-    "seed": "--seed", "gamma": "--gamma", "runs": "--runs", "first": "--first", "dtype": "--dtype",
+    "min_p": "--min-p", "stop": "--stop", "seed": "--seed", "gamma": "--gamma", "runs": "--runs", "first": "--first",
+    "dtype": "--dtype",
 }  # fmt: skip
 
 

@@ -85,3 +85,18 @@ def test_an_unknown_folder_is_one_sentence() -> None:
     ended = specdec_command(PROMPT, "--target", "/no/such/folder")
     assert ended.returncode == 1
     assert "/no/such/folder" in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_a_race_takes_a_stop_string_a_floor_of_probability_and_a_number_of_runs() -> None:
+    out = specdec_command(PROMPT, "--tokens", "40", "--stop", "girl", "--min-p", "0.1", "--runs", "2").stdout
+    assert f"{PROMPT}, there was a little girl\n" in out and "(median of 2 runs, " in out
+    refused = specdec_command(PROMPT, "--runs", "0")
+    assert (refused.returncode, refused.stderr) == (1, "specdec: --runs is 0; give 1 or more.\n")
+    assert "chat template" in specdec_command(PROMPT, "--chat").stderr  # the embedded pair has none
+
+
+def test_a_sweep_measures_the_lengths_that_are_named() -> None:
+    """The loop without a draft is always among them, because the shares of a gain need it."""
+    out = specdec_command("sweep", PROMPT, "--gammas", "3", "auto", "--runs", "1", "--tokens", "32").stdout
+    table = out.partition("└")[0]
+    assert [line.split()[1] for line in table.splitlines() if line.startswith("│")] == ["0", "3", "auto"]
