@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import SpaceHardware, metadata_load
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from specdec.cli.arguments import Parser, console_of
 from specdec.cli.check import SIGNS
@@ -78,7 +79,7 @@ def findings(
     """
     try:
         front = metadata_load(folder / "README.md") or {}
-    except Exception as error:  # the errors of the hub's YAML reader are not exported
+    except (OSError, ValueError, YAMLError) as error:
         yield Finding("bad", "Front matter", f"README.md cannot be read: {' '.join(str(error).split())}")
         return
     problems = list(_front_matter(folder, front)) + list(_versions(folder, home, front))

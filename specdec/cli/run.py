@@ -24,10 +24,20 @@ from specdec.cli.arguments import (
     prompt_of,
 )  # fmt: skip
 from specdec.cli.terminal import refused
-from specdec.errors import BadSetting, InvalidInput, SpecdecError
+from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
-from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LANES, LOOP, entrants_of_race, key_of, row_of, turned
+from specdec.lanes.table import (
+    BASELINE,
+    DEFAULT_KEYS,
+    LANES,
+    LOOP,
+    entrants_of_race,
+    key_of,
+    require_runs,
+    row_of,
+    turned,
+)
 from specdec.measure.result import by_lane, started_of
 from specdec.models.pair import silence_libraries
 from specdec.report.enough import another_run
@@ -58,8 +68,8 @@ def main(argv: Sequence[str], named: bool = True) -> None:
             if needed not in arguments.lanes:
                 raise InvalidInput(f"The verdict needs the lane {needed}; add it to --lanes.")
         keys = list(entrants_of_race(arguments.lanes, arguments.gamma))
-        if arguments.runs is not None and arguments.runs < 1:
-            raise BadSetting(f"runs is {arguments.runs}; give 1 or more.")
+        if arguments.runs is not None:
+            require_runs(arguments.runs)
         text = prompt_of(arguments.prompt)
         prompt = [{"role": "user", "content": text}] if arguments.chat else text
         params = SamplingParams(

@@ -9,10 +9,10 @@ from typing import Any
 
 from specdec.engine.policy import EveryLength, Fixed, Policy, policy_of
 from specdec.engine.request import Request, make_request
-from specdec.errors import BadSetting, InvalidInput
+from specdec.errors import InvalidInput
 from specdec.events import Event, Round, SamplingParams, Started
 from specdec.lanes.decoding_thread import Batches, driven
-from specdec.lanes.table import DEFAULT_KEYS, LaneConfig, entrants_of_race, turned
+from specdec.lanes.table import DEFAULT_KEYS, LaneConfig, entrants_of_race, require_runs, turned
 from specdec.models.pair import Pair, Prompt
 
 WARM_UP_TOKENS = 8  # in a lane without drafts of our loop
@@ -41,8 +41,7 @@ def race(
     """
     if not lanes or len(set(lanes)) < len(lanes):
         raise InvalidInput(f"The lanes are {', '.join(lanes) or 'none'}; name each once, and at least one.")
-    if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
-        raise BadSetting(f"runs is {runs!r}; give a whole number, 1 or more.")
+    require_runs(runs)
     entrants = list(entrants_of_race(lanes, gamma).values())
     request = make_request(pair, prompt, params)
     for entrant in entrants:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from specdec.engine.policy import Fixed, Policy, policy_of
-from specdec.errors import InvalidInput, quoted
+from specdec.errors import BadSetting, InvalidInput, quoted
 
 if TYPE_CHECKING:
     from specdec.engine.request import Request
@@ -120,6 +120,12 @@ def key_of(lane: str, gamma: int | str, keys: Collection[str]) -> str:
     """The key of the entrant whose ``Started`` has this ``lane`` and ``gamma``, among the ``keys`` of a race."""
     key = LaneConfig(lane, gamma).key
     return key if key in keys else lane
+
+
+def require_runs(runs: Any) -> None:
+    """Raise ``BadSetting`` unless ``runs`` is a whole number, 1 or more."""
+    if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
+        raise BadSetting(f"runs is {runs!r}; give a whole number, 1 or more.")
 
 
 def turned(lanes: Sequence[_Lane], made: int) -> tuple[_Lane, ...]:

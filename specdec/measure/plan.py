@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from specdec.errors import BadSetting
 from specdec.events import SamplingParams
-from specdec.lanes.table import LaneConfig, turned
+from specdec.lanes.table import LaneConfig, require_runs, turned
 from specdec.measure.metrics import Metrics
 from specdec.measure.prompts import Choice, PromptItem
 
@@ -52,8 +52,7 @@ class Plan:
     chosen: Choice = Choice()
 
     def __post_init__(self) -> None:
-        if isinstance(self.runs, bool) or not isinstance(self.runs, int) or self.runs < 1:
-            raise BadSetting(f"runs is {self.runs!r}; give a whole number, 1 or more.")
+        require_runs(self.runs)
         if self.params.max_new_tokens < LEAST_TOKENS:
             raise BadSetting(
                 f"max_new_tokens is {self.params.max_new_tokens}, too few to measure; give {LEAST_TOKENS} or more."
