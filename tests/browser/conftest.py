@@ -9,6 +9,7 @@ import contextlib
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,8 +25,9 @@ from fakes import random_table, table_pair  # noqa: E402
 from needed import missing_chromium, require  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-WAIT = 60_000  # milliseconds; a busy machine is no reason to fail
+WAIT = 180_000  # milliseconds; a busy machine is no reason to fail
 FOUND = {"Best gamma": "gamma", "Benchmark": "bench", "Lossless?": "lossless"}  # tabs that open with a result
+SHORT = 20  # entries of a tab's history; a browser keeps 50, and a test adds up to ten and counts them
 QUIET = 120  # milliseconds without a change of the page; see settle()
 SKIP = '[aria-label="Skip to the end"]'
 FLAGS = [
@@ -57,10 +59,12 @@ def browser() -> Iterator[object]:
     require(missing_chromium())
     from playwright.sync_api import sync_playwright
 
-    from specdec.ui.jobs import startup
+    from specdec.ui.jobs import queue, startup
 
     with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
         patch.setattr(startup, "TOKENS", 32)  # a short start-up race: tests wait for its end and look at its origin
+        patch.setattr(startup, "SECONDS", 600.0)  # a busy machine must not stop it
+        patch.setattr(queue, "GRACE", 60.0)  # nor give up a browser that is slow to listen
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
         IDLE.clear()
@@ -173,9 +177,13 @@ def visit(
     page.remove_listener("pageerror", fail)
     page.evaluate("localStorage.clear(); sessionStorage.clear()")
     page.context.clear_cookies()
-    context = page.context  # it keeps the file cache; a tab of its own has a short history, as a visitor's has
-    page.close()
-    IDLE.append(context.new_page())
+    page.unroute_all()
+    if page.evaluate("history.length") > SHORT:
+        page.close()
+        page = page.context.new_page()  # of the same profile, which keeps the file cache
+    else:
+        page.goto("about:blank")
+    IDLE.append(page)
     assert not errors, errors
 
 
@@ -190,6 +198,9 @@ def open_page(page, address: str, query: str = "", greeting: str = "startup") ->
     page.wait_for_function(f"window.specdec.origin === '{greeting}'")
     skip(page)
 
+
+# Resolves when two frames have been drawn: what waited for one has come.
+DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 # Resolves when nothing has changed for that long, the race's view apart, which may move for a minute.
 UNCHANGED = """(quiet) => new Promise((done) => {
@@ -211,7 +222,15 @@ def settle(page) -> None:
 
     That something never comes is no state to wait for; such a test waits for a time.
     """
+    page.evaluate(DRAWN)
     page.evaluate(UNCHANGED, QUIET)
+
+
+def resize(page, width: int, height: int) -> None:
+    """Resize the window and wait until the page has drawn itself at that size."""
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_function("([width, height]) => innerWidth === width && innerHeight === height", arg=[width, height])
+    settle(page)
 
 
 def skip(page) -> None:
@@ -220,11 +239,28 @@ def skip(page) -> None:
         page.dispatch_event(SKIP, "click")
 
 
+# Counts the calls of a function by which the server says that a listener has ended, here the calls until now. Gradio
+# drops a click on the same button before that, although all that is shown has come.
+ENDED = """(name) => {
+    const counts = (window.ended ??= {});
+    if (!(name in counts)) {
+        const said = window.specdec[name];
+        counts[name] = 0;
+        window.specdec[name] = (...values) => {
+            said(...values);
+            counts[name] += 1;
+        };
+    }
+    return counts[name];
+}"""
+
+
 def run(page) -> None:
-    """Press Run and wait for the verdict or an error."""
-    before = page.evaluate("window.specdec.verdicts + window.specdec.errors")
+    """Press Run and wait for the verdict or an error, and for the end of the listener."""
+    before, ended = page.evaluate("window.specdec.verdicts + window.specdec.errors"), page.evaluate(ENDED, "end")
     page.click("#sd-run")
     page.wait_for_function(f"window.specdec.verdicts + window.specdec.errors > {before} && !window.specdec.running")
+    page.wait_for_function(f"window.ended.end > {ended}")
     skip(page)
 
 
@@ -280,10 +316,10 @@ def notes(page) -> str:
     return page.locator(".sd-verdictWords").text_content()
 
 
-def quick_self_test(monkeypatch, **settings) -> list[tuple]:
+def quick_self_test(monkeypatch, seen: threading.Event | None = None, **settings) -> list[tuple]:
     """Run the test of losslessness on table models, which takes a second.
 
-    Returns the draws and seconds that were asked for.
+    Returns the draws and seconds that were asked for. After its first report the test waits for ``seen``, if given.
     """
     from specdec.ui.tabs import lossless
 
@@ -293,7 +329,10 @@ def quick_self_test(monkeypatch, **settings) -> list[tuple]:
 
     def quick(_, lane, draws, seconds):
         asked.append((draws, seconds))
-        return whole(pair, torch.tensor([2, 1, 0, 2]), **{"draws": min(draws, 60), "lane": lane} | settings)
+        for step in whole(pair, torch.tensor([2, 1, 0, 2]), **{"draws": min(draws, 60), "lane": lane} | settings):
+            yield step
+            if seen:
+                seen.wait(WAIT / 1000)
 
     monkeypatch.setattr(lossless, "self_test", quick)
     return asked

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from browser.conftest import go_to, settle, text, unfold
+from browser.conftest import go_to, resize, text, unfold
 from browser.test_measuring import finish, give, save, set_number
 from specdec.events import SamplingParams
 from specdec.lanes.table import entrants_of
@@ -25,7 +25,7 @@ def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):
     (tmp_path / "turns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     go_to(page, "Benchmark")
     unfold(page, "#sd-bench-settings")
-    assert page.locator("#sd-bench-chat input").is_disabled()
+    page.wait_for_selector("#sd-bench-chat input:disabled")
     assert "has no chat template" in text(page, "#sd-bench-chat")
     give(page, "set", tmp_path / "turns.jsonl")
     page.fill("#sd-bench-gammas input", "3")
@@ -87,10 +87,9 @@ def test_results_files_are_compared_in_one_table_and_on_one_map(page, measured, 
     ]
     assert rows[0][-1] == "32 new tokens" and rows[3][-1] == "40 new tokens"
     page.wait_for_selector("#sd-compare-map .main-svg")
-    page.set_viewport_size({"width": 390, "height": 844})
-    settle(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.set_viewport_size({"width": 1440, "height": 900})
+    resize(page, 390, 844)
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")  # a chart fits itself a moment later
+    resize(page, 1440, 900)
     assert {"1", "2"} <= set(page.locator("#sd-compare-map .annotation text").all_text_contents())
     page.click("#sd-compare-files button[aria-label='Remove of32.results.jsonl']")
     page.wait_for_function("document.querySelectorAll('#sd-compare tbody tr').length === 3")

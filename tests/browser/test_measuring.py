@@ -5,14 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import threading
+import time
+from collections.abc import Callable
 
 import pytest
 from comparison import HOURS
 
-from browser.conftest import FOUND, ask, go_to, open_page, quick_self_test, settle, text, unfold, visit
+from browser.conftest import ENDED, FOUND, ask, go_to, open_page, quick_self_test, settle, text, unfold, visit
 from specdec.report.losslessness import CHECKS
 from specdec.report.sentences import capital
-from specdec.ui.tabs import lossless
+from specdec.ui.tabs import lossless, measurement
 
 pytestmark = pytest.mark.xdist_group("browser measuring")
 
@@ -22,11 +25,15 @@ def set_number(page, field: str, value: int) -> None:
     page.locator(f"#sd-{field} input[type=number]").blur()
 
 
-def finish(page, name: str) -> None:
-    """Start a measurement and wait until its button is back."""
+def finish(page, name: str, meanwhile: Callable[[], None] | None = None) -> None:
+    """Start a measurement and wait until its button is back. ``meanwhile`` is called during the measurement."""
+    page.wait_for_function(f"!document.body.classList.contains('sd-{name}-running')")
     assert not page.locator(f"#sd-{name}-stop").is_visible()
+    ended = page.evaluate(ENDED, "rest")
     page.click(f"#sd-{name}-start")
-    page.wait_for_selector(f"#sd-{name}-stop:visible")
+    if meanwhile:
+        meanwhile()
+    page.wait_for_function(f"window.ended.rest > {ended}")
     page.wait_for_selector(f"#sd-{name}-start:visible")
     assert not page.locator(f"#sd-{name}-stop").is_visible()
 
@@ -82,7 +89,7 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     assert outside == []
 
 
-def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, address):
+def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, address, unhurried):
     """A waiting sweep is stopped and a race is started. The race starts at once, and the sweep never runs."""
     with visit(browser, address) as other:
         open_page(other, address)
@@ -94,7 +101,7 @@ def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, addres
         page.wait_for_selector("#sd-gamma-status :text('1 ahead')")
         page.click("#sd-gamma-stop")
         page.wait_for_selector("#sd-gamma-status :text('Cancelled. Nothing ran.')")
-        assert page.locator("#sd-gamma-start").is_visible()
+        page.wait_for_selector("#sd-gamma-start")
         go_to(page, "Race")
         ask(page, tokens=8)
         page.click("#sd-run")
@@ -133,8 +140,7 @@ def test_bad_choices_are_a_sentence_and_nothing_runs(page):
 def give(page, field: str, path) -> None:
     """Choose a file and wait until it was read or refused."""
     page.set_input_files(f"#sd-bench-{field} input[type=file]", path)
-    page.wait_for_selector(f"#sd-bench-{field} .sd-fileName:has-text('{path.name}')")
-    settle(page)
+    page.wait_for_selector(f"#sd-bench-{field} .sd-drop[aria-busy=false] .sd-fileName:has-text('{path.name}')")
 
 
 def save(page, name: str, folder):
@@ -187,7 +193,7 @@ def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_pa
     assert [url for url in asked if "upload" in url or "file=" in url] == []
 
 
-def test_a_stopped_benchmark_leaves_files_to_go_on_from(page, tmp_path):
+def test_a_stopped_benchmark_leaves_files_to_go_on_from(page, tmp_path, monkeypatch):
     write_set(tmp_path / "set.jsonl", ("one", "story"))
     go_to(page, "Benchmark")
     unfold(page, "#sd-bench-settings")
@@ -196,10 +202,19 @@ def test_a_stopped_benchmark_leaves_files_to_go_on_from(page, tmp_path):
     page.locator("#sd-bench-gammas input").blur()
     set_number(page, "bench-tokens", 64)
     set_number(page, "bench-runs", 5)
-    page.click("#sd-bench-start")
-    page.wait_for_selector("#sd-bench-status :text('of 15 calls, about')")  # the tab opened with a recorded result
-    page.click("#sd-bench-stop")
-    page.wait_for_selector("#sd-bench-start:visible")
+    whole = measurement.Measurement.steps
+
+    def slow(self):
+        for step in whole(self):
+            yield step
+            time.sleep(0.5)  # or all of its calls are done before a busy browser has drawn the first
+
+    with monkeypatch.context() as patch:
+        patch.setattr(measurement.Measurement, "steps", slow)
+        page.click("#sd-bench-start")
+        page.wait_for_selector("#sd-bench-status :text('of 15 calls, about')")  # the tab opened with a recorded result
+        page.click("#sd-bench-stop")
+        page.wait_for_selector("#sd-bench-start:visible")
     assert re.search(r"Stopped: \d+ of 15 calls done", text(page, "#sd-bench-status"))
     head, *calls = save(page, "benchmark.results.jsonl", tmp_path).read_text().splitlines()
     assert 0 < len(calls) < 15
@@ -266,16 +281,17 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     Few draws are enough here: how often the test is right is tested elsewhere. The page's own pair is tested with
     --hours only.
     """
-    whole = lossless.self_test
+    whole, seen = lossless.self_test, threading.Event()
     if HOURS:
         monkeypatch.setattr(lossless, "self_test", lambda pair, lane, draws, seconds: whole(pair, draws=60))
     else:
-        quick_self_test(monkeypatch)
+        quick_self_test(monkeypatch, seen)
     go_to(page, "Lossless?")
     page.focus("#sd-lossless-start")
     page.evaluate("window.focused = []; addEventListener('focusin', ({ target }) => focused.push(target.id))")
     page.keyboard.press("Enter")
     page.wait_for_selector("#sd-lossless-status progress")
+    seen.set()
     page.wait_for_selector("#sd-lossless-start:visible")
     assert page.evaluate("focused") == ["sd-lossless-stop", "sd-lossless-start"]
     headline = page.locator("#sd-lossless-verdict .sd-headline").text_content()
@@ -299,6 +315,7 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     set_number(page, "lossless-draws", 500)
     monkeypatch.setattr(lossless, "self_test", whole)  # long enough to be stopped
     page.click("#sd-lossless-start")
+    page.wait_for_selector("#sd-lossless-status progress")
     page.click("#sd-lossless-stop")
     page.wait_for_selector("#sd-lossless-status :text('no conclusion')")
     page.wait_for_timeout(300)  # the announcement comes a moment after the end
@@ -337,11 +354,11 @@ def test_the_tabs_fit_a_phone(browser, address):
             for fold in page.locator("button.label-wrap:visible, .sd-fragment summary:visible").all():
                 fold.click()
             settle(page)
-            assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+            page.wait_for_function("document.documentElement.scrollWidth <= 390")  # an opened chart fits itself
             assert page.evaluate(SMALL) == [], name
         go_to(page, "Best gamma")
-        page.click("#sd-gamma-whatif button.label-wrap")
-        page.click("#sd-gamma-whatif button.label-wrap")
+        if not page.locator("#sd-whatif-start").is_visible():
+            unfold(page, "#sd-gamma-whatif")
         page.click("#sd-whatif-start")
         page.wait_for_selector("#sd-whatif-table tbody tr")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.wait_for_function("document.documentElement.scrollWidth <= 390")

@@ -68,7 +68,7 @@ def test_a_race_shows_its_lanes_and_a_verdict(page, outside):
     assert outside == []
 
 
-def test_stop_ends_a_race_midway(page):
+def test_stop_ends_a_race_midway(page, unhurried):
     """Run becomes Stop in the same place; Stop keeps the text, says where it stopped, and the next race runs."""
     ask(page, ENDLESS, tokens=2048)
     place = page.locator("#sd-run").bounding_box()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import specdec
-from browser.conftest import ask, edit, launch, load_page_slot, notes, open_page, run, unfold, visit
+from browser.conftest import ask, edit, launch, load_page_slot, notes, open_page, run, settle, unfold, visit
 from browser.test_share import SHOWN, share
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -101,6 +101,7 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
     A run on a pair loaded by another visitor has no such note, and no text of it is shown under the old name.
     """
     assert "Made with" not in page.locator(".sd-notes").inner_text()
+    page.wait_for_function("document.querySelector('.sd-pair span').textContent === window.specdec.pair")
     first, notes = page.locator(".sd-pair span").inner_text(), page.locator(".sd-notes")
     with visit(browser, address) as other:
         open_page(other, address)
@@ -177,7 +178,9 @@ def test_what_is_typed_into_the_pair_panel_stays(page):
     page.reload()
     page.wait_for_function("window.specdec && window.specdec.mounted")
     unfold(page, "#sd-change")
+    page.wait_for_selector("#sd-target input")
     page.wait_for_selector("#sd-draft input")
+    settle(page)
     assert typed(page) == ["Another pair", "/nowhere/mine", "/nowhere/other"]
 
 

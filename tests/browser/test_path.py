@@ -122,5 +122,5 @@ def test_programs_use_the_page_under_a_path(site):
     assert 'rel="manifest" href="./manifest.json"' in front and 'rel="icon" href="./favicon.ico"' in front
     names = ("healthz", "config", "theme.css", "manifest.json", "favicon.ico", "specdec-assets/plotly.min.js")
     for path in (*names, "specdec-assets/styles/page.css"):
-        assert httpx.get(f"{site}/tool/{path}").status_code == 200
+        assert httpx.get(f"{site}/tool/{path}", timeout=60).status_code == 200
     assert httpx.get(f"{site}/healthz").status_code == 404

@@ -58,6 +58,7 @@ def test_pairs_of_the_list_can_be_allowed(browser, slot):
             open_page(page, address)
             unfold(page, "#sd-change")
             page.click("#sd-preset input")
+            page.wait_for_selector("[role=option]")
             names = page.locator("[role=option]").all_inner_texts()
             assert len(names) > 1 and not any("Another pair" in name for name in names)
     finally:
@@ -114,12 +115,13 @@ def test_a_full_queue_is_reported_and_run_is_back(browser, slot):
                 open_page(each, address)
                 each.click("#sd-run")
                 each.wait_for_selector("#sd-said .sd-error:has-text('The queue is full')")
-                assert each.locator("#sd-run").is_visible() and not each.locator("#sd-stop").is_visible()
+                each.wait_for_selector("#sd-run")
+                assert not each.locator("#sd-stop").is_visible()
                 assert "ahead" not in text(each, "#sd-waiting")
             go_to(page, "Lossless?")
             page.click("#sd-lossless-start")
             page.wait_for_selector("#sd-lossless-status .sd-error:has-text('The queue is full')")
-            assert page.locator("#sd-lossless-start").is_visible()
+            page.wait_for_selector("#sd-lossless-start")
     finally:
         demo.close()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 
 import pytest
 
-from browser.conftest import ask, go_to, open_page, run, settle, text, unfold, visit
+from browser.conftest import WAIT, ask, go_to, open_page, run, settle, text, unfold, visit
 from browser.test_measuring import finish, save, set_number
 from specdec.lanes.table import entrants_of
 from specdec.measure import sweep
@@ -38,6 +39,7 @@ def shown(page, key: str) -> tuple[str, list[str]]:
 def shared(page) -> str:
     """The text of the Share menu. On a tab that measures it never offers the race."""
     page.click(".sd-shareButton")
+    page.wait_for_selector(".sd-sharePanel h3:text-matches('This tab|These results')")
     said = text(page, ".sd-sharePanel")
     assert page.locator(".sd-sharePanel [aria-label='Link to this run']").count() == 0
     page.keyboard.press("Escape")
@@ -85,7 +87,8 @@ POINTS = """() => {
 def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_path, short_sweep, monkeypatch):
     """In a fresh profile the same verdict and table, marked as from a link or a file; nothing runs.
 
-    While it is measured, a call is drawn as soon as it was measured, before all entrants have run.
+    While it is measured, a call is drawn as soon as it was measured, before all entrants have run. The measurement
+    waits for that here.
     """
     monkeypatch.setattr(measurement, "CHART_EVERY", 0.0)
     go_to(page, "Best gamma")
@@ -94,10 +97,23 @@ def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_pat
     page.evaluate(POINTS)
     set_number(page, "gamma-tokens", 32)
     set_number(page, "gamma-runs", 2)
-    finish(page, "gamma")
+    drawn, whole = threading.Semaphore(0), measurement.Measurement.steps
+
+    def held(self):
+        for calls, step in enumerate(whole(self)):
+            yield step
+            if calls in (3, 5):
+                drawn.acquire(timeout=WAIT / 1000)
+
+    def look() -> None:
+        for calls in (3, 5):
+            page.wait_for_function(f"window.seen.some(([calls]) => calls === {calls})")
+            drawn.release()
+
+    monkeypatch.setattr(measurement.Measurement, "steps", held)
+    finish(page, "gamma", look)
     seen = page.evaluate("window.seen")
-    assert min(calls for calls, _ in seen) < 5, "before every draft length has run"
-    assert len({points for calls, points in seen if calls < 6}) > 1, "and more with each call"
+    assert len({points for calls, points in seen if calls < 6}) > 1, "more with each call"
     page.wait_for_selector("#sd-sweep-link input")
     here, link = shown(page, "gamma"), page.locator("#sd-sweep-link input").input_value()
     assert origin(page, "gamma") == "Measured on this machine"

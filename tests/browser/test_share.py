@@ -11,7 +11,7 @@ import pytest
 from shell import commands, options
 
 import specdec
-from browser.conftest import ask, open_page, run, skip, text, unfold, visit
+from browser.conftest import ask, open_page, resize, run, skip, text, unfold, visit
 from specdec.measure.metrics import compute_metrics
 from specdec.report import recording
 
@@ -256,7 +256,7 @@ def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
         run(other)
         assert other.evaluate(SHOWN)["prompt"] == long
         for width in (1440, 390):
-            other.set_viewport_size({"width": width, "height": 900})
+            resize(other, width, 900)
             assert other.evaluate("document.documentElement.scrollWidth") <= width
         for view in (page, other):
             assert view.evaluate("window.bitten") is None

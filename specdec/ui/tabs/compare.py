@@ -46,7 +46,8 @@ class ComparePanel:
 
     def wire(self) -> None:
         shown = [self._shown, self._heat_title, self._heat, *self._map.cleared]
-        self._files.upload(self._listen, self._files, shown, **UNLIMITED, **INTERNAL)
+        latest: dict[str, Any] = {"trigger_mode": "always_last"} | UNLIMITED | INTERNAL
+        self._files.upload(self._listen, self._files, shown, **latest)
 
     async def _listen(self, request: gr.Request, value: Any) -> dict[Any, Any]:
         """Show the chosen files. If some cannot be read, name the first of them."""

@@ -98,7 +98,8 @@ class Opening:
         self._greeting.wire(tab, *recorded, wait=_WAIT % self._script)
         linked = getattr(address, self._key)
         by_file, by_link = self._opening(self._open_file, {self._file: None}), self._opening(self._open_link, {})
-        self._file.upload(by_file, self._file, [self._file, *outputs], **UNLIMITED, **INTERNAL)
+        opened_file: dict[str, Any] = {"trigger_mode": "multiple"} | UNLIMITED | INTERNAL  # none is dropped
+        self._file.upload(by_file, self._file, [self._file, *outputs], **opened_file)
         opened = linked(by_link, address, outputs, **UNLIMITED, **INTERNAL)
         opened.then(None, js=_OPENED % self._script, **INTERNAL)
 

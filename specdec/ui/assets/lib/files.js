@@ -38,6 +38,7 @@ export function choose(element, props, { id, label, hint, most }) {
   const take = async (file) => {
     const size = sizeOf(file.size);
     set({ name: file.name, text: null }, size);
+    zone.setAttribute("aria-busy", "true");
     const mine = turn;
     const [text, refused] = await textOf(file, most).then(
       (text) => [text, ""],
@@ -59,6 +60,7 @@ export function choose(element, props, { id, label, hint, most }) {
   const set = (value, size = "", refused = "") => {
     turn += 1;
     props.value = value;
+    zone.setAttribute("aria-busy", "false");
     name.classList.toggle("chosen", Boolean(value));
     name.replaceChildren(...(value ? [el("strong", "", value.name), ` ${size}`] : ["or drop it here"]));
     remove.hidden = !value;

@@ -6,6 +6,13 @@ import { labelOf } from "../lib/lanes.js";
 const ABOUT = "about "; // before a factor that other programs or chance have made
 export const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran
 
+const LONG = 200; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view
+
+export function conclude(headline, sentence) {
+  headline.textContent = sentence;
+  headline.classList.toggle("long", sentence.length > LONG);
+}
+
 export class VerdictPanel {
   #lanes = new Map(); // lane key -> its progress, while a race runs
   #computed = false; // whether it is about another draft length, which is computed and not measured
@@ -114,7 +121,7 @@ export class VerdictPanel {
     this.factor.hidden = !factor;
     this.factor.classList.toggle("about", about);
     this.factor.classList.toggle("flat", !faster);
-    this.headline.textContent = sentence;
+    conclude(this.headline, sentence);
   }
 
   // The possible action is beside it.
