@@ -21,7 +21,7 @@ from specdec.report import recording
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import LOCAL
 from specdec.ui.jobs.race_settings import RaceSettings
-from specdec.ui.jobs.race_stream import stream
+from specdec.ui.jobs.race_stream import RaceStep, stream
 from specdec.ui.tabs import race as race_tab
 from tests.browser.conftest import CHROMIUM, FLAGS, SKIP, ask, launch, load_page_slot, open_page, run, unfold
 
@@ -46,7 +46,7 @@ def figures(text: str) -> dict[str, float]:
 
 
 def main() -> None:
-    last = [""]
+    last = [RaceStep("")]
 
     def kept(*arguments, **settings):
         for last[0] in stream(*arguments, **settings):
@@ -68,12 +68,12 @@ def main() -> None:
 
         def without() -> None:
             turn = JobContext(slot, lambda task: task.run(slot.pair), threading.Event())
-            *_, text = stream(turn, RaceSettings(PROMPT, params=params), limits=LOCAL)
+            *_, (text, _) = stream(turn, RaceSettings(PROMPT, params=params), limits=LOCAL)
             headless.append(figures(text))
 
         def within() -> None:
             run(page)
-            shown.append(figures(last[0]))
+            shown.append(figures(last[0].text))
 
         for turn in range(TURNS):
             for race in (without, within) if turn % 2 else (within, without):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdec.report.schema import Figure
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -199,3 +201,10 @@ DEFINITIONS = {
         "It is not the bias of a whole continuation, which can be up to as many times larger as it has tokens.",
     ),
 }
+
+
+def make_figure(value: str, label: str, name: str) -> Figure:
+    """A figure with a row in the table."""
+    if name not in DEFINITIONS:
+        raise KeyError(f"no definition is called {name!r}")
+    return {"value": value, "label": label, "name": name}

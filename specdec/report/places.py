@@ -8,7 +8,6 @@ from specdec.lanes.table import LaneConfig
 from specdec.measure.metrics import Metrics
 from specdec.report import numbers
 from specdec.report.schema import Table
-from specdec.report.tables import make_table
 
 PLACES = ("Place in the draft", "tested", "kept, of tested", "kept, of all drafts")
 EXPECTED = "expected, of tested"  # only of a sampled lane
@@ -26,11 +25,11 @@ def places_table(lane: Metrics) -> Table | None:
         for at, (tested, kept) in enumerate(both, start=1)
     ]
     if not lane.overlap_at:
-        return make_table(PLACES, rows)
+        return {"columns": [*PLACES], "rows": rows}
     overlaps = zip(lane.overlap_at, lane.tested_at, strict=False)
     expected = [_share(overlap, tested) for overlap, tested in overlaps]
     wider = [[*row[:3], share, row[3]] for row, share in zip(rows, expected, strict=True)]
-    return make_table([*PLACES[:3], EXPECTED, PLACES[3]], wider)
+    return {"columns": [*PLACES[:3], EXPECTED, PLACES[3]], "rows": wider}
 
 
 def passes_table(lane: Metrics) -> Table | None:
@@ -43,7 +42,7 @@ def passes_table(lane: Metrics) -> Table | None:
         for tokens, count in enumerate(lane.passes_of)
         if count
     ]
-    return make_table(PASSES, rows)
+    return {"columns": [*PASSES], "rows": rows}
 
 
 def by_place(lanes: Sequence[tuple[LaneConfig, Metrics]]) -> tuple[list[str], list[list[str]]] | None:

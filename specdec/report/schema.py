@@ -58,22 +58,16 @@ class FinishedLine(Finished):
 
 @with_config(OPEN)
 class Figure(TypedDict):
-    """A figure as the page shows it."""
+    """A figure as the page shows it. ``name`` is its key in ``definitions.DEFINITIONS``, if it stands there."""
 
     value: str
     label: str
-    definition: NotRequired[str | None]
-
-
-@with_config(OPEN)
-class Column(TypedDict):
-    name: str
-    definition: NotRequired[str | None]
+    name: NotRequired[str]
 
 
 @with_config(OPEN)
 class Table(TypedDict):
-    columns: Annotated[list[Column], Field(max_length=20)]
+    columns: Annotated[list[str], Field(max_length=20)]
     rows: Annotated[list[Annotated[list[str], Field(max_length=20)]], Field(max_length=20)]
 
 

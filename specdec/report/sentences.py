@@ -6,7 +6,6 @@ of ``_fields``. tests/report/golden_sentences.txt has all sentences with their f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -16,29 +15,29 @@ from specdec.report.numbers import digits_of, duration, factor, number, percent,
 
 # The headline. ``subject`` is "speculative decoding", "\u03b3 5" or another lane; ``Subject`` begins with a capital.
 HEADLINES = {
-    Kind.FASTER: "{Subject} is {times} times as fast as plain generate here{runs}.",
-    Kind.FASTER_UNSPLIT: "{Subject} is {times} times as fast as plain generate here{runs}.",
-    Kind.FASTER_PERHAPS: "{Subject} is {times} times as fast as plain generate here{runs}. Our loop alone gives "
+    Kind.FASTER: "{Subject} is {times} times as fast as plain generate{runs}.",
+    Kind.FASTER_UNSPLIT: "{Subject} is {times} times as fast as plain generate{runs}.",
+    Kind.FASTER_PERHAPS: "{Subject} is {times} times as fast as plain generate{runs}. Our loop alone gives "
     "{engine}x; it is not clear whether speculation itself pays ({speculation}x).",
-    Kind.FASTER_BY_ENGINE: "{Subject} is {times} times as fast as plain generate here{runs}. All of the gain comes "
+    Kind.FASTER_BY_ENGINE: "{Subject} is {times} times as fast as plain generate{runs}. All of the gain comes "
     "from our loop ({engine}x); speculation itself loses time ({speculation}x).",
-    Kind.UNCLEAR: "No clear difference: {subject} runs at {times}x the speed of plain generate here{runs}.",
-    Kind.UNCLEAR_UNSPLIT: "No clear difference: {subject} runs at {times}x the speed of plain generate here{runs}.",
-    Kind.UNCLEAR_GAINS: "No clear difference: {subject} runs at {times}x the speed of plain generate here{runs}. "
+    Kind.UNCLEAR: "No clear difference: {subject} runs at {times}x the speed of plain generate{runs}.",
+    Kind.UNCLEAR_UNSPLIT: "No clear difference: {subject} runs at {times}x the speed of plain generate{runs}.",
+    Kind.UNCLEAR_GAINS: "No clear difference: {subject} runs at {times}x the speed of plain generate{runs}. "
     "Speculation itself pays ({speculation}x); our loop alone gives {engine}x.",
-    Kind.UNCLEAR_LOSES: "No clear difference: {subject} runs at {times}x the speed of plain generate here{runs}. "
+    Kind.UNCLEAR_LOSES: "No clear difference: {subject} runs at {times}x the speed of plain generate{runs}. "
     "Speculation itself loses time ({speculation}x); our loop alone gives {engine}x.",
-    Kind.SLOWER: "Slower here: {subject} runs at {times}x the speed of plain generate{runs}.",
-    Kind.SLOWER_UNSPLIT: "Slower here: {subject} runs at {times}x the speed of plain generate{runs}.",
-    Kind.SLOWER_PERHAPS: "Slower here: {subject} runs at {times}x the speed of plain generate{runs}. Our loop alone "
+    Kind.SLOWER: "Slower: {subject} runs at {times}x the speed of plain generate{runs}.",
+    Kind.SLOWER_UNSPLIT: "Slower: {subject} runs at {times}x the speed of plain generate{runs}.",
+    Kind.SLOWER_PERHAPS: "Slower: {subject} runs at {times}x the speed of plain generate{runs}. Our loop alone "
     "gives {engine}x; it is not clear whether speculation itself pays ({speculation}x).",
-    Kind.SLOWER_BY_ENGINE: "Slower here: {subject} runs at {times}x the speed of plain generate{runs}. The loss comes "
+    Kind.SLOWER_BY_ENGINE: "Slower: {subject} runs at {times}x the speed of plain generate{runs}. The loss comes "
     "from our loop ({engine}x); speculation itself pays ({speculation}x).",
     Kind.BUSY: "The machine was busy, so this is no clear figure: {subject} ran at about {times}x the speed of plain "
-    "generate here{runs}.",
-    Kind.NOISY: "No clear figure: {subject} ran at about {times}x the speed of plain generate here{runs}.",
+    "generate{runs}.",
+    Kind.NOISY: "No clear figure: {subject} ran at about {times}x the speed of plain generate{runs}.",
     Kind.NO_GUESSES: "\u03b3 0 makes no guesses: this is our loop against plain generate, {times}x{runs}.",
-    Kind.NOTHING_GUESSED: "The draft made no guesses here: this is our loop against plain generate, {times}x{runs}.",
+    Kind.NOTHING_GUESSED: "The draft made no guesses: this is our loop against plain generate, {times}x{runs}.",
     Kind.TOO_FEW_TOKENS: "Too few tokens to compare.",
     Kind.NO_TOKEN: "No token was written.",
     Kind.INCOMPLETE: "{stopped} at {written} of {asked} tokens in the {lane} lane.",
@@ -121,12 +120,12 @@ DOUBTS = {
 ABOUT = "about "
 
 # Notes of a sweep or a benchmark, below the judge's headline.
-NONE_PAYS = "No draft length pays here."
+NONE_PAYS = "No draft length pays."
 FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs show no clear difference."
-MEASURED = "{calls} calls on this machine."
-MEASURED_PARTLY = "{calls} of {planned} calls on this machine ({share})."
+MEASURED = "{calls} calls measured."
+MEASURED_PARTLY = "{calls} of {planned} calls measured ({share})."
 FORM_OFF = "The prediction of the theory is off by {error} (median over \u03b3 1 to 8)."
 RIVALS = {
     "alone": "{Rival} runs at {times} the speed of plain generate.",
@@ -221,11 +220,6 @@ def reason(found: Judgement) -> str:
 def advice(found: Judgement) -> str:
     """What may help if speculation loses; empty if nothing is known to help."""
     return ADVICE[found.advice] if found.advice else ""
-
-
-def elsewhere(text: str) -> str:
-    """The same sentence for a measurement that was not made here."""
-    return re.sub(r" (here|on this machine)\b", "", text)
 
 
 def big(found: Judgement) -> str | None:

@@ -32,19 +32,9 @@ class Overall:
 
 
 def overall(
-    trials: Sequence[Trial], plan: Plan, here: bool = True, of_limit: Mapping[LaneConfig, float] = MappingProxyType({})
+    trials: Sequence[Trial], plan: Plan, of_limit: Mapping[LaneConfig, float] = MappingProxyType({})
 ) -> Overall:
-    """Judge the trials of a plan that exist so far.
-
-    ``here``: they were measured on this machine. ``of_limit``: as in ``judge_lengths``.
-    """
-    found = _overall(trials, plan, of_limit)
-    if here:
-        return found
-    return Overall(found.judgement, sentences.elsewhere(found.headline), list(map(sentences.elsewhere, found.notes)))
-
-
-def _overall(trials: Sequence[Trial], plan: Plan, of_limit: Mapping[LaneConfig, float]) -> Overall:
+    """Judge the trials of a plan that exist so far. ``of_limit``: as in ``judge_lengths``."""
     summaries, share = summarise(trials), share_of(trials, plan)
     found = judge_lengths(summaries, share, of_limit)
     measured = sentences.MEASURED_PARTLY if share.calls < share.planned else sentences.MEASURED

@@ -11,13 +11,9 @@ from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import LaneEvents, common_prefix, first_difference, started_of, written_ids
 from specdec.report import numbers, provenance
-from specdec.report.definitions import DEFINITIONS
+from specdec.report.definitions import make_figure
 from specdec.report.judge import Judgement
 from specdec.report.schema import Figure, Table
-
-
-def _figure(value: str, label: str, definition: str) -> Figure:
-    return {"value": value, "label": label, "definition": DEFINITIONS[definition].meaning}
 
 
 def headline_figures(
@@ -28,16 +24,18 @@ def headline_figures(
     All are those of the shown run. The first three are left out if they are not known.
     """
     shares = [("engine", found.engine, "from our loop"), ("measured", found.speculation, "from speculation")]
-    figures = [_figure(numbers.times_or_none(share), label, name) for name, share, label in shares if share is not None]
+    figures = [
+        make_figure(numbers.times_or_none(share), label, name) for name, share, label in shares if share is not None
+    ]
     if (alpha := shown.lane.alpha) is not None:
-        figures.append(_figure(numbers.percent(alpha), "of guesses kept", "acceptance"))
+        figures.append(make_figure(numbers.percent(alpha), "of guesses kept", "acceptance"))
     ours, theirs = written_ids(speculative), written_ids(plain)
     if started_of(speculative).params.greedy:
         same = f"{common_prefix(ours, theirs)} of {max(len(ours), len(theirs))}"
-        figures.append(_figure(same, "tokens identical", "same"))
+        figures.append(make_figure(same, "tokens identical", "same"))
     else:
         counts = f"{len(theirs)} / {len(ours)}"
-        figures.append(_figure(counts, "tokens written, plain / speculative", "written"))
+        figures.append(make_figure(counts, "tokens written, plain / speculative", "written"))
     return figures
 
 
@@ -85,16 +83,7 @@ def lane_rows(runs: Sequence[LaneEvents], measured: Sequence[Mapping[str, Metric
             ]
         )
     columns = ["Lane", "tokens/s", "speed-up", "first token", "acceptance", "tokens per pass", "same text as plain"]
-    return make_table(columns, rows)
-
-
-def make_table(columns: Sequence[str], rows: list[list[str]]) -> Table:
-    """A table with the definitions of its columns."""
-    return {"columns": [{"name": name, "definition": _meaning(name)} for name in columns], "rows": rows}
-
-
-def _meaning(name: str) -> str | None:
-    return DEFINITIONS[name].meaning if name in DEFINITIONS else None
+    return {"columns": columns, "rows": rows}
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
@@ -108,18 +97,18 @@ def details(found: Judgement, shown: RunMetrics, speculative: Sequence[Event]) -
     total, guess = metrics.speedup_total(plain, lane), metrics.guess_cost(plain, lane)
     saved = numbers.percent(found.gain and metrics.latency_reduction(found.gain))
     figures = [
-        _figure(
+        make_figure(
             f"{numbers.rate(before)} \u2192 {numbers.rate(after)}", "tokens/s, plain \u2192 speculative", "tokens/s"
         ),
-        _figure(numbers.number(lane.mean_acceptance_length), "tokens per target pass", "tokens per pass"),
-        _figure(numbers.times_or_none(total), "Speed-up including the prompt", "with the prompt"),
-        _figure(saved, "Time saved after the first token", "saved"),
-        _figure(
+        make_figure(numbers.number(lane.mean_acceptance_length), "tokens per target pass", "tokens per pass"),
+        make_figure(numbers.times_or_none(total), "Speed-up including the prompt", "with the prompt"),
+        make_figure(saved, "Time saved after the first token", "saved"),
+        make_figure(
             numbers.percent(lane.draft_acceptance_rate), "Guesses kept, untested ones included", "drafted and kept"
         ),
-        _figure(numbers.number(guess, 2), "Cost of a guess, in tokens of plain generate", "draft cost"),
-        _figure(numbers.number(found.round_cost, 2), "Cost of a round, in tokens of plain generate", "round cost"),
-        _figure(numbers.percent(lane.overhead_share), "Time outside the models' passes", "outside"),
+        make_figure(numbers.number(guess, 2), "Cost of a guess, in tokens of plain generate", "draft cost"),
+        make_figure(numbers.number(found.round_cost, 2), "Cost of a round, in tokens of plain generate", "round cost"),
+        make_figure(numbers.percent(lane.overhead_share), "Time outside the models' passes", "outside"),
     ]
     facts = {
         "Seed": "none (greedy does not sample)" if started.params.greedy else str(started.params.seed),

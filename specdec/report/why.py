@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from specdec.closed_forms import expected_tokens
 from specdec.report import numbers, sentences
-from specdec.report.definitions import DEFINITIONS
+from specdec.report.definitions import make_figure
 from specdec.report.judge import FULL, Judgement
 from specdec.report.schema import Figure, Why
 
@@ -74,4 +74,4 @@ def why_figures(found: Judgement) -> list[Figure]:
         ("measured", numbers.times_or_none(found.speculation), "Speculation: gain over our loop at \u03b3 0"),
         ("engine", numbers.times_or_none(found.engine), "Our loop: gain of \u03b3 0 over plain generate"),
     ]
-    return [{"value": value, "label": label, "definition": DEFINITIONS[name].meaning} for name, value, label in values]
+    return [make_figure(value, label, name) for name, value, label in values]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import asdict, replace
@@ -25,7 +24,7 @@ from specdec.ui.jobs.context import Job, JobContext, QueuePosition
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_settings import GAMMA, NEW_TOKENS, RaceSettings
-from specdec.ui.jobs.race_stream import enforce_limits, stream
+from specdec.ui.jobs.race_stream import RaceStep, enforce_limits, stream
 from specdec.ui.jobs.submit import UNLIMITED, followed
 
 
@@ -130,13 +129,13 @@ def _race_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIter
             limits.take(ask.params.max_new_tokens, runs)
             work = partial(stream, ask=ask, limits=limits, names={})  # a program knows the names of Python
             job = Job("race of a program", ask.tokens, work, ask.settings())
-            text = ""
+            record: dict[str, Any] = {}
             # Each step only shows the caller that the race goes on. The last output is the verdict.
             async with aclosing(followed(machine, request, job)) as steps:
                 async for step in steps:
-                    text = text if isinstance(step, QueuePosition) else step
+                    if isinstance(step, RaceStep):
+                        record = dict(step.last)
                     yield {"running": not isinstance(step, QueuePosition)}
-            record = json.loads(text[text.rfind("\n", 0, -1) + 1 :])
             if record.pop("event") == "error":
                 raise gr.Error(record["message"], print_exception=False)
             yield record

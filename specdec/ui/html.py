@@ -7,6 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from specdec.report.definitions import DEFINITIONS
 from specdec.report.schema import Figure
 
 _TEMPLATES = """
@@ -65,10 +66,11 @@ _TEMPLATES = """
 <details class="sd-fold"><summary>{{ title }}</summary>{{ inside | safe }}</details>
 {% endmacro %}
 
-{% macro facts(found) %}
+{% macro facts(found, definitions) %}
 <dl class="sd-facts">
 {%- for fact in found -%}
-<div><dt>{{ fact.label }}</dt><dd>{{ fact.value }}</dd><dd class="sd-hint">{{ fact.definition }}</dd></div>
+<div><dt>{{ fact.label }}</dt><dd>{{ fact.value }}</dd>
+<dd class="sd-hint">{{ definitions[fact.name].meaning }}</dd></div>
 {%- endfor -%}
 </dl>
 {% endmacro %}
@@ -145,7 +147,7 @@ def folded(title: str, inside: str) -> str:
 
 def facts(found: Iterable[Figure]) -> str:
     """Figures with their names and definitions."""
-    return _HTML.facts(list(found)).strip()
+    return _HTML.facts(list(found), DEFINITIONS).strip()
 
 
 def header(pair: str, change: str) -> str:

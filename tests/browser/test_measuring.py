@@ -65,7 +65,7 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     assert [row.split()[0] for row in rows] == [*map(str, range(17)), "auto"]
     assert sum("fastest" in row for row in rows) == 1 == page.locator("#sd-gamma-table details tr.marked").count()
     paragraph = page.locator("#sd-gamma-verdict .sd-doubts").text_content()
-    for words in ("19 calls on this machine", "theory is off by"):
+    for words in ("19 calls measured", "theory is off by"):
         assert words in paragraph
     page.wait_for_selector("#sd-gamma-plot .main-svg")
     titles = " ".join(page.locator("#sd-gamma-plot text").all_text_contents())
@@ -178,7 +178,7 @@ def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_pa
     page.click("#sd-bench-table summary")
     found = page.locator("#sd-bench-table details").first.locator("tbody tr").all_inner_texts()
     assert [row.split("\t")[0] for row in found] == ['<b>"a"</b>'] * 3 + ["1"] * 3 + ["all"] * 3
-    assert "6 calls on this machine" in page.locator("#sd-bench-verdict").text_content()
+    assert "6 calls measured" in page.locator("#sd-bench-verdict").text_content()
     page.wait_for_selector("#sd-bench-plot .main-svg")
     assert page.locator("#sd-bench-plot .ytick").all_text_contents() == ["all prompts", '<b>"a"</b>', "1"]
     names = page.locator("#sd-bench-files button").all_inner_texts()
@@ -221,7 +221,7 @@ def test_a_stopped_benchmark_leaves_files_to_go_on_from(page, tmp_path, monkeypa
     give(page, "earlier", tmp_path / "benchmark.results.jsonl")
     finish(page, "bench")
     assert save(page, "benchmark.results.jsonl", tmp_path).read_text().splitlines()[0] == head
-    assert "15 calls on this machine" in page.locator("#sd-bench-verdict").text_content()
+    assert "15 calls measured" in page.locator("#sd-bench-verdict").text_content()
 
 
 DROP = """(names) => {

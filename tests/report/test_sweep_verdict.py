@@ -255,7 +255,7 @@ def test_the_headline_matches_the_measurement() -> None:
     paying = trial(0, "a", "speculative", 4, drafted)
     assert judged([plain, paying, lookup]).headline.endswith("Prompt lookup, γ 5 is even faster: 2.75x.")
     worse = trial(0, "a", "speculative", 8, replace(slow, decode_seconds=2.4))
-    assert judged([plain, losing, worse]).headline.startswith("No draft length pays here.")
+    assert judged([plain, losing, worse]).headline.startswith("No draft length pays.")
     assert judged([plain, losing, lookup]).headline.endswith("Prompt lookup, γ 5 is faster: 2.75x.")
     assert judged([plain, lookup]).headline == "Prompt lookup, γ 5 runs at 2.75x the speed of plain generate."
     loop_alone = trial(0, "a", *LOOP, replace(ALONE, decode_seconds=0.3, tokens_per_second=1000 / 3))

@@ -4,7 +4,6 @@ import { readFileSync } from "node:fs";
 import { beforeEach, test } from "node:test";
 import { fromBase64, toBase64 } from "../../specdec/ui/assets/lib/address.js";
 import { BitReader, BitWriter } from "../../specdec/ui/assets/share/bit_coding.js";
-import { defineFigures } from "../../specdec/ui/assets/lib/definitions.js";
 import { deflate } from "../../specdec/ui/assets/lib/inflate.js";
 import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
 import { checksum } from "../../specdec/ui/assets/share/packing.js";
@@ -60,23 +59,6 @@ test("the beginning of a text travels", async () => {
   assert.deepEqual([...after.lanes.values()].map((lane) => lane.started.head), [["A"], ["A"]]); // prettier-ignore
 });
 
-test("definitions travel by their names", async () => {
-  const meaning = "Guesses kept / guesses tested.";
-  defineFigures({ acceptance: meaning });
-  const all = records();
-  all.at(-1).figures = [
-    { value: "1", label: "a", definition: meaning },
-    { value: "2", label: "b", definition: "of no table" },
-    { value: "3", label: "c" },
-  ];
-  const address = await link.runLink(race(all));
-  const there = await visit(address);
-  assert.deepEqual((await there.runInAddress()).at(-1).figures, all.at(-1).figures);
-  defineFigures({});
-  const { figures } = (await (await visit(address)).runInAddress()).at(-1);
-  assert.equal(figures[0].definition, "acceptance", "so it stands in the link");
-});
-
 // The race that ships with the package: three lanes, 64 tokens.
 const recorded = () => readRecording(readFileSync("specdec/ui/assets/recorded.jsonl", "utf8"));
 const LABELS = [
@@ -88,8 +70,6 @@ const LABELS = [
 test("a real run comes back as it was, but for probabilities", async () => {
   defineLanes(LABELS);
   const before = race(recorded());
-  const { figures, why } = before.verdict;
-  defineFigures(Object.fromEntries([...figures, ...why.figures].map(({ label, definition }) => [label, definition])));
   const address = await link.runLink(before);
   assert.ok(address.length < 2300, `${address.length} characters`);
   const after = race(await (await visit(address)).runInAddress());

@@ -23,7 +23,7 @@ FINDING = SimpleNamespace(level=BITE, topic=BITE, sentence=BITE)
         html.note(BITE),
         html.table_html([BITE, "b"], [[BITE, BITE]], BITE, 0, {BITE}),
         html.header(BITE, BITE),
-        html.facts([{"label": BITE, "value": BITE, "definition": BITE}]),
+        html.facts([{"label": BITE, "value": BITE, "name": "engine"}]),
         html.findings([FINDING]),
         html.your_own(BITE, BITE),
     ],

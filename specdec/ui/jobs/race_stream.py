@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import gradio as gr
 
@@ -38,9 +38,16 @@ PART = 256_000  # characters; when a part is longer, a new one begins
 OVERLAP = 128_000  # characters that the new part repeats, because a busy page may miss some values
 
 
+class RaceStep(NamedTuple):
+    """``text``: the lines of a race so far, or their latest part. ``last``: its last line as a record, at its end."""
+
+    text: str
+    last: Mapping[str, Any] = MappingProxyType({})
+
+
 def stream(
     turn: JobContext, ask: RaceSettings, *, limits: Limits, origin: str = "run", names: Mapping[str, str] = LABELS
-) -> Iterator[str]:
+) -> Iterator[RaceStep]:
     """Run a race. Yield its lines so far each time there are new ones. ``turn.stop`` ends it early.
 
     Of a long race only the latest lines are yielded, after a ``part`` line with the number of the first of them. The
@@ -48,9 +55,10 @@ def stream(
     ``names`` are those of settings in that sentence (``with_names``).
     """
     enforce_limits(turn.pair, ask.message, ask.params, limits)  # before the prompt, which may be too long, is sent back
-    begun = begin_line(next(_numbers), origin, turn.slot.facts, ask.settings(), ask.keys, ask.runs)
-    written = _Written(begun)
-    yield written.latest()
+    number = next(_numbers)
+    begun = begin_line(number, origin, turn.slot.facts, ask.settings(), ask.keys, ask.runs)
+    written = _Written(number, begun)
+    yield RaceStep(written.latest())
     runs: list[dict[str, list[Event]]] = []
     keys, asked, planned = ask.keys, ask, ask.runs
     stopped = None
@@ -60,7 +68,7 @@ def stream(
             with closing(turn.run(asked.task)) as batches:
                 for batch in batches:
                     written.lines += event_lines(batch, runs, keys, recorder)
-                    yield written.latest()
+                    yield RaceStep(written.latest())
                     if turn.stop.is_set():
                         stopped = "Stopped"
                     elif limits.seconds is not None and turn.seconds > limits.seconds:
@@ -79,27 +87,26 @@ def stream(
             asked, planned = ask.again(planned, seed), planned + 1
         if complete and (note := _float32(turn, runs[record["shown"]], recorder)):
             record["notes"].append(note)
-        written.lines.append(line(record))
         turn.token_seconds = _token_seconds(runs)
         turn.counts.update(runs=len(runs), tokens={lane: _tokens(events) for lane, events in runs[-1].items()})
     except SpecdecError as error:
         turn.problem = error
-        written.lines.append(_error(with_names(error, names)))
+        record = _error(with_names(error, names))
     except gr.Error:  # Gradio shows it itself, when the quota of a shared GPU is used up
         raise
     except Exception as error:
         LOG.exception("The race failed.")
         turn.problem = error
-        written.lines.append(_error("The race failed. The log of the program gives the reason."))
-    yield "".join(written.lines)
+        record = _error("The race failed. The log of the program gives the reason.")
+    yield RaceStep("".join([*written.lines, line(record)]), record)
 
 
 class _Written:
     """The lines of a race so far, and the part of them that is sent to the page."""
 
-    def __init__(self, begin: str):
+    def __init__(self, number: int, begin: str):
         self.lines = [begin]
-        self._number = json.loads(begin)["number"]
+        self._number = number
         self._first = self._sent = self._length = 0
 
     def latest(self) -> str:
@@ -144,7 +151,7 @@ def _checked(pair: Pair, run: dict[str, list[Event]]) -> Generator[Any, None, No
 
 def refusal(error: SpecdecError | ValueError) -> str:
     """The lines of a refused race."""
-    return line({"event": "begin", "number": next(_numbers)}) + _error(with_names(error, LABELS))
+    return line({"event": "begin", "number": next(_numbers)}) + line(_error(with_names(error, LABELS)))
 
 
 def enforce_limits(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
@@ -159,5 +166,5 @@ def enforce_limits(pair: Pair, prompt: str | list[dict[str, str]], params: Sampl
             raise InvalidInput(f"The prompt has {found} tokens; {takes}")
 
 
-def _error(message: str) -> str:
-    return line({"event": "error", "message": message})
+def _error(message: str) -> dict[str, Any]:
+    return {"event": "error", "message": message}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -15,7 +14,7 @@ from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_settings import RaceSettings
-from specdec.ui.jobs.race_stream import stream
+from specdec.ui.jobs.race_stream import RaceStep, stream
 from specdec.ui.jobs.recorded import recorded_race
 
 TOKENS, RUNS = 64, 3
@@ -30,7 +29,7 @@ class StartupRace:
         self._machine, self._prompt = machine, prompt
         self._text: str | None = None
         self._job: Job | None = None
-        self._last, self._gave_way = "", False
+        self._last, self._gave_way = RaceStep(""), False
         self._over = threading.Event()
         self.begin()
 
@@ -39,7 +38,7 @@ class StartupRace:
         ask = RaceSettings(self._prompt, params=SamplingParams(max_new_tokens=TOKENS), runs=RUNS)
         limits = Limits(seconds=SECONDS)
         self._text, self._over = None, threading.Event()
-        self._job = job = Job("start-up race", 0, partial(self._lines, ask=ask, limits=limits))
+        self._job = job = Job("start-up race", 0, partial(self._steps, ask=ask, limits=limits))
         self._machine.when_idle(job, partial(self._take, job))
 
     def forget(self) -> None:
@@ -62,7 +61,7 @@ class StartupRace:
         if self._text is not None:
             yield self._text
 
-    def _lines(self, turn: JobContext, ask: RaceSettings, limits: Limits) -> Iterator[str]:
+    def _steps(self, turn: JobContext, ask: RaceSettings, limits: Limits) -> Iterator[RaceStep]:
         yield from stream(turn, ask, limits=limits, origin="startup")
         self._gave_way = turn.stop.is_set()
 
@@ -74,7 +73,6 @@ class StartupRace:
         elif kind == "end" and self._gave_way:
             self._machine.when_idle(job, partial(self._take, job))
         elif kind == "end":
-            # A failed race is not shown.
-            whole = "figures" in json.loads((self._last.splitlines() or ["{}"])[-1])
-            self._text = shown_alone(self._last) if whole else None
+            text, last = self._last
+            self._text = shown_alone(text) if "figures" in last else None  # a failed race is not shown
             self._over.set()

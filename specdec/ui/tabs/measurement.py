@@ -168,7 +168,7 @@ class ResultPanel:
         self, results: Results, origin: Origin, table: str, figure: go.Figure | None, notes: Iterable[str] = ()
     ) -> Values:
         """The values that show these results. ``notes`` go below the verdict. Without a figure the last chart stays."""
-        found = overall(results.trials, results.plan, origin.here)
+        found = overall(results.trials, results.plan)
         shown = html.origin(origin.sentence, provenance_line(results.about))
         shown += html.verdict_html(found.headline, found.factor, [*found.notes, *notes])
         chart = {self._plot: gr.update(value=drawn(figure), visible=True)} if figure else {}

@@ -123,7 +123,11 @@ class RaceTab:
                             waited = True
                             yield {self._waiting: sentences.ahead(*step)}
                             continue
-                        yield {self.live: step} | ({self._waiting: ""} if waited else {}) | (named() if first else {})
+                        yield (
+                            {self.live: step.text}
+                            | ({self._waiting: ""} if waited else {})
+                            | (named() if first else {})
+                        )
                         waited = first = False
             except Cancelled as error:
                 yield {self._waiting: str(error)}

@@ -29,7 +29,7 @@ def values(pair: specdec.Pair, **settings) -> list[list[dict]]:
     )
     slot = SimpleNamespace(pair=pair, facts=pair.describe())
     turn = JobContext(slot, lambda task: task.run(pair), threading.Event())
-    texts = list(module.stream(turn, ask, limits=LOCAL))
+    texts = [step.text for step in module.stream(turn, ask, limits=LOCAL)]
     return [[json.loads(line) for line in text.splitlines()] for text in texts]
 
 

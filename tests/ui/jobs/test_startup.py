@@ -83,8 +83,11 @@ def test_the_start_up_race_shows_one_run_of_three(machine: JobQueue) -> None:
     assert written <= token_bytes(lines).keys()
 
 
+FAILED = {"event": "error", "message": "no"}
+
+
 def test_a_race_that_fails_leaves_the_recorded_one(machine: JobQueue, monkeypatch) -> None:
-    monkeypatch.setattr(module, "stream", lambda turn, ask, **more: iter([line({"event": "error", "message": "no"})]))
+    monkeypatch.setattr(module, "stream", lambda turn, ask, **more: iter([module.RaceStep(line(FAILED), FAILED)]))
     race = StartupRace(machine, "Once upon a time")
     assert told(race) == told(race) == [recorded_race()]
 

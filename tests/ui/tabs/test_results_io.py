@@ -37,7 +37,7 @@ def test_the_recorded_results_are_whole_and_of_the_page_s_examples() -> None:
     for results in found.values():
         assert share_of(results.trials, results.plan).whole and len(results.trials) == len(results.plan)
         assert results.about["pair"]["name"] == "embedded"
-        assert overall(results.trials, results.plan, here=False).factor
+        assert overall(results.trials, results.plan).factor
     origin, findings = recorded_test((RECORDED / "recorded_lossless.json").read_text())
     assert "A recording, not measured here" in origin and findings.verdict == "lossless" and findings.common
 

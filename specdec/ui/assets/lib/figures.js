@@ -1,8 +1,10 @@
 // Figures with their names. A name shows its definition.
+import { meaningOf } from "./definitions.js";
 import { button, el } from "./dom.js";
 
-// A figure's name. If it has a definition, a tap, a click or a resting pointer shows it.
-export function term({ label, definition = "" }) {
+// A figure's label. If the figure has a definition, a tap, a click or a resting pointer shows it.
+export function term({ label, name: key }) {
+  const definition = meaningOf(key);
   if (!definition) return el("dt", "", label);
   const words = el("span", "sd-definition", definition);
   words.hidden = true;
@@ -25,17 +27,17 @@ export const factList = (figures) =>
 
 // The table of all lanes, with notes below it.
 export function laneTable({ columns, rows }) {
-  const head = columns.map(({ name, definition }) => {
+  const head = columns.map((name) => {
     const cell = el("th", "", name);
     cell.scope = "col";
-    if (definition) cell.title = definition;
+    if (meaningOf(name)) cell.title = meaningOf(name);
     return cell;
   });
   const body = rows.map((row) => {
     const cells = row.map((value, at) => {
       const cell = el(at ? "td" : "th", "", value);
       if (!at) cell.scope = "row";
-      cell.dataset.label = columns[at].name;
+      cell.dataset.label = columns[at];
       return cell;
     });
     return el("tr", "", "", cells);

@@ -8,10 +8,6 @@ export interface Begin {
   "lanes": Array<string>;
   "runs": number;
 }
-export interface Column {
-  "name": string;
-  "definition"?: string | null;
-}
 export interface Decision {
   "p": Array<[number, number]>;
   "q": Array<[number, number]> | null;
@@ -35,7 +31,7 @@ export interface ErrorLine {
 export interface Figure {
   "value": string;
   "label": string;
-  "definition"?: string | null;
+  "name"?: string;
 }
 export interface FinishedLine {
   "finish_reason": "eos" | "length" | "stop" | "deadline";
@@ -111,7 +107,7 @@ export interface StartedLine {
   "head"?: Array<string>;
 }
 export interface Table {
-  "columns": Array<Column>;
+  "columns": Array<string>;
   "rows": Array<Array<string>>;
 }
 export interface Verdict {

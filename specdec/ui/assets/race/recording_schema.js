@@ -85,29 +85,6 @@ export const SCHEMA = {
         }
       }
     },
-    "Column": {
-      "type": "object",
-      "required": [
-        "name"
-      ],
-      "properties": {
-        "name": {
-          "type": "string",
-          "maxLength": 100000
-        },
-        "definition": {
-          "anyOf": [
-            {
-              "type": "string",
-              "maxLength": 100000
-            },
-            {
-              "type": "null"
-            }
-          ]
-        }
-      }
-    },
     "Decision": {
       "type": "object",
       "additionalProperties": false,
@@ -341,16 +318,9 @@ export const SCHEMA = {
           "type": "string",
           "maxLength": 100000
         },
-        "definition": {
-          "anyOf": [
-            {
-              "type": "string",
-              "maxLength": 100000
-            },
-            {
-              "type": "null"
-            }
-          ]
+        "name": {
+          "type": "string",
+          "maxLength": 100000
         }
       }
     },
@@ -871,7 +841,8 @@ export const SCHEMA = {
         "columns": {
           "type": "array",
           "items": {
-            "$ref": "Column"
+            "type": "string",
+            "maxLength": 100000
           },
           "maxItems": 20
         },

@@ -11,7 +11,7 @@ import { RoundCard } from "./rounds.js";
 import { state } from "../lib/state.js";
 import { Strip } from "./strip.js";
 import { Texts } from "./texts.js";
-import { VerdictPanel, told } from "./verdict.js";
+import { VerdictPanel } from "./verdict.js";
 import { Why } from "./why.js";
 
 const MAIN = ["generate", "speculative"];
@@ -138,14 +138,14 @@ export class Stage {
     const record = race.verdict;
     this.verdict.show(race, state.pair);
     this.#labelEnds();
-    this.chart.words = told(race, record.chart ?? record.sentence);
-    this.speak(told(race, `${record.sentence} ${record.warning ?? ""}`));
+    this.chart.words = record.chart ?? record.sentence;
+    this.speak(`${record.sentence} ${record.warning ?? ""}`);
     if (record.figures) {
       this.more.hidden = !record.details;
       const tables = [record.lanes, record.places, record.passes].filter(Boolean);
       if (record.details) this.moreBody.replaceChildren(...tables.map(laneTable), factList(record.details));
       this.strip.words.textContent = record.time ?? "";
-      this.why.open(record.why && { ...record.why, text: told(race, record.why.text) });
+      this.why.open(record.why);
     }
     const ours = this.#lanes.get("speculative");
     if (record.figures && ours?.rounds.length) this.card.open(race, ours, telling(ours));

@@ -61,7 +61,7 @@ export class VerdictPanel {
   show(race, loaded) {
     const record = race.verdict;
     this.#computed = false;
-    this.#say(record.factor, record.faster, told(race, record.sentence));
+    this.#say(record.factor, record.faster, record.sentence);
     this.warning.textContent = record.warning ?? "";
     this.warning.hidden = !record.warning;
     this.figures.replaceChildren(...(record.figures ?? []).map(figureOf));
@@ -151,8 +151,3 @@ export class VerdictPanel {
 const times = (value) => `${value.toFixed(value >= 10 ? 0 : value < 2 ? 2 : 1)}x`;
 
 const figureOf = (figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)]);
-
-// A sentence about a race. If it was not measured on this machine, it does not claim so.
-export function told(race, words) {
-  return MEASURED.includes(race.begin.origin) ? words : words.replaceAll(/ (here|on this machine)\b/g, "");
-}

@@ -19,21 +19,20 @@ const LANES = { generate: "Plain generate", "speculative:0": "Our loop, no draft
 export function cardOf(race, address) {
   const { verdict, begin, lanes } = race;
   const { gpu, cpu } = lanes.get("speculative").started.machine;
-  const figure = (word) => verdict.figures.find(({ label }) => label.includes(word))?.value;
+  const figure = (key) => verdict.figures.find(({ name }) => name === key)?.value;
   const share = (value) => value && `${value.toFixed(2)}x`;
   const figures = [
-    [figure("from our loop") ?? share(verdict.engine), "from our loop"],
-    [figure("from speculation") ?? share(verdict.speculation), "from speculation"],
-    [figure("kept"), "of guesses kept"],
-    [figure("identical"), "tokens identical"],
+    [figure("engine") ?? share(verdict.engine), "from our loop"],
+    [figure("measured") ?? share(verdict.speculation), "from speculation"],
+    [figure("acceptance"), "of guesses kept"],
+    [figure("same"), "tokens identical"],
   ];
   const foreign = { link: "From a link, not measured here", file: "From a file", recording: "A recording" };
   const day = dayOf(begin.at);
   return {
     factor: verdict.factor,
     faster: verdict.faster,
-    // A reader of the picture is elsewhere, so "here" is left out.
-    sentence: verdict.sentence.slice(0, 400).replaceAll(/ (here|on this machine)\b/g, ""),
+    sentence: verdict.sentence.slice(0, 400),
     figures: figures.filter(([value]) => value),
     lanes: Object.keys(LANES)
       .filter((key) => lanes.get(key)?.rounds.length > 1)

@@ -2,7 +2,6 @@
 // token texts, statuses and times, but no probabilities.
 import { BitReader, BitWriter } from "./bit_coding.js";
 import { Numbering, packLane, unpackLane } from "./columns.js";
-import { defined, shortened } from "../lib/definitions.js";
 import { deflate, inflate } from "../lib/inflate.js";
 import { labelOf, laneKeys, laneOf } from "../lib/lanes.js";
 import { restored, shorter } from "./phrases.js";
@@ -65,7 +64,7 @@ export async function unpack(bytes) {
         ...(end ? [typeof end === "string" ? endOf(key, rounds, end) : end] : []),
       ];
     }),
-    withFigures(verdict, defined),
+    verdict,
   ];
 }
 
@@ -88,7 +87,7 @@ function factsOf(race, lanes) {
       runs: race.verdict.runs,
     },
     lanes: [first, ...others.map((part) => Object.fromEntries(unlike(part)))],
-    verdict: { ...withFigures(verdict, shortened), shown: 0 },
+    verdict: { ...verdict, ...(verdict.why && { why: roundedWhy(verdict.why) }), shown: 0 },
   };
 }
 
@@ -100,16 +99,9 @@ function endOf(key, rounds, duration) {
   return { event: "lane_end", lane: key, name, duration, spoken };
 }
 
-// A verdict with names in place of definitions, which are the same in every run and a third of a link. The steps of
-// "Why" are kept in hundredths of a millisecond, as the page shows them.
-function withFigures(verdict, exchange) {
-  const exchanged = { ...verdict };
-  if (verdict.figures) exchanged.figures = exchange(verdict.figures);
-  if (verdict.why) {
-    const steps = verdict.why.steps.map(([name, seconds]) => [name, Math.round(seconds * 1e5) / 1e5]);
-    exchanged.why = { ...verdict.why, figures: exchange(verdict.why.figures), steps };
-  }
-  return exchanged;
+// The steps of "Why" in hundredths of a millisecond, as the page shows them.
+function roundedWhy(why) {
+  return { ...why, steps: why.steps.map(([name, seconds]) => [name, Math.round(seconds * 1e5) / 1e5]) };
 }
 
 // Leaves out digits that the page does not show.

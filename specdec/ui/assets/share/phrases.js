@@ -19,7 +19,7 @@ const PHRASES = [
   '"},{"key":"speculative","gamma":',
   '"},{"key":"speculative:0","end":"',
   '"}],"verdict":{"event":"verdict","kind":"faster","reason":null,"doubts":[],"sentence":"Speculative decoding is ',
-  " times as fast as plain generate here (1 run).",
+  " times as fast as plain generate (1 run).",
   "x comes from our loop, ",
   'x from speculation.","Identical text: ',
   ' tokens."],"stopped":false,"runs":1,"shown":0,"same":true,"figures":[{"value":"',
@@ -30,7 +30,7 @@ const PHRASES = [
   "x from these figures. Our loop alone runs at ",
   'x the speed of plain generate; this part does not come from speculation.","figures":[{"value":"',
   '","label":"',
-  '","definition":"',
+  '","name":"',
   '"},{"value":"',
 ];
 const signOf = (at) => String.fromCharCode(at + 1);
