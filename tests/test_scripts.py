@@ -22,7 +22,7 @@ from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import RaceSettings
 from specdec.ui.jobs.race_stream import stream
-from specdec.ui.tabs.race import _hints, _lane_rows
+from specdec.ui.tabs.race import _definitions, _lane_rows
 
 ROOT = Path(specdec.__file__).parent.parent
 SCRIPTS = ROOT / "tests" / "scripts"
@@ -80,7 +80,7 @@ def races(hurried, tmp_path_factory) -> Path:
                 turn.stop.set()
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     (folder / "lanes.json").write_text(_lane_rows(), encoding="utf-8")
-    (folder / "definitions.json").write_text(_hints(), encoding="utf-8")
+    (folder / "definitions.json").write_text(_definitions(), encoding="utf-8")
     return folder
 
 

@@ -16,6 +16,7 @@ from specdec.lanes.table import LANES
 from specdec.measure.prompts import PromptItem
 from specdec.report import sentences
 from specdec.report.definitions import DEFINITIONS
+from specdec.report.judge import SHRUNK
 from specdec.ui import html
 from specdec.ui.assets import plotly_address
 from specdec.ui.fields import message_place, sent
@@ -70,7 +71,7 @@ class RaceTab:
         self.live = gr.HTML(
             "",
             html_template="",
-            js_on_load=_MOUNT % (script, plotly_address(), _lane_rows(), _hints()),
+            js_on_load=_MOUNT % (script, plotly_address(), _lane_rows(), _definitions()),
             apply_default_css=False,
             elem_id="sd-live",
             elem_classes="sd-live",
@@ -147,9 +148,10 @@ class RaceTab:
         self._machine.stop(request.session_hash or "", "race")
 
 
-def _hints() -> str:
-    """The meaning of each figure, by the names that the scripts use."""
-    return json.dumps({name: figure.meaning for name, figure in DEFINITIONS.items()})
+def _definitions() -> str:
+    """What the scripts need to speak of figures as the judge does: their meanings, and what is noise."""
+    meanings = {name: figure.meaning for name, figure in DEFINITIONS.items()}
+    return json.dumps({"meanings": meanings, "shrunk": SHRUNK})
 
 
 def _lane_rows() -> str:

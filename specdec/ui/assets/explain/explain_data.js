@@ -1,5 +1,6 @@
 // What the tab "How it works" takes from a race: a round that shows the method, its words, and the times of its
 // passes.
+import { isAlike } from "../lib/definitions.js";
 import { TokenText } from "../race/lines.js";
 
 const CONTEXT = 40; // characters of the text before a round
@@ -114,9 +115,9 @@ export function milliseconds(seconds) {
   return `${value.toFixed(value < 1 ? 2 : value < 99.95 ? 1 : 0)}\u00a0ms`;
 }
 
-// The ratio of two times in words. Both were measured, so below 5 % there is no difference.
+// The ratio of two times in words. Both were measured, so a small difference is none.
 export function ratioInWords(ratio) {
-  if (ratio > 0.95 && ratio < 1.05) return "as long as";
+  if (isAlike(ratio)) return "as long as";
   return `${ratio.toFixed(1)} times as long as`;
 }
 

@@ -1,4 +1,5 @@
 // The three steps of a round: what each shows at a moment from 0 (not begun) to 1 (done).
+import { isShrunk } from "../lib/definitions.js";
 import { el } from "../lib/dom.js";
 import {
   counted,
@@ -82,7 +83,7 @@ function checking(story) {
   const cause = times.oneIsLoop
     ? " Other work on the machine slowed the shorter pass down. Repeat the race."
     : " Plain generate spends more time outside its passes than our loop, which did not run in this race.";
-  const doubt = both && times.check < 0.95 * times.one ? cause : "";
+  const doubt = both && isShrunk(times.check / times.one) ? cause : "";
   const plain = times.oneIsLoop ? "without a draft" : "of plain generate";
   return {
     title: "One target pass checks all guesses",

@@ -1,10 +1,13 @@
-// The meanings of figures by their names, from the server. `mount` sets the table before anything is drawn.
-const texts = new Map();
+// What figures mean, and when two times are alike, from the server. `mount` sets both before anything is drawn.
+let meanings = {}; // by the names of the figures
+let shrunk = 1; // below this, the ratio of two times that cannot shrink is noise
 
 export function defineFigures(table) {
-  texts.clear();
-  for (const [name, text] of Object.entries(table)) texts.set(name, text);
+  ({ meanings, shrunk } = table);
 }
 
 // Empty if the figure has none.
-export const meaningOf = (name) => texts.get(name) ?? "";
+export const meaningOf = (name) => meanings[name] ?? "";
+
+export const isShrunk = (ratio) => ratio < shrunk;
+export const isAlike = (ratio) => ratio > shrunk && ratio < 1 / shrunk;
