@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import specdec
-from specdec.drafters.base import DraftMethod, Finding, NoDraft, Planned, Proposal
+from specdec.drafters.base import Choices, DraftMethod, Finding, NoDraft, Planned, Proposal
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
 from specdec.runtime.tokens import TokenBuffer
@@ -74,7 +74,7 @@ class BigramDraft(NoDraft):
         # q is the distribution that each guess was drawn from. These guesses are certain, so q is one-hot. A comparison
         # makes it without waiting for the device, as ``one_hot`` would.
         q = None if self._greedy else (ids[:, None] == torch.arange(self._vocabulary, device=ids.device)).float()
-        return Proposal(ids, q, logits=(), guesses=ids, nats=torch.zeros(len(guesses), device=ids.device))
+        return Proposal(ids, q, Choices(ids, neg_log_probs=torch.zeros(len(guesses), device=ids.device)))
 
 
 def main() -> None:

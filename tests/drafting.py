@@ -52,7 +52,7 @@ def require_drafts_from_scratch(
     def noted(self, context, gamma, least_confidence):
         proposal = propose(self, context, gamma, least_confidence)
         if len(proposal.ids):
-            found.append((list(context.tokens), torch.cat(proposal.logits)))
+            found.append((list(context.tokens), torch.cat(proposal.choices.logits)))
         return proposal
 
     lossy = {"acceptance": "top-k", "accept_top_k": 260}

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import torch
 
-from specdec.drafters.base import Proposal, nothing
+from specdec.drafters.base import Choices, Proposal, nothing
 from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
 from specdec.runtime.tokens import TokenBuffer
 
@@ -61,13 +61,11 @@ class ChainDraft(ABC):
         if least_confidence and context.blocks_host:
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
         joined = torch.cat(ids)
-        return Proposal(
-            ids=joined,
-            q=torch.cat(q) if q else None,
+        choices = Choices(
+            ids=torch.cat([joined, *(choice for _, choice in missed)]) if missed else joined,
             logits=(*logits, *(raw for raw, _ in missed)),
-            guesses=torch.cat([joined, *(choice for _, choice in missed)]) if missed else joined,
-            limit=limit,
         )
+        return Proposal(joined, torch.cat(q) if q else None, choices, limit)
 
     def _choose(self, processed: torch.Tensor, context: TokenBuffer, offset: int) -> torch.Tensor:
         """The greedy guess (1,) by ``processed`` (1, V), at ``offset`` after the committed ids."""

@@ -136,38 +136,46 @@ class DraftMethod(ABC):
         return None
 
 
+class Choices(NamedTuple):
+    """What a draft of g tokens chose and how sure it was; verification does not use it, the events report it.
+
+    - ``ids``: the draft tokens, and after them the draft's choices at m earlier places. The target had added a token at
+      those places before the draft read that far.
+    - ``logits``: the raw logits of ``ids``, in as many parts as there were passes. A copied draft has none. In greedy
+      decoding, a draft of another vocabulary has none either.
+    - ``neg_log_probs``: for a draft without logits, -log of its probability of each token.
+    - ``already_reported``: how many of the m choices are known from earlier rounds.
+    """
+
+    ids: torch.Tensor  # (g + m,)
+    logits: tuple[torch.Tensor, ...] = ()  # (g + m, V) together
+    neg_log_probs: torch.Tensor | None = None  # (g,)
+    already_reported: int = 0
+
+
 class Proposal(NamedTuple):
     """One draft of g tokens on the device, over the target's V ids.
 
     - ``ids``: the draft tokens.
     - ``q``: the distribution that each of them was drawn from; None in greedy decoding.
-    - ``guesses``: the draft tokens, and after them the draft's choices at m earlier places. The target had added a
-      token at those places before the draft read that far.
-    - ``logits``: the raw logits of ``guesses``, in as many parts as there were passes. A copied draft has none. In
-      greedy decoding, a draft of another vocabulary has none either.
-    - ``nats``: for a draft without logits, -log of its probability of each token.
+    - ``choices``: for the events.
     - ``limit``: how many draft tokens count. A draft that is made without waiting for the device may be too long.
-    - ``repeats``: how many of the m choices are known from earlier rounds.
     - ``key``: what the addresses and shapes of these tensors depend on (see ``Engine.run``); None where they are made
       anew each time.
     """
 
     ids: torch.Tensor  # (g,)
     q: torch.Tensor | None  # (g, V)
-    logits: tuple[torch.Tensor, ...]  # (g + m, V) together
-    guesses: torch.Tensor  # (g + m,)
-    nats: torch.Tensor | None = None  # (g,)
+    choices: Choices
     limit: torch.Tensor | None = None  # ()
-    repeats: int = 0
     key: Hashable | None = None
 
 
 def nothing(vocabulary: int, device: torch.device) -> Proposal:
     """A draft of no tokens."""
     ids = torch.empty(0, dtype=torch.long, device=device)
-    return Proposal(
-        ids, torch.empty(0, vocabulary, device=device), (), ids, torch.empty(0, device=device), key="nothing"
-    )
+    choices = Choices(ids, neg_log_probs=torch.empty(0, device=device))
+    return Proposal(ids, torch.empty(0, vocabulary, device=device), choices, key="nothing")
 
 
 class Drafter(Protocol):

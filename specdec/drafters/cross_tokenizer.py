@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import torch
 
-from specdec.drafters.base import Proposal, nothing
+from specdec.drafters.base import Choices, Proposal, nothing
 from specdec.drafters.translation import Translation
 from specdec.events import MAX_GAMMA
 from specdec.forward.model_info import context_length
@@ -75,26 +75,28 @@ class TranslatedDraft:
 
     def _draft_text(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         feed = torch.tensor(self._ids[len(self._runner) :])
-        ids, nats = [], []
+        ids, neg_log_probs = [], []
         for _ in range(gamma):
             raw = self._forward(feed, context)
             feed = raw.argmax(-1)
             ids.append(feed)
-            nats.append(-raw.log_softmax(-1).gather(1, feed[:, None])[0])
-            if least_confidence and not context.blocks_host and nats[-1].neg().exp().item() < least_confidence:
+            neg_log_probs.append(-raw.log_softmax(-1).gather(1, feed[:, None])[0])
+            if least_confidence and not context.blocks_host and neg_log_probs[-1].neg().exp().item() < least_confidence:
                 break
         # A tokenizer encodes the text on the host. This is the only wait of a round besides that for its outcome.
-        drafted, sure = torch.stack([torch.cat(ids).double(), torch.cat(nats).double()]).tolist()
+        drafted, sure = torch.stack([torch.cat(ids).double(), torch.cat(neg_log_probs).double()]).tolist()
         if least_confidence:
-            sure = sure[: 1 + next((i for i, nat in enumerate(sure) if math.exp(-nat) < least_confidence), len(sure))]
+            unsure = (i for i, value in enumerate(sure) if math.exp(-value) < least_confidence)
+            sure = sure[: 1 + next(unsure, len(sure))]
         self._drafted = [int(token_id) for token_id in drafted[: len(sure)]]
-        target_ids, target_nats = self._translation.proposal(self._drafted, sure)
+        target_ids, target_neg_log_probs = self._translation.proposal(self._drafted, sure)
         target_ids = list(takewhile(lambda token_id: token_id < self._vocabulary, target_ids[:gamma]))
         if not target_ids:
             return self._nothing
         context.write_host(target_ids)
         places = context.ids(context.length, context.length + len(target_ids))
-        return Proposal(places, None, (), places, torch.tensor(target_nats[: len(places)], device=context.device))
+        of_target = torch.tensor(target_neg_log_probs[: len(places)], device=context.device)
+        return Proposal(places, None, Choices(places, neg_log_probs=of_target))
 
     def _draft_shared(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         feed = torch.tensor(self._ids[len(self._runner) :])
@@ -115,7 +117,7 @@ class TranslatedDraft:
         if least_confidence and context.blocks_host:
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
         joined = torch.cat(ids)
-        return Proposal(joined, torch.cat(q), tuple(logits), joined, limit=limit)
+        return Proposal(joined, torch.cat(q), Choices(joined, tuple(logits)), limit)
 
     def _catch_up(self, tokens: list[int]) -> None:
         """Bring the draft's ids up to the committed text, and crop the cache to the ids that are still right.

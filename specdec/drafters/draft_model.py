@@ -167,7 +167,7 @@ class ModelDraft(ChainDraft):
         self._runner = runner
         self._rows = runner.model.get_input_embeddings().weight.shape[0]
         self._prefilled: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._told = 0  # for how many ids its choice is known: its own guesses, and what earlier rounds reported
+        self._reported_up_to = 0  # for how many ids its choice is known: its own guesses, and what rounds reported
 
     def prefill(self, context: TokenBuffer) -> None:
         raw, processed = self._forward(context, context.length, keep=1, committed=True)
@@ -189,12 +189,13 @@ class ModelDraft(ChainDraft):
             return self._draft(context, gamma, least_confidence, missed)
 
         proposal = self._runner.run(key and ("draft", *key), draft, length + gamma - 1)
-        repeats = max(0, self._told - cached - 1)
-        self._told = length + (0 if least_confidence else gamma)
-        return proposal._replace(key=key, repeats=repeats)
+        known = max(0, self._reported_up_to - cached - 1)
+        self._reported_up_to = length + (0 if least_confidence else gamma)
+        return proposal._replace(key=key, choices=proposal.choices._replace(already_reported=known))
 
     def crop_to(self, length: int) -> None:
-        self._told = min(self._told, length + 1)  # guesses after a wrong guess belong to another text
+        # Choices after a wrong draft token belong to another text.
+        self._reported_up_to = min(self._reported_up_to, length + 1)
         # A captured draft reads two tokens first in every round, as after a full acceptance.
         self._runner.crop_to(length - self._runner.engine.captures)
 

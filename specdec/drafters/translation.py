@@ -100,11 +100,11 @@ class Translation:
         ended = ids and ids[-1] == self._draft_tokenizer.eos_token_id  # some tokenizers end every text
         return ids[:-1] if ended else ids
 
-    def proposal(self, draft_ids: list[int], nats: list[float]) -> tuple[list[int], list[float]]:
+    def proposal(self, draft_ids: list[int], neg_log_probs: list[float]) -> tuple[list[int], list[float]]:
         """The drafted text in the target's ids, and -log of the draft's probability of each.
 
-        ``nats[i]`` is -log of the draft's probability of ``draft_ids[i]``. A target token gets the sum over the draft
-        tokens that begin in it; 0 where it lies inside a token that began before it.
+        ``neg_log_probs[i]`` is -log of the draft's probability of ``draft_ids[i]``. A target token gets the sum over
+        the draft tokens that begin in it; 0 where it lies inside a token that began before it.
         """
         target_ids = self.target.encode(self.draft.join(draft_ids))
         sums, taken, start, end = [], 0, 0, 0
@@ -112,7 +112,7 @@ class Translation:
             end += len(self.target.bytes_of[token_id])
             sums.append(0.0)
             while taken < len(draft_ids) and start < end:
-                sums[-1] += nats[taken]
+                sums[-1] += neg_log_probs[taken]
                 start += len(self.draft.bytes_of.get(draft_ids[taken], b""))
                 taken += 1
         return target_ids, sums

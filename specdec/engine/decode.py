@@ -7,10 +7,10 @@ from collections.abc import Hashable, Iterator
 import torch
 
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
+from specdec.engine.acceptance import Acceptance, Lossless, acceptance_of
 from specdec.engine.observe import TargetStep, collect_round, draft_tokens, to_host
 from specdec.engine.policy import REREAD, Policy, lengths_of, next_draft
 from specdec.engine.request import LaneCall, Request, make_call, make_request
-from specdec.engine.verify import VerifyResult, verify, verify_block, verify_greedy, verify_top_k
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind
 from specdec.forward.engine import Engine
 from specdec.forward.runner import Runner
@@ -44,14 +44,12 @@ def speculative(
     behind.
     Source: Leviathan et al. 2211.17192, Algorithm 1; Chen et al. 2302.01318.
     """
-    return decode(make_request(pair, prompt, params), gamma, acceptance, accept_top_k)
+    return decode(make_request(pair, prompt, params), gamma, acceptance_of(acceptance, accept_top_k))
 
 
-def decode(
-    request: Request, gamma: int | str | Policy, acceptance: str = "lossless", accept_top_k: int | None = None
-) -> Iterator[Event]:
+def decode(request: Request, gamma: int | str | Policy, acceptance: Acceptance = Lossless()) -> Iterator[Event]:
     """``speculative`` for a prompt that was encoded and checked before, as in a race."""
-    return _rounds(make_call("speculative", request, gamma, acceptance, accept_top_k))
+    return _rounds(make_call("speculative", request, gamma, acceptance))
 
 
 def _rounds(call: LaneCall) -> Iterator[Event]:
@@ -96,7 +94,7 @@ class _Run:
             self.drafter = pair.draft.start(self.target, pair.vocabulary, self.sampler, self.context)
         self.new_ids: list[int] = []
         self.index = -1
-        self._settings = self.sampler.key, call.acceptance, call.accept_top_k
+        self._settings = self.sampler.key, call.acceptance
         self.reason: FinishReason | None = None
 
     def prefill(self) -> Round:
@@ -127,7 +125,8 @@ class _Run:
             processed = sampler.process(logits, context, length)
             choices = processed.argmax(-1)
             p = None if sampler.greedy else sampler.probabilities(processed)
-            return TargetStep(_accept(self.call, sampler, proposal, processed, choices, p), logits, choices, p)
+            outcome = self.call.acceptance.judge(proposal, processed, choices, p, sampler)
+            return TargetStep(outcome, logits, choices, p)
 
         key = self._key(proposal)
         decided = target.run(key and ("decide", *key), decide, length)
@@ -135,7 +134,7 @@ class _Run:
         gathered = self.engine.run(
             key and ("gather", *key), lambda: collect_round(proposal, decided, context.blocks_host)
         )
-        seen = to_host(gathered, proposal.repeats)
+        seen = to_host(gathered, proposal.choices.already_reported)
         # 4. Commit the block, cut at EOS, a stop string or the length. Cut both caches back to all but the last token.
         block = [*seen.draft_ids[: seen.accepted], seen.token_id]
         kept, self.reason = self.call.cut(self.new_ids, block)
@@ -149,7 +148,7 @@ class _Run:
         self.index += 1
         return Round(
             index=self.index,
-            draft=draft_tokens(seen, kept, one_by_one=self.call.acceptance == "lossless"),
+            draft=draft_tokens(seen, kept, one_by_one=self.call.acceptance == Lossless()),
             token_id=seen.token_id if whole else None,
             token_kind=_kind(seen.accepted, len(seen.draft_ids)) if whole else None,
             committed_ids=tuple(block[:kept]),
@@ -168,24 +167,6 @@ class _Run:
         """Which steps are alike. After the prompt, all rounds with the same draft length are."""
         alike = proposal.key and len(self.target) == self.context.length - 1
         return (proposal.key, *self._settings) if alike else None
-
-
-def _accept(
-    call: LaneCall,
-    sampler: Sampler,
-    proposal: Proposal,
-    processed: torch.Tensor,
-    choices: torch.Tensor,
-    p: torch.Tensor | None,
-) -> VerifyResult:
-    if (k := call.accept_top_k) is not None:
-        drawn = choices if p is None else sampler.draw(p)
-        return verify_top_k(proposal.ids, processed, drawn, k, proposal.limit)
-    if p is None:
-        return verify_greedy(proposal.ids, choices, proposal.limit)
-    assert proposal.q is not None  # it is None in greedy decoding only
-    judge = verify_block if call.acceptance == "block" else verify
-    return judge(proposal.ids, proposal.q, p, sampler.rng, proposal.limit)
 
 
 def _kind(accepted: int, gamma: int) -> TokenKind:

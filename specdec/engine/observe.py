@@ -62,13 +62,14 @@ def collect_round(proposal: Proposal, decided: TargetStep, waits: bool) -> Round
     """
     outcome, logits, choices, p = decided
     gamma, at, width = len(proposal.ids), outcome.accepted, min(TOP, logits.shape[-1])
-    # Raw log-probabilities: the target's where it decided, then the draft's at its guesses.
-    raw = torch.cat([_row(logits, at, waits), *proposal.logits]).log_softmax(-1)
-    nats = -_of(raw[1:], proposal.guesses) if proposal.logits else cast(torch.Tensor, proposal.nats)
+    drafts = proposal.choices
+    # Raw log-probabilities: the target's where it decided, then the draft's at its choices.
+    raw = torch.cat([_row(logits, at, waits), *drafts.logits]).log_softmax(-1)
+    neg_log_probs = -_of(raw[1:], drafts.ids) if drafts.logits else cast(torch.Tensor, drafts.neg_log_probs)
     # The rows to show at the place where the target added its token: p, q, the residual. After a full acceptance q and
     # the residual mean nothing there; ``to_host`` leaves them out, because only the host knows which case it is.
     if p is None:
-        shown = [raw[:1], _row(raw[1:], at, waits)] if proposal.logits else [raw]
+        shown = [raw[:1], _row(raw[1:], at, waits)] if drafts.logits else [raw]
         sampled = {}
     else:
         q = cast(torch.Tensor, proposal.q)  # None in greedy decoding only
@@ -86,8 +87,8 @@ def collect_round(proposal: Proposal, decided: TargetStep, waits: bool) -> Round
         "peaks": _of(logits, choices) if p is None else logits.amax(-1),
         "token_id": outcome.token_id,
         "choices": choices,
-        "guesses": proposal.guesses,
-        "nats": nats,
+        "guesses": drafts.ids,
+        "neg_log_probs": neg_log_probs,
         "accept_prob": outcome.accept_prob,
         "tokens": top.indices,
         "values": top.values,
@@ -97,15 +98,15 @@ def collect_round(proposal: Proposal, decided: TargetStep, waits: bool) -> Round
     return RoundTensors(parts, torch.cat([part.flatten().float() for part in parts.values()]) if waits else None)
 
 
-def to_host(gathered: RoundTensors, repeats: int = 0) -> RoundValues:
-    """Bring a round's figures to the host. Here the host waits for the device. ``repeats``: see ``Proposal``."""
+def to_host(gathered: RoundTensors, already_reported: int = 0) -> RoundValues:
+    """Bring a round's figures to the host, which waits for the device here. ``already_reported``: see ``Choices``."""
     seen = _to_host(gathered)
     n, drafted, values = seen["accepted"], len(seen["accept_prob"]), seen["values"]
     gamma = seen.get("limit", drafted)
     _require_numbers("target", seen["peaks"])
-    nats = seen["nats"]
-    _require_numbers("draft", (nat for nat in nats if nat != math.inf))  # a probability of 0 is no fault
-    confidence = [math.exp(-value) for value in nats]
+    neg_log_probs = seen["neg_log_probs"]
+    _require_numbers("draft", (value for value in neg_log_probs if value != math.inf))  # a probability of 0 is no fault
+    confidence = [math.exp(-value) for value in neg_log_probs]
     guesses = seen["guesses"]
     greedy = "best" not in seen
     if greedy:
@@ -118,7 +119,7 @@ def to_host(gathered: RoundTensors, repeats: int = 0) -> RoundValues:
         best, draft_prob, target_prob = seen["best"], seen["q"], seen["p"]
     tables = [_table(*table) for table in zip(seen["tokens"], values, strict=True)]
     all_accepted = n == gamma  # then there is no guess and no residual at the target's token
-    new = slice(drafted + repeats, None)
+    new = slice(drafted + already_reported, None)
     return RoundValues(
         accepted=n,
         token_id=seen["token_id"],

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from transformers import StopStringCriteria
 
+from specdec.engine.acceptance import Acceptance, Lossless
 from specdec.engine.policy import Fixed, Policy, lengths_of, policy_of
 from specdec.errors import BadSetting, InvalidInput, quoted
-from specdec.events import LOSSLESS, FinishReason, SamplingParams, Started
+from specdec.events import FinishReason, SamplingParams, Started
 from specdec.models.compatibility import refuse_rope_change
 from specdec.models.pair import Pair, Prompt
 from specdec.text import require_text
@@ -152,8 +153,7 @@ class LaneCall:
     request: Request
     lane: str
     policy: Policy
-    acceptance: str
-    accept_top_k: int | None
+    acceptance: Acceptance
     stop_criteria: StopStrings | None
 
     @property
@@ -186,8 +186,8 @@ class LaneCall:
             prompt_ids=tuple(self.request.prompt_ids.tolist()),
             params=self.params,
             gamma=self.gamma,
-            acceptance=self.acceptance,
-            accept_top_k=self.accept_top_k,
+            acceptance=self.acceptance.name,
+            accept_top_k=self.acceptance.top_k,
             pair=self.pair.describe(),
             machine=machine_facts(self.pair.device),
             versions=dict(versions()),
@@ -212,11 +212,7 @@ class LaneCall:
 
 
 def make_call(
-    lane: str,
-    request: Request,
-    gamma: int | str | Policy = 0,
-    acceptance: str = "lossless",
-    accept_top_k: int | None = None,
+    lane: str, request: Request, gamma: int | str | Policy = 0, acceptance: Acceptance = Lossless()
 ) -> LaneCall:
     """Check what a lane adds to a request. Raises ``InvalidInput``, which says what was found and what to do."""
     pair, params = request.pair, request.params
@@ -225,16 +221,6 @@ def make_call(
     drafting = policy != Fixed(0)
     if drafting and pair.draft is None:
         raise BadSetting(f"gamma is {policy}, but the pair has no draft; give the pair a draft, or use 0.")
-    if acceptance not in (*LOSSLESS, "top-k"):
-        raise InvalidInput(f"acceptance is {quoted(acceptance)}; use 'lossless', 'block' or 'top-k'.")
-    if acceptance == "top-k" and (
-        isinstance(accept_top_k, bool) or not isinstance(accept_top_k, int) or accept_top_k < 1
-    ):
-        raise BadSetting(f"accept_top_k is {quoted(accept_top_k)}; give a whole number, 1 or more.")
-    if acceptance in LOSSLESS and accept_top_k is not None:
-        raise BadSetting(
-            f"accept_top_k is {quoted(accept_top_k)}, but acceptance is {quoted(acceptance)}; leave one of them out."
-        )
     _check_length(pair, len(request.prompt_ids), params.max_new_tokens, drafting)
     if lane != "generate":  # a pass over several tokens may use other rope factors than a pass over one
         refuse_rope_change(pair.target.config, len(request.prompt_ids), params.max_new_tokens)
@@ -243,7 +229,6 @@ def make_call(
         lane=lane,
         policy=policy,
         acceptance=acceptance,
-        accept_top_k=accept_top_k,
         # A copy for each call, because it remembers the length at which it looked last.
         stop_criteria=copy.copy(request.stop_criteria),
     )

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from specdec.engine.acceptance import Acceptance, Lossless, acceptance_of
 from specdec.engine.policy import EveryLength, Fixed, Policy, policy_of
 from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput
@@ -43,16 +44,16 @@ def race(
         raise InvalidInput(f"The lanes are {', '.join(lanes) or 'none'}; name each once, and at least one.")
     require_runs(runs)
     entrants = list(entrants_of_race(lanes, gamma).values())
-    request = make_request(pair, prompt, params)
+    request, rule = make_request(pair, prompt, params), acceptance_of(acceptance, accept_top_k)
     for entrant in entrants:
-        start(request, entrant, acceptance, accept_top_k)  # checks its arguments and runs nothing yet
+        start(request, entrant, rule)  # checks its arguments and runs nothing yet
 
     def run() -> Batches:
         for index in range(runs):
             for entrant in turned(entrants, index):
-                for _ in driven(warm_up(request, entrant, acceptance, accept_top_k), interval):
+                for _ in driven(warm_up(request, entrant, rule), interval):
                     yield []  # so that the consumer can stop the race
-                for batch in driven(start(request, entrant, acceptance, accept_top_k), interval, max_seconds):
+                for batch in driven(start(request, entrant, rule), interval, max_seconds):
                     yield [named(event, entrant) for event in batch]
 
     return run()
@@ -63,16 +64,12 @@ def named(event: Event, entrant: LaneConfig) -> Event:
     return replace(event, lane=entrant.lane) if isinstance(event, Started) else event
 
 
-def start(
-    request: Request, entrant: LaneConfig, acceptance: str = "lossless", accept_top_k: int | None = None
-) -> Iterator[Event]:
+def start(request: Request, entrant: LaneConfig, acceptance: Acceptance = Lossless()) -> Iterator[Event]:
     """The events of one entrant. Raises what its lane raises for a request that it cannot run."""
-    return entrant.row.start(request, entrant.gamma, acceptance, accept_top_k)
+    return entrant.row.start(request, entrant.gamma, acceptance)
 
 
-def warm_up(
-    request: Request, entrant: LaneConfig, acceptance: str = "lossless", accept_top_k: int | None = None
-) -> Iterator[Event]:
+def warm_up(request: Request, entrant: LaneConfig, acceptance: Acceptance = Lossless()) -> Iterator[Event]:
     """The events of a short call that warms up an entrant before it is measured.
 
     A GPU chooses its kernels by the number of rows, and loads them at their first use. So where our loop drafts, the
@@ -85,17 +82,17 @@ def warm_up(
     gamma = entrant.gamma if entrant.row.lengths == "any" else None
     if gamma is None:
         short = request.with_params(max_new_tokens=min(WARM_UP_TOKENS, request.params.max_new_tokens))
-        return start(short, entrant, acceptance, accept_top_k)
+        return start(short, entrant, acceptance)
     policy, pair = policy_of(gamma), request.pair
     # It may be as long as the measured call and is left early, because the graph engine sizes its buffers by that
     # length.
     endless = replace(request.with_params(ignore_eos=True), stop_criteria=None)
     if policy == Fixed(0):
-        return _rounds_of(start(endless, entrant, acceptance, accept_top_k), WARM_UP_TOKENS - 1)
+        return _rounds_of(start(endless, entrant, acceptance), WARM_UP_TOKENS - 1)
     most = policy.gamma if isinstance(policy, Fixed) else WARM_UP_GAMMA
     most = most if pair.device.type == "cuda" else min(most, WARM_UP_GAMMA)
     every = EveryLength(most, policy.start().least_confidence, twice=pair.uses_graphs)
-    lane = start(endless, LaneConfig(entrant.lane, every), acceptance, accept_top_k)
+    lane = start(endless, LaneConfig(entrant.lane, every), acceptance)
     return _rounds_of(lane, len(every.lengths))
 
 

@@ -15,6 +15,7 @@ from specdec.engine.policy import Fixed, Policy, policy_of
 from specdec.errors import BadSetting, InvalidInput, quoted
 
 if TYPE_CHECKING:
+    from specdec.engine.acceptance import Acceptance
     from specdec.engine.request import Request
     from specdec.events import Event
     from specdec.models.pair import Pair
@@ -58,7 +59,7 @@ class Lane:
     name      the name in events and results
     label     its name on the page, in tables and at the end of its line
     choice    the same in a list to choose from
-    start     ``start(request, gamma, acceptance, accept_top_k)`` gives the lane's events
+    start     ``start(request, gamma, acceptance)`` gives the lane's events
     lengths   which draft lengths it takes: "none", "fixed" (1 to 16) or "any" (0 to 16, "auto" and policies; at 0 it is
               our loop without a draft)
     gamma     the only draft length of this row; None for a row that takes the caller's
@@ -74,7 +75,7 @@ class Lane:
     name: str
     label: str
     choice: str
-    start: Callable[[Request, Any, str, int | None], Iterator[Event]]
+    start: Callable[[Request, Any, Acceptance], Iterator[Event]]
     lengths: Literal["none", "fixed", "any"] = "any"
     gamma: int | None = None
     refusal: Callable[[Pair], str | None] = lambda pair: None
@@ -153,45 +154,45 @@ def entrants_of(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[LaneC
 # The functions below import the lanes when they are called, so that reading labels needs no torch.
 
 
-def _generate(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+def _generate(request: Request, gamma: Any, acceptance: Acceptance) -> Iterator[Event]:
     from specdec.lanes.hf_generate import generate_lane
 
     return generate_lane(request)
 
 
-def _assisted(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+def _assisted(request: Request, gamma: Any, acceptance: Acceptance) -> Iterator[Event]:
     from specdec.lanes.hf_generate import assisted_lane
 
     return assisted_lane(request, gamma)
 
 
-def _speculative(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+def _speculative(request: Request, gamma: Any, acceptance: Acceptance) -> Iterator[Event]:
     from specdec.engine.decode import decode
 
-    return decode(request, gamma, acceptance, accept_top_k)
+    return decode(request, gamma, acceptance)
 
 
-def _loop(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+def _loop(request: Request, gamma: Any, acceptance: Acceptance) -> Iterator[Event]:
     from specdec.engine.decode import decode
 
     return decode(request, 0)
 
 
-def _prompt_lookup(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+def _prompt_lookup(request: Request, gamma: Any, acceptance: Acceptance) -> Iterator[Event]:
     from specdec.drafters.prompt_lookup import PromptLookup
     from specdec.engine.decode import decode
 
-    return decode(request.drafting_with(PromptLookup()), gamma, acceptance, accept_top_k)
+    return decode(request.drafting_with(PromptLookup()), gamma, acceptance)
 
 
-def _their_lookup(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+def _their_lookup(request: Request, gamma: Any, acceptance: Acceptance) -> Iterator[Event]:
     from specdec.drafters.prompt_lookup import PromptLookup
     from specdec.lanes.hf_generate import assisted_lane
 
     return assisted_lane(request.drafting_with(PromptLookup()), gamma, "transformers-lookup")
 
 
-def _draft_alone(request: Request, gamma: Any, acceptance: str, accept_top_k: int | None) -> Iterator[Event]:
+def _draft_alone(request: Request, gamma: Any, acceptance: Acceptance) -> Iterator[Event]:
     from specdec.lanes.hf_generate import draft_alone_lane
 
     return draft_alone_lane(request)

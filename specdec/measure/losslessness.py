@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import torch
 
+from specdec.engine.acceptance import Acceptance, Lossless, acceptance_of
 from specdec.engine.policy import Policy
 from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput, quoted
@@ -168,7 +169,7 @@ def self_test(
     samples = {
         "plain": Sample(BASELINE),
         "lossless": Sample(LaneConfig(lane, gamma)),
-        "lossy": Sample(LaneConfig(OURS, gamma), "top-k", accept_top_k),
+        "lossy": Sample(LaneConfig(OURS, gamma), acceptance_of("top-k", accept_top_k)),
     }
     request = make_request(pair, prompt, params)
     for sample in samples.values():
@@ -221,15 +222,14 @@ class Sample:
     """The continuations that one lane draws, and what becomes of its guesses."""
 
     entrant: LaneConfig
-    acceptance: str = "lossless"
-    accept_top_k: int | None = None
+    acceptance: Acceptance = Lossless()
     drawn: list[Ids] = field(default_factory=list)
     statuses: Counter[Status] = field(default_factory=Counter)
     drafted: bool = False
 
     def start(self, request: Request) -> Iterator[Event]:
         """The events of one draw. The lane's arguments are checked at once."""
-        return start(request, self.entrant, self.acceptance, self.accept_top_k)
+        return start(request, self.entrant, self.acceptance)
 
     def add(self, result: Result) -> None:
         self.drawn.append(tuple(result.token_ids))

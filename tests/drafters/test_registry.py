@@ -18,7 +18,7 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 import specdec
 import specdec.cli
 from specdec.drafters import registry
-from specdec.drafters.base import DraftMethod, Finding, NoDraft, Proposal, after_kind
+from specdec.drafters.base import Choices, DraftMethod, Finding, NoDraft, Proposal, after_kind
 from specdec.drafters.draft_model import DraftModel
 from specdec.models import loading
 from specdec.models.pair_check import check_pair
@@ -73,7 +73,7 @@ class EchoDraft(NoDraft):
         ids = torch.tensor((context.tokens[-self._back :] * gamma)[:gamma], dtype=torch.long)
         context.write(0, ids)
         q = None if self._greedy else F.one_hot(ids, self._vocabulary).float()
-        return Proposal(ids, q, (), ids, torch.zeros(gamma))
+        return Proposal(ids, q, Choices(ids, neg_log_probs=torch.zeros(gamma)))
 
 
 # --- ... and one row -------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from enumeration import CLOSE, Target, distance, distribution
 from fakes import letter_tokenizer, random_table, rounds_of, table_model
 
 import specdec
+from specdec.drafters.base import Choices
 from specdec.drafters.cross_tokenizer import TranslatedDraft
 from specdec.drafters.draft_model import ModelDraft
 from specdec.engine.policy import AutoGamma, Chooser, Policy
@@ -370,9 +371,9 @@ def test_q_of_other_processors_is_caught(monkeypatch) -> None:
 
     def unprocessed(self, *args, **kwargs):
         proposal = propose(self, *args, **kwargs)
-        if not proposal.logits:
+        if not proposal.choices.logits:
             return proposal
-        return proposal._replace(q=torch.cat(proposal.logits)[: len(proposal.ids)].softmax(-1))
+        return proposal._replace(q=torch.cat(proposal.choices.logits)[: len(proposal.ids)].softmax(-1))
 
     monkeypatch.setattr(ModelDraft, "propose", unprocessed)
     assert difference(pair_of("model"), SETTINGS["all"], gamma=2, tokens=4, rounds=1) > CAUGHT
@@ -430,7 +431,7 @@ def test_a_confidence_stop_that_drops_its_last_token_is_caught(monkeypatch) -> N
         if n == 0:
             return self._nothing
         ids, q = proposal.ids[:n], proposal.q[:n]
-        return proposal._replace(ids=ids, q=q, logits=proposal.logits[:n], guesses=ids)
+        return proposal._replace(ids=ids, q=q, choices=Choices(ids, proposal.choices.logits[:n]))
 
     monkeypatch.setattr(ModelDraft, "propose", dropped)
     policy = specdec.ConfidenceStop(3, 0.5)

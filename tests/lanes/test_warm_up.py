@@ -8,6 +8,7 @@ import pytest
 from fakes import byte_tokenizer, count_passes, noisy_copy, prompt_of, rounds_of, tiny
 
 import specdec
+from specdec.engine.acceptance import TopK
 from specdec.engine.request import make_request
 from specdec.forward import cuda_graph
 from specdec.forward.cuda_graph import GraphEngine
@@ -56,7 +57,7 @@ def test_neither_settings_nor_eos_shorten_a_warm_up(changes: dict) -> None:
 
 def test_lossy_acceptance_is_warmed_up_as_it_runs() -> None:
     pair = new_pair(0.5)
-    target, _ = rows_of(pair, LaneConfig("speculative", 3), acceptance="top-k", accept_top_k=5)
+    target, _ = rows_of(pair, LaneConfig("speculative", 3), acceptance=TopK(5))
     assert target == [PROMPT, 1, 4, 3, 2]
 
 
