@@ -190,6 +190,12 @@ class Round:
     reread: int = 0
     state_seconds: float = 0.0
 
+    @property
+    def committed_kinds(self) -> list[str]:
+        """The kind of each committed token: "accepted", or the round's ``token_kind``."""
+        accepted = ["accepted"] * (len(self.committed_ids) - (self.token_id is not None))
+        return accepted + ([self.token_kind] if self.token_kind is not None else [])
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:

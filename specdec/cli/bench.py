@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -12,6 +12,7 @@ from pathlib import Path
 from accelerate import PartialState
 
 from specdec.cli.arguments import SETS, Parser, add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
+from specdec.cli.exports import add_export_arguments, export_trials, require_writable, write_exports
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.engine.policy import policy_of
 from specdec.engine.request import Request, make_request
@@ -30,7 +31,7 @@ from specdec.models.pair import Pair, silence_libraries
 from specdec.models.presets import SHAPES
 from specdec.models.shapes import shape_pair
 from specdec.report import sentences
-from specdec.report.benchmark import EXPORTS, benchmark_json, report
+from specdec.report.benchmark import report
 from specdec.report.compare import COMPARED, compare_results, comparison_table
 from specdec.text import whole_text
 
@@ -40,10 +41,7 @@ NAMES = OPTIONS | {"gamma": "--gammas"}
 def main(argv: Sequence[str]) -> None:
     parser = _parser()
     arguments = parser.parse_args(argv)
-    if unknown := [path for path in arguments.export if path.suffix not in {*EXPORTS, ".json"}]:
-        parser.error(f"{unknown[0]} must end in .csv, .json or .md")
-    if missing := [path for path in arguments.export if not path.parent.is_dir()]:
-        parser.error(f"the folder of {missing[0]} does not exist")
+    require_writable(parser, arguments.export)
     if arguments.compare:
         _compare(arguments.compare, arguments.export)
         return
@@ -71,9 +69,7 @@ def main(argv: Sequence[str]) -> None:
     if limit is None:  # not the main process
         return
     about, record = measured_on(pair), limit_record(limit, pair, plan, found)
-    exports = {suffix: partial(export, about, plan, found) for suffix, export in EXPORTS.items()}
-    exports[".json"] = partial(benchmark_json, about, plan, found, record)
-    written = _export(arguments.export, exports)
+    written = export_trials(arguments.export, about, plan, found, record)
     report(console, about, plan, found, record, left_out)
     if not written:
         raise SystemExit(1)
@@ -119,14 +115,9 @@ def _parser() -> Parser:
     parser.add_argument("--tokens", type=int, default=128, help="new tokens of each call (default 128)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
     parser.add_argument(
-        "--results", type=Path, help="file that keeps every call (JSON lines); the same command continues from it"
-    )
-    parser.add_argument(
         "--compare", type=Path, nargs="+", metavar="FILE", help="only put these results files into one table"
     )
-    parser.add_argument(
-        "--export", type=Path, nargs="+", default=[], help="files to write the table to: .csv, .json or .md"
-    )
+    add_export_arguments(parser)
     return parser
 
 
@@ -167,20 +158,6 @@ def _refusal(lane: Lane, request: Request, gammas: Sequence[int | str]) -> str |
     return None
 
 
-def _export(paths: Sequence[Path], exports: Mapping[str, Callable[[], str]]) -> bool:
-    """Write the exports, before anything is printed: nobody may read the output to its end. False if one failed."""
-    problems = []
-    for path in paths:
-        try:
-            # A name may hold bytes that are no text; they are written as escapes.
-            path.write_text(exports[path.suffix](), encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            problems.append(f"specdec: {path} cannot be written ({error.strerror}); its table is only printed.")
-    for problem in problems:  # after the last file, because the standard error may be closed too
-        warn(problem)
-    return not problems
-
-
 def _compare(paths: Sequence[Path], exported: Sequence[Path]) -> None:
     """Put several results files into one table."""
     try:
@@ -188,7 +165,7 @@ def _compare(paths: Sequence[Path], exported: Sequence[Path]) -> None:
     except SpecdecError as error:
         raise refused(error, {}) from error  # it names the fields of a file
     names = [path.name for path in paths]
-    written = _export(exported, {suffix: partial(export, found, names) for suffix, export in COMPARED.items()})
+    written = write_exports(exported, {suffix: partial(export, found, names) for suffix, export in COMPARED.items()})
     console = console_of(piped=180)
     console.print(comparison_table(found))
     if found.sentence:

@@ -125,7 +125,7 @@ def _shown(console: Output, events: Iterable[Event], tokenizer: Any, keys: Seque
                 prompt = "".join(stream.push(token_id) for token_id in event.prompt_ids)
                 console.write(prompt, STYLES["prompt"])
         if isinstance(event, Round) and key == SPECULATIVE:
-            for token_id, kind in zip(event.committed_ids, kinds(event), strict=True):
+            for token_id, kind in zip(event.committed_ids, event.committed_kinds, strict=True):
                 console.write(stream.push(token_id), STYLES[kind])
         if isinstance(event, Finished) and key == SPECULATIVE:
             console.write(stream.finish() + "\n\n")
@@ -142,12 +142,6 @@ def _print(console: Output, record: Mapping[str, Any]) -> None:
         console.print(f"{figure['value']}  {figure['label']}")
     for note in record["notes"]:
         console.print(note)
-
-
-def kinds(event: Round) -> list[str]:
-    """The kind of each committed token of a round."""
-    accepted = ["accepted"] * (len(event.committed_ids) - (event.token_id is not None))
-    return accepted + ([event.token_kind] if event.token_kind is not None else [])
 
 
 def legend() -> Text:

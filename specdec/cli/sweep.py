@@ -1,10 +1,13 @@
-"""Measure every draft length on this machine: ``specdec sweep``. Ctrl-C stops and keeps what was measured."""
+"""Measure every draft length on this machine: ``specdec sweep``. Ctrl-C stops and shows what was measured."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group
 from rich.live import Live
@@ -12,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from specdec.cli.arguments import (
     SETS,
+    Output,
     Parser,
     add_pair_arguments,
     console_of,
@@ -20,23 +24,96 @@ from specdec.cli.arguments import (
     pair_of,
     prompt_of,
 )  # fmt: skip
+from specdec.cli.exports import add_export_arguments, export_trials, require_writable
 from specdec.cli.terminal import refused
 from specdec.errors import SpecdecError
 from specdec.events import SamplingParams
 from specdec.lanes.table import BASELINE, LOOP, entrants_of
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
+from specdec.measure.results.file import ResultsFile, measured_on
 from specdec.measure.roofline import limit_of, limit_record
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.measure.trials import trials
-from specdec.models.pair import silence_libraries
+from specdec.models.pair import Pair, silence_libraries
 from specdec.report import provenance
+from specdec.report.benchmark import benchmark_json
 from specdec.report.limit import shares_of_limit, show_limit
 from specdec.report.sweep import sweep_table, theory_note
 from specdec.report.sweep_verdict import overall
 
 
 def main(argv: Sequence[str]) -> None:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    require_writable(parser, arguments.export)
+    silence_libraries()
+    leave_a_core()
+    console = console_of(piped=120)
+    found: list[Trial] = []
+    problem: SpecdecError | None = None
+    try:
+        plan = _asked(arguments)
+        pair = pair_of(arguments)
+        limit = limit_of(pair)
+        _measure(console, pair, plan, arguments, found)
+    except SpecdecError as error:
+        if not found:
+            raise refused(error) from error
+        problem = error  # what was measured before it is shown
+    about, record = measured_on(pair), limit_record(limit, pair, plan, found)
+    written = not found or export_trials(arguments.export, about, plan, found, record)
+    if arguments.json:
+        sys.stdout.write(benchmark_json(about, plan, found, record))
+    else:
+        _report(console, pair, plan, found, record)
+    if problem:
+        raise refused(problem) from problem
+    if not written:
+        raise SystemExit(1)
+
+
+def _asked(arguments: argparse.Namespace) -> Plan:
+    items = [PromptItem(str(i), "given", prompt_of(text)) for i, text in enumerate(arguments.prompt, start=1)]
+    params = SamplingParams(arguments.tokens, arguments.temperature, seed=0, ignore_eos=True)
+    entrants = ENTRANTS
+    if arguments.gammas:
+        entrants = entrants_of((BASELINE.lane, LOOP.lane), tuple(dict.fromkeys((0, *arguments.gammas))))
+    return Plan(tuple(items or read_prompts(arguments.prompts)), entrants, params, arguments.runs)
+
+
+def _measure(console: Output, pair: Pair, plan: Plan, arguments: argparse.Namespace, found: list[Trial]) -> None:
+    """Add the plan's trials to ``found``, until they are all there or Ctrl-C; the table grows meanwhile."""
+    file = ResultsFile(arguments.results, pair, plan) if arguments.results else None
+    if file:
+        found += file.read()
+        file.begin(found)
+    steps = trials(pair, plan, {trial.key for trial in found})
+    bar = Progress(TextColumn("Measuring"), BarColumn(), TimeRemainingColumn())
+    task = bar.add_task("", total=len(plan), completed=len(found))
+    shown = contextlib.nullcontext() if arguments.json else Live(bar, console=console, transient=True)
+    with shown as live, contextlib.suppress(KeyboardInterrupt):
+        for trial in filter(None, steps):
+            found.append(trial)
+            if file:
+                file.add(trial)
+            bar.advance(task)
+            if live:
+                live.update(Group(sweep_table(found, plan), bar))
+
+
+def _report(console: Output, pair: Pair, plan: Plan, found: list[Trial], limit: dict[str, Any]) -> None:
+    console.print(f"Pair: {provenance.pair_line(pair.facts())}")
+    count = len(plan.prompts)
+    console.print(f"{count} prompt{'s' * (count != 1)}, {plan.params.max_new_tokens} tokens each.")
+    console.print(sweep_table(found, plan))
+    result = overall(found, plan, of_limit=shares_of_limit(limit))
+    console.print(" ".join(filter(None, [result.headline, *result.notes, theory_note(found)])))
+    if found:
+        show_limit(console, limit)
+
+
+def _parser() -> Parser:
     parser = Parser(prog="specdec sweep", description=__doc__)
     add_pair_arguments(parser)
     parser.add_argument("prompt", nargs="*", help="default: the example prompts; - reads one from the standard input")
@@ -51,40 +128,6 @@ def main(argv: Sequence[str]) -> None:
         "--tokens", type=int, default=NEW_TOKENS, help=f"new tokens of each call (default {NEW_TOKENS})"
     )
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
-    arguments = parser.parse_args(argv)
-    silence_libraries()
-    leave_a_core()
-    console = console_of(piped=120)
-    found: list[Trial] = []
-    problem: SpecdecError | None = None
-    try:
-        items = [PromptItem(str(i), "given", prompt_of(text)) for i, text in enumerate(arguments.prompt, start=1)]
-        params = SamplingParams(arguments.tokens, arguments.temperature, seed=0, ignore_eos=True)
-        entrants = ENTRANTS
-        if arguments.gammas:
-            entrants = entrants_of((BASELINE.lane, LOOP.lane), tuple(dict.fromkeys((0, *arguments.gammas))))
-        plan = Plan(tuple(items or read_prompts(arguments.prompts)), entrants, params, arguments.runs)
-        pair = pair_of(arguments)
-        steps, limit = trials(pair, plan), limit_of(pair)
-        bar = Progress(TextColumn("Measuring"), BarColumn(), TimeRemainingColumn())
-        task = bar.add_task("", total=len(plan))
-        with Live(bar, console=console, transient=True) as live, contextlib.suppress(KeyboardInterrupt):
-            for trial in filter(None, steps):
-                found.append(trial)
-                bar.advance(task)
-                live.update(Group(sweep_table(found, plan), bar))
-    except SpecdecError as error:
-        if not found:
-            raise refused(error) from error
-        problem = error  # what was measured before it is shown
-    console.print(f"Pair: {provenance.pair_line(pair.facts())}")
-    count = len(plan.prompts)
-    console.print(f"{count} prompt{'s' * (count != 1)}, {arguments.tokens} tokens each.")
-    console.print(sweep_table(found, plan))
-    record = limit_record(limit, pair, plan, found)
-    result = overall(found, plan, of_limit=shares_of_limit(record))
-    console.print(" ".join(filter(None, [result.headline, *result.notes, theory_note(found)])))
-    if found:
-        show_limit(console, record)
-    if problem:
-        raise refused(problem) from problem
+    add_export_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON, and nothing else")
+    return parser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import zip_longest
 from typing import Any
 
@@ -11,7 +12,15 @@ from specdec.errors import InvalidInput, identified, quoted
 from specdec.events import Event, Finished, FinishReason, Round, Started
 from specdec.lanes.table import key_of
 from specdec.measure.metrics import Metrics, compute_metrics
-from specdec.text import text_of
+from specdec.text import TextStream, text_of
+
+# The kinds of token in a notebook, as on the page; dark letters on a light ground also in a dark theme.
+_STYLES = {
+    "target": "",
+    "accepted": "background: #d3e5fb; color: #1f2937",
+    "correction": "background: #fde3b8; color: #1f2937; text-decoration: underline",
+    "bonus": "background: #e5e7eb; color: #1f2937; font-weight: bold",
+}
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,8 @@ class Result:
     - ``finish_reason``: that of ``Finished``; None if the lane ended early. Then ``cancelled`` is True.
     - ``rounds``: all ``Round`` events; the first one is the prefill.
     - ``metrics``: the figures, a ``Metrics``; None if no token was written.
+    - ``pieces``: ``text`` in pieces, each with the kind of its token: "accepted", "correction", "bonus" or "target";
+      None without a tokenizer. A notebook shows them in colour.
     """
 
     token_ids: list[int]
@@ -32,14 +43,27 @@ class Result:
     cancelled: bool
     rounds: list[Round]
     metrics: Metrics | None
+    pieces: list[tuple[str, str]] | None = None
 
     def __repr__(self) -> str:
         """One line for a terminal or a notebook: the rounds alone would fill pages."""
+        text = "" if self.text is None else f", text={quoted(self.text)}"
+        return f"<Result: {self._facts}{text}>"
+
+    def _repr_html_(self) -> str | None:
+        """The text in the colours of the page, for a notebook; None without a tokenizer."""
+        if self.pieces is None:
+            return None
+        spans = "".join(f'<span style="{_STYLES[kind]}">{escape(text)}</span>' for text, kind in self.pieces)
+        legend = " ".join(f'<span style="{style}">{kind}</span>' for kind, style in _STYLES.items() if style)
+        return f'<div style="white-space: pre-wrap">{spans}</div><small>{legend} {escape(self._facts)}</small>'
+
+    @property
+    def _facts(self) -> str:
         speed = self.metrics and self.metrics.tokens_per_second
         rate = "" if speed is None else f", {speed:.1f} tokens/s"
-        text = "" if self.text is None else f", text={quoted(self.text)}"
         ended = "ended early" if self.cancelled else f"finish_reason={self.finish_reason!r}"
-        return f"<Result: {len(self.token_ids)} tokens in {len(self.rounds)} rounds, {ended}{rate}{text}>"
+        return f"{len(self.token_ids)} tokens in {len(self.rounds)} rounds, {ended}{rate}"
 
 
 def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Result:
@@ -64,14 +88,30 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
     finished = next((event for event in events if isinstance(event, Finished)), None)
     prompt_ids = next((event.prompt_ids for event in events if isinstance(event, Started)), ())
     token_ids = [token_id for r in rounds for token_id in r.committed_ids]
+    text = text_of(tokenizer, token_ids, prompt_ids) if tokenizer is not None else None
     return Result(
         token_ids=token_ids,
-        text=text_of(tokenizer, token_ids, prompt_ids) if tokenizer is not None else None,
+        text=text,
         finish_reason=finished.finish_reason if finished else None,
         cancelled=finished is None,
         rounds=rounds,
         metrics=compute_metrics(events),
+        pieces=None if text is None else _pieces(rounds, tokenizer, prompt_ids, text),
     )
+
+
+def _pieces(
+    rounds: Iterable[Round], tokenizer: Any, prompt_ids: Iterable[int], text: str
+) -> list[tuple[str, str]] | None:
+    """``text`` by tokens, each with its kind; None where the prompt's last character ends in it."""
+    stream, kind, found = TextStream(tokenizer), "target", []
+    for token_id in prompt_ids:
+        stream.push(token_id)
+    for each in rounds:
+        for token_id, kind in zip(each.committed_ids, each.committed_kinds, strict=True):
+            found.append((stream.push(token_id), kind))
+    found.append((stream.finish(), kind))
+    return [piece for piece in found if piece[0]] if "".join(piece for piece, _ in found) == text else None
 
 
 LaneEvents = Mapping[str, Sequence[Event]]  # one run of a race: the events of each lane

@@ -77,14 +77,16 @@ def test_a_benchmark_is_printed_and_exported_in_every_encoding(measured, tmp_pat
 
 def test_a_sweep_is_printed_in_a_narrow_encoding(monkeypatch) -> None:
     monkeypatch.setattr(roofline, "SECONDS", 0.001)
-    monkeypatch.setattr(sweep, "trials", lambda pair, plan: (trial(0, *lane, "1", "given") for lane in LANES.items()))
+    monkeypatch.setattr(
+        sweep, "trials", lambda pair, plan, done: (trial(0, *lane, "1", "given") for lane in LANES.items())
+    )
     ended = specdec_command("sweep", PROMPT, encoding="cp1252")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "speed-up" in ended.stdout and not set("\u00a0\u2009\u202f") & set(ended.stdout)
 
 
 def test_a_sweep_that_fails_shows_what_it_has_measured(monkeypatch) -> None:
-    def failing(pair, plan):
+    def failing(pair, plan, done):
         yield from (trial(0, *lane, "1", "given") for lane in LANES.items())
         raise specdec.InvalidInput("It failed.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,29 @@ def test_a_race_takes_a_stop_string_a_floor_of_probability_and_a_number_of_runs(
     refused = specdec_command(PROMPT, "--runs", "0")
     assert (refused.returncode, refused.stderr) == (1, "specdec: --runs is 0; give a whole number, 1 or more.\n")
     assert "chat template" in specdec_command(PROMPT, "--chat").stderr  # the embedded pair has none
+
+
+def test_a_sweep_keeps_its_calls_and_prints_numbers(tmp_path) -> None:
+    """With --results a second sweep measures nothing again. --json prints one object, and --export writes it too."""
+    results, table = tmp_path / "sweep.results.jsonl", tmp_path / "sweep.json"
+    command = ["sweep", PROMPT, "--gammas", "3", "--runs", "1", "--tokens", "32", "--results", str(results)]
+    first = specdec_command(*command)
+    kept = results.read_text()
+    assert first.returncode == 0 and kept.count("\n") == 4, (
+        "the measurement, and its calls of plain, our loop, \u03b3 3"
+    )
+    second = specdec_command(*command, "--json", "--export", str(table))
+    assert second.returncode == 0 and table.read_text() == second.stdout
+    assert [json.loads(line) for line in results.read_text().splitlines()] == kept
+    found = json.loads(second.stdout)
+    assert [(row["lane"], row["gamma"]) for row in found["rows"]] == [
+        ("generate", None),
+        ("speculative", 0),
+        ("speculative", 3),
+    ]
+    assert all(isinstance(row["tokens_per_second"], float) for row in found["rows"])
+    other = specdec_command(*command, "--export", str(tmp_path / "x.txt"))
+    assert other.returncode == 2 and "must end in .csv, .json or .md" in other.stderr
 
 
 def test_a_sweep_measures_the_lengths_that_are_named() -> None:

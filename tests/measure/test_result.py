@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
-from fakes import random_table, table_pair
+from fakes import byte_tokenizer, noisy_copy, random_table, shared_tiny, table_pair
 
 import specdec
 
@@ -18,3 +20,18 @@ def test_a_result_is_shown_in_one_line() -> None:
     assert shown.startswith("<Result: 40 tokens in 14 rounds, finish_reason='length', ") and "tokens/s" in shown
     assert len(shown) < 200 and "\n" not in shown
     assert repr(specdec.collect(iter([]))) == "<Result: 0 tokens in 0 rounds, ended early>"
+
+
+def test_a_notebook_shows_the_text_in_colour() -> None:
+    """The pieces are the text, each with the kind of its token. Markup of a model stays text."""
+    target = shared_tiny("llama", 4, layers=3)
+    pair = specdec.Pair(target, noisy_copy(target, 4, scale=0.006), byte_tokenizer())
+    params = specdec.SamplingParams(max_new_tokens=60, ignore_eos=True)
+    result = specdec.collect(specdec.speculative(pair, "<b>Once", gamma=3, params=params), pair.tokenizer)
+    assert "".join(text for text, _ in result.pieces) == result.text
+    assert {"accepted", "correction", "bonus"} <= {kind for _, kind in result.pieces}
+    shown = result._repr_html_()
+    assert shown.count("<span") == len(result.pieces) + 3 and "60 tokens in" in shown
+    harmless = replace(result, pieces=[("<script>", "accepted")])._repr_html_()
+    assert "<script>" not in harmless and "&lt;script&gt;" in harmless
+    assert specdec.collect(iter([]))._repr_html_() is None

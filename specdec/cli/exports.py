@@ -1,0 +1,54 @@
+"""Writes a measurement's table and figures to the files of ``--export``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from specdec.cli.arguments import Parser
+from specdec.cli.terminal import warn
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.results.format import About
+from specdec.report.benchmark import EXPORTS, benchmark_json
+
+
+def add_export_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "--results", type=Path, help="file that keeps every call (JSON lines); the same command continues from it"
+    )
+    parser.add_argument(
+        "--export", type=Path, nargs="+", default=[], help="files to write the table to: .csv, .json or .md"
+    )
+
+
+def require_writable(parser: Parser, paths: Sequence[Path]) -> None:
+    """End with a sentence if a file has another ending, or if its folder does not exist."""
+    if unknown := [path for path in paths if path.suffix not in {*EXPORTS, ".json"}]:
+        parser.error(f"{unknown[0]} must end in .csv, .json or .md")
+    if missing := [path for path in paths if not path.parent.is_dir()]:
+        parser.error(f"the folder of {missing[0]} does not exist")
+
+
+def export_trials(
+    paths: Sequence[Path], about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None
+) -> bool:
+    """Write a measurement's files. False if one failed."""
+    exports = {suffix: partial(export, about, plan, trials) for suffix, export in EXPORTS.items()}
+    exports[".json"] = partial(benchmark_json, about, plan, trials, limit)
+    return write_exports(paths, exports)
+
+
+def write_exports(paths: Sequence[Path], exports: Mapping[str, Callable[[], str]]) -> bool:
+    """Write the exports, before anything is printed: nobody may read the output to its end. False if one failed."""
+    problems = []
+    for path in paths:
+        try:
+            # A name may hold bytes that are no text; they are written as escapes.
+            path.write_text(exports[path.suffix](), encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            problems.append(f"specdec: {path} cannot be written ({error.strerror}); its table is only printed.")
+    for problem in problems:  # after the last file, because the standard error may be closed too
+        warn(problem)
+    return not problems
