@@ -101,19 +101,14 @@ def test_a_sweep_keeps_its_calls_and_prints_numbers(tmp_path) -> None:
     results, table = tmp_path / "sweep.results.jsonl", tmp_path / "sweep.json"
     command = ["sweep", PROMPT, "--gammas", "3", "--runs", "1", "--tokens", "32", "--results", str(results)]
     first = specdec_command(*command)
-    kept = results.read_text()
-    assert first.returncode == 0 and kept.count("\n") == 4, (
-        "the measurement, and its calls of plain, our loop, \u03b3 3"
-    )
+    kept = [json.loads(line) for line in results.read_text().splitlines()]
+    assert first.returncode == 0 and len(kept) == 4, "the measurement, and a call of plain, our loop and \u03b3 3"
     second = specdec_command(*command, "--json", "--export", str(table))
     assert second.returncode == 0 and table.read_text() == second.stdout
     assert [json.loads(line) for line in results.read_text().splitlines()] == kept
     found = json.loads(second.stdout)
-    assert [(row["lane"], row["gamma"]) for row in found["rows"]] == [
-        ("generate", None),
-        ("speculative", 0),
-        ("speculative", 3),
-    ]
+    lanes = [("generate", None), ("speculative", 0), ("speculative", 3)]
+    assert [(row["lane"], row["gamma"]) for row in found["rows"]] == lanes
     assert all(isinstance(row["tokens_per_second"], float) for row in found["rows"])
     other = specdec_command(*command, "--export", str(tmp_path / "x.txt"))
     assert other.returncode == 2 and "must end in .csv, .json or .md" in other.stderr
