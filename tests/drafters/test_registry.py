@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -154,6 +155,39 @@ def test_a_new_method_is_on_the_page(toy) -> None:
     assert "no pair" in said(public, "Another pair", "some/model", "some/draft", "Draft model")
     list(panel.change(turn, choice))
     assert slot.facts["draft"] == toy.describe()
+
+
+# --- another package -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def offered(monkeypatch) -> Iterator[list[EntryPoint]]:
+    """The entry points of installed packages. The first one is the toy."""
+    points = [EntryPoint("echo", f"{__name__}:Echo", registry.GROUP)]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.GROUP else [])
+    registry._of_others.cache_clear()
+    yield points
+    registry._of_others.cache_clear()
+
+
+def test_a_method_of_another_package_is_named_like_the_rest(offered) -> None:
+    """It takes no text of this table, and a page for strangers does not know it."""
+    assert registry.method_of("echo:2") == Echo(2) and "echo:N" in registry.forms()
+    assert registry.method_of("some/model") == DraftModel("some/model")
+    assert registry.method_of("echo:2", others=False) == DraftModel("echo:2")
+    assert [row.kind for row in registry.methods()][-1] == "echo" and Echo not in registry.methods(others=False)
+
+
+def test_a_method_of_another_package_takes_no_text_of_this_table(offered, monkeypatch) -> None:
+    monkeypatch.setattr(Echo, "parse", classmethod(lambda cls, text: cls(1)))
+    assert registry.method_of("prompt-lookup") == specdec.PromptLookup()
+
+
+@pytest.mark.parametrize("value", ["no_such_module:Method", f"{__name__}:NoSuchClass", f"{__name__}:PROMPT"])
+def test_what_cannot_be_used_is_left_out_with_a_warning(offered, value: str) -> None:
+    offered.append(EntryPoint("broken", value, registry.GROUP))
+    with pytest.warns(UserWarning, match="'broken' .* (cannot be loaded|is no DraftMethod)"):
+        assert registry.method_of("echo:2") == Echo(2)
 
 
 # --- the rows --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ def expression_of(kind: str, text: str) -> str:
     A recording may come from anywhere, and an expression in it could be any program. Raises ``InvalidInput`` for an
     unknown way.
     """
-    method = method_of(text)
+    method = method_of(text, others=False)
     if method is None or method.kind != kind:
         raise InvalidInput("It names a draft method that this program does not know.")
     return str(method.describe()["python"])

@@ -47,7 +47,8 @@ class PairPanel:
 
     def __init__(self, slot: Slot, limits: Limits, startup: StartupRace):
         self._slot, self._limits, self._startup = slot, limits, startup
-        labels = [row.label for row in registry.METHODS]
+        self._methods = registry.methods(others=not limits.public)
+        labels = [row.label for row in self._methods]
         with gr.Row():
             self.preset = gr.Dropdown(
                 [*_PRESETS, *([OWN] if limits.pairs == "any" else [])],
@@ -71,7 +72,7 @@ class PairPanel:
         self.preset.change(
             lambda preset, method: (
                 gr.update(visible=preset == OWN),
-                gr.update(visible=_is_written(preset, method)),
+                gr.update(visible=self._is_written(preset, method)),
                 _preset_line(preset),
             ),
             [self.preset, self.method],
@@ -81,9 +82,9 @@ class PairPanel:
         )
         self.method.change(
             lambda preset, method: gr.update(
-                visible=_is_written(preset, method),
-                label=f"Draft: {_row(method).form}",
-                placeholder=_row(method).example,  # and no value, which would replace what was typed
+                visible=self._is_written(preset, method),
+                label=f"Draft: {self._row(method).form}",
+                placeholder=self._row(method).example,  # and no value, which would replace what was typed
             ),
             [self.preset, self.method],
             self.draft,
@@ -152,7 +153,7 @@ class PairPanel:
 
     def _plan(self, preset: str | None, target: str | None, draft: str | None, method: str) -> PairPlan:
         model: str | None
-        row, written = _row(method), _is_written(preset, method)
+        row, written = self._row(method), self._is_written(preset, method)
         target, draft = (target or "").strip(), (draft or "").strip()  # a hidden field is None
         text, listed = (draft or row.example) if written else "", None
         if preset in _PRESETS:
@@ -165,13 +166,25 @@ class PairPanel:
             model = target
         else:
             raise InvalidInput(f"There is no pair {quoted(preset)} in the list.")
-        drafting = row.parse(text) if text else registry.method_of(listed or "")
+        drafting = row.parse(text) if text else registry.method_of(listed or "", others=not self._limits.public)
         if text and drafting is None:
             raise InvalidInput(f"{quoted(text)} is not a valid draft; write {row.form}.")
         if self._limits.public and written and drafting is not None and drafting.parts():
             raise InvalidInput("This public page loads only the pairs of its list; choose one of them.")
         # Visitors must not reach private models, which the owner's token opens.
         return plan_pair(model, drafting, token=not self._limits.public)
+
+    def _row(self, method: str) -> type[DraftMethod]:
+        """The way to draft with this label."""
+        found = next((row for row in self._methods if row.label == method), None)
+        if found is None:
+            raise InvalidInput(f"There is no draft method {quoted(method)} in the list.")
+        return found
+
+    def _is_written(self, preset: str | None, method: str) -> bool:
+        """Whether the visitor types the way to draft; a pair of the list names its draft model itself."""
+        named = preset in _PRESETS or (preset != OWN and _typed(preset)[1])
+        return not named or self._row(method) is not DraftModel
 
 
 async def _told(machine: JobQueue, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
@@ -200,24 +213,10 @@ def pair_header(slot: Slot, limits: Limits) -> str:
     return html.header(provenance.pair_line(slot.facts), "your own pair" if limits.pairs == "none" else "change")
 
 
-def _row(method: str) -> type[DraftMethod]:
-    """The row of the table with this label."""
-    found = next((row for row in registry.METHODS if row.label == method), None)
-    if found is None:
-        raise InvalidInput(f"There is no draft method {quoted(method)} in the list.")
-    return found
-
-
 def _typed(pair: str | None) -> tuple[str, str]:
     """The target, and the draft or "", of a pair that was typed into the field of the list, as "target <- draft"."""
     target, draft, *_ = [*ARROW.split((pair or "").strip(), maxsplit=1), ""]
     return target, draft
-
-
-def _is_written(preset: str | None, method: str) -> bool:
-    """Whether the visitor types the way to draft; a pair of the list names its draft model itself."""
-    named = preset in _PRESETS or (preset != OWN and _typed(preset)[1])
-    return not named or _row(method) is not DraftModel
 
 
 def _preset_line(name: str | None) -> str:
