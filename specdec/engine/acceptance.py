@@ -74,13 +74,13 @@ Acceptance: TypeAlias = Lossless | TopK
 
 def acceptance_of(name: str, top_k: int | None = None) -> Acceptance:
     """The rule that the arguments ``acceptance`` and ``accept_top_k`` name. Raises ``InvalidInput``."""
-    exact: dict[str, Acceptance] = {rule.name: rule for rule in (Lossless(), Block())}
     if name == TopK.name:
         if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
             raise BadSetting(f"accept_top_k is {quoted(top_k)}; give a whole number, 1 or more.")
         return TopK(top_k)
-    if name not in exact:
+    exact = next((rule for rule in (Lossless(), Block()) if rule.name == name), None)
+    if exact is None:
         raise InvalidInput(f"acceptance is {quoted(name)}; use 'lossless', 'block' or 'top-k'.")
     if top_k is not None:
         raise BadSetting(f"accept_top_k is {quoted(top_k)}, but acceptance is {quoted(name)}; leave one of them out.")
-    return exact[name]
+    return exact

@@ -225,6 +225,7 @@ def test_only_lossy_acceptance_takes_a_top_k(pair) -> None:
     assert "True" in refused(pair, prompt_of(3), acceptance="top-k", accept_top_k=True)
     assert "accept_top_k" in refused(pair, prompt_of(3), accept_top_k=3)
     assert "typical" in refused(pair, prompt_of(3), acceptance="typical")
+    assert "acceptance" in refused(pair, prompt_of(3), acceptance=["block"])
 
 
 def test_a_draft_length_needs_a_draft() -> None:
