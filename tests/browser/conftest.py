@@ -175,16 +175,23 @@ def visit(
         raise
     page.remove_listener("request", note)
     page.remove_listener("pageerror", fail)
-    page.evaluate("localStorage.clear(); sessionStorage.clear()")
-    page.context.clear_cookies()
-    page.unroute_all()
-    if page.evaluate("history.length") > SHORT:
-        page.close()
-        page = page.context.new_page()  # of the same profile, which keeps the file cache
-    else:
-        page.goto("about:blank")
-    IDLE.append(page)
+    IDLE.append(cleared(page, home))
     assert not errors, errors
+
+
+def cleared(page, host: str) -> object:
+    """A tab of the same profile, which has the file cache and nothing else. Another server may get this address."""
+    page.unroute_all()
+    # Not while the page is open: a race that ends meanwhile would be kept after the storage was cleared.
+    page.route("**/*", lambda route: route.fulfill(body="", content_type="text/html"))
+    page.goto(f"http://{host}/empty")
+    page.evaluate("localStorage.clear(); sessionStorage.clear()")
+    page.unroute_all()
+    page.context.clear_cookies()
+    if page.evaluate("history.length") <= SHORT:
+        return page
+    page.close()
+    return page.context.new_page()
 
 
 def open_page(page, address: str, query: str = "", greeting: str = "startup") -> None:
