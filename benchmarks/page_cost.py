@@ -92,7 +92,7 @@ def main() -> None:
         page.click("#sd-run")
         page.wait_for_function("window.specdec.verdicts > 8 && !window.specdec.running")
         gaps = [gap for at, gap in page.evaluate("(window.framesDone = true, window.frames_)") if at > 1000]
-        rounds = sum(isinstance(event, Round) for event in recording.read_recording(last[0].splitlines()))
+        rounds = sum(isinstance(event, Round) for event in recording.read_recording(last[0].text.splitlines()))
         print(f"{LONG} tokens, {rounds} rounds: longest frame gap {max(gaps):.0f} ms, median {median(gaps):.0f} ms")
         page.click(SKIP)
 

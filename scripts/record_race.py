@@ -1,8 +1,8 @@
 """Records the race that ships with the package on this machine: ``python -m scripts.record_race``.
 
 It is the race at start-up: the embedded pair, the default lanes, 64 tokens after the page's first example, three runs.
-The shown run is kept. Record it on an idle machine, and again after a change of the pair, the passes, a definition or
-the recording's lines.
+The shown run is kept. Record it on an idle machine, and again after a change of the pair, the passes, the
+name of a definition or the recording's lines.
 """
 
 from __future__ import annotations

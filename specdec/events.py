@@ -192,9 +192,14 @@ class Round:
 
     @property
     def committed_kinds(self) -> list[str]:
-        """The kind of each committed token: "accepted", or the round's ``token_kind``."""
+        """The kind of each committed token: "accepted", or the round's ``token_kind``.
+
+        It is "unknown" where the lane does not report its draft.
+        """
+        if self.draft is None:
+            return ["unknown"] * len(self.committed_ids)
         accepted = ["accepted"] * (len(self.committed_ids) - (self.token_id is not None))
-        return accepted + ([self.token_kind] if self.token_kind is not None else [])
+        return accepted + ([self.token_kind or "target"] if self.token_id is not None else [])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from specdec.cli.arguments import (
     prompt_of,
 )  # fmt: skip
 from specdec.cli.exports import add_export_arguments, export_trials, require_writable
-from specdec.cli.terminal import refused
+from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.errors import SpecdecError
 from specdec.events import SamplingParams
 from specdec.lanes.table import BASELINE, LOOP, entrants_of
@@ -42,6 +42,8 @@ from specdec.report.limit import shares_of_limit, show_limit
 from specdec.report.sweep import sweep_table, theory_note
 from specdec.report.sweep_verdict import overall
 
+NAMES = OPTIONS | {"gamma": "--gammas"}
+
 
 def main(argv: Sequence[str]) -> None:
     parser = _parser()
@@ -52,14 +54,20 @@ def main(argv: Sequence[str]) -> None:
     console = console_of(piped=120)
     found: list[Trial] = []
     problem: SpecdecError | None = None
+    stopped = False
     try:
         plan = _asked(arguments)
         pair = pair_of(arguments)
+        file = ResultsFile(arguments.results, pair, plan) if arguments.results else None
+        found = file.read() if file else []
+        steps = trials(pair, plan, {trial.key for trial in found})  # refuses what cannot run
         limit = limit_of(pair)
-        _measure(console, pair, plan, arguments, found)
+        if file:
+            file.begin(found)
+        stopped = not _measure(console, plan, steps, file, found, arguments.json)
     except SpecdecError as error:
         if not found:
-            raise refused(error) from error
+            raise refused(error, NAMES) from error
         problem = error  # what was measured before it is shown
     about, record = measured_on(pair), limit_record(limit, pair, plan, found)
     written = not found or export_trials(arguments.export, about, plan, found, record)
@@ -68,9 +76,17 @@ def main(argv: Sequence[str]) -> None:
     else:
         _report(console, pair, plan, found, record)
     if problem:
-        raise refused(problem) from problem
+        raise refused(problem, NAMES) from problem
+    if stopped:
+        warn(_stopped(arguments.results, len(found), len(plan)))
+        raise SystemExit(130)
     if not written:
         raise SystemExit(1)
+
+
+def _stopped(results: Path | None, calls: int, planned: int) -> str:
+    kept = f" They are kept in {results}; the same command continues from there." if results else ""
+    return f"Stopped: {calls} of {planned} calls are measured.{kept}"
 
 
 def _asked(arguments: argparse.Namespace) -> Plan:
@@ -82,16 +98,18 @@ def _asked(arguments: argparse.Namespace) -> Plan:
     return Plan(tuple(items or read_prompts(arguments.prompts)), entrants, params, arguments.runs)
 
 
-def _measure(console: Output, pair: Pair, plan: Plan, arguments: argparse.Namespace, found: list[Trial]) -> None:
-    """Add the plan's trials to ``found``, until they are all there or Ctrl-C; the table grows meanwhile."""
-    file = ResultsFile(arguments.results, pair, plan) if arguments.results else None
-    if file:
-        found += file.read()
-        file.begin(found)
-    steps = trials(pair, plan, {trial.key for trial in found})
+def _measure(
+    console: Output,
+    plan: Plan,
+    steps: Iterable[Trial | None],
+    file: ResultsFile | None,
+    found: list[Trial],
+    silent: bool,
+) -> bool:
+    """Add the trials to ``found`` and to the file; the table grows meanwhile, unless ``silent``. False after Ctrl-C."""
     bar = Progress(TextColumn("Measuring"), BarColumn(), TimeRemainingColumn())
     task = bar.add_task("", total=len(plan), completed=len(found))
-    shown = contextlib.nullcontext() if arguments.json else Live(bar, console=console, transient=True)
+    shown = contextlib.nullcontext() if silent else Live(bar, console=console, transient=True)
     with shown as live, contextlib.suppress(KeyboardInterrupt):
         for trial in filter(None, steps):
             found.append(trial)
@@ -100,6 +118,8 @@ def _measure(console: Output, pair: Pair, plan: Plan, arguments: argparse.Namesp
             bar.advance(task)
             if live:
                 live.update(Group(sweep_table(found, plan), bar))
+        return True
+    return False
 
 
 def _report(console: Output, pair: Pair, plan: Plan, found: list[Trial], limit: dict[str, Any]) -> None:

@@ -52,8 +52,9 @@ def _of_others() -> tuple[type[DraftMethod], ...]:
         except Exception as error:
             warnings.warn(f"The way to draft {point.name!r} ({point.value}) cannot be loaded: {error}", stacklevel=2)
             continue
-        if isinstance(row, type) and issubclass(row, DraftMethod):
+        named = all(isinstance(getattr(row, name, None), str) for name in ("kind", "label", "form", "example"))
+        if named and isinstance(row, type) and issubclass(row, DraftMethod):
             found.append(row)
         else:
-            warnings.warn(f"{point.name!r} ({point.value}) is no DraftMethod, and is left out.", stacklevel=2)
+            warnings.warn(f"{point.name!r} ({point.value}) is no whole DraftMethod, and is left out.", stacklevel=2)
     return tuple(found)

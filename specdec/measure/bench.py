@@ -36,18 +36,18 @@ def run_plan_distributed(pair: Pair, plan: Plan, path: Path | None) -> list[Tria
     with _together():
         known = file.read() if file else []
     known = _all(known)
+    done = {trial.key for trial in known}
+    with state.split_between_processes([item.name for item in plan.prompts]) as names:
+        mine = set(names)
+    left = sum(item.name in mine and (run, item.name, *entrant) not in done for run, item, entrant in plan.steps())
+    with _together():
+        steps = trials(pair, plan, done, mine)  # before a file is written: it refuses what cannot run
     if file:
         # In this order every trial stays in some file, whenever the process is killed.
         for turn in (main, not main):
             with _together():
                 if turn:
                     file.begin(known)
-    done = {trial.key for trial in known}
-    with state.split_between_processes([item.name for item in plan.prompts]) as names:
-        mine = set(names)
-    left = sum(item.name in mine and (run, item.name, *entrant) not in done for run, item, entrant in plan.steps())
-    with _together():
-        steps = trials(pair, plan, done, mine)
     found: list[Trial] = []
     with Progress(*Progress.get_default_columns(), transient=True, disable=not main) as bar:
         task = bar.add_task("Measuring", total=left)

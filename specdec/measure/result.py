@@ -14,9 +14,12 @@ from specdec.lanes.table import key_of
 from specdec.measure.metrics import Metrics, compute_metrics
 from specdec.text import TextStream, text_of
 
+BEFORE = 32  # tokens of the prompt that decide how the first new one is written
+
 # The kinds of token in a notebook, as on the page; dark letters on a light ground also in a dark theme.
 _STYLES = {
     "target": "",
+    "unknown": "",
     "accepted": "background: #d3e5fb; color: #1f2937",
     "correction": "background: #fde3b8; color: #1f2937; text-decoration: underline",
     "bonus": "background: #e5e7eb; color: #1f2937; font-weight: bold",
@@ -33,8 +36,9 @@ class Result:
     - ``finish_reason``: that of ``Finished``; None if the lane ended early. Then ``cancelled`` is True.
     - ``rounds``: all ``Round`` events; the first one is the prefill.
     - ``metrics``: the figures, a ``Metrics``; None if no token was written.
-    - ``pieces``: ``text`` in pieces, each with the kind of its token: "accepted", "correction", "bonus" or "target";
-      None without a tokenizer. A notebook shows them in colour.
+    - ``pieces``: ``text`` in pieces, each with the kind of its token: "accepted", "correction", "bonus", "target" or,
+      in a lane that does not report its drafts, "unknown". None without a tokenizer, and where the prompt ends inside
+      a character. A notebook shows them in colour.
     """
 
     token_ids: list[int]
@@ -51,7 +55,7 @@ class Result:
         return f"<Result: {self._facts}{text}>"
 
     def _repr_html_(self) -> str | None:
-        """The text in the colours of the page, for a notebook; None without a tokenizer."""
+        """The text in the colours of the page, for a notebook; None where ``pieces`` is None."""
         if self.pieces is None:
             return None
         spans = "".join(f'<span style="{_STYLES[kind]}">{escape(text)}</span>' for text, kind in self.pieces)
@@ -96,7 +100,7 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
         cancelled=finished is None,
         rounds=rounds,
         metrics=compute_metrics(events),
-        pieces=None if text is None else _pieces(rounds, tokenizer, prompt_ids, text),
+        pieces=None if text is None else _pieces(rounds, tokenizer, prompt_ids[-BEFORE:], text),
     )
 
 

@@ -20,7 +20,7 @@ HEADLINES = {
     "not lossless": "Not lossless: the two samples differ by more than chance allows.",
     "steps": "Not lossless: {checks}.",
     "untested": "The draft made no guesses for this prompt, so nothing was tested.",
-    "undecided": "Undecided: the test misses even the lossy version, so it is too weak here.",
+    "undecided": "Undecided: the test misses even the lossy version, so it is too weak.",
 }
 FOUND = (
     "{lane} {passes}: the two samples differ by {found} (total variation); chance alone gives {mean} on average, "

@@ -21,11 +21,6 @@ class Origin:
     name: str = ""
 
     @property
-    def here(self) -> bool:
-        """Whether this program measured the figures, on this machine and with its present pair."""
-        return self.kind == "here"
-
-    @property
     def sentence(self) -> str:
         return sentences.ORIGINS[self.kind].format(name=self.name)
 

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict  # pydantic supports the standard one on
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 
-VERSION = 1
+VERSION = 2
 ASSETS = Path(__file__).parents[1] / "ui" / "assets" / "race"
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)

@@ -29,9 +29,8 @@ def short_sweep(monkeypatch) -> None:
 
 
 def shown(page, key: str) -> tuple[str, list[str]]:
-    """The verdict without its origin, and the table's rows without acceptance by position, which links leave out."""
-    headline = text(page, f"#sd-{key}-verdict .sd-headline")
-    return re.sub(r" (here|on this machine)\b", "", headline), page.locator(
+    """The verdict, and the table's rows without acceptance by position, which links leave out."""
+    return text(page, f"#sd-{key}-verdict .sd-headline"), page.locator(
         f"#sd-{key}-table tbody tr:not(details:has(summary:text('By place')) *)"
     ).all_inner_texts()
 

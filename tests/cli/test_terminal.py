@@ -114,6 +114,25 @@ def test_a_sweep_keeps_its_calls_and_prints_numbers(tmp_path) -> None:
     assert other.returncode == 2 and "must end in .csv, .json or .md" in other.stderr
 
 
+def test_a_sweep_that_is_stopped_or_refused_loses_nothing(tmp_path, monkeypatch) -> None:
+    """After Ctrl-C it says how much was measured and where it is kept. A refused sweep leaves no file behind."""
+    results, whole = tmp_path / "sweep.results.jsonl", sweep.trials
+
+    def stopped(*arguments):
+        yield next(filter(None, whole(*arguments)))
+        raise KeyboardInterrupt
+
+    command = ["sweep", PROMPT, "--gammas", "3", "--runs", "1", "--tokens", "32", "--results", str(results)]
+    refused = specdec_command(*command, "--tokens", "5000")
+    assert refused.returncode == 1 and "fewer new tokens" in refused.stderr and not results.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "trials", stopped)
+        ended = specdec_command(*command, "--json")
+    assert ended.returncode == 130 and f"Stopped: 1 of 3 calls are measured. They are kept in {results}" in ended.stderr
+    assert len(json.loads(ended.stdout)["trials"]) == 1
+    assert specdec_command(*command).returncode == 0 and len(results.read_text().splitlines()) == 4
+
+
 def test_a_sweep_measures_the_lengths_that_are_named() -> None:
     """The loop without a draft is always among them, because the shares of a gain need it."""
     out = specdec_command("sweep", PROMPT, "--gammas", "3", "auto", "--runs", "1", "--tokens", "32").stdout

@@ -183,10 +183,13 @@ def test_a_method_of_another_package_takes_no_text_of_this_table(offered, monkey
     assert registry.method_of("prompt-lookup") == specdec.PromptLookup()
 
 
-@pytest.mark.parametrize("value", ["no_such_module:Method", f"{__name__}:NoSuchClass", f"{__name__}:PROMPT"])
+@pytest.mark.parametrize(
+    "value",
+    ["no_such_module:Method", f"{__name__}:NoSuchClass", f"{__name__}:PROMPT", "specdec.drafters.base:DraftMethod"],
+)
 def test_what_cannot_be_used_is_left_out_with_a_warning(offered, value: str) -> None:
     offered.append(EntryPoint("broken", value, registry.GROUP))
-    with pytest.warns(UserWarning, match="'broken' .* (cannot be loaded|is no DraftMethod)"):
+    with pytest.warns(UserWarning, match="'broken' .* (cannot be loaded|is no whole DraftMethod)"):
         assert registry.method_of("echo:2") == Echo(2)
 
 

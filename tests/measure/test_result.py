@@ -35,3 +35,13 @@ def test_a_notebook_shows_the_text_in_colour() -> None:
     harmless = replace(result, pieces=[("<script>", "accepted")])._repr_html_()
     assert "<script>" not in harmless and "&lt;script&gt;" in harmless
     assert specdec.collect(iter([]))._repr_html_() is None
+
+
+def test_a_lane_that_reports_no_draft_is_not_shown_as_accepted() -> None:
+    """Of transformers' assisted generation it is known what was written, and not which guesses were kept."""
+    target = shared_tiny("llama", 4, layers=3)
+    pair = specdec.Pair(target, noisy_copy(target, 4, scale=0.006), byte_tokenizer())
+    params = specdec.SamplingParams(max_new_tokens=20, ignore_eos=True)
+    result = specdec.collect(specdec.driven(specdec.assisted(pair, "Once", gamma=3, params=params)), pair.tokenizer)
+    assert "".join(text for text, _ in result.pieces) == result.text
+    assert {kind for _, kind in result.pieces} == {"unknown"}

@@ -15,6 +15,7 @@ from fakes import random_table, table_pair, tiny
 
 import specdec
 from specdec.drafters.autoregressive import ChainDraft
+from specdec.engine.acceptance import Lossless
 from specdec.measure.step_test import StepCheck, StepFindings, step_test
 from specdec.runtime import draws
 from specdec.runtime.sampling import Sampler
@@ -150,7 +151,7 @@ def last_draw(change):
         with patch.object(draws, "draw", lambda p, rng: draw(change(p), rng)):
             return whole(*args)
 
-    return patch.object(importlib.import_module("specdec.engine.decode"), "verify", verify)
+    return patch.object(Lossless, "_verify", staticmethod(verify))
 
 
 @pytest.mark.parametrize(

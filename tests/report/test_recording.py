@@ -215,7 +215,7 @@ def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
     events, lines = record(pair, "speculative", {})
     begin = {
         "event": "begin",
-        "version": 1,
+        "version": recording.VERSION,
         "at": 5.0,
         "pair": "a",
         "settings": {},

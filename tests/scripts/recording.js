@@ -1,4 +1,5 @@
 // A small recording of a race: plain generate, then our loop with one round that keeps a guess and misses the next.
+import { VERSION } from "../../specdec/ui/assets/race/race.js";
 
 export const TABLE = [
   { key: "generate", name: "generate", gamma: null, label: "Plain" },
@@ -18,7 +19,7 @@ const PARAMS = {
 };
 const STARTED = {
   event: "started",
-  version: 1,
+  version: VERSION,
   prompt_ids: [5],
   params: PARAMS,
   pair: { target: "big" },
@@ -78,7 +79,7 @@ export const records = () =>
   structuredClone([
     {
       event: "begin",
-      version: 1,
+      version: VERSION,
       lanes: ["generate", "speculative"],
       settings: { prompt: "a" },
       at: 0,

@@ -17,7 +17,7 @@ def expression_of(kind: str, text: str) -> str:
     """
     method = method_of(text, others=False)
     if method is None or method.kind != kind:
-        raise InvalidInput("It names a draft method that this program does not know.")
+        raise InvalidInput("Its draft method is not part of this package, so no code is written for it.")
     return str(method.describe()["python"])
 
 

@@ -7,7 +7,7 @@ export function defineFigures(table) {
 }
 
 // Empty if the figure has none.
-export const meaningOf = (name) => meanings[name] ?? "";
+export const meaningOf = (name) => (Object.hasOwn(meanings, name ?? "") ? meanings[name] : "");
 
 export const isShrunk = (ratio) => ratio < shrunk;
 export const isAlike = (ratio) => ratio > shrunk && ratio < 1 / shrunk;

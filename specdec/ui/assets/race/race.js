@@ -3,7 +3,7 @@ import { keyOf, laneKeys, laneOf } from "../lib/lanes.js";
 import { bytesOf } from "./lines.js";
 import { wrongField } from "./schema.js";
 
-export const VERSION = 1;
+export const VERSION = 2;
 export const LARGEST = 64e6; // characters of a recording that a page accepts; its own are shorter
 const MOST = { tokens: 10_000, prompt: 200_000 }; // of a lane: a browser takes long to draw more
 const LINES = 500_000; // of a recording

@@ -51,7 +51,7 @@ export class VerdictPanel {
   }
 
   progress(words, race) {
-    if (this.headline.textContent !== words) this.headline.textContent = words;
+    if (this.headline.textContent !== words) conclude(this.headline, words);
     for (const [key, value] of this.#lanes) {
       const lane = race?.runs.at(-1)?.get(key);
       if (lane) value.textContent = lane.end?.duration ?? `${lane.tokens} of ${race.asked}`;
