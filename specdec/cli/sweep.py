@@ -59,11 +59,12 @@ def main(argv: Sequence[str]) -> None:
         plan = _asked(arguments)
         pair = pair_of(arguments)
         file = ResultsFile(arguments.results, pair, plan) if arguments.results else None
-        found = file.read() if file else []
-        steps = trials(pair, plan, {trial.key for trial in found})  # refuses what cannot run
+        known = file.read() if file else []
+        steps = trials(pair, plan, {trial.key for trial in known})  # refuses what cannot run
         limit = limit_of(pair)
         if file:
-            file.begin(found)
+            file.begin(known)
+        found += known
         stopped = not _measure(console, plan, steps, file, found, arguments.json)
     except SpecdecError as error:
         if not found:
