@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import specdec
 from specdec.cli.arguments import leave_a_core
@@ -26,7 +26,8 @@ from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import compute_metrics
 from specdec.measure.result import by_lane
 from specdec.report.enough import another_run
-from specdec.report.race_verdict import verdict_record
+from specdec.report.race_verdict import race_verdict
+from specdec.report.verdict import Verdict
 
 PROMPTS = ("Once upon a time", "def fibonacci(n):\n", "The weather today is")
 TOKENS = 128
@@ -43,20 +44,18 @@ class Found(NamedTuple):
 def raced(pair: specdec.Pair, prompt: str) -> Found:
     """A race that runs until its verdict is clear."""
     runs: list[dict[str, list[Event]]] = []
-    record: dict[str, Any] = {}
+    verdict: Verdict | None = None
     began = time.perf_counter()
-    while not runs or another_run(record, time.perf_counter() - began):
+    while verdict is None or another_run(verdict, time.perf_counter() - began):
         params = specdec.SamplingParams(TOKENS, ignore_eos=True)
         batches = race(pair, prompt, params=params, lanes=turned(DEFAULT_KEYS, len(runs)))
         runs.append(by_lane(chain.from_iterable(batches), DEFAULT_KEYS))
-        record = verdict_record(runs)
+        verdict = race_verdict(runs)
     sides = [
         RunMetrics(*(compute_metrics(run[key]) for key in (BASELINE.key, "speculative", LOOP.key))) for run in runs
     ]
     gains = sorted(side.gain or 0.0 for side in sides)
-    return Found(
-        record["kind"], (gains[0], gains[(len(gains) - 1) // 2], gains[-1]), [min(s.cpu_shares) for s in sides]
-    )
+    return Found(verdict.kind, (gains[0], gains[(len(gains) - 1) // 2], gains[-1]), [min(s.cpu_shares) for s in sides])
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from specdec.events import DraftToken, Event, Finished, Round, SamplingParams, Started
@@ -10,6 +11,7 @@ from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics, compute_metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
+from specdec.report.verdict import Note
 
 _MODEL = {"layers": 2, "dtype": "float32", "bits": None}
 PAIR = {
@@ -103,3 +105,8 @@ def _measured(events: list[Event]) -> Metrics:
 def plan(entrants: tuple[LaneConfig, ...], runs: int = 1, prompts: tuple[str, ...] = ("a",)) -> Plan:
     items = tuple(PromptItem(name, "c", name) for name in prompts)
     return Plan(items, entrants, SamplingParams(max_new_tokens=len(TEXT)), runs)
+
+
+def texts(notes: Iterable[Note]) -> list[str]:
+    """The sentences of notes."""
+    return [note.text for note in notes]

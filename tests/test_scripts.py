@@ -75,7 +75,7 @@ def races(hurried, tmp_path_factory) -> Path:
                 yield from ([event] for event in step) if isinstance(step, list) else [step]
 
         turn, text = JobContext(SimpleNamespace(pair=one, facts=one.facts()), one_by_one, threading.Event()), ""
-        for text, _ in stream(turn, ask, limits=Limits()):
+        for text, *_ in stream(turn, ask, limits=Limits()):
             if name == "stopped" and text.count('"event":"round"') > ask.params.max_new_tokens + 12:
                 turn.stop.set()
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
@@ -15,9 +14,9 @@ from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS, entrants_of_race
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.pair import Pair
-from specdec.report.race_lines import begin_line, event_lines
-from specdec.report.race_verdict import verdict_record
-from specdec.report.recording import Recorder, line, shown_alone
+from specdec.report.race_lines import begin_line, event_lines, verdict_line
+from specdec.report.race_verdict import race_verdict
+from specdec.report.recording import Recorder, shown_alone
 
 
 def embedded(setting: Setting) -> Iterator[Found]:
@@ -43,11 +42,11 @@ def _recorded(
     lines, runs = [begin_line(0, "recording", pair.facts(), settings, keys, times)], list[dict[str, list[Event]]]()
     for batch in race(pair, prompt, gamma=gamma, params=params, runs=times):
         lines += event_lines(batch, runs, keys, recorder)
-    record: dict[str, Any] = verdict_record(runs, None, recorder.text_of)
-    (setting.out / name).write_text(shown_alone("".join([*lines, line(record)])), encoding="utf-8")
+    verdict = race_verdict(runs, None, recorder.text_of)
+    (setting.out / name).write_text(shown_alone("".join([*lines, verdict_line(verdict)])), encoding="utf-8")
     return {
         "file": name,
-        "sentence": record["sentence"],
-        "notes": record["notes"],
-        "line": f"{name}: {record['sentence']}",
+        "sentence": verdict.sentence,
+        "notes": [note.text for note in verdict.notes],
+        "line": f"{name}: {verdict.sentence}",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -40,9 +40,11 @@ from specdec.lanes.table import (
 )
 from specdec.measure.result import by_lane, started_of
 from specdec.models.pair import silence_libraries
+from specdec.report.definitions import label_of
 from specdec.report.enough import another_run
-from specdec.report.race_verdict import SPECULATIVE, verdict_record
+from specdec.report.race_verdict import SPECULATIVE, race_verdict
 from specdec.report.recording import Recorder
+from specdec.report.verdict import Verdict
 from specdec.text import TextStream
 
 # The kinds of token, as on the page.
@@ -98,20 +100,20 @@ def main(argv: Sequence[str], named: bool = True) -> None:
         began = time.perf_counter()
         runs = [by_lane(_shown(console, run(0, params), pair.tokenizer, keys), keys)]
         text_of = Recorder(pair.tokenizer).text_of
-        record = verdict_record(runs, text_of=text_of)
-        while _another(arguments.runs, runs, record, time.perf_counter() - began):
+        verdict = race_verdict(runs, text_of=text_of)
+        while _another(arguments.runs, runs, verdict, time.perf_counter() - began):
             console.print(f"Run {len(runs) + 1} ...", style="dim")
             seed = started_of(runs[0][SPECULATIVE]).params.seed
             runs.append(by_lane(run(len(runs), replace(params, seed=seed)), keys))
-            record = verdict_record(runs, text_of=text_of)
-        _print(console, record)
+            verdict = race_verdict(runs, text_of=text_of)
+        _print(console, verdict)
     except SpecdecError as error:
         raise refused(error) from error
 
 
-def _another(asked: int | None, runs: Sequence[Any], record: Mapping[str, Any], seconds: float) -> bool:
+def _another(asked: int | None, runs: Sequence[Any], verdict: Verdict, seconds: float) -> bool:
     """Whether to run the race again: as often as asked, else until its verdict is clear."""
-    return another_run(record, seconds) if asked is None else len(runs) < asked
+    return another_run(verdict, seconds) if asked is None else len(runs) < asked
 
 
 def _shown(console: Output, events: Iterable[Event], tokenizer: Any, keys: Sequence[str]) -> Iterator[Event]:
@@ -132,16 +134,18 @@ def _shown(console: Output, events: Iterable[Event], tokenizer: Any, keys: Seque
         yield event
 
 
-def _print(console: Output, record: Mapping[str, Any]) -> None:
+def _print(console: Output, verdict: Verdict) -> None:
     """Print the verdict on a race."""
     console.print(legend())
-    console.print(record["sentence"], style="bold")
-    for key, rate in record.get("rates", {}).items():
+    console.print(verdict.sentence, style="bold")
+    for key, rate in (verdict.rates or {}).items():
         console.print(f"{rate}  {row_of(key).label}")
-    for figure in record.get("figures", []):
-        console.print(f"{figure['value']}  {figure['label']}")
-    for note in record["notes"]:
-        console.print(note)
+    for figure in verdict.figures or ():
+        console.print(f"{figure['value']}  {label_of(figure)}")
+    for note in verdict.notes:
+        console.print(note.text)
+    if verdict.caption:
+        console.print(f"{verdict.caption}.", style="dim")
 
 
 def legend() -> Text:

@@ -129,7 +129,7 @@ def _report(console: Output, pair: Pair, plan: Plan, found: list[Trial], limit: 
     console.print(f"{count} prompt{'s' * (count != 1)}, {plan.params.max_new_tokens} tokens each.")
     console.print(sweep_table(found, plan))
     result = overall(found, plan, of_limit=shares_of_limit(limit))
-    console.print(" ".join(filter(None, [result.headline, *result.notes, theory_note(found)])))
+    console.print(" ".join(filter(None, [result.headline, *(note.text for note in result.notes), theory_note(found)])))
     if found:
         show_limit(console, limit)
 

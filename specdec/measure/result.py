@@ -78,12 +78,7 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
     """
     if not (tokenizer is None or hasattr(tokenizer, "get_vocab")):
         raise InvalidInput(f"tokenizer is {identified(tokenizer)}; give a loaded tokenizer, or leave it out.")
-    if not isinstance(lane, Iterable) or hasattr(lane, "ndim"):  # a tensor of one number only looks iterable
-        raise InvalidInput(f"The lane is {identified(lane)}; give the events that speculative() or driven() yields.")
-    events = [event for part in lane for event in (part if isinstance(part, list) else [part])]
-    for event in events:
-        if not isinstance(event, Event):
-            raise InvalidInput(f"Among the events is {identified(event)}; give what speculative() or driven() yields.")
+    events = flat(lane)
     if (lanes := sum(isinstance(event, Started) for event in events)) > 1:
         raise InvalidInput(
             f"These are the events of {lanes} lanes; collect each lane separately (recording.lanes splits them)."
@@ -104,6 +99,17 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
     )
 
 
+def flat(lane: Iterable[Event | list[Event]]) -> list[Event]:
+    """The events of one or more lanes, which may come in batches. Raises ``InvalidInput`` for anything else."""
+    if not isinstance(lane, Iterable) or hasattr(lane, "ndim"):  # a tensor of one number only looks iterable
+        raise InvalidInput(f"The lane is {identified(lane)}; give the events that speculative() or driven() yields.")
+    events = [event for part in lane for event in (part if isinstance(part, list) else [part])]
+    for event in events:
+        if not isinstance(event, Event):
+            raise InvalidInput(f"Among the events is {identified(event)}; give what speculative() or driven() yields.")
+    return events
+
+
 def _pieces(
     rounds: Iterable[Round], tokenizer: Any, prompt_ids: Iterable[int], text: str
 ) -> list[tuple[str, str]] | None:
@@ -121,14 +127,29 @@ def _pieces(
 LaneEvents = Mapping[str, Sequence[Event]]  # one run of a race: the events of each lane
 
 
-def by_lane(events: Iterable[Event], keys: Collection[str]) -> dict[str, list[Event]]:
-    """The events of each lane of a race that ran once, by the ``keys`` of its lanes."""
-    lanes: dict[str, list[Event]] = {}
+def in_runs(events: Iterable[Event], keys: Collection[str]) -> list[dict[str, list[Event]]]:
+    """The events of each lane of a race by the ``keys`` of its lanes, for each run.
+
+    A run begins with a lane that the run before has. Raises ``InvalidInput`` if the first event is no ``Started``.
+    """
+    runs: list[dict[str, list[Event]]] = [{}]
+    lane: list[Event] = []
     for event in events:
         if isinstance(event, Started):
-            lanes[key_of(event.lane, event.gamma, keys)] = lane = []
+            key = key_of(event.lane, event.gamma, keys)
+            if key in runs[-1]:
+                runs.append({})
+            runs[-1][key] = lane = []
+        elif not lane:
+            raise InvalidInput("The events begin in the middle of a lane.")
         lane.append(event)
-    return lanes
+    return runs
+
+
+def by_lane(events: Iterable[Event], keys: Collection[str]) -> dict[str, list[Event]]:
+    """The events of each lane of a race that ran once, by the ``keys`` of its lanes."""
+    (run,) = in_runs(events, keys)
+    return run
 
 
 def started_of(events: Sequence[Event]) -> Started:

@@ -153,7 +153,9 @@ def report(
             f"{each})."
         )
     found = overall(trials, plan, of_limit=shares_of_limit(limit))
-    console.print(" ".join(filter(None, [label and f"{label.capitalize()}.", found.headline, *found.notes])))
+    console.print(
+        " ".join(filter(None, [label and f"{label.capitalize()}.", found.headline, *(n.text for n in found.notes)]))
+    )
     outside = [(s.gamma, s.middle("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
     told = ", ".join(f"\u03b3 {gamma}: {numbers.percent(share, 1)}" for gamma, share in outside if share is not None)
     console.print(f"Time outside the models' passes: {told or 'no guesses were made'}.")

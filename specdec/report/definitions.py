@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec.report.schema import Figure
+from specdec.report.verdict import Figure
 
 
 @dataclass(frozen=True)
 class Definition:
-    """``name`` is the label of the figure. ``is_not`` names what it could be mistaken for."""
+    """``name`` is what the figure is called wherever it is shown. ``is_not`` names what it could be mistaken for."""
 
     name: str
     unit: str
@@ -75,7 +75,7 @@ DEFINITIONS = {
         "Loading the models and waiting in the queue are not in it.",
     ),
     "acceptance": Definition(
-        "acceptance (\u03b1), or guesses kept",
+        "guesses kept (\u03b1)",
         "share of guesses",
         "Guesses kept / guesses tested. A guess after the first rejected one is never tested and does not count.",
         "It is not the share of all drafted tokens (vLLM's draft acceptance rate), nor of the text's tokens.",
@@ -203,8 +203,13 @@ DEFINITIONS = {
 }
 
 
-def make_figure(value: str, label: str, name: str) -> Figure:
-    """A figure with a row in the table."""
-    if name not in DEFINITIONS:
-        raise KeyError(f"no definition is called {name!r}")
-    return {"value": value, "label": label, "name": name}
+def make_figure(value: str, key: str, label: str = "") -> Figure:
+    """A figure with a row in the table. ``label`` is shown in place of the name there."""
+    if key not in DEFINITIONS:
+        raise KeyError(f"no definition is called {key!r}")
+    return Figure(value=value, name=key, label=label) if label else Figure(value=value, name=key)
+
+
+def label_of(figure: Figure) -> str:
+    """What a figure is called."""
+    return figure.get("label") or DEFINITIONS[figure["name"]].name

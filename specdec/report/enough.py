@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from specdec.report.judge import Doubt, Kind
+from specdec.report.verdict import Verdict
 
 LEAST, MOST = 3, 5  # runs of a race, without and with a reason to doubt its figures
 SECONDS = 10.0  # for all runs; a race that would take longer is not repeated, because somebody waits for it
-DOUBTED = {kind.name.lower() for kind in (Kind.BUSY, Kind.NOISY)}
-DOUBTS = {doubt.name.lower() for doubt in (Doubt.STALL, Doubt.WIDE_SPREAD, Doubt.FEW_RUNS)}
+DOUBTED = (Kind.BUSY, Kind.NOISY)
+DOUBTS = {Doubt.STALL, Doubt.WIDE_SPREAD, Doubt.FEW_RUNS}
 
 
-def another_run(record: Mapping[str, Any], seconds: float) -> bool:
-    """Whether to run the race again. ``record`` is the verdict so far; its runs took ``seconds``."""
-    runs = record.get("runs")
+def another_run(verdict: Verdict, seconds: float) -> bool:
+    """Whether to run the race again. ``verdict`` is that of the runs so far, which took ``seconds``."""
+    runs = verdict.runs
     if not runs:  # nothing can be compared, and another run would not change that
         return False
-    doubted = record["kind"] in DOUBTED or not DOUBTS.isdisjoint(record["doubts"])
+    doubted = verdict.kind in DOUBTED or not DOUBTS.isdisjoint(verdict.doubts)
     return runs < (MOST if doubted else LEAST) and seconds * (runs + 1) / runs <= SECONDS

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import StrEnum, auto
 from types import MappingProxyType
 
 from specdec.closed_forms import break_even_alpha, expected_speedup, expected_tokens
@@ -28,64 +28,67 @@ WIDE = 0.25  # (highest - lowest) / median gain; above this, the runs differ wid
 
 
 class Kind(StrEnum):
-    """The kinds of outcome. "Unsplit": our loop did not run, so its share is not known."""
+    """The kinds of outcome. The first word compares the lane with plain ``generate``, the rest is about speculation.
 
-    FASTER = "faster, and speculation pays"
-    FASTER_UNSPLIT = "faster, shares unknown"
-    FASTER_PERHAPS = "faster, speculation unclear"
-    FASTER_BY_ENGINE = "faster by the engine alone, speculation loses"
-    UNCLEAR = "no clear difference"
-    UNCLEAR_UNSPLIT = "no clear difference, shares unknown"
-    UNCLEAR_GAINS = "no clear difference, speculation pays"
-    UNCLEAR_LOSES = "no clear difference, speculation loses"
-    SLOWER = "slower, and speculation loses"
-    SLOWER_UNSPLIT = "slower, shares unknown"
-    SLOWER_PERHAPS = "slower, speculation unclear"
-    SLOWER_BY_ENGINE = "slower by the engine alone, speculation pays"
-    BUSY = "the machine was busy: no clear figure"
-    NOISY = "the figures contradict each other: no clear figure"
-    NO_GUESSES = "gamma 0, no guesses"
-    NOTHING_GUESSED = "the draft made no guess"
-    TOO_FEW_TOKENS = "too few tokens"
-    NO_TOKEN = "no token"
-    INCOMPLETE = "incomplete"
-    TOO_EARLY = "too early"
-    NOT_MEASURED = "not measured"
+    "Unsplit": our loop did not run, so its share is not known.
+    """
+
+    FASTER = auto()  # and speculation pays
+    FASTER_UNSPLIT = auto()
+    FASTER_PERHAPS = auto()  # it is not clear whether speculation pays
+    FASTER_BY_ENGINE = auto()  # speculation loses
+    UNCLEAR = auto()  # no clear difference, and it is not clear whether speculation pays
+    UNCLEAR_UNSPLIT = auto()
+    UNCLEAR_GAINS = auto()  # speculation pays
+    UNCLEAR_LOSES = auto()  # speculation loses
+    SLOWER = auto()  # and speculation loses
+    SLOWER_UNSPLIT = auto()
+    SLOWER_PERHAPS = auto()  # it is not clear whether speculation pays
+    SLOWER_BY_ENGINE = auto()  # speculation pays
+    BUSY = auto()  # other programs used the machine, so there is no clear figure
+    NOISY = auto()  # the figures contradict each other, so there is no clear figure
+    NO_GUESSES = auto()  # gamma 0
+    NOTHING_GUESSED = auto()  # the draft made no guess
+    TOO_FEW_TOKENS = auto()
+    NO_TOKEN = auto()
+    INCOMPLETE = auto()  # a lane is missing
+    TOO_EARLY = auto()  # not every draft length has run on every prompt
+    NOT_MEASURED = auto()
 
 
 class Reason(StrEnum):
     """Why speculation loses."""
 
-    GUESSES_COST = "guesses cost too much"
-    FEW_KEPT = "too few guesses are kept"
-    CHECKING_GROWS = "checking grows"
-    CHECKING_OR_LOOP = "checking or the loop"
-    UNEVEN = "guesses are kept unevenly"
-    OVERHEAD = "loop overhead"
-    CUT = "rounds cut short"
-    UNKNOWN = "unknown"
+    GUESSES_COST = auto()  # too much
+    FEW_KEPT = auto()
+    CHECKING_GROWS = auto()
+    CHECKING_OR_LOOP = auto()  # one of both; without our loop they cannot be told apart
+    UNEVEN = auto()  # guesses are not kept independently of each other
+    OVERHEAD = auto()  # work around the passes
+    CUT = auto()  # rounds that the end of the text cuts short
+    UNKNOWN = auto()
 
 
 class Advice(StrEnum):
     """What may help where speculation loses."""
 
-    SHORTER = "a shorter draft length"
-    CHEAPER = "a draft that costs less"
-    CLOSER = "a draft that agrees more often"
-    LONGER = "more tokens"
+    SHORTER = auto()  # a shorter draft length
+    CHEAPER = auto()  # a draft that costs less
+    CLOSER = auto()  # a draft that agrees with the target more often
+    LONGER = auto()  # a longer text
 
 
 class Doubt(StrEnum):
     """What makes a figure less certain than it looks."""
 
-    BUSY = "busy machine"
-    TOO_FAST = "faster than its rounds allow"
-    LUCK = "the luckiest of many lengths"
-    ABOVE_LIMIT = "faster than the machine's limit"
-    STALL = "stall"
-    WIDE_SPREAD = "wide spread"
-    CHECKING_SHRINKS = "checking shrinks"
-    FEW_RUNS = "few runs"
+    BUSY = auto()  # other programs used the machine
+    TOO_FAST = auto()  # faster than its rounds allow
+    LUCK = auto()  # the fastest of many draft lengths, each measured once
+    ABOVE_LIMIT = auto()  # faster than the machine's computed limit
+    STALL = auto()  # one round took far longer than usual
+    WIDE_SPREAD = auto()  # the runs differ widely
+    CHECKING_SHRINKS = auto()  # checking more tokens was faster than checking one
+    FEW_RUNS = auto()  # too few to confirm a small difference
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,11 @@ class Judgement:
     def split(self) -> bool:
         """Whether the engine's share and speculation's are known separately."""
         return self.engine is not None
+
+    @property
+    def is_about(self) -> bool:
+        """Whether other programs or chance made the gain, so that it is no clear figure."""
+        return self.kind in (Kind.BUSY, Kind.NOISY)
 
     @property
     def can_break_even(self) -> bool | None:

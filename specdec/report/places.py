@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from specdec.lanes.table import LaneConfig
 from specdec.measure.metrics import Metrics
 from specdec.report import numbers
-from specdec.report.schema import Table
+from specdec.report.verdict import Table
 
 PLACES = ("Place in the draft", "tested", "kept, of tested", "kept, of all drafts")
 EXPECTED = "expected, of tested"  # only of a sampled lane

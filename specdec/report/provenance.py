@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from specdec.events import Started
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice
 from specdec.measure.results.format import About
@@ -15,17 +16,21 @@ from specdec.report.sentences import SYNTHETIC
 
 @dataclass(frozen=True)
 class Origin:
-    """``name`` is that of a file."""
+    """Where shown figures come from. ``name`` is that of a file."""
 
-    kind: Literal["here", "recording", "file", "link"]
+    kind: Literal["run", "startup", "recording", "file", "link"]
     name: str = ""
+
+    @property
+    def measured_here(self) -> bool:
+        return self.kind in ("run", "startup")
 
     @property
     def sentence(self) -> str:
         return sentences.ORIGINS[self.kind].format(name=self.name)
 
 
-HERE, RECORDING, LINK = Origin("here"), Origin("recording"), Origin("link")
+HERE, RECORDING, LINK = Origin("run"), Origin("recording"), Origin("link")
 
 
 def provenance_line(about: dict[str, Any]) -> str:
@@ -72,6 +77,19 @@ def plan_settings(plan: Plan) -> str:
     if gammas := _gammas(plan):
         found.append(f"\u03b3 {sentences.lengths(gammas)}")
     return ", ".join(found)
+
+
+def run_settings(started: Started) -> str:
+    """The settings of a speculative lane in a few words, without the prompt."""
+    params = started.params
+    parts = [sentences.policy(started.gamma), f"{params.max_new_tokens} new tokens"]
+    parts.append("greedy" if params.greedy else f"temperature {params.temperature:g}")
+    parts.append(f"top-k {params.top_k}" if params.top_k else "")
+    parts.append(f"top-p {params.top_p:g}" if params.top_p != 1 else "")
+    parts.append(f"min-p {params.min_p:g}" if params.min_p else "")
+    parts.append(f"repetition penalty {params.repetition_penalty:g}" if params.repetition_penalty != 1 else "")
+    parts.append("" if started.acceptance == "lossless" else f"{started.acceptance} acceptance")
+    return ", ".join(filter(None, parts))
 
 
 def provenance_columns(about: About, plan: Plan) -> dict[str, Any]:

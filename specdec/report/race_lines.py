@@ -1,12 +1,10 @@
-"""Writes the recording of a race: its first line, and the lines of its lanes.
-
-``race_verdict.verdict_record`` makes the last one.
-"""
+"""Writes the recording of a race: its first line, the lines of its lanes, and its verdict."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from specdec.events import Event, Finished, Started
@@ -15,6 +13,7 @@ from specdec.report import provenance
 from specdec.report.race_verdict import lane_end
 from specdec.report.recording import Recorder, line
 from specdec.report.schema import VERSION
+from specdec.report.verdict import Verdict
 
 
 def begin_line(
@@ -44,3 +43,8 @@ def event_lines(
         yield recorder.line(event)
         if isinstance(event, Finished) and (end := lane_end(lane, runs[-1][lane])):
             yield line(end)
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """The last line of a race."""
+    return line({"event": "verdict", **asdict(verdict)})

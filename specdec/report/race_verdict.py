@@ -3,28 +3,32 @@ other draft lengths."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from specdec.errors import InvalidInput
 from specdec.events import LOSSLESS, Event, Finished, Round, Started
-from specdec.lanes.table import BASELINE, LOOP, row_of
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig, row_of
 from specdec.measure import metrics
 from specdec.measure.gain import RunMetrics, median_run
 from specdec.measure.lengths import at_all_lengths
 from specdec.measure.metrics import Metrics
-from specdec.measure.result import LaneEvents, common_prefix, started_of, written_ids
+from specdec.measure.result import LaneEvents, common_prefix, flat, in_runs, started_of, written_ids
 from specdec.measure.whatif import Costs
-from specdec.report import numbers, sentences
+from specdec.report import numbers, provenance, sentences
+from specdec.report.computed import computed_lengths
 from specdec.report.judge import Judgement, Kind, judge
 from specdec.report.places import passes_table, places_table
-from specdec.report.schema import LaneEnd
+from specdec.report.recording import Recorder
+from specdec.report.sentences import listed
 from specdec.report.tables import details, headline_figures, lane_rates, lane_rows, time_words
+from specdec.report.verdict import LaneEnd, Note, Verdict
 from specdec.report.why import of_race
 
 SPECULATIVE = "speculative"  # the lane that is judged
 REPETITIVE = 0.5
+LOSSY = "Not lossless: {acceptance} acceptance changes the output."
 
 
 def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
@@ -46,24 +50,48 @@ def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
 LEAST = 8  # tokens that a stopped race must have written; the times of fewer are noise
 
 
-def verdict_record(
-    runs: Sequence[LaneEvents], stopped: str | None = None, text_of: Callable[[int], str] | None = None
-) -> dict[str, Any]:
-    """Everything that is shown about a race, as one record.
+def verdict(race: Iterable[Event | list[Event]], tokenizer: Any = None) -> Verdict:
+    """Run a race to its end and return the verdict on it: its sentence, notes and figures (``print`` shows the first).
 
-    All figures, texts, times and the chart are those of one run: ``shown``, the one with the median speed-up.
-    ``stopped`` is the beginning of the sentence on a stopped race. ``text_of`` gives a token's text.
+    ``race`` yields events, or batches of them as ``specdec.race`` does: those of plain ``generate``, of the speculative
+    lane and of any others, one lane after another, once or several times. Events that were kept, or read from a
+    recording, do as well. The ``tokenizer`` names the tokens at which two texts differ; without one their ids do.
+    Raises ``InvalidInput`` if one of both lanes is missing, or if the lanes differ in prompt or settings.
     """
-    notes = []
+    events = flat(race)
+    starts = [event for event in events if isinstance(event, Started)]
+    own = {LaneConfig(start.lane, start.gamma).key for start in starts}
+    keys = own if SPECULATIVE in own else {start.lane for start in starts}  # at gamma 0 both name our loop
+    if missing := [key for key in (BASELINE.key, SPECULATIVE) if key not in keys]:
+        given = f"the events are of {listed(sorted(keys))}" if keys else "there are no events of a whole lane"
+        raise InvalidInput(f"The verdict needs the lane {missing[0]}; {given}.")
+    if len({(start.prompt_ids, replace(start.params, seed=None)) for start in starts}) > 1:
+        raise InvalidInput("The lanes differ in prompt or settings; give the events of one race.")
+    runs = in_runs(events, keys)
+    stopped = None if all(_ended(lane) for run in runs for lane in run.values()) else "Stopped"
+    return race_verdict(runs, stopped, Recorder(tokenizer).text_of if tokenizer else None)
+
+
+def race_verdict(
+    runs: Sequence[LaneEvents], stopped: str | None = None, text_of: Callable[[int], str] | None = None
+) -> Verdict:
+    """Everything that is said about a race.
+
+    ``runs`` holds the events of each lane by its key, for each run. All figures, texts, times and the chart are of one
+    run: ``shown``, the one with the median speed-up. ``stopped`` is the beginning of the sentence on a stopped race.
+    ``text_of`` gives a token's text.
+    """
+    notes: list[Note] = []
     if stopped and (complete := _complete(runs)):
-        notes.append(f"{stopped} before all lanes ended. Only lanes that ended count.")
+        notes.append(Note("stopped", f"{stopped} before all lanes ended. Only lanes that ended count."))
         runs, stopped = complete, None
     if stopped:
         written = len(written_ids(runs[0].get(SPECULATIVE, ())))
         if written < LEAST:
             return _incomplete(runs[0], stopped)
         asked = started_of(runs[0][SPECULATIVE]).params.max_new_tokens
-        notes.append(f"{stopped} at {written} of {asked} tokens; only tokens that both lanes wrote are compared.")
+        text = f"{stopped} at {written} of {asked} tokens; only tokens that both lanes wrote are compared."
+        notes.append(Note("stopped", text))
         runs = [{**runs[0], BASELINE.key: _up_to(runs[0][BASELINE.key], written)}]
     measured = [
         {key: metrics.compute_metrics(events) for key, events in run.items() if _counts(key, events)} for run in runs
@@ -73,40 +101,50 @@ def verdict_record(
     sides = {at: both for at, both in sides.items() if both.gain} or sides
     compared = list(sides.values())
     if not compared:
-        return _record(Judgement(Kind.NO_TOKEN), notes, bool(stopped))
+        return _verdict(Judgement(Kind.NO_TOKEN), notes, bool(stopped))
     found = judge(compared, started_of(runs[0][SPECULATIVE]).gamma)
     middle = median_run(compared)
     shown = next(at for at, side in sides.items() if side is middle)
     plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))
     base, lane = sides[shown].plain, sides[shown].lane
-    notes += sentences.notes(found) + _text_notes(plain, speculative, bool(stopped), text_of or str)
+    notes += [*sentences.notes(found), _text_note(plain, speculative, bool(stopped), text_of or str)]
     notes += _repetition(speculative, lane) + _lengths(speculative)
-    record = _record(found, notes, bool(stopped)) | {"runs": found.runs or len(runs), "shown": shown}
-    record["same"] = written_ids(plain) == written_ids(speculative)
-    record["figures"] = headline_figures(found, sides[shown], plain, speculative)
-    counted = list(sides)
-    record["rates"] = lane_rates(measured[shown])
-    record["lanes"] = lane_rows([runs[at] for at in counted], [measured[at] for at in counted], counted.index(shown))
-    drafting = metrics.pool(side.lane for side in compared)
-    record["places"], record["passes"] = places_table(drafting), passes_table(drafting)
-    record["details"] = details(found, sides[shown], speculative)
-    record["time"] = time_words(lane, len(runs))
-    record["why"] = of_race(found)
-    record |= _other_lengths(speculative, runs, sides[shown])
-    if (acceptance := started_of(speculative).acceptance) not in LOSSLESS:
-        record["warning"] = f"Not lossless: {acceptance} acceptance changes the output."
-    if stopped:  # a stopped lane has no ``Finished``
-        record["end"] = lane_end(SPECULATIVE, speculative)
-    elif base.new_tokens == lane.new_tokens and found.gain:
-        record["saved"] = numbers.saved(base.decode_seconds, lane.decode_seconds)
-    record["chart"] = (
-        f"Tokens written over seconds. Plain: {base.new_tokens} tokens in {numbers.seconds(base.decode_seconds)}. "
-        f"Speculative: {lane.new_tokens} tokens in {numbers.seconds(lane.decode_seconds)}. {record['sentence']}"
+    started = started_of(speculative)
+    counted, drafting = list(sides), metrics.pool(side.lane for side in compared)
+    verdict = replace(
+        _verdict(found, notes, bool(stopped)),
+        caption=provenance.run_settings(started),
+        runs=found.runs or len(runs),
+        shown=shown,
+        same=written_ids(plain) == written_ids(speculative),
+        figures=headline_figures(found, sides[shown], plain, speculative),
+        rates=lane_rates(measured[shown]),
+        lanes=lane_rows([runs[at] for at in counted], [measured[at] for at in counted], counted.index(shown)),
+        places=places_table(drafting),
+        passes=passes_table(drafting),
+        details=details(found, sides[shown], speculative),
+        time=time_words(lane, len(runs)),
+        why=of_race(found),
+        warning=None if started.acceptance in LOSSLESS else LOSSY.format(acceptance=started.acceptance),
+        end=lane_end(SPECULATIVE, speculative) if stopped else None,  # a stopped lane has no ``Finished``
+        saved=_saved(base, lane) if found.gain and not stopped else None,
+        **_other_lengths(found, speculative, runs, sides[shown]),
     )
-    return record
+    words = (
+        f"Tokens written over seconds. Plain: {base.new_tokens} tokens in {numbers.seconds(base.decode_seconds)}. "
+        f"Speculative: {lane.new_tokens} tokens in {numbers.seconds(lane.decode_seconds)}. {verdict.sentence}"
+    )
+    return replace(verdict, chart=words)
 
 
-def _other_lengths(speculative: Sequence[Event], runs: Sequence[LaneEvents], shown: RunMetrics) -> dict[str, Any]:
+def _saved(base: Metrics, lane: Metrics) -> str | None:
+    """The seconds between both ends; None if the lanes wrote different numbers of tokens."""
+    return numbers.saved(base.decode_seconds, lane.decode_seconds) if base.new_tokens == lane.new_tokens else None
+
+
+def _other_lengths(
+    found: Judgement, speculative: Sequence[Event], runs: Sequence[LaneEvents], shown: RunMetrics
+) -> dict[str, Any]:
     """The shown lane at other draft lengths, at the costs of all runs; or why that is not known.
 
     The gains are over the other lanes of the shown run, which are drawn beside it.
@@ -116,40 +154,40 @@ def _other_lengths(speculative: Sequence[Event], runs: Sequence[LaneEvents], sho
         plain, loop = shown.plain.seconds_per_token, shown.loop.seconds_per_token if shown.loop else None
         if plain is None:
             raise InvalidInput("Too few tokens to compute other draft lengths.")
-        return {"whatif": asdict(at_all_lengths(speculative, costs, plain, loop))}
+        predicted = at_all_lengths(speculative, costs, plain, loop)
+        return {"whatif": computed_lengths(predicted, found, started_of(speculative).gamma)}
     except InvalidInput as error:
         return {"whatif_refused": str(error)}
 
 
-def _record(found: Judgement, notes: Sequence[str], early: bool, **fields: str) -> dict[str, Any]:
+def _verdict(found: Judgement, notes: Sequence[Note], early: bool, **fields: str) -> Verdict:
     """The fields of every verdict: the kind, the sentence, its figure and shares, and every doubt about them.
 
     ``early``: the race was stopped. ``fields`` are the values in the sentence of this kind.
     """
-    faster = found.kind.name.startswith("FASTER")
-    return {
-        "event": "verdict",
-        "kind": found.kind.name.lower(),
-        "reason": found.reason and found.reason.name.lower(),
-        "doubts": [doubt.name.lower() for doubt in found.doubts],
-        "sentence": sentences.headline(found, **fields),
-        "factor": sentences.big(found),
-        "faster": faster,
-        "engine": found.engine,
-        "speculation": found.speculation,
-        "notes": list(notes),
-        "stopped": early,
-    }
+    return Verdict(
+        kind=found.kind,
+        reason=found.reason,
+        doubts=found.doubts,
+        sentence=sentences.headline(found, **fields),
+        factor=sentences.big(found),
+        about=found.is_about,
+        faster=found.kind.startswith("faster"),
+        engine=found.engine,
+        speculation=found.speculation,
+        notes=tuple(notes),
+        stopped=early,
+    )
 
 
-def _incomplete(run: LaneEvents, stopped: str) -> dict[str, Any]:
+def _incomplete(run: LaneEvents, stopped: str) -> Verdict:
     """The verdict on a race that was stopped before there was anything to compare."""
     key = SPECULATIVE if run.get(SPECULATIVE) else BASELINE.key
     events = run.get(key, ())
     started = next(event for lane in run.values() for event in lane if isinstance(event, Started))
     fields = {"stopped": stopped, "written": str(len(written_ids(events))), "asked": str(started.params.max_new_tokens)}
     found = Judgement(Kind.INCOMPLETE)
-    return _record(found, sentences.notes(found), True, lane=row_of(key).label.lower(), **fields)
+    return _verdict(found, sentences.notes(found), True, lane=row_of(key).label.lower(), **fields)
 
 
 def _complete(runs: Sequence[LaneEvents]) -> list[LaneEvents]:
@@ -175,37 +213,37 @@ def _sides(lanes: Mapping[str, Metrics | None]) -> RunMetrics | None:
     return RunMetrics(plain, lane, lanes.get(LOOP.key)) if plain and lane else None
 
 
-def _text_notes(
+def _text_note(
     plain: Sequence[Event], speculative: Sequence[Event], stopped: bool, text_of: Callable[[int], str]
-) -> list[str]:
-    if not started_of(speculative).params.greedy:
-        if started_of(speculative).acceptance not in LOSSLESS:
-            return ["With this acceptance, sampled text does not follow the target's distribution."]
-        return ["Sampling: the two texts may differ; their distribution is the same."]
+) -> Note:
+    """How the two texts compare, or must compare if they are sampled."""
+    started = started_of(speculative)
+    if not started.params.greedy:
+        if started.acceptance not in LOSSLESS:
+            return Note("texts", "With this acceptance, sampled text does not follow the target's distribution.")
+        return Note("texts", "Sampling: the two texts may differ; their distribution is the same.")
     ours, theirs = written_ids(speculative), written_ids(plain)
     same = common_prefix(ours, theirs)
     if ours == theirs:
-        return [f"Identical text{' so far' if stopped else ''}: {same} of {len(theirs)} tokens."]
+        return Note("texts", f"Identical text{' so far' if stopped else ''}: {same} of {len(theirs)} tokens.")
     tokens = [f"\u201c{text_of(ids[same])}\u201d" if same < len(ids) else "the end" for ids in (theirs, ours)]
+    difference = f"First difference at token {same + 1}: plain {tokens[0]}, speculative {tokens[1]}"
     margin = _margin_at(speculative, same)
-    raw = " (before the repetition penalty)" * (started_of(speculative).params.repetition_penalty != 1)
-    return [
-        f"First difference at token {same + 1}: plain {tokens[0]}, speculative {tokens[1]}"
-        + ("." if margin is None else f"; logit margin {margin:.3g}{raw}.")
-    ]
+    if margin is None:
+        return Note("texts", f"{difference}.")
+    raw = " (before the repetition penalty)" * (started.params.repetition_penalty != 1)
+    return Note("texts", f"{difference}; logit margin {margin:.3g}{raw}.")
 
 
-def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[str]:
+def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[Note]:
     share = metrics.repeated_ngrams(written_ids(speculative))
     if share < REPETITIVE or not lane.accepted:
         return []
-    return [
-        f"{numbers.percent(share)} of the text repeats earlier text, which is easy to guess. "
-        "Other prompts may gain less."
-    ]
+    text = f"{numbers.percent(share)} of the text repeats earlier text, which is easy to guess. "
+    return [Note("repetition", text + "Other prompts may gain less.")]
 
 
-def _lengths(speculative: Sequence[Event]) -> list[str]:
+def _lengths(speculative: Sequence[Event]) -> list[Note]:
     """A sentence on the lengths that a policy chose."""
     gamma = started_of(speculative).gamma
     rounds = [event for event in speculative if isinstance(event, Round) and event.index]
@@ -213,7 +251,8 @@ def _lengths(speculative: Sequence[Event]) -> list[str]:
     if isinstance(gamma, int) or not drafted:
         return []
     idle = f"; {drafted.count(0)} of {len(drafted)} rounds had none" if 0 in drafted else ""
-    return [f"Draft length \u03b3 {gamma}: {sum(drafted) / len(drafted):.1f} guesses per round on average{idle}."]
+    mean = sum(drafted) / len(drafted)
+    return [Note("lengths", f"Draft length \u03b3 {gamma}: {mean:.1f} guesses per round on average{idle}.")]
 
 
 def _ended(events: Sequence[Event]) -> bool:

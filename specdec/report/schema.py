@@ -1,6 +1,7 @@
 """The schema of a recording's lines, which Python reads them with and the browser checks them with.
 
-A lane's lines have the fields of its events. The lines about a whole race are defined below. The scripts get the schema
+A lane's lines have the fields of its events, and the last line those of ``Verdict``. The other lines about a whole race
+are defined below. The scripts get the schema
 as ``recording_schema.js`` and the types as ``recording.d.ts``, both in ``ui/assets/race``. After a change, write them
 with ``python -m specdec.report.schema``.
 """
@@ -10,19 +11,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import Field, TypeAdapter, ValidationError, with_config
 from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypedDict  # pydantic supports the standard one only from Python 3.12 on
 
 from specdec.errors import InvalidInput
-from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
+from specdec.events import DraftToken, Event, Finished, Round, Started
+from specdec.report.verdict import OPEN, STRICT, LaneEnd, Verdict
 
-VERSION = 2
+VERSION = 3
 ASSETS = Path(__file__).parents[1] / "ui" / "assets" / "race"
-STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 # A browser draws what it reads. More than this in one place is no recording of a race.
 LONGEST_TEXT, MOST_ITEMS, LARGEST_NUMBER = 100_000, 1_000_000, 1e15
@@ -30,7 +30,6 @@ LARGEST_WHOLE = 2**53 - 1  # the largest whole number that a browser keeps exact
 
 Tokens: TypeAlias = dict[str, str]  # the bytes of each token id, one character for each byte
 Plain: TypeAlias = str | int | float | bool | None
-Gamma: TypeAlias = Annotated[int, Field(ge=0, le=MAX_GAMMA)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,66 +56,6 @@ class FinishedLine(Finished):
 
 
 @with_config(OPEN)
-class Figure(TypedDict):
-    """A figure as the page shows it. ``name`` is its key in ``definitions.DEFINITIONS``, if it stands there."""
-
-    value: str
-    label: str
-    name: NotRequired[str]
-
-
-@with_config(OPEN)
-class Table(TypedDict):
-    columns: Annotated[list[str], Field(max_length=20)]
-    rows: Annotated[list[Annotated[list[str], Field(max_length=20)]], Field(max_length=20)]
-
-
-@with_config(OPEN)
-class Why(TypedDict):
-    title: str
-    text: str
-    figures: Annotated[list[Figure], Field(max_length=20)]
-    steps: Annotated[list[tuple[str, float]], Field(max_length=20)]
-
-
-@with_config(OPEN)
-class GammaRecord(TypedDict):
-    """A lane at one draft length (``GammaPrediction``)."""
-
-    gamma: Gamma
-    tokens_per_pass: float | None
-    passes: int
-    ms_per_token: float
-    gain: float
-    share: float
-    exact: bool
-
-
-@with_config(OPEN)
-class WhatIf(TypedDict):
-    """A lane at all draft lengths (``GammaPredictions``)."""
-
-    hits: list[Gamma]
-    wrong: list[int | None]
-    lengths: Annotated[list[GammaRecord], Field(min_length=MAX_GAMMA + 1, max_length=MAX_GAMMA + 1)]
-    costs: Annotated[list[tuple[float, float, float]], Field(min_length=MAX_GAMMA + 1, max_length=MAX_GAMMA + 1)]
-    assumed: str | None
-    best: Gamma
-    exact: bool
-
-
-@with_config(OPEN)
-class LaneEnd(TypedDict):
-    """The label at the end of a lane's line; also a part of the verdict."""
-
-    event: Literal["lane_end"]
-    lane: str
-    name: str
-    duration: str
-    spoken: NotRequired[str | None]
-
-
-@with_config(OPEN)
 class Begin(TypedDict):
     """The first line of a race. That of a refused race has only its number, and is never saved."""
 
@@ -129,35 +68,12 @@ class Begin(TypedDict):
     runs: Annotated[int, Field(ge=1)]
 
 
-@with_config(OPEN)
-class Verdict(TypedDict):
-    """The last line of a race. A link leaves details, table, times and what-if out."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictLine(Verdict):
+    """The last line of a race."""
 
     event: Literal["verdict"]
-    sentence: str
-    notes: Annotated[list[str], Field(max_length=100)]
-    kind: NotRequired[str]
-    reason: NotRequired[str | None]
-    doubts: NotRequired[Annotated[list[str], Field(max_length=8)]]
-    engine: NotRequired[float | None]
-    speculation: NotRequired[float | None]
-    factor: NotRequired[str | None]
-    shown: NotRequired[Annotated[int, Field(ge=0)] | None]
-    runs: NotRequired[int | None]
-    figures: NotRequired[Annotated[list[Figure], Field(max_length=8)] | None]
-    rates: NotRequired[dict[str, str] | None]
-    details: NotRequired[Annotated[list[Figure], Field(max_length=100)] | None]
-    lanes: NotRequired[Table | None]
-    places: NotRequired[Table | None]
-    passes: NotRequired[Table | None]
-    end: NotRequired[LaneEnd | None]
-    saved: NotRequired[str | None]
-    chart: NotRequired[str | None]
-    warning: NotRequired[str | None]
-    time: NotRequired[str | None]
-    why: NotRequired[Why | None]
-    whatif: NotRequired[WhatIf | None]
-    whatif_refused: NotRequired[str | None]
+    __pydantic_config__ = STRICT
 
 
 @with_config(OPEN)
@@ -172,7 +88,8 @@ class ErrorLine(TypedDict):
 Part = TypedDict("Part", {"event": Literal["part"], "number": int, "from": int})
 
 Line = Annotated[
-    StartedLine | RoundLine | FinishedLine | Begin | LaneEnd | Verdict | ErrorLine | Part, Field(discriminator="event")
+    StartedLine | RoundLine | FinishedLine | Begin | LaneEnd | VerdictLine | ErrorLine | Part,
+    Field(discriminator="event"),
 ]
 _LINES: TypeAdapter[Any] = TypeAdapter(Line)
 _EVENTS: dict[type, type] = {StartedLine: Started, RoundLine: Round, FinishedLine: Finished}
@@ -234,13 +151,14 @@ _MISSING = {"tokens", "head", "cpu_seconds"}
 
 
 def schema() -> dict[str, Any]:
-    """The schema of a line, by the kind that its field ``event`` names: ``{"lines": {kind: ...}, "types": {...}}``."""
+    """The version of recordings, the type of a line by the kind that its field ``event`` names, and all types."""
     # In the form in which they are written. Only these can be missing.
     whole = _LINES.json_schema(ref_template="{model}", schema_generator=_Bounded, mode="serialization")
     types = {name: _bare(part) for name, part in whole["$defs"].items()}
     for part in types.values():
-        part["required"] = [name for name in part.get("required", ()) if name not in _MISSING]
-    return {"lines": whole["discriminator"]["mapping"], "types": types}
+        if "required" in part:
+            part["required"] = [name for name in part["required"] if name not in _MISSING]
+    return {"version": VERSION, "lines": whole["discriminator"]["mapping"], "types": types}
 
 
 def _bare(part: Any) -> Any:
@@ -260,6 +178,9 @@ def typescript(found: dict[str, Any]) -> str:
     """The schema as types for the scripts' type checker."""
     parts = []
     for name, part in found["types"].items():
+        if "properties" not in part:
+            parts.append(f"export type {name} = {_type(part)};\n")
+            continue
         required = part.get("required", [])
         rows = (
             f"  {json.dumps(key)}{'' if key in required else '?'}: {_type(value)};\n"

@@ -12,6 +12,7 @@ from itertools import groupby
 from specdec.engine.policy import CONFIDENCE
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
 from specdec.report.numbers import digits_of, duration, factor, number, percent, runs
+from specdec.report.verdict import Note
 
 # The headline. ``subject`` is "speculative decoding", "\u03b3 5" or another lane; ``Subject`` begins with a capital.
 HEADLINES = {
@@ -117,8 +118,6 @@ DOUBTS = {
     Doubt.FEW_RUNS: "The difference is small: more runs are needed to confirm it.",
 }
 
-ABOUT = "about "
-
 # Notes of a sweep or a benchmark, below the judge's headline.
 NONE_PAYS = "No draft length pays."
 FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"
@@ -135,9 +134,10 @@ RIVALS = {
     "alike": "{Rival} may be as fast: {times}.",
 }
 
-# Where the figures of a tab come from.
+# Where shown figures come from. "run" and "startup" were measured here, by the page's own server.
 ORIGINS = {
-    "here": "Measured on this machine",
+    "run": "Measured on this machine",
+    "startup": "Measured on this machine at start-up",
     "recording": "A recording, not measured here",
     "file": "From the file {name}, not measured here",
     "link": "From a link, not measured here",
@@ -147,6 +147,15 @@ ORIGINS = {
 UNLIKE = "These rows cannot be compared directly: they differ in {settings}."
 NOTHING_COMPARED = "There is nothing to compare: no prompt has a call of plain generate and a call of another lane."
 ALIKE_ASKED = "All files have the same prompts, new tokens and temperature."
+
+# A race at another draft length, computed from it.
+COMPUTED = "\u03b3 {gamma} would run at {times}x the speed of plain generate."
+COMPUTED_FROM = "Computed from {runs}, not measured. Press Run race to measure it."
+COMPUTED_RUN, COMPUTED_RUNS = "this run", "these {runs} runs"
+COMPUTED_FASTEST = "Fastest by this computation: \u03b3 {gamma}, at {times}x."
+COMPUTED_STALL = "A round stalled in this run. The stall counts in what was measured, and not in what is computed."
+COMPUTED_MEASURED = "This run measured {policy}."
+COMPUTED_ESTIMATED = "Some guesses of this length were never made in this run; they are estimated."
 
 # The label of a pair of shapes, wherever it is shown.
 SYNTHETIC = "synthetic: random weights, agreement set to {agreement:g}"
@@ -197,16 +206,15 @@ def headline(found: Judgement, subject: str = "speculative decoding", **more: st
     return f"{text} {reason(found)}" if slower and found.reason else text
 
 
-def notes(found: Judgement, **more: str) -> list[str]:
+def notes(found: Judgement) -> list[Note]:
     """The notes below the headline: every doubt, why speculation loses if the headline does not say it, both shares.
 
     The page shows the first of them and folds the rest.
     """
-    fields = _fields(found) | more
-    said = [DOUBTS[doubt].format(**fields) for doubt in found.doubts]
+    said = [Note(doubt, fill(DOUBTS[doubt], found)) for doubt in found.doubts]
     if found.reason and found.kind not in (Kind.SLOWER, Kind.SLOWER_UNSPLIT):
-        said.append(reason(found))
-    return said + ([SHARES[found.kind].format(**fields)] if found.kind in SHARES else [])
+        said.append(Note("reason", reason(found)))
+    return said + ([Note("shares", fill(SHARES[found.kind], found))] if found.kind in SHARES else [])
 
 
 def reason(found: Judgement) -> str:
@@ -225,11 +233,11 @@ def advice(found: Judgement) -> str:
 def big(found: Judgement) -> str | None:
     """The large figure beside the headline; None if there is none, or if the difference is not clear.
 
-    "about" stands before a figure that other programs or chance have made.
+    "about" is shown before it if ``found.is_about``.
     """
-    if found.gain is None or found.kind.name.startswith("UNCLEAR"):
+    if found.gain is None or found.kind.startswith("unclear"):
         return None
-    return f"{ABOUT * (found.kind in (Kind.BUSY, Kind.NOISY))}{factor(found.gain)}x"
+    return f"{factor(found.gain)}x"
 
 
 def why_title(found: Judgement) -> str:

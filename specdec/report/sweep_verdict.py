@@ -15,16 +15,17 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import Share, Summary, fastest, share_of, summarise
 from specdec.report import numbers, sentences
 from specdec.report.judge import LOSING, Judgement, Kind, judge_lengths
+from specdec.report.verdict import Note
 from specdec.report.why import why_paragraph
 
 
 @dataclass(frozen=True)
 class Overall:
-    """``factor`` is the headline's large figure; None if it has none. ``notes`` are whole sentences."""
+    """``factor`` is the headline's large figure; None if it has none."""
 
     judgement: Judgement
     headline: str
-    notes: list[str]
+    notes: list[Note]
 
     @property
     def factor(self) -> str | None:
@@ -43,15 +44,16 @@ def overall(
         return Overall(found, sentences.headline(found, **counted), sentences.notes(found))
     rivals = _rivals(summaries, found)
     if found.kind is Kind.NOT_MEASURED and rivals:
-        return Overall(found, rivals[0], [measured.format(**counted)])
+        return Overall(found, rivals[0], [Note("calls", measured.format(**counted))])
     lengths = [s.gamma for s in _drafting(summaries) if s.gains and s.gamma is not None]
     subject = f"\u03b3 {found.gamma}"
     if len(lengths) > 1:
         subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
     said += [sentences.headline(found, subject, **counted), _loop_faster(summaries), *rivals]
-    below = [*sentences.notes(found), _alike(summaries), why_paragraph(found), measured.format(**counted)]
-    return Overall(found, " ".join(filter(None, said)), list(filter(None, below)))
+    below = [*sentences.notes(found), Note("alike", _alike(summaries)), Note("terms", why_paragraph(found))]
+    below.append(Note("calls", measured.format(**counted)))
+    return Overall(found, " ".join(filter(None, said)), [note for note in below if note.text])
 
 
 def _percent(share: Share) -> str:

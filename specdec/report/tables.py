@@ -13,7 +13,7 @@ from specdec.measure.result import LaneEvents, common_prefix, first_difference, 
 from specdec.report import numbers, provenance
 from specdec.report.definitions import make_figure
 from specdec.report.judge import Judgement
-from specdec.report.schema import Figure, Table
+from specdec.report.verdict import Figure, Table
 
 
 def headline_figures(
@@ -23,19 +23,17 @@ def headline_figures(
 
     All are those of the shown run. The first three are left out if they are not known.
     """
-    shares = [("engine", found.engine, "from our loop"), ("measured", found.speculation, "from speculation")]
-    figures = [
-        make_figure(numbers.times_or_none(share), label, name) for name, share, label in shares if share is not None
-    ]
+    shares = {"engine": found.engine, "measured": found.speculation}
+    figures = [make_figure(numbers.times_or_none(share), name) for name, share in shares.items() if share is not None]
     if (alpha := shown.lane.alpha) is not None:
-        figures.append(make_figure(numbers.percent(alpha), "of guesses kept", "acceptance"))
+        figures.append(make_figure(numbers.percent(alpha), "acceptance"))
     ours, theirs = written_ids(speculative), written_ids(plain)
     if started_of(speculative).params.greedy:
         same = f"{common_prefix(ours, theirs)} of {max(len(ours), len(theirs))}"
-        figures.append(make_figure(same, "tokens identical", "same"))
+        figures.append(make_figure(same, "same"))
     else:
         counts = f"{len(theirs)} / {len(ours)}"
-        figures.append(make_figure(counts, "tokens written, plain / speculative", "written"))
+        figures.append(make_figure(counts, "written", "tokens written, plain / speculative"))
     return figures
 
 
@@ -96,21 +94,21 @@ def details(found: Judgement, shown: RunMetrics, speculative: Sequence[Event]) -
     before, after = plain.tokens_per_second, lane.tokens_per_second
     total, guess = metrics.speedup_total(plain, lane), metrics.guess_cost(plain, lane)
     saved = numbers.percent(found.gain and metrics.latency_reduction(found.gain))
+    tokens = "tokens of plain generate"
     figures = [
         make_figure(
-            f"{numbers.rate(before)} \u2192 {numbers.rate(after)}", "tokens/s, plain \u2192 speculative", "tokens/s"
+            f"{numbers.rate(before)} \u2192 {numbers.rate(after)}", "tokens/s", "tokens/s, plain \u2192 speculative"
         ),
-        make_figure(numbers.number(lane.mean_acceptance_length), "tokens per target pass", "tokens per pass"),
-        make_figure(numbers.times_or_none(total), "Speed-up including the prompt", "with the prompt"),
-        make_figure(saved, "Time saved after the first token", "saved"),
-        make_figure(
-            numbers.percent(lane.draft_acceptance_rate), "Guesses kept, untested ones included", "drafted and kept"
-        ),
-        make_figure(numbers.number(guess, 2), "Cost of a guess, in tokens of plain generate", "draft cost"),
-        make_figure(numbers.number(found.round_cost, 2), "Cost of a round, in tokens of plain generate", "round cost"),
-        make_figure(numbers.percent(lane.overhead_share), "Time outside the models' passes", "outside"),
+        make_figure(numbers.number(lane.mean_acceptance_length), "tokens per pass"),
+        make_figure(numbers.times_or_none(total), "with the prompt"),
+        make_figure(saved, "saved"),
+        make_figure(numbers.percent(lane.draft_acceptance_rate), "drafted and kept"),
+        make_figure(numbers.number(guess, 2), "draft cost", f"cost of a guess, in {tokens}"),
+        make_figure(numbers.number(found.round_cost, 2), "round cost", f"cost of a round, in {tokens}"),
+        make_figure(numbers.percent(lane.overhead_share), "outside"),
     ]
     facts = {
+        "Settings": provenance.run_settings(started),
         "Seed": "none (greedy does not sample)" if started.params.greedy else str(started.params.seed),
         "Pair": provenance.pair_line(started.pair),
         **provenance.head(started.pair),

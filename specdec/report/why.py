@@ -6,7 +6,7 @@ from specdec.closed_forms import expected_tokens
 from specdec.report import numbers, sentences
 from specdec.report.definitions import make_figure
 from specdec.report.judge import FULL, Judgement
-from specdec.report.schema import Figure, Why
+from specdec.report.verdict import Figure, Why
 
 NOTICEABLE = 0.03  # share of time; smaller terms are not mentioned
 SHORT = 0.95  # guesses per round / gamma; below this, drafts were noticeably short
@@ -60,18 +60,18 @@ def _causes(found: Judgement) -> str:
 
 
 def why_figures(found: Judgement) -> list[Figure]:
-    """The terms as values with labels and definitions."""
+    """The terms as values with definitions."""
     alpha, needed = sentences.kept_and_needed(found)
     if found.can_break_even is False:
         needed = sentences.NONE_IS_ENOUGH
-    values = [
-        ("cost coefficient", numbers.number(found.c, 2), "Cost coefficient c"),
-        ("verify growth", numbers.number(found.v, 2), "Verify growth v"),
-        ("acceptance", alpha, "Acceptance rate \u03b1"),
-        ("break-even", needed, "Acceptance needed to break even, by theory"),
-        ("loop overhead", numbers.percent(found.overhead), "Outside drafting and checking"),
-        ("predicted", numbers.times_or_none(found.predicted), "Predicted gain"),
-        ("measured", numbers.times_or_none(found.speculation), "Speculation: gain over our loop at \u03b3 0"),
-        ("engine", numbers.times_or_none(found.engine), "Our loop: gain of \u03b3 0 over plain generate"),
-    ]
-    return [make_figure(value, label, name) for name, value, label in values]
+    values = {
+        "cost coefficient": numbers.number(found.c, 2),
+        "verify growth": numbers.number(found.v, 2),
+        "acceptance": alpha,
+        "break-even": needed,
+        "loop overhead": numbers.percent(found.overhead),
+        "predicted": numbers.times_or_none(found.predicted),
+        "measured": numbers.times_or_none(found.speculation),
+        "engine": numbers.times_or_none(found.engine),
+    }
+    return [make_figure(value, name) for name, value in values.items()]

@@ -129,16 +129,16 @@ def _race_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIter
             limits.take(ask.params.max_new_tokens, runs)
             work = partial(stream, ask=ask, limits=limits, names={})  # a program knows the names of Python
             job = Job("race of a program", ask.tokens, work, ask.settings())
-            record: dict[str, Any] = {}
+            last = RaceStep("")
             # Each step only shows the caller that the race goes on. The last output is the verdict.
             async with aclosing(followed(machine, request, job)) as steps:
                 async for step in steps:
                     if isinstance(step, RaceStep):
-                        record = dict(step.last)
+                        last = step
                     yield {"running": not isinstance(step, QueuePosition)}
-            if record.pop("event") == "error":
-                raise gr.Error(record["message"], print_exception=False)
-            yield record
+            if last.verdict is None:
+                raise gr.Error(last.problem, print_exception=False)
+            yield asdict(last.verdict)
 
     return race
 

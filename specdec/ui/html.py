@@ -7,15 +7,16 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from specdec.report.definitions import DEFINITIONS
-from specdec.report.schema import Figure
+from specdec.report.definitions import DEFINITIONS, label_of
+from specdec.report.sentences import capital
+from specdec.report.verdict import Figure
 
 _TEMPLATES = """
-{% macro verdict(sentence, factor, notes) %}
+{% macro verdict(sentence, factor, notes, about) %}
 <section class="sd-verdict">
-{%- if factor %}{% set about = factor.startswith("about ") %}
+{%- if factor %}
 <div class="sd-factor{{ " about" if about }}" aria-hidden="true">{% if about %}<small>about</small>{% endif %}
-{{- factor.removeprefix("about ") }}</div>{% endif -%}
+{{- factor }}</div>{% endif -%}
 <div class="sd-verdictWords"><p class="sd-headline">{{ sentence }}</p>
 {%- if notes | length == 1 %}<p class="sd-doubts">{{ notes[0] }}</p>
 {%- elif notes %}<details class="sd-doubts"><summary><span class="sd-doubt">{{ notes[0] }}</span>
@@ -66,10 +67,10 @@ _TEMPLATES = """
 <details class="sd-fold"><summary>{{ title }}</summary>{{ inside | safe }}</details>
 {% endmacro %}
 
-{% macro facts(found, definitions) %}
+{% macro facts(found, definitions, label_of) %}
 <dl class="sd-facts">
 {%- for fact in found -%}
-<div><dt>{{ fact.label }}</dt><dd>{{ fact.value }}</dd>
+<div><dt>{{ label_of(fact) }}</dt><dd>{{ fact.value }}</dd>
 <dd class="sd-hint">{{ definitions[fact.name].meaning }}</dd></div>
 {%- endfor -%}
 </dl>
@@ -96,9 +97,12 @@ Space</a>.{% endif %}</p>
 _HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string(_TEMPLATES).module
 
 
-def verdict_html(sentence: str, factor: str | None = None, notes: Iterable[str] = ()) -> str:
-    """The headline with its figure, and the notes below it on one line, which can be opened."""
-    return _HTML.verdict(sentence, factor, [note for note in notes if note]).strip()
+def verdict_html(sentence: str, factor: str | None = None, notes: Iterable[str] = (), about: bool = False) -> str:
+    """The headline with its figure, and the notes below it on one line, which can be opened.
+
+    ``about``: other programs or chance made the figure.
+    """
+    return _HTML.verdict(sentence, factor, [note for note in notes if note], about).strip()
 
 
 def origin(sentence: str, place: str) -> str:
@@ -147,7 +151,7 @@ def folded(title: str, inside: str) -> str:
 
 def facts(found: Iterable[Figure]) -> str:
     """Figures with their names and definitions."""
-    return _HTML.facts(list(found), DEFINITIONS).strip()
+    return _HTML.facts(list(found), DEFINITIONS, lambda figure: capital(label_of(figure))).strip()
 
 
 def header(pair: str, change: str) -> str:

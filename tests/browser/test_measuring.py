@@ -80,7 +80,7 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
         assert words in titles, titles
     page.click("#sd-gamma-why button.label-wrap")
     page.wait_for_selector("#sd-gamma-why .main-svg")
-    assert "Cost coefficient c" in text(page, "#sd-gamma-why")
+    assert "Cost coefficient (c)" in text(page, "#sd-gamma-why")
     page.click("#sd-gamma-home button.label-wrap")
     best = next(row.split()[0] for row in rows if "fastest" in row).replace("auto", '"auto"')
     assert f"gamma={best}," in page.locator('[aria-label="specdec code"] >> visible=true').input_value()

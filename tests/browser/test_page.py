@@ -51,7 +51,7 @@ def test_a_race_shows_its_lanes_and_a_verdict(page, outside):
     run(page)
     assert count(page, "lanesFinished") == before["lanesFinished"] + 3
     assert count(page, "rounds") > before["rounds"]
-    assert "1 run on this machine" in notes(page)
+    assert "Measured on this machine · 1 run" in notes(page)
     assert re.search(r"times as fast|Slower|No clear (difference|figure)", text(page, ".sd-headline"))
     figures = page.locator(".sd-figures dd").all_inner_texts()
     assert all(re.fullmatch(r"[\d.]+x", share) for share in figures[:2])

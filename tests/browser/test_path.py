@@ -101,7 +101,7 @@ def test_the_page_works_under_a_path(browser, site):
         assert page.url == f"{site}/tool/"
         ask(page, "Once upon a time", tokens=12)
         run(page)
-        assert "1 run on this machine" in text(page, "#sd-live").replace("\u00a0", " ")
+        assert "Measured on this machine · 1 run" in text(page, "#sd-live").replace("\u00a0", " ")
         page.click(".sd-result .sd-why > summary")
         page.wait_for_function("document.querySelector('.sd-why .main-svg')")
         page.click(".sd-shareButton")

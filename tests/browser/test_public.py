@@ -94,10 +94,10 @@ def test_a_recording_greets_where_the_device_is_lent(browser, slot):
     try:
         with visit(browser, address) as page:
             open_page(page, address, greeting="recording")
-            assert "A recording made on" in text(page, "#sd-live") and "not measured here" in text(page, "#sd-live")
+            assert "A recording, not measured here \u00b7 " in text(page, "#sd-live")
             ask(page, tokens=8)
             run(page)
-            assert "1 run on this machine" in text(page, "#sd-live").replace("\u00a0", " ")
+            assert "Measured on this machine · 1 run" in text(page, "#sd-live").replace("\u00a0", " ")
             assert "A recording" not in text(page, "#sd-live")
     finally:
         demo.close()

@@ -160,7 +160,7 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, tmp_path):
         other.keyboard.press("Escape")
         other.click("text=Run it here")
         other.wait_for_function("window.specdec.verdicts >= 2 && !window.specdec.running")
-        assert "1 run on this machine" in text(other, ".sd-notes")
+        assert "Measured on this machine · 1 run" in text(other, ".sd-notes")
         assert other.outside == []
 
 

@@ -61,7 +61,7 @@ def test_a_reload_keeps_prompt_settings_and_result(page):
     reload(page)
     wait_for_gamma(page, "40")
     assert page.evaluate(SHOWN) == shown
-    assert text(page, ".sd-notes") == notes and "1 run on this machine" in notes
+    assert text(page, ".sd-notes") == notes and "Measured on this machine · 1 run" in notes
     assert page.locator("#sd-prompt textarea").input_value() == "Another prompt, not run"
     assert field(page, "tokens") == "24"
     page.wait_for_timeout(1000)  # the start-up race must not take its place
@@ -100,7 +100,7 @@ def test_a_link_wins_over_what_is_kept_until_a_race_of_ones_own(page, browser, a
         assert "#" not in other.url
         reload(other)
         other.wait_for_function("window.specdec.verdicts >= 1")
-        assert "1 run on this machine" in text(other, ".sd-notes")
+        assert "Measured on this machine · 1 run" in text(other, ".sd-notes")
         assert other.evaluate(SHOWN)["prompt"] == "Sue ran home"
 
 
@@ -153,7 +153,7 @@ def test_a_link_pasted_into_a_race_waits(page, tmp_path, unhurried):
     page.set_input_files("#sd-open", path)
     page.wait_for_selector("#sd-said .sd-error:has-text('a race is running')")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
-    assert "1 run on this machine" in text(page, ".sd-notes")
+    assert "Measured on this machine · 1 run" in text(page, ".sd-notes")
     assert not page.locator("#sd-said .sd-error").is_visible(), "no race is running any more"
     page.click("text=Open it now")
     page.wait_for_function("window.specdec.verdicts === 3")
@@ -233,7 +233,7 @@ def test_back_and_forward_go_through_the_chosen_tabs(page, browser, address):
     at(page, "Race", "", first + 2)
     page.go_back()
     at(page, "Benchmark", "#tab=benchmark", first + 2)
-    assert "1 run on this machine" in page.locator(".sd-notes").text_content()
+    assert "Measured on this machine · 1 run" in page.locator(".sd-notes").text_content()
     other = page.context.new_page()
     other.set_default_timeout(WAIT)
     other.goto(f"{address}#{results}")

@@ -60,7 +60,7 @@ def test_a_repeated_race_gives_a_median_and_a_spread(page):
     page.wait_for_function("window.specdec.verdicts === 3 && !window.specdec.running")
     assert page.evaluate("window.specdec.lanesFinished") == before + 15
     assert page.locator(".sd-figures dd").last.inner_text() == "12 of 12"
-    assert "Median of 5 runs on this machine" in notes(page)
+    assert "Measured on this machine · median of 5 runs" in notes(page)
     page.click("summary:has-text('Details')")
     row = page.locator(".sd-more tbody tr").nth(1).inner_text()
     if found := re.search(r"([\d.]+)x \(([\d.]+)x–", row):  # there is no range if all runs show the same figure
@@ -123,4 +123,4 @@ def test_run_pressed_before_the_page_is_ready_runs(browser, address):
         page.route("**/live.js", lambda route: (time.sleep(1.5), route.continue_()))
         page.goto(address)
         page.click("#sd-run")
-        page.wait_for_selector(".sd-notes:has-text('1 run on this machine')")
+        page.wait_for_selector(".sd-notes:has-text('Measured on this machine · 1 run')")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from comparison import FULL
-from judged import drafting, loop, plain, plan, trial
+from judged import drafting, loop, plain, plan, texts, trial
 
 from specdec.cli.arguments import console_of
 from specdec.cli.run import _print
@@ -21,10 +21,12 @@ from specdec.cli.terminal import readable
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.summary import summarise
 from specdec.report.benchmark import report
+from specdec.report.definitions import label_of
 from specdec.report.judge import LOSING, Kind
-from specdec.report.race_verdict import verdict_record
+from specdec.report.race_verdict import race_verdict
 from specdec.report.sweep import COLUMNS, sweep_cells, sweep_rows, sweep_table
 from specdec.report.sweep_verdict import Overall, overall
+from specdec.report.verdict import Verdict
 from specdec.report.why import why_figures
 
 TEXT = tuple(range(10, 31))
@@ -62,34 +64,34 @@ NAMED = {
     ),
     "engine": (
         rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"The gain is {N}x from our loop",
-        rf"loop alone gives {N}x", rf"was faster: {N}x", rf"^Our loop: gain.*: {N}x", rf"^loop row: {N}x",
+        rf"loop alone gives {N}x", rf"was faster: {N}x", rf"^loop row: {N}x",
         rf"^from our loop: {N}x",
     ),
     "speculation": (
         rf"peculation itself (?:loses time|pays) \({N}x\)", rf"itself pays \({N}x\)", rf"{N}x from speculation",
-        rf"Speculation runs at {N}x", rf"^Speculation: .*: {N}x",
+        rf"Speculation runs at {N}x",
         rf"^gain over \u03b3 0: {N}x", rf"^from speculation: {N}x",
     ),
     "alpha": (
         rf"Only {P}", rf"{P} of tested guesses", rf"{P} of guesses are kept", rf"; it keeps {P}",
-        rf"^Acceptance rate.*: {P}", rf"^acceptance.*: {P}", rf"^of guesses kept: {P}",
+        rf"^acceptance: {P}", rf"^guesses kept .\u03b1.: {P}",
     ),
     "needed": (
-        rf"needs {P}", rf"must keep {P}", rf"; {P} are needed", rf"{P} would be needed", rf"^Acceptance needed.*: {P}",
+        rf"needs {P}", rf"must keep {P}", rf"; {P} are needed", rf"{P} would be needed", rf"^acceptance needed.*: {P}",
     ),
     "tokens": (rf"ach round yields {N} tokens", rf"^tokens per.*: {N}"),
     "round cost": (
         rf"plain generate writes {N} in that time", rf"for the time of {N} tokens of",
-        rf"as long as {N} tokens of plain generate but", rf"^Cost of a round.*: {N}",
+        rf"as long as {N} tokens of plain generate but", rf"^cost of a round.*: {N}",
     ),
     "c": (
-        rf"Drafting a guess takes {N}", rf"A guess takes as long as {N} target", rf"^Cost coefficient.*: {N}",
+        rf"Drafting a guess takes {N}", rf"A guess takes as long as {N} target", rf"^cost coefficient.*: {N}",
         rf"^c: {N}",
     ),
-    "guess cost": (rf"A guess takes as long as {N} tokens of plain", rf"^Cost of a guess.*: {N}"),
-    "v": (rf"round takes {N} times", rf"^Verify growth.*: {N}", rf"^v: {N}"),
-    "predicted": (rf"theory predicts {N}x", rf"^Predicted gain: {N}x", rf"^predicted: {N}x"),
-    "beside": (rf"{P} of the time is spent outside", rf"^Outside drafting.*: {P}"),
+    "guess cost": (rf"A guess takes as long as {N} tokens of plain", rf"^cost of a guess.*: {N}"),
+    "v": (rf"round takes {N} times", rf"^verify growth.*: {N}", rf"^v: {N}"),
+    "predicted": (rf"theory predicts {N}x", rf"^predicted gain: {N}x", rf"^predicted: {N}x"),
+    "beside": (rf"{P} of the time is spent outside", rf"^outside drafting.*: {P}"),
 }  # fmt: skip
 NAMED = {name: [re.compile(pattern, re.MULTILINE) for pattern in patterns] for name, patterns in NAMED.items()}
 
@@ -98,16 +100,16 @@ def require_one_figure_a_name(screen: list[str]) -> None:
     """Each name has one value, to the printed digits."""
     told = "\n".join(screen)
     found = {name: [text for pattern in patterns for text in pattern.findall(told)] for name, patterns in NAMED.items()}
-    for name, texts in found.items():
-        low = max((float(text) - _half(text) for text in texts), default=0.0)
-        high = min((float(text) + _half(text) for text in texts), default=0.0)
-        assert low <= high, (name, texts, screen)
+    for name, values in found.items():
+        low = max((float(text) - _half(text) for text in values), default=0.0)
+        high = min((float(text) + _half(text) for text in values), default=0.0)
+        assert low <= high, (name, values, screen)
     assert not (found["needed"] and ("even 100\u00a0%" in told or "can yield at most" in told)), screen
 
 
 def require_theory_not_refuted(many: Overall) -> None:
     """The closed form's break-even is stated as a fact only where the measured gain agrees."""
-    found, told = many.judgement, " ".join(many.notes)
+    found, told = many.judgement, " ".join(texts(many.notes))
     if found.speculation is not None and found.can_break_even is not None and "to be as fast" in told:
         enough = found.can_break_even and found.alpha >= found.needed_alpha
         assert ("if guesses were kept independently" in told) == ((found.speculation >= 1) != enough), told
@@ -118,14 +120,14 @@ def _half(text: str) -> float:
 
 
 def labelled(values: list[dict[str, str]]) -> Iterator[str]:
-    return (f"{value['label']}: {value['value']}" for value in values)
+    return (f"{label_of(value)}: {value['value']}" for value in values)
 
 
-def race_screen(record: dict) -> list[str]:
-    why = record["why"] or {"title": "", "text": "", "figures": []}
-    lines = [record["sentence"], *record["notes"], why["title"], why["text"], f"factor: {record['factor']}"]
-    lines += [*labelled(why["figures"]), *labelled(record["figures"]), *labelled(record["details"])]
-    for row in record["lanes"]["rows"]:
+def race_screen(record: Verdict) -> list[str]:
+    why = record.why or {"title": "", "text": "", "figures": []}
+    lines = [record.sentence, *texts(record.notes), why["title"], why["text"], f"factor: {record.factor}"]
+    lines += [*labelled(why["figures"]), *labelled(record.figures), *labelled(record.details)]
+    for row in record.lanes["rows"]:
         if row[0] == "Speculative":
             lines += [f"row: {row[2]}", f"acceptance: {row[4]}", f"tokens per pass: {row[5]}"]
         elif row[0].startswith("Our loop"):
@@ -134,7 +136,7 @@ def race_screen(record: dict) -> list[str]:
 
 
 def sweep_screen(trials: list, gamma: int | str, found) -> list[str]:
-    lines = [found.headline, *found.notes, f"factor: {found.factor}"]
+    lines = [found.headline, *texts(found.notes), f"factor: {found.factor}"]
     lines += labelled(why_figures(found.judgement)) if found.judgement.split else []
     for row in sweep_rows(summarise(trials)):
         named = dict(zip(COLUMNS, sweep_cells(row, mark=False), strict=True))
@@ -152,33 +154,29 @@ def test_race_sweep_benchmark_and_command_line_agree() -> None:
         entrants = {BASELINE.key: BASELINE, LOOP.key: LOOP, "speculative": LaneConfig("speculative", gamma)}
         trials = [trial(at, entrants[key], events) for at, run in enumerate(runs) for key, events in run.items()]
         asked = plan(tuple(entrants[key] for key in runs[0]), len(runs))
-        race, many = verdict_record(runs), overall(trials, asked)
+        race, many = race_verdict(runs), overall(trials, asked)
         judged = many.judgement
         kinds.add((judged.kind, judged.reason))
-        assert (race["kind"], race["reason"]) == (named(judged.kind), named(judged.reason)), case
-        assert race["doubts"] == [named(doubt) for doubt in judged.doubts] and race["factor"] == many.factor
+        assert (race.kind, race.reason) == (judged.kind, judged.reason), case
+        assert race.doubts == judged.doubts and race.factor == many.factor
         assert (judged.reason is not None) == (judged.kind in LOSING)
         require_theory_not_refuted(many)
         require_one_figure_a_name(race_screen(race))
         require_one_figure_a_name(sweep_screen(trials, gamma, many))
         if number % SIGHT == 0:
             require_printed(runs, trials, asked, race, many)
-    signs = ("FASTER", "UNCLEAR", "SLOWER")
-    assert {kind for kind, _ in kinds} >= {kind for kind in Kind if kind.name.startswith(signs)}
+    signs = ("faster", "unclear", "slower")
+    assert {kind for kind, _ in kinds} >= {kind for kind in Kind if kind.startswith(signs)}
 
 
-def named(kind: Kind | None) -> str | None:
-    return kind and kind.name.lower()
-
-
-def require_printed(runs: list[dict], trials: list, asked, race: dict, many) -> None:
+def require_printed(runs: list[dict], trials: list, asked, race: Verdict, many) -> None:
     """The programs print the same sentences."""
     if len(runs) == 1 and LOOP.key not in runs[0]:  # it races the two, once
         said = printed(lambda console: _print(console, race))
-        assert all(readable(sentence) in said for sentence in (race["sentence"], *race["notes"]))
+        assert all(readable(sentence) in said for sentence in (race.sentence, *texts(race.notes)))
     about = {"pair": runs[0][BASELINE.key][0].pair, "machine": {}, "versions": {}, "at": 0.0}
     said = printed(lambda console: report(console, about, asked, trials, {"reason": "Not tried."}, []))
-    assert all(readable(sentence) in said for sentence in (many.headline, *many.notes))
+    assert all(readable(sentence) in said for sentence in (many.headline, *texts(many.notes)))
     assert printed(lambda console: console.print(sweep_table(trials, asked))).count("fastest") == 1
 
 

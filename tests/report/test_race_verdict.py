@@ -8,6 +8,7 @@ import pytest
 import torch
 from accelerate import dispatch_model
 from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
+from judged import texts
 
 import specdec
 from specdec.closed_forms import break_even_alpha, expected_tokens
@@ -15,10 +16,11 @@ from specdec.events import DraftToken, Finished, Round, SamplingParams, Started
 from specdec.lanes.table import LOOP
 from specdec.measure.float32_check import float32_check
 from specdec.report import schema
-from specdec.report.definitions import DEFINITIONS
+from specdec.report.definitions import DEFINITIONS, label_of
+from specdec.report.judge import Doubt
 from specdec.report.losslessness import float32_note
-from specdec.report.race_verdict import verdict_record
-from specdec.report.recording import line
+from specdec.report.race_lines import verdict_line
+from specdec.report.race_verdict import race_verdict
 
 TEXT = list(range(10, 31))  # 21 tokens: the first, and 20 after it
 
@@ -76,22 +78,22 @@ def speculative(step: float = 2.0, kept: int = 3, draft: float = 0.1, text: list
 
 
 def labelled(figures: list[dict]) -> dict[str, str]:
-    return {figure["label"]: figure["value"] for figure in figures}
+    return {label_of(figure): figure["value"] for figure in figures}
 
 
 def test_one_run_that_pays() -> None:
     """20 tokens in 20 s against 5 rounds of 2 s: 2 times as fast, in one run."""
-    said = verdict_record([{"generate": plain(), "speculative": speculative()}])
-    assert (said["kind"], said["factor"], said["faster"]) == ("faster_unsplit", "2.0x", True)
-    assert "2.0 times as fast" in said["sentence"] and "1 run" in said["sentence"]
-    assert said["saved"] == "10.0\u00a0s saved" and said["same"] and said["runs"] == 1
-    assert labelled(said["figures"]) == {"of guesses kept": "75\u00a0%", "tokens identical": "21 of 21"}
-    assert all(figure["name"] in DEFINITIONS for figure in said["figures"])
-    assert said["rates"] == {"generate": "1.0\u00a0tokens/s", "speculative": "2.0\u00a0tokens/s"}
-    known = labelled(said["details"])
+    said = race_verdict([{"generate": plain(), "speculative": speculative()}])
+    assert (said.kind, said.factor, said.faster) == ("faster_unsplit", "2.0x", True)
+    assert "2.0 times as fast" in said.sentence and "1 run" in said.sentence
+    assert said.saved == "10.0\u00a0s saved" and said.same and said.runs == 1
+    assert labelled(said.figures) == {"guesses kept (\u03b1)": "75\u00a0%", "tokens identical": "21 of 21"}
+    assert all(figure["name"] in DEFINITIONS for figure in said.figures)
+    assert said.rates == {"generate": "1.0\u00a0tokens/s", "speculative": "2.0\u00a0tokens/s"}
+    known = labelled(said.details)
     assert known["tokens/s, plain \u2192 speculative"] == "1.0 \u2192 2.0" and known["tokens per target pass"] == "4.0"
     assert (
-        said["time"]
+        said.time
         == "Drafting took 20\u00a0%, checking 50\u00a0% and other work 30\u00a0% of the 10.0\u00a0s after the first "
         "token."
     )
@@ -100,21 +102,21 @@ def test_one_run_that_pays() -> None:
 def test_our_loop_beside_them_adds_both_shares() -> None:
     """Plain takes 1 s a token, our loop 0.5 s and speculation 0.4 s, so the shares are 2x and 1.25x."""
     run = {"generate": plain(), "speculative": speculative(1.6), LOOP.key: loop(0.5)}
-    said = verdict_record([run])
-    assert [(figure["value"], figure["label"]) for figure in said["figures"]] == [
+    said = race_verdict([run])
+    assert [(figure["value"], label_of(figure)) for figure in said.figures] == [
         ("2.00x", "from our loop"),
         ("1.25x", "from speculation"),
-        ("75\u00a0%", "of guesses kept"),
+        ("75\u00a0%", "guesses kept (\u03b1)"),
         ("21 of 21", "tokens identical"),
     ]
-    assert said["rates"] == {
+    assert said.rates == {
         "generate": "1.0\u00a0tokens/s", "speculative": "2.5\u00a0tokens/s", LOOP.key: "2.0\u00a0tokens/s",
     }  # fmt: skip
 
 
 def test_rates_are_medians_over_the_runs() -> None:
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.2, 1.0, 2.0)]
-    assert verdict_record(runs)["rates"]["speculative"] == "2.0\u00a0tokens/s"
+    assert race_verdict(runs).rates["speculative"] == "2.0\u00a0tokens/s"
 
 
 def test_a_finished_greedy_race_tells_of_other_lengths() -> None:
@@ -123,15 +125,15 @@ def test_a_finished_greedy_race_tells_of_other_lengths() -> None:
     Gains are over plain generate.
     """
     runs = [{"generate": plain(), "speculative": speculative(step), LOOP.key: loop(0.5)} for step in (1.45, 1.45, 3.0)]
-    found = verdict_record(runs)["whatif"]
-    assert schema.parse(line(verdict_record(runs)), 1)["whatif"] == found
+    found = race_verdict(runs).whatif
+    assert schema.parse(verdict_line(race_verdict(runs)), 1).whatif == found
     assert found["hits"][1:5] == [3, 2, 1, 0] and found["wrong"][1:5] == [None, None, None, 99]
     assert [length["gamma"] for length in found["lengths"]] == list(range(17)) == list(range(len(found["costs"])))
     assert found["lengths"][0]["ms_per_token"] == pytest.approx(500) and found["lengths"][0]["gain"] == 2.0
     recorded = found["lengths"][4]
     assert (recorded["passes"], recorded["tokens_per_pass"]) == (5, 4.0)
     assert recorded["ms_per_token"] == pytest.approx(5 * 1450 / 20, rel=0.04)
-    assert "extrapolated" in found["assumed"]
+    assert "extrapolated" in texts(found["notes"])[-1]
 
 
 def test_a_race_that_cannot_tell_of_other_lengths_says_why() -> None:
@@ -141,63 +143,63 @@ def test_a_race_that_cannot_tell_of_other_lengths_says_why() -> None:
         (speculative(**warm), "was sampled"),
         (speculative(text=TEXT[:5]), "known at 4 tokens"),
     ):
-        record = verdict_record([{"generate": plain(), "speculative": lane}])
-        assert said in record["whatif_refused"] and "whatif" not in record
-    stopped = verdict_record([{"generate": plain(), "speculative": speculative()[:-1]}], "Stopped")
-    assert "was stopped" in stopped["whatif_refused"] and "whatif" not in stopped
+        record = race_verdict([{"generate": plain(), "speculative": lane}])
+        assert said in record.whatif_refused and record.whatif is None
+    stopped = race_verdict([{"generate": plain(), "speculative": speculative()[:-1]}], "Stopped")
+    assert "was stopped" in stopped.whatif_refused and stopped.whatif is None
 
 
 def test_several_runs_give_a_median_with_its_spread() -> None:
     """With speed-ups 1.25, 2 and 4 the run of the 2 is shown, and the lane's row has all three."""
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.2, 1.0, 2.0)]
-    said = verdict_record(runs)
-    assert "median of 3 runs, 1.2\u20134.0x" in said["sentence"]
-    assert (said["shown"], said["runs"], said["factor"]) == (2, 3, "2.0x")
-    row = next(row for row in said["lanes"]["rows"] if row[0] == "Speculative")
+    said = race_verdict(runs)
+    assert "median of 3 runs, 1.2\u20134.0x" in said.sentence
+    assert (said.shown, said.runs, said.factor) == (2, 3, "2.0x")
+    row = next(row for row in said.lanes["rows"] if row[0] == "Speculative")
     assert row[2] == "2.00x (1.25x\u20134.00x)"
 
 
 def test_a_spread_around_one_is_no_difference() -> None:
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.5, 4.5, 3.9)]
-    said = verdict_record(runs)
-    assert (said["kind"], said["factor"], said["faster"]) == ("unclear_unsplit", None, False)
+    said = race_verdict(runs)
+    assert (said.kind, said.factor, said.faster) == ("unclear_unsplit", None, False)
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.9, 3.95, 3.8)]
-    said = verdict_record(runs)
-    assert (said["kind"], said["doubts"]) == ("unclear_unsplit", ["few_runs"])
-    assert "The difference is small: more runs are needed to confirm it." in said["notes"]
+    said = race_verdict(runs)
+    assert (said.kind, said.doubts) == ("unclear_unsplit", (Doubt.FEW_RUNS,))
+    assert "The difference is small: more runs are needed to confirm it." in texts(said.notes)
 
 
 def test_a_guess_dearer_than_a_token_cannot_pay() -> None:
     """If a guess takes as long as 1.2 tokens of plain generate, no acceptance makes it pay."""
-    said = verdict_record([{"generate": plain(), "speculative": speculative(6.0, draft=1.2)}])
-    assert (said["kind"], said["reason"], said["factor"]) == ("slower_unsplit", "guesses_cost", "0.67x")
-    assert "can yield at most 5 tokens" in said["sentence"] and "needs" not in said["sentence"]
+    said = race_verdict([{"generate": plain(), "speculative": speculative(6.0, draft=1.2)}])
+    assert (said.kind, said.reason, said.factor) == ("slower_unsplit", "guesses_cost", "0.67x")
+    assert "can yield at most 5 tokens" in said.sentence and "needs" not in said.sentence
 
 
 def test_too_few_guesses_kept_names_what_is_needed() -> None:
     """A round costs 2.5 plain tokens and writes 2. The closed form gives the acceptance that would write 2.5."""
-    said = verdict_record([{"generate": plain(), "speculative": speculative(2.5, kept=1)}])
+    said = race_verdict([{"generate": plain(), "speculative": speculative(2.5, kept=1)}])
     needed = break_even_alpha(4, 2.5)
     assert expected_tokens(needed, 4) == pytest.approx(2.5)
-    assert (said["kind"], said["reason"]) == ("slower_unsplit", "few_kept")
-    assert f"Only 50\u00a0% of guesses are kept; γ 4 needs {100 * needed:.0f}\u00a0%" in said["sentence"]
+    assert (said.kind, said.reason) == ("slower_unsplit", "few_kept")
+    assert f"Only 50\u00a0% of guesses are kept; γ 4 needs {100 * needed:.0f}\u00a0%" in said.sentence
     assert break_even_alpha(4, 5.1) is None
 
 
 def test_a_round_dearer_than_all_it_can_write() -> None:
-    said = verdict_record([{"generate": plain(), "speculative": speculative(5.6)}])
-    assert said["reason"] == "checking_or_loop"
-    assert "a round takes as long as 5.6 tokens of plain generate but can yield at most 5 tokens" in said["sentence"]
+    said = race_verdict([{"generate": plain(), "speculative": speculative(5.6)}])
+    assert said.reason == "checking_or_loop"
+    assert "a round takes as long as 5.6 tokens of plain generate but can yield at most 5 tokens" in said.sentence
 
 
 def test_the_first_difference_names_both_tokens_and_the_margin() -> None:
     """The first difference names its position and both tokens. A draft that was right there has no margin."""
     other = [*TEXT[:8], 77, *TEXT[9:]]
-    said = verdict_record(
+    said = race_verdict(
         [{"generate": plain(), "speculative": speculative(text=other)}], text_of=lambda token: f"<{token}>"
     )
-    assert "First difference at token 9: plain \u201c<18>\u201d, speculative \u201c<77>\u201d." in said["notes"]
-    assert labelled(said["figures"])["tokens identical"] == "8 of 21" and not said["same"]
+    assert "First difference at token 9: plain \u201c<18>\u201d, speculative \u201c<77>\u201d." in texts(said.notes)
+    assert labelled(said.figures)["tokens identical"] == "8 of 21" and not said.same
     parting = [*TEXT[:4], 77, *TEXT[5:]]  # at a guess that the target corrected
     for penalty, words in ((1.0, "logit margin 0.002."), (1.5, "logit margin 0.002 (before the repetition penalty).")):
         params = SamplingParams(max_new_tokens=21, repetition_penalty=penalty)
@@ -205,7 +207,7 @@ def test_the_first_difference_names_both_tokens_and_the_margin() -> None:
         lane = [replace(e, target_margin=0.002) if isinstance(e, Round) else e for e in lane]
         (note,) = (
             n
-            for n in verdict_record([{"generate": plain(params=params), "speculative": lane}])["notes"]
+            for n in texts(race_verdict([{"generate": plain(params=params), "speculative": lane}]).notes)
             if "First" in n
         )
         assert note.endswith(words)
@@ -213,21 +215,21 @@ def test_the_first_difference_names_both_tokens_and_the_margin() -> None:
 
 def test_lossy_acceptance_is_a_warning_and_sampling_a_note() -> None:
     lossy = speculative(acceptance="top-k", accept_top_k=3)
-    said = verdict_record([{"generate": plain(), "speculative": lossy}])
-    assert said["warning"] == "Not lossless: top-k acceptance changes the output."
+    said = race_verdict([{"generate": plain(), "speculative": lossy}])
+    assert said.warning == "Not lossless: top-k acceptance changes the output."
     warm = {"params": SamplingParams(max_new_tokens=21, temperature=1.0, seed=4)}
-    said = verdict_record([{"generate": plain(**warm), "speculative": speculative(**warm)}])
-    assert "warning" not in said
-    assert said["notes"][1:] == ["Sampling: the two texts may differ; their distribution is the same."]
-    assert {"value": "4", "label": "Seed"} in said["details"]
+    said = race_verdict([{"generate": plain(**warm), "speculative": speculative(**warm)}])
+    assert said.warning is None
+    assert texts(said.notes)[1:] == ["Sampling: the two texts may differ; their distribution is the same."]
+    assert {"value": "4", "label": "Seed"} in said.details
 
 
 def test_lossy_sampling_promises_nothing() -> None:
     warm = {"params": SamplingParams(max_new_tokens=21, temperature=1.0, seed=4)}
-    said = verdict_record(
+    said = race_verdict(
         [{"generate": plain(**warm), "speculative": speculative(acceptance="top-k", accept_top_k=3, **warm)}]
     )
-    assert said["notes"][1:] == ["With this acceptance, sampled text does not follow the target's distribution."]
+    assert texts(said.notes)[1:] == ["With this acceptance, sampled text does not follow the target's distribution."]
 
 
 def test_slower_with_enough_kept_does_not_contradict_itself() -> None:
@@ -236,15 +238,15 @@ def test_slower_with_enough_kept_does_not_contradict_itself() -> None:
         replace(event, draft=event.draft[:1]) if isinstance(event, Round) and event.index else event
         for event in speculative(4.4)
     ]
-    said = verdict_record([{"generate": plain(), "speculative": short}])
-    assert (said["reason"], said["factor"]) == ("checking_or_loop", "0.91x")
-    assert "each round yields 4.0 tokens for the time of 4.4 tokens of plain generate" in said["sentence"]
+    said = race_verdict([{"generate": plain(), "speculative": short}])
+    assert (said.reason, said.factor) == ("checking_or_loop", "0.91x")
+    assert "each round yields 4.0 tokens for the time of 4.4 tokens of plain generate" in said.sentence
 
 
 def test_the_row_of_a_lane_is_of_all_runs() -> None:
     """Acceptance 75 % and 50 % in two runs: the row gives that of the median run, the slower one, and both ends."""
     runs = [{"generate": plain(), "speculative": speculative(kept=kept)} for kept in (3, 1)]
-    row = next(row for row in verdict_record(runs)["lanes"]["rows"] if row[0] == "Speculative")
+    row = next(row for row in race_verdict(runs).lanes["rows"] if row[0] == "Speculative")
     assert row[4:6] == ["50\u00a0% (50\u00a0%\u201375\u00a0%)", "2.0 (2.0\u20134.0)"]
 
 
@@ -252,56 +254,56 @@ def test_all_figures_of_a_race_are_of_one_run() -> None:
     """Plain, our loop and our speculative lane are slow in different runs. The median run is the second."""
     steps = [(0.6, 2.2, 0.9), (1.0, 1.6, 0.5), (2.0, 2.4, 1.0)]
     runs = [{"generate": plain(a), "speculative": speculative(b), LOOP.key: loop(c)} for a, b, c in steps]
-    said, alone = verdict_record(runs), verdict_record(runs[1:2])
-    assert said["shown"] == 1 and (said["factor"], said["runs"]) == (alone["factor"], 3) == ("2.5x", 3)
+    said, alone = race_verdict(runs), race_verdict(runs[1:2])
+    assert said.shown == 1 and (said.factor, said.runs) == (alone.factor, 3) == ("2.5x", 3)
     for name in ("figures", "rates", "details", "saved", "why"):
-        assert said[name] == alone[name], name
+        assert getattr(said, name) == getattr(alone, name), name
 
 
 def test_a_run_without_a_speed_up_is_left_out_everywhere() -> None:
     """In one of three runs plain ends at its first token, so no figure uses that run."""
     runs = [{"generate": plain(), "speculative": speculative(kept=kept)} for kept in (3, 1, 3)]
     runs[1]["generate"] = plain(text=TEXT[:1])
-    said, alone = verdict_record(runs), verdict_record([runs[0], runs[2]])
-    assert said["runs"] == 2 and said["shown"] == 0
-    assert labelled(said["figures"])["of guesses kept"] == "75\u00a0%"
-    assert said["rates"] == alone["rates"] and said["figures"] == alone["figures"]
-    assert said["lanes"] == alone["lanes"] and said["details"] == alone["details"]
-    assert verdict_record([runs[1]])["kind"] == "too_few_tokens", "where no run has one, the figures are still shown"
+    said, alone = race_verdict(runs), race_verdict([runs[0], runs[2]])
+    assert said.runs == 2 and said.shown == 0
+    assert labelled(said.figures)["guesses kept (\u03b1)"] == "75\u00a0%"
+    assert said.rates == alone.rates and said.figures == alone.figures
+    assert said.lanes == alone.lanes and said.details == alone.details
+    assert race_verdict([runs[1]]).kind == "too_few_tokens", "where no run has one, the figures are still shown"
 
 
 def test_a_race_stopped_after_its_first_lane_says_what_was_written() -> None:
-    said = verdict_record([{"generate": plain()}], "Stopped")
-    assert said["kind"] == "incomplete" and said["stopped"]
-    assert said["sentence"] == "Stopped at 21 of 21 tokens in the plain lane."
-    both = verdict_record([{LOOP.key: loop(1.0), "generate": plain()[:5]}], "Stopped")
-    assert both["kind"] == "incomplete" and "4 of 21 tokens in the plain lane" in both["sentence"]
+    said = race_verdict([{"generate": plain()}], "Stopped")
+    assert said.kind == "incomplete" and said.stopped
+    assert said.sentence == "Stopped at 21 of 21 tokens in the plain lane."
+    both = race_verdict([{LOOP.key: loop(1.0), "generate": plain()[:5]}], "Stopped")
+    assert both.kind == "incomplete" and "4 of 21 tokens in the plain lane" in both.sentence
 
 
 def test_a_race_stopped_in_a_later_run_keeps_those_that_ended() -> None:
     whole = {"generate": plain(), "speculative": speculative()}
-    said = verdict_record([whole, {"generate": plain(1.2)[:5]}], "Stopped")
-    assert said["runs"] == 1 and said["factor"] == "2.0x"
-    assert said["notes"][0] == "Stopped before all lanes ended. Only lanes that ended count."
+    said = race_verdict([whole, {"generate": plain(1.2)[:5]}], "Stopped")
+    assert said.runs == 1 and said.factor == "2.0x"
+    assert texts(said.notes)[0] == "Stopped before all lanes ended. Only lanes that ended count."
 
 
 def test_a_stopped_race_compares_what_both_wrote() -> None:
-    said = verdict_record([{"generate": plain(), "speculative": speculative()[:4]}], "Stopped")
-    assert said["notes"][0] == "Stopped at 9 of 21 tokens; only tokens that both lanes wrote are compared."
-    assert said["factor"] == "2.0x" and said["end"]["lane"] == "speculative"
+    said = race_verdict([{"generate": plain(), "speculative": speculative()[:4]}], "Stopped")
+    assert texts(said.notes)[0] == "Stopped at 9 of 21 tokens; only tokens that both lanes wrote are compared."
+    assert said.factor == "2.0x" and said.end["lane"] == "speculative"
 
 
 @pytest.mark.parametrize("run", [{"generate": plain()[:4]}, {"generate": plain(), "speculative": speculative()[:1]}])
 def test_a_race_stopped_before_the_speculative_lane_has_tokens_is_incomplete(run: dict) -> None:
     """It says in which lane it stopped, and shows no figure."""
-    said = verdict_record([run], "Stopped")
-    assert (said["kind"], said["factor"], said["stopped"]) == ("incomplete", None, True)
-    assert "of 21" in said["sentence"] and "figures" not in said
+    said = race_verdict([run], "Stopped")
+    assert (said.kind, said.factor, said.stopped) == ("incomplete", None, True)
+    assert "of 21" in said.sentence and said.figures is None
 
 
 def test_further_lanes_have_a_row_each() -> None:
     run = {"generate": plain(), "speculative": speculative(), "speculative:0": plain(0.8)}
-    rows = verdict_record([run])["lanes"]["rows"]
+    rows = race_verdict([run]).lanes["rows"]
     assert [row[0] for row in rows] == ["Plain", "Speculative", "Our loop, \u03b3 0"]
     assert [row[2] for row in rows] == ["1", "2.00x", "1.25x"]
 

@@ -13,6 +13,9 @@ from fakes import byte_tokenizer, ids_of, noisy_copy, rounds_of, shared_tiny
 
 import specdec
 from specdec.report import recording
+from specdec.report.judge import Kind
+from specdec.report.race_lines import verdict_line
+from specdec.report.verdict import Note, Verdict
 from specdec.text import TokenBytes
 
 PROMPT = "Once upon a time 🙂 <b>naïve</b>"
@@ -222,8 +225,8 @@ def test_a_race_is_read_without_the_lines_between_its_lanes(pair) -> None:
         "lanes": ["speculative"],
         "runs": 1,
     }
-    verdict = {"event": "verdict", "sentence": "x", "notes": []}
-    assert list(recording.read_recording([recording.line(begin), *lines, recording.line(verdict)])) == events
+    verdict = Verdict(kind=Kind.FASTER, sentence="x", notes=(Note("texts", "y"),), stopped=False)
+    assert list(recording.read_recording([recording.line(begin), *lines, verdict_line(verdict)])) == events
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from judged import texts
 
 from specdec.report import numbers, sentences
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
@@ -29,7 +30,7 @@ def all_sentences() -> Iterator[str]:
         yield f"[{kind.name}]"
         for found in (ONE, replace(FIVE, stalled=1)):
             yield sentences.headline(replace(found, kind=kind), **RACE, **SWEEP)
-        yield from sentences.notes(replace(ONE, kind=kind))
+        yield from texts(sentences.notes(replace(ONE, kind=kind)))
     for reason in Reason:
         yield f"[{reason.name}]"
         unsplit = reason is Reason.CHECKING_OR_LOOP
@@ -40,7 +41,7 @@ def all_sentences() -> Iterator[str]:
         yield sentences.advice(replace(ONE, advice=advice))
     for doubt in Doubt:
         yield f"[{doubt.name}]"
-        yield from sentences.notes(replace(FIVE, kind=Kind.UNCLEAR_GAINS, doubts=(doubt,), stalled=2))
+        yield from texts(sentences.notes(replace(FIVE, kind=Kind.UNCLEAR_GAINS, doubts=(doubt,), stalled=2)))
     yield "[What is needed to break even]"
     for speculation in (0.83, 1.07):
         for change in ({}, {"alpha": 0.75}, {"needed_alpha": None, "cost": 6.2}, {"gamma": "auto"}):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
+from judged import texts
 
 import specdec
 from specdec.closed_forms import expected_speedup
@@ -147,7 +148,7 @@ def test_a_length_that_does_not_pay_is_said_with_what_the_loop_does() -> None:
     found = judged([*ran, trial(0, "a", "speculative", 4, losing)])
     assert (found.judgement.kind, found.judgement.reason) == (Kind.SLOWER, Reason.FEW_KEPT)
     assert found.factor == "0.55x" and "0.55x the speed of plain generate" in found.headline
-    assert "Our loop alone runs at 1.10x" in " ".join(found.notes)
+    assert "Our loop alone runs at 1.10x" in " ".join(texts(found.notes))
     pays = judged([*ran, trial(0, "a", "speculative", 4, DRAFTED)])
     assert pays.judgement.kind is Kind.FASTER and pays.factor == "1.75x" and "fastest of" not in pays.headline
 
@@ -164,7 +165,7 @@ def test_an_early_stop_names_no_winner() -> None:
         assert (found.judgement.gain is None) == early
         assert (marked(sweep_rows(summarise(every[:made])), every[:made], plan) is None) == early
         if made < 16:
-            assert f"{made} of 16 calls" in " ".join([found.headline, *found.notes])
+            assert f"{made} of 16 calls" in " ".join([found.headline, *texts(found.notes)])
 
 
 def test_auto_that_wins_is_the_headline_and_its_figure() -> None:
@@ -217,17 +218,17 @@ def test_lengths_without_a_clear_difference_are_named() -> None:
     found += [*runs_of("speculative", 5, 200, 210, 220), *runs_of("speculative", 6, 180, 190, 221)]
     found += [*runs_of("speculative", 7, 150, 211, 190), *runs_of("speculative", "auto", 201, 180, 180)]
     assert judged(found).headline.startswith("γ 5, the fastest of γ 3–7 and auto, is 2.1 times as fast")
-    assert "γ 4, 6–7 and auto may be as fast as γ 5: the runs show no clear difference." in judged(found).notes
+    assert "γ 4, 6–7 and auto may be as fast as γ 5: the runs show no clear difference." in texts(judged(found).notes)
     alone = [t for t in found if t.gamma in (None, 3, 5)]
-    assert "may be as fast" not in " ".join(judged(alone).notes)
+    assert "may be as fast" not in " ".join(texts(judged(alone).notes))
     once = [replace(t, run=0) for t in found if t.run == 1 and t.gamma in (None, 4, 5, 6)]
     assert judged(once).judgement.gamma == 4
-    assert "γ 5 may be as fast as γ 4" in " ".join(judged(once).notes), "in one run, what is within 5 %"
+    assert "γ 5 may be as fast as γ 4" in " ".join(texts(judged(once).notes)), "in one run, what is within 5 %"
     even = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 95, 95, 95), *runs_of("speculative", 5, 99, 104, 110)]
     assert judged(even).judgement.kind is Kind.UNCLEAR_GAINS and judged(even).factor is None
     close = [*runs_of(*BASELINE, 100, 100, 100), *runs_of(*LOOP, 100, 130, 110)]
     close += runs_of("speculative", 5, 105, 125, 112)
-    assert "γ 0 may be as fast as γ 5" in " ".join(judged(close).notes)
+    assert "γ 0 may be as fast as γ 5" in " ".join(texts(judged(close).notes))
     assert lengths([3]) == "3" and lengths(["auto", 5, 4, 2]) == "2, 4–5 and auto"
 
 
@@ -289,7 +290,7 @@ def test_doubts_stand_below_the_headline() -> None:
     ran = [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), trial(0, "a", "speculative", 4, stalled)]
     found = judged(ran)
     assert found.judgement.doubts == (Doubt.STALL,) and "with a stall" in found.headline
-    assert any("Stall in 1 of 1 run" in note for note in found.notes)
+    assert any("Stall in 1 of 1 run" in note for note in texts(found.notes))
 
 
 def test_sampled_texts_are_not_counted_as_the_same() -> None:

@@ -2,11 +2,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cardOf, nameOf } from "../../specdec/ui/assets/share/card.js";
+import { defineFigures } from "../../specdec/ui/assets/lib/definitions.js";
 import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
 import { Race } from "../../specdec/ui/assets/race/race.js";
-import { TABLE, records } from "./recording.js";
+import { defineOrigins } from "../../specdec/ui/assets/lib/origins.js";
+import { ORIGINS, TABLE, records } from "./recording.js";
 
 defineLanes(TABLE);
+defineOrigins(ORIGINS);
+defineFigures({ figures: { acceptance: { name: "guesses kept" }, same: { name: "tokens identical" } }, shrunk: 1 });
 
 function race(origin = "run") {
   const all = records();
@@ -15,11 +19,11 @@ function race(origin = "run") {
   Object.assign(found.verdict, {
     sentence: "Slower: it runs at 0.83x.",
     factor: "0.83x",
-    engine: 0.9,
-    speculation: null,
+    about: true,
+    caption: "\u03b3 1, 3 new tokens, greedy",
     figures: [
-      { value: "50 %", label: "of guesses kept", name: "acceptance" },
-      { value: "3 of 3", label: "identical tokens", name: "same" },
+      { value: "50 %", name: "acceptance" },
+      { value: "3 of 3", name: "same" },
     ],
   });
   return found;
@@ -29,12 +33,13 @@ test("the picture has the figures of the page, and its origin in short words", (
   const card = cardOf(race(), "https://huggingface.co/spaces/some/specdec");
   assert.equal(card.sentence, "Slower: it runs at 0.83x.");
   assert.deepEqual(card.figures, [
-    ["0.90x", "from our loop"],
-    ["50 %", "of guesses kept"],
+    ["50 %", "guesses kept"],
     ["3 of 3", "tokens identical"],
   ]);
+  assert.equal(card.factor, "about 0.83x");
+  assert.match(card.pair, / \u00b7 \u03b3 1, 3 new tokens, greedy$/);
   assert.deepEqual(card.origin, ["some", "1 run", "1 January 1970"]);
-  assert.equal(cardOf(race("link"), "https://a.org/").origin[0], "From a link, not measured here");
+  assert.equal(cardOf(race("link"), "https://a.org/").origin[0], "From a link");
 });
 
 test("a bar holds every round after the first token, its passes within its time", () => {

@@ -34,7 +34,7 @@ test("a recording is shown with its origin, its verdict and four figures", () =>
   const verdict = records.at(-1);
   assert.equal(state.verdicts, 1);
   assert.equal(state.origin, "recording");
-  assert.match(words(".sd-notes"), /A recording made on .*, not measured here/);
+  assert.match(words(".sd-notes"), /^A recording, not measured here \u00b7 .+ \u00b7 \d+ \w+ \d{4}, /);
   assert.equal(words(".sd-headline"), verdict.sentence);
   assert.deepEqual(
     texts(".sd-figures dd"),
@@ -184,13 +184,13 @@ test("why tells the engine from speculation, in steps that add up", async () => 
   );
   const why = records.at(-1).why;
   assert.match(words(".sd-why p"), /our loop without a draft/);
-  assert.match(words(".sd-why .sd-facts"), /Cost coefficient c/);
+  assert.match(words(".sd-why .sd-facts"), /Cost coefficient \(c\)/);
   const label = one(".sd-why .sd-plot").getAttribute("aria-label");
   for (const [name] of why.steps) assert.ok(label.includes(name), name);
 });
 
 test("a figure tells its definition", () => {
-  const name = all(".sd-figures .sd-term").find((term) => term.textContent === "of guesses kept");
+  const name = all(".sd-figures .sd-term").find((term) => term.textContent === "guesses kept (\u03b1)");
   const meaning = name.nextSibling;
   assert.ok(meaning.hidden);
   click(name);
@@ -232,7 +232,7 @@ test("a dragged length is computed and labelled, and dragging back shows what wa
 test("a race that runs here replaces the greeting and says so", async () => {
   await showRun(records);
   assert.equal(state.verdicts, 2);
-  assert.match(words(".sd-notes"), /Median of 3 runs on this machine/);
+  assert.match(words(".sd-notes"), /Measured on this machine · median of 3 runs/);
   await show(recorded());
   assert.match(words(".sd-notes"), /on this machine/, "a later greeting is not shown");
 });

@@ -35,7 +35,7 @@ test("the steps play once in view, with the words and times of a round", async (
   await show(recorded());
   await pass(100);
   assert.equal(words(toggle), "Pause");
-  assert.match(words(".sd-howLede"), /a recording, not measured here/);
+  assert.match(words(".sd-howLede"), /\. A recording, not measured here\. /);
   assert.deepEqual([...new Set(kinds(2))].sort(), ["away", "guessed", "sd-last"], "nothing is decided yet");
   for (let at = 0; at < 80 && words(toggle) !== "Play again"; at++) await pass(500, 100);
   assert.equal(words(toggle), "Play again");
@@ -83,7 +83,7 @@ test("another race brings its own words, and one without guesses is said to have
   assert.match(words("#sd-how"), /made no guesses/);
   assert.ok(one(".sd-howParts").hidden);
   await showRun(race("greedy"));
-  assert.match(words(".sd-howLede"), /measured on this machine\./);
+  assert.match(words(".sd-howLede"), /\. Measured on this machine\. /);
   assert.ok(!one(".sd-howParts").hidden);
   await showRun(race("block"));
   assert.match(words("#sd-how"), /judged each draft as a block/);

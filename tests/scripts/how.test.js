@@ -128,7 +128,7 @@ test("a single token is shown with visible signs, never empty", () => {
 });
 
 test("a ratio that the judge takes for noise is no difference", () => {
-  defineFigures({ meanings: {}, shrunk: 0.95 });
+  defineFigures({ figures: {}, shrunk: 0.95 });
   assert.equal(telling.ratioInWords(1.04), "as long as");
   assert.equal(telling.ratioInWords(1.42), "1.4 times as long as");
 });

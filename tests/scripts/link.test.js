@@ -71,11 +71,11 @@ test("a real run comes back as it was, but for probabilities", async () => {
   defineLanes(LABELS);
   const before = race(recorded());
   const address = await link.runLink(before);
-  assert.ok(address.length < 2300, `${address.length} characters`);
+  assert.ok(address.length < 2450, `${address.length} characters`);
   const after = race(await (await visit(address)).runInAddress());
   for (const part of ["settings", "pair", "lanes", "runs"]) assert.deepEqual(after.begin[part], before.begin[part]);
-  const { details, lanes, places, passes, time, whatif, ...verdict } = before.verdict;
-  assert.deepEqual(shown(after.verdict), shown(verdict));
+  const left = { details: null, lanes: null, places: null, passes: null, time: null, whatif: null };
+  assert.deepEqual(shown(after.verdict), shown({ ...before.verdict, ...left }));
   for (const [key, lane] of before.lanes) {
     const other = after.lanes.get(key);
     assert.deepEqual({ ...other.started, ...NUMBERED }, { ...lane.started, ...NUMBERED });
@@ -122,7 +122,7 @@ test("other draft lengths do not travel, the lanes' rates do", async () => {
   Object.assign(all.at(-1), { whatif: { hits: [0, 1] }, rates: { generate: "1 tokens/s" } });
   const { runInAddress } = await visit(await link.runLink(race(all)));
   const verdict = (await runInAddress()).at(-1);
-  assert.equal(verdict.whatif, undefined);
+  assert.equal(verdict.whatif, null);
   assert.deepEqual(verdict.rates, { generate: "1 tokens/s" });
 });
 
@@ -211,13 +211,12 @@ function lane(count, rests = count) {
 }
 
 test("a link made to hurt is refused before anything is built of it", async () => {
-  const facts = JSON.stringify({ begin: {}, lanes: [{ key: "generate" }], verdict: {} });
+  const facts = JSON.stringify([[], [["generate", [], null]], []]);
   const hurting = {
     "too long": `http://page/#run=${"A".repeat(5000)}`,
     "very many rounds": await forged(facts, lane(100_000)),
     "columns of different lengths": await forged(facts, lane(1, 40_000)),
     "facts that unpack to too much": await forged("0".repeat(2_000_000), []),
-    "phrases that unpack to too much": await forged("\x01".repeat(90_000), []),
   };
   const { from } = Array;
   for (const [name, address] of Object.entries(hurting)) {

@@ -1,5 +1,8 @@
 // A small recording of a race: plain generate, then our loop with one round that keeps a guess and misses the next.
+import { SCHEMA } from "../../specdec/ui/assets/race/recording_schema.js";
 import { VERSION } from "../../specdec/ui/assets/race/race.js";
+
+export const ORIGINS = { run: "Measured here", link: "From a link", file: "From the file {name}" };
 
 export const TABLE = [
   { key: "generate", name: "generate", gamma: null, label: "Plain" },
@@ -57,6 +60,17 @@ const round = (index, committed_ids, elapsed_seconds, token_kind, draft = []) =>
 });
 const finished = { event: "finished", finish_reason: "length", prefill_seconds: 0.1, elapsed_seconds: 0.4 };
 
+// A verdict that says nothing.
+const NO_VERDICT = {
+  ...Object.fromEntries(Object.keys(SCHEMA.types.VerdictLine.properties).map((name) => [name, null])),
+  event: "verdict",
+  notes: [],
+  doubts: [],
+  stopped: false,
+  about: false,
+  faster: true,
+};
+
 const whatif = {
   hits: [0, 1, 0],
   wrong: [null, null, 5],
@@ -68,11 +82,16 @@ const whatif = {
     gain: 2,
     share: 2,
     exact: true,
+    sentence: `\u03b3 ${gamma} would run at 2.0x the speed of plain generate.`,
+    factor: "2.0x",
+    figures: [],
+    notes: [],
   })),
   costs: Array.from({ length: 17 }, (_, gamma) => [gamma / 100, 0.02, 0]),
-  assumed: null,
   best: 1,
   exact: true,
+  origin: "Computed from this run, not measured.",
+  notes: [],
 };
 
 export const records = () =>
@@ -95,5 +114,5 @@ export const records = () =>
     round(0, [6], 0.1, "target"),
     round(1, [7, 8], 0.2, "correction", [guess(7, "accepted"), guess(5, "rejected")]),
     finished,
-    { event: "verdict", sentence: "Faster.", notes: [], shown: 0, runs: 1, whatif },
+    { ...NO_VERDICT, kind: "faster", sentence: "Faster.", shown: 0, runs: 1, whatif },
   ]);

@@ -5,6 +5,7 @@ import { FormLine } from "./race/form.js";
 import { LineReader } from "./race/lines.js";
 import { defineLanes, labelOf } from "./lib/lanes.js";
 import { Measurements, swap } from "./measurements.js";
+import { defineOrigins, measuredHere } from "./lib/origins.js";
 import { Race, readRecording } from "./race/race.js";
 import { askForPair } from "./lib/server.js";
 import { Share } from "./share/share.js";
@@ -12,7 +13,6 @@ import { showRace } from "./race/current_race.js";
 import { Stage } from "./race/stage.js";
 import { state } from "./lib/state.js";
 import { Status } from "./lib/status.js";
-import { MEASURED } from "./race/verdict.js";
 import { follow } from "./address_router.js";
 
 const GREETING = ["startup", "recording"]; // origins of a race that the page shows by itself; any other race replaces it
@@ -26,6 +26,7 @@ export const ready = new Promise((resolve) => {
 export async function mount(element, props, watch, plotlyAddress, lanes, definitions, again) {
   defineLanes(lanes);
   defineFigures(definitions);
+  defineOrigins(definitions.origins);
   const view = new View(element, plotlyAddress, again);
   mounted(); // the buttons have what they need; an unreadable link must not block them
   const reader = new LineReader();
@@ -259,7 +260,7 @@ class View {
     const race = this.#race;
     state.origin = race.begin.origin;
     const { kept } = race.begin; // over a reload
-    if (MEASURED.includes(state.origin) && !kept) state.pair = race.begin.pair; // Gradio may not have drawn the header
+    if (measuredHere(race.begin) && !kept) state.pair = race.begin.pair; // Gradio may not have drawn the header
     this.#setRunning(false);
     this.stage.finish();
     showRace(race);

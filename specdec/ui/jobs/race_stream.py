@@ -6,8 +6,8 @@ import itertools
 import logging
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import gradio as gr
@@ -20,9 +20,10 @@ from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report.enough import another_run
 from specdec.report.losslessness import FLOAT32_FAILED, float32_note
-from specdec.report.race_lines import begin_line, event_lines
-from specdec.report.race_verdict import verdict_record
+from specdec.report.race_lines import begin_line, event_lines, verdict_line
+from specdec.report.race_verdict import race_verdict
 from specdec.report.recording import Recorder, line
+from specdec.report.verdict import Note, Verdict
 from specdec.ui.fields import LABELS
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits
@@ -39,10 +40,16 @@ OVERLAP = 128_000  # characters that the new part repeats, because a busy page m
 
 
 class RaceStep(NamedTuple):
-    """``text``: the lines of a race so far, or their latest part. ``last``: its last line as a record, at its end."""
+    """A race so far.
+
+    text      its lines so far, or their latest part
+    verdict   at its end; None before, and if it failed
+    problem   why it failed, in a sentence; "" if it did not
+    """
 
     text: str
-    last: Mapping[str, Any] = MappingProxyType({})
+    verdict: Verdict | None = None
+    problem: str = ""
 
 
 def stream(
@@ -79,26 +86,27 @@ def stream(
                 raise InvalidInput("Stopped before the first token.")
             ended = [lane for run in runs for lane, events in run.items() if isinstance(events[-1], Finished)]
             complete = len(ended) == len(keys) * planned
-            record = verdict_record(runs, None if complete else stopped, recorder.text_of)
+            verdict = race_verdict(runs, None if complete else stopped, recorder.text_of)
             once_more = ask.until_clear and planned < limits.runs and not turn.lent  # a lent device is given back
-            if stopped or not once_more or not another_run(record, turn.seconds):
+            if stopped or not once_more or not another_run(verdict, turn.seconds):
                 break
             seed = started_of(next(iter(runs[0].values()))).params.seed
             asked, planned = ask.again(planned, seed), planned + 1
-        if complete and (note := _float32(turn, runs[record["shown"]], recorder)):
-            record["notes"].append(note)
+        if complete and verdict.shown is not None and (note := _float32(turn, runs[verdict.shown], recorder)):
+            verdict = replace(verdict, notes=(*verdict.notes, Note("float32", note)))
         turn.token_seconds = _token_seconds(runs)
         turn.counts.update(runs=len(runs), tokens={lane: _tokens(events) for lane, events in runs[-1].items()})
+        last = RaceStep(written.all(verdict_line(verdict)), verdict)
     except SpecdecError as error:
         turn.problem = error
-        record = _error(with_names(error, names))
+        last = written.failed(with_names(error, names))
     except gr.Error:  # Gradio shows it itself, when the quota of a shared GPU is used up
         raise
     except Exception as error:
         LOG.exception("The race failed.")
         turn.problem = error
-        record = _error("The race failed. The log of the program gives the reason.")
-    yield RaceStep("".join([*written.lines, line(record)]), record)
+        last = written.failed("The race failed. The log of the program gives the reason.")
+    yield last
 
 
 class _Written:
@@ -119,6 +127,14 @@ class _Written:
                 self._first += 1
         part = line({"event": "part", "number": self._number, "from": self._first}) if self._first else ""
         return part + "".join(self.lines[self._first :])
+
+    def all(self, last: str) -> str:
+        """All lines, and the last one."""
+        return "".join([*self.lines, last])
+
+    def failed(self, problem: str) -> RaceStep:
+        """The end of a race that failed."""
+        return RaceStep(self.all(_error_line(problem)), problem=problem)
 
 
 def _tokens(events: list[Event]) -> int:
@@ -151,7 +167,7 @@ def _checked(pair: Pair, run: dict[str, list[Event]]) -> Generator[Any, None, No
 
 def refusal(error: SpecdecError | ValueError) -> str:
     """The lines of a refused race."""
-    return line({"event": "begin", "number": next(_numbers)}) + line(_error(with_names(error, LABELS)))
+    return line({"event": "begin", "number": next(_numbers)}) + _error_line(with_names(error, LABELS))
 
 
 def enforce_limits(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
@@ -166,5 +182,5 @@ def enforce_limits(pair: Pair, prompt: str | list[dict[str, str]], params: Sampl
             raise InvalidInput(f"The prompt has {found} tokens; {takes}")
 
 
-def _error(message: str) -> dict[str, Any]:
-    return {"event": "error", "message": message}
+def _error_line(problem: str) -> str:
+    return line({"event": "error", "message": problem})

@@ -73,6 +73,6 @@ class StartupRace:
         elif kind == "end" and self._gave_way:
             self._machine.when_idle(job, partial(self._take, job))
         elif kind == "end":
-            text, last = self._last
-            self._text = shown_alone(text) if "figures" in last else None  # a failed race is not shown
+            text, verdict, _ = self._last
+            self._text = shown_alone(text) if verdict and verdict.figures else None  # a failed race is not shown
             self._over.set()

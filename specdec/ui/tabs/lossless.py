@@ -27,7 +27,7 @@ from specdec.measure.losslessness import (
     testable,
 )
 from specdec.measure.task import Task
-from specdec.report import provenance, sentences
+from specdec.report import provenance
 from specdec.report.losslessness import (
     COLUMNS,
     STEP_COLUMNS,
@@ -39,7 +39,7 @@ from specdec.report.losslessness import (
     step_caption,
     step_rows,
 )
-from specdec.report.provenance import RECORDING, provenance_line
+from specdec.report.provenance import HERE, RECORDING, provenance_line
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place
 from specdec.ui.charts.figures import samples_figure
@@ -119,7 +119,7 @@ class LosslessTab:
         with closing(turn.run(task)) as steps:
             for step in steps:
                 if isinstance(step, LosslessnessResult):
-                    origin = html.origin(sentences.ORIGINS["here"], provenance.pair_line(turn.slot.facts))
+                    origin = html.origin(HERE.sentence, provenance.pair_line(turn.slot.facts))
                     yield {status: ""} | self._shown(origin, step)
                 elif turn.stop.is_set():
                     yield {status: html.status(STOPPED)}

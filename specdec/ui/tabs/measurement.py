@@ -170,7 +170,8 @@ class ResultPanel:
         """The values that show these results. ``notes`` go below the verdict. Without a figure the last chart stays."""
         found = overall(results.trials, results.plan)
         shown = html.origin(origin.sentence, provenance_line(results.about))
-        shown += html.verdict_html(found.headline, found.factor, [*found.notes, *notes])
+        below = [*(note.text for note in found.notes), *notes]
+        shown += html.verdict_html(found.headline, found.factor, below, found.judgement.is_about)
         chart = {self._plot: gr.update(value=drawn(figure), visible=True)} if figure else {}
         return {self._verdict: shown, self._table: table} | chart
 

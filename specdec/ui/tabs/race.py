@@ -17,6 +17,7 @@ from specdec.measure.prompts import PromptItem
 from specdec.report import sentences
 from specdec.report.definitions import DEFINITIONS
 from specdec.report.judge import SHRUNK
+from specdec.report.sentences import ORIGINS
 from specdec.ui import html
 from specdec.ui.assets import plotly_address
 from specdec.ui.fields import message_place, sent
@@ -149,9 +150,9 @@ class RaceTab:
 
 
 def _definitions() -> str:
-    """What the scripts need to speak of figures as the judge does: their meanings, and what is noise."""
-    meanings = {name: figure.meaning for name, figure in DEFINITIONS.items()}
-    return json.dumps({"meanings": meanings, "shrunk": SHRUNK})
+    """What the scripts need to speak of figures as the server does: names and meanings, origins, and what is noise."""
+    figures = {key: {"name": figure.name, "meaning": figure.meaning} for key, figure in DEFINITIONS.items()}
+    return json.dumps({"figures": figures, "shrunk": SHRUNK, "origins": ORIGINS})
 
 
 def _lane_rows() -> str:

@@ -11,6 +11,8 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny
 
 import specdec
 from specdec.report import enough, recording
+from specdec.report.judge import Doubt, Kind
+from specdec.report.verdict import Verdict
 from specdec.ui.jobs import race_stream as module
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import LOCAL, PUBLIC
@@ -83,19 +85,21 @@ def test_a_race_runs_again_until_it_is_clear(pair, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "seconds", "more"),
+    ("kind", "doubts", "runs", "seconds", "more"),
     [
-        ({"kind": "faster", "doubts": [], "runs": 1}, 2.0, True),
-        ({"kind": "faster", "doubts": [], "runs": 3}, 3.0, False),
-        ({"kind": "busy", "doubts": ["busy"], "runs": 3}, 3.0, True),
-        ({"kind": "noisy", "doubts": ["luck"], "runs": 5}, 6.0, False),
-        ({"kind": "faster", "doubts": ["wide_spread"], "runs": 4}, 6.0, True),
-        ({"kind": "faster", "doubts": [], "runs": 1}, 5.5, False),  # two runs would take 11 s
-        ({"kind": "busy", "doubts": ["busy"], "runs": 4}, 8.5, False),
-        ({"kind": "no_token", "doubts": []}, 1.0, False),
+        ("faster", (), 1, 2.0, True),
+        ("faster", (), 3, 3.0, False),
+        ("busy", ("busy",), 3, 3.0, True),
+        ("noisy", ("luck",), 5, 6.0, False),
+        ("faster", ("wide_spread",), 4, 6.0, True),
+        ("faster", (), 1, 5.5, False),  # two runs would take 11 s
+        ("busy", ("busy",), 4, 8.5, False),
+        ("no_token", (), None, 1.0, False),
     ],
 )
-def test_when_a_race_runs_again(record: dict, seconds: float, more: bool, monkeypatch) -> None:
+def test_when_a_race_runs_again(kind, doubts, runs, seconds: float, more: bool, monkeypatch) -> None:
     monkeypatch.setattr(enough, "LEAST", 3)
     monkeypatch.setattr(enough, "MOST", 5)
-    assert enough.another_run(record, seconds) == more
+    doubts = tuple(map(Doubt, doubts))
+    verdict = Verdict(kind=Kind(kind), doubts=doubts, runs=runs, sentence="", notes=(), stopped=False)
+    assert enough.another_run(verdict, seconds) == more

@@ -87,7 +87,7 @@ FAILED = {"event": "error", "message": "no"}
 
 
 def test_a_race_that_fails_leaves_the_recorded_one(machine: JobQueue, monkeypatch) -> None:
-    monkeypatch.setattr(module, "stream", lambda turn, ask, **more: iter([module.RaceStep(line(FAILED), FAILED)]))
+    monkeypatch.setattr(module, "stream", lambda turn, ask, **more: iter([module.RaceStep(line(FAILED), problem="no")]))
     race = StartupRace(machine, "Once upon a time")
     assert told(race) == told(race) == [recorded_race()]
 

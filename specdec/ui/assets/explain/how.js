@@ -2,19 +2,12 @@
 import { storyOf } from "./explain_steps.js";
 import { el, fold } from "../lib/dom.js";
 import { Game } from "./game.js";
+import { originOf } from "../lib/origins.js";
 import { onRace } from "../race/current_race.js";
 import { Steps } from "./step_player.js";
 
 const FIRST = "Run a race on the Race tab first. Its words and its times are shown here.";
 const NO_GUESSES = "The race that is shown made no guesses. Run one with \u03b3 1 or more on the Race tab.";
-const ORIGINS = {
-  run: "measured on this machine",
-  startup: "measured on this machine at start-up",
-  recording: "a recording, not measured here",
-  link: "from a link, not measured here",
-  file: "from a file, not measured here",
-};
-
 const LOSSY = "The race that is shown used lossy acceptance, so this does not apply to it.";
 const BLOCK =
   "The race that is shown judged each draft as a block (Sun et al. 2403.10444): every place is tested, guesses are kept up to the last test that passes, and the replacement is drawn from norm(max(0, w p \u2212 q)), where w is the weight of the kept guesses. That is lossless too, and keeps more guesses.";
@@ -63,7 +56,7 @@ export function mount(element) {
 }
 
 const ledeOf = (race, { round, lane }) =>
-  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab, ${ORIGINS[race.begin.origin] ?? ORIGINS.file}. Words and times below are from this round, unless they are called medians.`;
+  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab. ${originOf(race.begin)}. Words and times below are from this round, unless they are called medians.`;
 
 function reason(name, words) {
   const mark = el("span", "sd-howOurs", "this race");

@@ -1,13 +1,18 @@
-// What figures mean, and when two times are alike, from the server. `mount` sets both before anything is drawn.
-let meanings = {}; // by the names of the figures
+// How figures are called, what they mean, and when two times are alike, from the server. `mount` sets all of it before
+// anything is drawn.
+let figures = {}; // by the keys of the figures
 let shrunk = 1; // below this, the ratio of two times that cannot shrink is noise
 
 export function defineFigures(table) {
-  ({ meanings, shrunk } = table);
+  ({ figures, shrunk } = table);
 }
 
+const definitionOf = (key) => (Object.hasOwn(figures, key ?? "") ? figures[key] : null);
+
 // Empty if the figure has none.
-export const meaningOf = (name) => (Object.hasOwn(meanings, name ?? "") ? meanings[name] : "");
+export const meaningOf = (key) => definitionOf(key)?.meaning ?? "";
+
+export const figureName = ({ label, name }) => label ?? definitionOf(name)?.name ?? "";
 
 export const isShrunk = (ratio) => ratio < shrunk;
 export const isAlike = (ratio) => ratio > shrunk && ratio < 1 / shrunk;

@@ -1,10 +1,12 @@
 // Figures with their names. A name shows its definition.
-import { meaningOf } from "./definitions.js";
+import { figureName, meaningOf } from "./definitions.js";
 import { button, el } from "./dom.js";
 
+const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+
 // A figure's label. If the figure has a definition, a tap, a click or a resting pointer shows it.
-export function term({ label, name: key }) {
-  const definition = meaningOf(key);
+export function term(figure, label = figureName(figure)) {
+  const definition = meaningOf(figure.name);
   if (!definition) return el("dt", "", label);
   const words = el("span", "sd-definition", definition);
   words.hidden = true;
@@ -17,12 +19,15 @@ export function term({ label, name: key }) {
   return el("dt", "", "", [name, words]);
 }
 
+// A verdict's speed-up as one text.
+export const factorOf = ({ factor, about }) => (about ? `about ${factor}` : factor);
+
 export const factList = (figures) =>
   el(
     "dl",
     "sd-facts",
     "",
-    figures.map((figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)])),
+    figures.map((figure) => el("div", "", "", [term(figure, capital(figureName(figure))), el("dd", "", figure.value)])),
   );
 
 // The table of all lanes, with notes below it.

@@ -1,9 +1,10 @@
 // A race from its lines: runs of lanes, each with its rounds. The page draws from this only.
 import { keyOf, laneKeys, laneOf } from "../lib/lanes.js";
 import { bytesOf } from "./lines.js";
+import { SCHEMA } from "./recording_schema.js";
 import { wrongField } from "./schema.js";
 
-export const VERSION = 2;
+export const { version: VERSION } = SCHEMA; // of a recording
 export const LARGEST = 64e6; // characters of a recording that a page accepts; its own are shorter
 const MOST = { tokens: 10_000, prompt: 200_000 }; // of a lane: a browser takes long to draw more
 const LINES = 500_000; // of a recording

@@ -13,6 +13,7 @@ export interface Decision {
   "q": Array<[number, number]> | null;
   "residual": Array<[number, number]> | null;
 }
+export type Doubt = "busy" | "too_fast" | "luck" | "above_limit" | "stall" | "wide_spread" | "checking_shrinks" | "few_runs";
 export interface DraftToken {
   "token_id": number;
   "status": "accepted" | "rejected" | "discarded";
@@ -30,8 +31,8 @@ export interface ErrorLine {
 }
 export interface Figure {
   "value": string;
-  "label": string;
   "name"?: string;
+  "label"?: string;
 }
 export interface FinishedLine {
   "finish_reason": "eos" | "length" | "stop" | "deadline";
@@ -48,7 +49,12 @@ export interface GammaRecord {
   "gain": number;
   "share": number;
   "exact": boolean;
+  "sentence": string;
+  "factor": string;
+  "figures": Array<Figure>;
+  "notes": Array<Note>;
 }
+export type Kind = "faster" | "faster_unsplit" | "faster_perhaps" | "faster_by_engine" | "unclear" | "unclear_unsplit" | "unclear_gains" | "unclear_loses" | "slower" | "slower_unsplit" | "slower_perhaps" | "slower_by_engine" | "busy" | "noisy" | "no_guesses" | "nothing_guessed" | "too_few_tokens" | "no_token" | "incomplete" | "too_early" | "not_measured";
 export interface LaneEnd {
   "event": "lane_end";
   "lane": string;
@@ -56,11 +62,16 @@ export interface LaneEnd {
   "duration": string;
   "spoken"?: string | null;
 }
+export interface Note {
+  "kind": string;
+  "text": string;
+}
 export interface Part {
   "event": "part";
   "number": number;
   "from": number;
 }
+export type Reason = "guesses_cost" | "few_kept" | "checking_grows" | "checking_or_loop" | "uneven" | "overhead" | "cut" | "unknown";
 export interface RoundLine {
   "index": number;
   "token_id": number | null;
@@ -110,41 +121,47 @@ export interface Table {
   "columns": Array<string>;
   "rows": Array<Array<string>>;
 }
-export interface Verdict {
-  "event": "verdict";
+export interface VerdictLine {
+  "kind": Kind;
   "sentence": string;
-  "notes": Array<string>;
-  "kind"?: string;
-  "reason"?: string | null;
-  "doubts"?: Array<string>;
+  "notes": Array<Note>;
+  "stopped": boolean;
+  "reason"?: Reason | null;
+  "doubts"?: Array<Doubt>;
+  "factor"?: string | null;
+  "about"?: boolean;
+  "faster"?: boolean;
   "engine"?: number | null;
   "speculation"?: number | null;
-  "factor"?: string | null;
-  "shown"?: number | null;
+  "caption"?: string | null;
   "runs"?: number | null;
+  "shown"?: number | null;
+  "same"?: boolean | null;
   "figures"?: Array<Figure> | null;
   "rates"?: Record<string, string> | null;
-  "details"?: Array<Figure> | null;
   "lanes"?: Table | null;
   "places"?: Table | null;
   "passes"?: Table | null;
-  "end"?: LaneEnd | null;
-  "saved"?: string | null;
-  "chart"?: string | null;
-  "warning"?: string | null;
+  "details"?: Array<Figure> | null;
   "time"?: string | null;
   "why"?: Why | null;
   "whatif"?: WhatIf | null;
   "whatif_refused"?: string | null;
+  "warning"?: string | null;
+  "end"?: LaneEnd | null;
+  "saved"?: string | null;
+  "chart"?: string | null;
+  "event": "verdict";
 }
 export interface WhatIf {
   "hits": Array<number>;
   "wrong": Array<number | null>;
   "lengths": Array<GammaRecord>;
   "costs": Array<[number, number, number]>;
-  "assumed": string | null;
   "best": number;
   "exact": boolean;
+  "origin": string;
+  "notes": Array<Note>;
 }
 export interface Why {
   "title": string;
@@ -152,4 +169,4 @@ export interface Why {
   "figures": Array<Figure>;
   "steps": Array<[string, number]>;
 }
-export type Line = Begin | ErrorLine | FinishedLine | LaneEnd | Part | RoundLine | StartedLine | Verdict;
+export type Line = Begin | ErrorLine | FinishedLine | LaneEnd | Part | RoundLine | StartedLine | VerdictLine;

@@ -1,5 +1,6 @@
 // Made by python -m specdec.report.schema; a test keeps it as the code says.
 export const SCHEMA = {
+  "version": 3,
   "lines": {
     "begin": "Begin",
     "error": "ErrorLine",
@@ -8,7 +9,7 @@ export const SCHEMA = {
     "part": "Part",
     "round": "RoundLine",
     "started": "StartedLine",
-    "verdict": "Verdict"
+    "verdict": "VerdictLine"
   },
   "types": {
     "Begin": {
@@ -173,6 +174,19 @@ export const SCHEMA = {
         }
       }
     },
+    "Doubt": {
+      "type": "string",
+      "enum": [
+        "busy",
+        "too_fast",
+        "luck",
+        "above_limit",
+        "stall",
+        "wide_spread",
+        "checking_shrinks",
+        "few_runs"
+      ]
+    },
     "DraftToken": {
       "type": "object",
       "additionalProperties": false,
@@ -306,19 +320,18 @@ export const SCHEMA = {
     "Figure": {
       "type": "object",
       "required": [
-        "value",
-        "label"
+        "value"
       ],
       "properties": {
         "value": {
           "type": "string",
           "maxLength": 100000
         },
-        "label": {
+        "name": {
           "type": "string",
           "maxLength": 100000
         },
-        "name": {
+        "label": {
           "type": "string",
           "maxLength": 100000
         }
@@ -380,7 +393,11 @@ export const SCHEMA = {
         "ms_per_token",
         "gain",
         "share",
-        "exact"
+        "exact",
+        "sentence",
+        "factor",
+        "figures",
+        "notes"
       ],
       "properties": {
         "gamma": {
@@ -422,8 +439,56 @@ export const SCHEMA = {
         },
         "exact": {
           "type": "boolean"
+        },
+        "sentence": {
+          "type": "string",
+          "maxLength": 100000
+        },
+        "factor": {
+          "type": "string",
+          "maxLength": 100000
+        },
+        "figures": {
+          "type": "array",
+          "items": {
+            "$ref": "Figure"
+          },
+          "maxItems": 8
+        },
+        "notes": {
+          "type": "array",
+          "items": {
+            "$ref": "Note"
+          },
+          "maxItems": 8
         }
       }
+    },
+    "Kind": {
+      "type": "string",
+      "enum": [
+        "faster",
+        "faster_unsplit",
+        "faster_perhaps",
+        "faster_by_engine",
+        "unclear",
+        "unclear_unsplit",
+        "unclear_gains",
+        "unclear_loses",
+        "slower",
+        "slower_unsplit",
+        "slower_perhaps",
+        "slower_by_engine",
+        "busy",
+        "noisy",
+        "no_guesses",
+        "nothing_guessed",
+        "too_few_tokens",
+        "no_token",
+        "incomplete",
+        "too_early",
+        "not_measured"
+      ]
     },
     "LaneEnd": {
       "type": "object",
@@ -463,6 +528,24 @@ export const SCHEMA = {
         }
       }
     },
+    "Note": {
+      "type": "object",
+      "additionalProperties": false,
+      "required": [
+        "kind",
+        "text"
+      ],
+      "properties": {
+        "kind": {
+          "type": "string",
+          "maxLength": 100000
+        },
+        "text": {
+          "type": "string",
+          "maxLength": 100000
+        }
+      }
+    },
     "Part": {
       "type": "object",
       "required": [
@@ -486,6 +569,19 @@ export const SCHEMA = {
           "minimum": -9007199254740991
         }
       }
+    },
+    "Reason": {
+      "type": "string",
+      "enum": [
+        "guesses_cost",
+        "few_kept",
+        "checking_grows",
+        "checking_or_loop",
+        "uneven",
+        "overhead",
+        "cut",
+        "unknown"
+      ]
     },
     "RoundLine": {
       "type": "object",
@@ -721,8 +817,7 @@ export const SCHEMA = {
         "ignore_eos": {
           "type": "boolean"
         }
-      },
-      "required": []
+      }
     },
     "StartedLine": {
       "type": "object",
@@ -860,17 +955,19 @@ export const SCHEMA = {
         }
       }
     },
-    "Verdict": {
+    "VerdictLine": {
       "type": "object",
+      "additionalProperties": false,
       "required": [
-        "event",
+        "kind",
         "sentence",
-        "notes"
+        "notes",
+        "stopped",
+        "event"
       ],
       "properties": {
-        "event": {
-          "type": "string",
-          "const": "verdict"
+        "kind": {
+          "$ref": "Kind"
         },
         "sentence": {
           "type": "string",
@@ -879,16 +976,31 @@ export const SCHEMA = {
         "notes": {
           "type": "array",
           "items": {
-            "type": "string",
-            "maxLength": 100000
+            "$ref": "Note"
           },
           "maxItems": 100
         },
-        "kind": {
-          "type": "string",
-          "maxLength": 100000
+        "stopped": {
+          "type": "boolean"
         },
         "reason": {
+          "anyOf": [
+            {
+              "$ref": "Reason"
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "doubts": {
+          "type": "array",
+          "items": {
+            "$ref": "Doubt"
+          },
+          "maxItems": 8
+        },
+        "factor": {
           "anyOf": [
             {
               "type": "string",
@@ -899,13 +1011,11 @@ export const SCHEMA = {
             }
           ]
         },
-        "doubts": {
-          "type": "array",
-          "items": {
-            "type": "string",
-            "maxLength": 100000
-          },
-          "maxItems": 8
+        "about": {
+          "type": "boolean"
+        },
+        "faster": {
+          "type": "boolean"
         },
         "engine": {
           "anyOf": [
@@ -931,11 +1041,23 @@ export const SCHEMA = {
             }
           ]
         },
-        "factor": {
+        "caption": {
           "anyOf": [
             {
               "type": "string",
               "maxLength": 100000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "runs": {
+          "anyOf": [
+            {
+              "type": "integer",
+              "maximum": 9007199254740991,
+              "minimum": -9007199254740991
             },
             {
               "type": "null"
@@ -954,12 +1076,10 @@ export const SCHEMA = {
             }
           ]
         },
-        "runs": {
+        "same": {
           "anyOf": [
             {
-              "type": "integer",
-              "maximum": 9007199254740991,
-              "minimum": -9007199254740991
+              "type": "boolean"
             },
             {
               "type": "null"
@@ -988,20 +1108,6 @@ export const SCHEMA = {
                 "type": "string",
                 "maxLength": 100000
               }
-            },
-            {
-              "type": "null"
-            }
-          ]
-        },
-        "details": {
-          "anyOf": [
-            {
-              "type": "array",
-              "items": {
-                "$ref": "Figure"
-              },
-              "maxItems": 100
             },
             {
               "type": "null"
@@ -1038,43 +1144,14 @@ export const SCHEMA = {
             }
           ]
         },
-        "end": {
+        "details": {
           "anyOf": [
             {
-              "$ref": "LaneEnd"
-            },
-            {
-              "type": "null"
-            }
-          ]
-        },
-        "saved": {
-          "anyOf": [
-            {
-              "type": "string",
-              "maxLength": 100000
-            },
-            {
-              "type": "null"
-            }
-          ]
-        },
-        "chart": {
-          "anyOf": [
-            {
-              "type": "string",
-              "maxLength": 100000
-            },
-            {
-              "type": "null"
-            }
-          ]
-        },
-        "warning": {
-          "anyOf": [
-            {
-              "type": "string",
-              "maxLength": 100000
+              "type": "array",
+              "items": {
+                "$ref": "Figure"
+              },
+              "maxItems": 100
             },
             {
               "type": "null"
@@ -1122,6 +1199,53 @@ export const SCHEMA = {
               "type": "null"
             }
           ]
+        },
+        "warning": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 100000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "end": {
+          "anyOf": [
+            {
+              "$ref": "LaneEnd"
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "saved": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 100000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "chart": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 100000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "event": {
+          "type": "string",
+          "const": "verdict"
         }
       }
     },
@@ -1132,9 +1256,10 @@ export const SCHEMA = {
         "wrong",
         "lengths",
         "costs",
-        "assumed",
         "best",
-        "exact"
+        "exact",
+        "origin",
+        "notes"
       ],
       "properties": {
         "hits": {
@@ -1197,17 +1322,6 @@ export const SCHEMA = {
           "maxItems": 17,
           "minItems": 17
         },
-        "assumed": {
-          "anyOf": [
-            {
-              "type": "string",
-              "maxLength": 100000
-            },
-            {
-              "type": "null"
-            }
-          ]
-        },
         "best": {
           "type": "integer",
           "maximum": 16,
@@ -1215,6 +1329,17 @@ export const SCHEMA = {
         },
         "exact": {
           "type": "boolean"
+        },
+        "origin": {
+          "type": "string",
+          "maxLength": 100000
+        },
+        "notes": {
+          "type": "array",
+          "items": {
+            "$ref": "Note"
+          },
+          "maxItems": 8
         }
       }
     },

@@ -1,7 +1,7 @@
 // Everything that shows a race: verdict, texts, strip, chart, round card and folds, on one clock.
 import { Chart } from "./chart.js";
 import { el, fold, nextFrame, reducedMotion } from "../lib/dom.js";
-import { factList, laneTable } from "../lib/figures.js";
+import { factList, factorOf, laneTable } from "../lib/figures.js";
 import { Focus } from "./focus.js";
 import { laneAt, whatIfOf } from "./gamma.js";
 import { labelOf } from "../lib/lanes.js";
@@ -156,7 +156,7 @@ export class Stage {
     const record = this.race.verdict;
     const end = this.race.lanes.get("speculative")?.end;
     if (end) {
-      const time = record.factor ? `${end.duration} \u00b7 ${record.factor}` : end.duration;
+      const time = record.factor ? `${end.duration} \u00b7 ${factorOf(record)}` : end.duration;
       this.chart.endLane("speculative", [end.name, time]);
       if (record.saved) this.chart.bracket(record.saved);
     }
@@ -198,8 +198,8 @@ export class Stage {
     this.show(lane);
     this.texts.computed("speculative", !own);
     if (own) return this.#showResult();
-    this.verdict.computed(race, race.verdict.whatif.lengths[gamma], measured);
-    const time = `${secondsOf(lane.duration)} \u00b7 ${this.verdict.factor.textContent}`;
+    this.verdict.computed(race, race.verdict.whatif.lengths[gamma]);
+    const time = `${secondsOf(lane.duration)} \u00b7 ${race.verdict.whatif.lengths[gamma].factor}`;
     this.chart.endLane("speculative", [`${labelOf("speculative")}, \u03b3 ${gamma}`, time]);
     const apart = (race.lanes.get("generate")?.duration ?? 0) - lane.duration;
     this.chart.bracket(`${secondsOf(Math.abs(apart))} ${apart >= 0 ? "saved" : "lost"}, computed`);

@@ -1,10 +1,8 @@
 // The verdict: the speed-up, its sentence, its origin, and up to four figures.
-import { button, dayOf, el, fold } from "../lib/dom.js";
+import { button, el, fold } from "../lib/dom.js";
 import { term } from "../lib/figures.js";
 import { labelOf } from "../lib/lanes.js";
-
-const ABOUT = "about "; // before a factor that other programs or chance have made
-export const MEASURED = ["run", "startup"]; // origins of a race that this page's server ran
+import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
 const LONG = 200; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view
 
@@ -61,7 +59,7 @@ export class VerdictPanel {
   show(race, loaded) {
     const record = race.verdict;
     this.#computed = false;
-    this.#say(record.factor, record.faster, record.sentence);
+    this.#say(record);
     this.warning.textContent = record.warning ?? "";
     this.warning.hidden = !record.warning;
     this.figures.replaceChildren(...(record.figures ?? []).map(figureOf));
@@ -76,7 +74,7 @@ export class VerdictPanel {
   }
 
   #remark(notes) {
-    const [first, ...more] = notes;
+    const [first, ...more] = notes.map(({ text }) => text);
     this.doubts.hidden = !first;
     if (!first) return;
     const summary = el("span", "sd-doubt", first);
@@ -85,39 +83,17 @@ export class VerdictPanel {
     this.doubts.lastChild.replaceChildren(...more.map((note) => el("p", "", note)));
   }
 
-  // Another draft length, computed from the shown run. `found` is its row.
-  computed(race, found, measured) {
-    const { gain, share } = found;
-    const { whatif, doubts, runs } = race.verdict;
+  // Another draft length, computed from the shown run. `found` is its record.
+  computed({ verdict: { whatif } }, found) {
     this.#computed = true;
-    this.#say(times(gain), gain > 1, `\u03b3 ${found.gamma} would run at ${times(gain)} the speed of plain generate.`);
-    const from = runs > 1 ? `these ${runs} runs` : "this run";
-    this.notes.replaceChildren(el("strong", "", `Computed from ${from}, not measured. Press Run race to measure it.`));
-    const exact = found.exact ? [] : ["Some guesses of this length were never made in this run; they are estimated."];
-    const best = whatif.lengths[whatif.best];
-    const fastest = `Fastest by this computation: \u03b3 ${best.gamma}, at ${times(best.gain)}.`;
-    const stall = doubts?.includes("stall")
-      ? ["A round stalled in this run. The stall counts in what was measured, and not in what is computed."]
-      : [];
-    const assumed = whatif.assumed ? [whatif.assumed] : [];
-    this.#remark([fastest, ...stall, `This run measured \u03b3 ${measured}.`, ...exact, ...assumed]);
-    const number = (value, digits) => (value === null ? "\u2013" : value.toFixed(digits));
-    this.figures.replaceChildren(
-      ...[
-        { value: `${number(gain / share, 2)}x`, label: "from our loop" },
-        { value: `${number(share, 2)}x`, label: "from speculation" },
-        { value: number(found.tokens_per_pass, 2), label: "tokens per target pass" },
-        { value: number(found.ms_per_token, 1), label: "ms per token" },
-      ].map(figureOf),
-    );
+    this.#say({ ...found, about: false, faster: found.gain > 1 });
+    this.notes.replaceChildren(el("strong", "", whatif.origin));
+    this.#remark([...whatif.notes, ...found.notes]);
+    this.figures.replaceChildren(...found.figures.map(figureOf));
   }
 
-  #say(factor, faster, sentence) {
-    const about = factor?.startsWith(ABOUT) ?? false;
-    this.factor.replaceChildren(
-      ...(about ? [el("small", "", ABOUT)] : []),
-      about ? factor.slice(ABOUT.length) : (factor ?? ""),
-    );
+  #say({ factor, about, faster, sentence }) {
+    this.factor.replaceChildren(...(about ? [el("small", "", "about ")] : []), factor ?? "");
     this.factor.hidden = !factor;
     this.factor.classList.toggle("about", about);
     this.factor.classList.toggle("flat", !faster);
@@ -126,28 +102,18 @@ export class VerdictPanel {
 
   // The possible action is beside it.
   #originOf(race, loaded) {
-    const { origin, at, pair, name } = race.begin;
-    const record = race.verdict;
-    const { cpu, gpu } = race.lane.started.machine;
-    const day = dayOf(at);
-    const time = new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    const runs = record.runs > 1 ? `median of ${record.runs} runs` : "1 run";
-    const said = {
-      run: `${runs[0].toUpperCase()}${runs.slice(1)} on this machine`,
-      startup: `Measured on this machine at start-up, ${time}`,
-      recording: `A recording made on ${gpu ?? cpu}, ${day}, not measured here`,
-      link: "From a link, not measured here",
-      file: `From the file ${name}, recorded ${day} ${time}, not measured here`,
-    }[origin];
-    const measured = MEASURED.includes(origin);
-    const [words, repeat] = measured ? ["Repeat \u00d75", true] : ["Run it here", false];
-    const parts = [el("strong", "", said), button("sd-action small sd-again", words, () => this.again(repeat))];
-    if (loaded && loaded !== pair) parts.push(el("span", "", `Made with ${pair}. Loaded: ${loaded}.`));
-    return parts;
+    const { begin } = race;
+    const { machine, runs, day } = sourceOf(race);
+    const here = measuredHere(begin);
+    const time = new Date(begin.at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const facts = here ? [runs, begin.origin === "startup" && time] : [machine, `${day}, ${time}`];
+    const [words, repeat] = here ? ["Repeat \u00d75", true] : ["Run it here", false];
+    return [
+      el("strong", "", [originOf(begin), ...facts.filter(Boolean)].join(" \u00b7 ")),
+      button("sd-action small sd-again", words, () => this.again(repeat)),
+      ...(loaded && loaded !== begin.pair ? [el("span", "", `Made with ${begin.pair}. Loaded: ${loaded}.`)] : []),
+    ];
   }
 }
-
-// A factor in the server's format.
-const times = (value) => `${value.toFixed(value >= 10 ? 0 : value < 2 ? 2 : 1)}x`;
 
 const figureOf = (figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)]);

@@ -1,5 +1,8 @@
 // A race as a picture to post: 1200 x 630, light, and understandable without the page.
-import { dayOf } from "../lib/dom.js";
+import { figureName } from "../lib/definitions.js";
+import { factorOf } from "../lib/figures.js";
+import { labelOf } from "../lib/lanes.js";
+import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 import { kindsOf } from "../race/race.js";
 
 export const [WIDTH, HEIGHT] = [1200, 630];
@@ -13,37 +16,20 @@ const BLUE = "#1d5fb8";
 const RULE = "#e5e7eb";
 const PASS = { plain: "#5b6472", draft: "#7fb0ea", verify: BLUE, rest: "#d5dae1" };
 const CELL = { accepted: "#a9cdf6", correction: "#f0a030", bonus: "#374151", target: "#c3c9d2", unknown: "#c3c9d2" };
-const LANES = { generate: "Plain generate", "speculative:0": "Our loop, no draft", speculative: "Speculative" };
+const LANES = ["generate", "speculative:0", "speculative"]; // those that are drawn, from above
 
 // The content of the picture. `address` is that of the page.
 export function cardOf(race, address) {
   const { verdict, begin, lanes } = race;
-  const { gpu, cpu } = lanes.get("speculative").started.machine;
-  const figure = (key) => verdict.figures.find(({ name }) => name === key)?.value;
-  const share = (value) => value && `${value.toFixed(2)}x`;
-  const figures = [
-    [figure("engine") ?? share(verdict.engine), "from our loop"],
-    [figure("measured") ?? share(verdict.speculation), "from speculation"],
-    [figure("acceptance"), "of guesses kept"],
-    [figure("same"), "tokens identical"],
-  ];
-  const foreign = { link: "From a link, not measured here", file: "From a file", recording: "A recording" };
-  const day = dayOf(begin.at);
+  const { machine, runs, day } = sourceOf(race);
   return {
-    factor: verdict.factor,
+    factor: factorOf(verdict),
     faster: verdict.faster,
     sentence: verdict.sentence.slice(0, 400),
-    figures: figures.filter(([value]) => value),
-    lanes: Object.keys(LANES)
-      .filter((key) => lanes.get(key)?.rounds.length > 1)
-      .map((key) => barOf(lanes.get(key))),
-    pair: begin.pair,
-    origin: [
-      foreign[begin.origin],
-      `${gpu ?? cpu}`,
-      verdict.runs > 1 ? `median of ${verdict.runs} runs` : "1 run",
-      day,
-    ].filter(Boolean),
+    figures: verdict.figures.map((figure) => [figure.value, figureName(figure)]),
+    lanes: LANES.filter((key) => lanes.get(key)?.rounds.length > 1).map((key) => barOf(lanes.get(key))),
+    pair: [begin.pair, verdict.caption].filter(Boolean).join(" \u00b7 "),
+    origin: [...(measuredHere(begin) ? [] : [originOf(begin)]), machine, runs, day],
     address: nameOf(address),
   };
 }
@@ -57,7 +43,7 @@ function barOf(lane) {
     return { start: lane.seconds[at], whole, draft, verify, kinds: kindsOf(round) };
   });
   const seconds = lane.end?.duration ?? `${lane.duration.toFixed(2)}\u00a0s`;
-  return { key: lane.name, label: LANES[lane.name], seconds, duration: lane.duration, rounds };
+  return { key: lane.name, label: labelOf(lane.name), seconds, duration: lane.duration, rounds };
 }
 
 // An address that others can open; otherwise the project's name.

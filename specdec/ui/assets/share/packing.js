@@ -4,12 +4,13 @@ import { BitReader, BitWriter } from "./bit_coding.js";
 import { Numbering, packLane, unpackLane } from "./columns.js";
 import { deflate, inflate } from "../lib/inflate.js";
 import { labelOf, laneKeys, laneOf } from "../lib/lanes.js";
-import { restored, shorter } from "./phrases.js";
+import { ruleOf, withNames, withoutNames } from "./nameless.js";
 import { VERSION } from "../race/race.js";
 
 const INFLATED = 100_000; // bytes that facts and texts may unpack to
-const RESTORED = 1e6; // characters of the facts with their phrases
 const HEAD = 6; // bytes: a checksum, then the length of the facts
+const [BEGIN, STARTED, VERDICT] = ["begin", "started", "verdict"].map(ruleOf);
+const LEFT_OUT = { details: null, lanes: null, places: null, passes: null, time: null, whatif: null }; // of a verdict
 
 // null if the race is too long for a link.
 export async function pack(race) {
@@ -21,7 +22,7 @@ export async function pack(race) {
   lanes.forEach((lane, at) => packLane(lane, lanes.slice(0, at), bits, numbering));
   const texts = numbering.ids.map((id) => race.bytes.get(id) ?? []);
   bits.column(texts.map((bytes) => bytes.length));
-  const facts = shorter(JSON.stringify(factsOf(race, lanes), rounded));
+  const facts = JSON.stringify(factsOf(race, lanes), rounded);
   const plain = join(new TextEncoder().encode(`${facts}\0`), texts.flat());
   if (plain.length > INFLATED || !bits.fits) return null;
   const packed = await deflate(plain);
@@ -35,8 +36,9 @@ export async function unpack(bytes) {
   const size = bytes[4] * 256 + bytes[5];
   const plain = await inflate(bytes.subarray(HEAD, HEAD + size), "deflate-raw", INFLATED);
   let at = plain.indexOf(0);
-  const { begin, lanes, verdict } = JSON.parse(restored(new TextDecoder().decode(plain.subarray(0, at++)), RESTORED));
+  const [start, lanes, end] = JSON.parse(new TextDecoder().decode(plain.subarray(0, at++)));
   if (lanes.length > laneKeys().length) throw new RangeError("too many lanes");
+  const begin = withNames(start, BEGIN);
   const bits = new BitReader(bytes.subarray(HEAD + size));
   const numbering = new Numbering();
   const prompt_ids = bits.column().map((code) => numbering.id(code));
@@ -53,42 +55,38 @@ export async function unpack(bytes) {
   const tokens = Object.fromEntries(texts.map((text, id) => [id, String.fromCharCode(...text)]));
   begin.settings.prompt ??= textOf(prompt_ids.map((id) => texts[id]));
   return [
-    { event: "begin", version: VERSION, ...begin, lanes: lanes.map(({ key }) => key) },
+    { ...begin, version: VERSION, lanes: lanes.map(([key]) => key) },
     ...found.flatMap(({ rounds, finished }, place) => {
-      const { key, end, ...started } = { ...lanes[0], ...lanes[place] };
-      const lane = { event: "started", version: VERSION, lane: laneOf(key)?.name, prompt_ids, ...started };
+      const [key, facts, label] = lanes[place];
+      const started = { ...withNames(facts, STARTED), version: VERSION, lane: laneOf(key)?.name, prompt_ids };
       return [
-        place ? lane : { ...lane, tokens },
+        place ? started : { ...started, tokens },
         ...rounds,
         ...(finished ? [finished] : []),
-        ...(end ? [typeof end === "string" ? endOf(key, rounds, end) : end] : []),
+        ...(label ? [typeof label === "string" ? endOf(key, rounds, label) : label] : []),
       ];
     }),
-    verdict,
+    withNames(end, VERDICT),
   ];
 }
 
-// Everything with names or words. A lane repeats nothing of the first one.
+// Everything with words: the race, its lanes, and its verdict.
 function factsOf(race, lanes) {
-  const { at, pair, settings } = race.begin;
-  const { details, lanes: table, places, passes, time, whatif, ...verdict } = race.verdict;
-  const [first, ...others] = lanes.map((lane) => {
-    const { event, tokens, lane: name, prompt_ids, version, ...started } = lane.started;
-    const end = lane.end && endOf(lane.name, lane.rounds, lane.end.duration);
-    return { key: lane.name, ...started, end: alike(end, lane.end) ? (end?.duration ?? null) : lane.end };
-  });
-  const unlike = (part) => Object.entries(part).filter(([name, value]) => !alike(value, first[name]));
+  const { begin, verdict } = race;
   const prompt = textOf(lanes[0].started.prompt_ids.map((id) => race.bytes.get(id) ?? []));
-  return {
-    begin: {
-      at: Math.round(at),
-      pair,
-      settings: settings.prompt === prompt ? { ...settings, prompt: undefined } : settings,
-      runs: race.verdict.runs,
-    },
-    lanes: [first, ...others.map((part) => Object.fromEntries(unlike(part)))],
-    verdict: { ...verdict, ...(verdict.why && { why: roundedWhy(verdict.why) }), shown: 0 },
-  };
+  const settings = begin.settings.prompt === prompt ? { ...begin.settings, prompt: undefined } : begin.settings;
+  const start = { at: Math.round(begin.at), pair: begin.pair, settings, runs: verdict.runs };
+  const why = verdict.why && roundedWhy(verdict.why);
+  const short = { ...verdict, ...LEFT_OUT, why, shown: 0 };
+  return [withoutNames(start, BEGIN), lanes.map(laneFacts), withoutNames(short, VERDICT)];
+}
+
+// What is not a round: the lane's key, its first line, and the label at the end of its line; of that only the time if
+// the rest follows from the rounds.
+function laneFacts({ name, started, rounds, end }) {
+  const short = { ...started, event: null, version: null, lane: null, prompt_ids: null, tokens: null };
+  const follows = end && alike(end, endOf(name, rounds, end.duration));
+  return [name, withoutNames(short, STARTED), follows ? end.duration : end];
 }
 
 // The label at the end of a lane's line, in the server's words.

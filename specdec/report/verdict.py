@@ -1,0 +1,170 @@
+"""What is said about a race: one frozen value that the page, the terminal, links, files and programs show.
+
+``race_verdict.race_verdict`` makes it. Its sentences and figures are finished texts, and whatever shows them changes
+none. Numbers to compute with are ``engine`` and ``speculation`` here, and the events of the race.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, NotRequired, TypeAlias
+
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict  # pydantic supports the standard one only from Python 3.12 on
+
+from specdec.events import MAX_GAMMA
+from specdec.report.judge import Doubt, Kind, Reason
+
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+Gamma: TypeAlias = Annotated[int, Field(ge=0, le=MAX_GAMMA)]
+
+
+@with_config(OPEN)
+class Figure(TypedDict):
+    """A figure as the page shows it.
+
+    ``name`` is its key in ``definitions.DEFINITIONS``, if it stands there. ``label`` is what it is called; without one
+    it is called as there.
+    """
+
+    value: str
+    name: NotRequired[str]
+    label: NotRequired[str]
+
+
+@with_config(OPEN)
+class Table(TypedDict):
+    columns: Annotated[list[str], Field(max_length=20)]
+    rows: Annotated[list[Annotated[list[str], Field(max_length=20)]], Field(max_length=20)]
+
+
+@with_config(OPEN)
+class Why(TypedDict):
+    title: str
+    text: str
+    figures: Annotated[list[Figure], Field(max_length=20)]
+    steps: Annotated[list[tuple[str, float]], Field(max_length=20)]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence below the headline.
+
+    ``kind`` is a ``Doubt``; or "reason" (why speculation loses), "shares" (of our loop and of speculation), "stopped",
+    "texts" (how the two compare), "repetition", "lengths" (which a policy chose) or "float32"; of a sweep or a
+    benchmark also "alike", "terms" or "calls"; of a computed draft length "fastest", "measured", "assumed" or
+    "estimated".
+    """
+
+    kind: str
+    text: str
+    __pydantic_config__ = STRICT
+
+
+@with_config(OPEN)
+class GammaRecord(TypedDict):
+    """A lane at one draft length (``GammaPrediction``), and its texts."""
+
+    gamma: Gamma
+    tokens_per_pass: float | None
+    passes: int
+    ms_per_token: float
+    gain: float
+    share: float
+    exact: bool
+    sentence: str
+    factor: str
+    figures: Annotated[list[Figure], Field(max_length=8)]
+    notes: Annotated[list[Note], Field(max_length=8)]
+
+
+@with_config(OPEN)
+class WhatIf(TypedDict):
+    """A lane at all draft lengths (``GammaPredictions``). ``notes`` apply to all of them."""
+
+    hits: list[Gamma]
+    wrong: list[int | None]
+    lengths: Annotated[list[GammaRecord], Field(min_length=MAX_GAMMA + 1, max_length=MAX_GAMMA + 1)]
+    costs: Annotated[list[tuple[float, float, float]], Field(min_length=MAX_GAMMA + 1, max_length=MAX_GAMMA + 1)]
+    best: Gamma
+    exact: bool
+    origin: str
+    notes: Annotated[list[Note], Field(max_length=8)]
+
+
+@with_config(OPEN)
+class LaneEnd(TypedDict):
+    """The label at the end of a lane's line; also a part of the verdict."""
+
+    event: Literal["lane_end"]
+    lane: str
+    name: str
+    duration: str
+    spoken: NotRequired[str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The verdict on a race. What is not known is None.
+
+    kind         the kind of outcome; ``reason`` says why speculation loses, ``doubts`` what makes the figures uncertain
+    sentence     the headline
+    factor       the large figure beside it: the speed-up over plain ``generate``
+    about        whether other programs or chance made the factor, so that it is shown as "about 2.1x"
+    faster       whether the lane is faster than plain ``generate``
+    engine       factor: plain ``generate`` / our loop without a draft, seconds a token
+    speculation  factor: our loop without a draft / this lane, seconds a token
+    notes        the sentences below the headline; of several, all but the first are folded
+    caption      the settings in a few words, without the prompt
+    stopped      whether somebody or a limit ended the race early
+    runs         how many runs the figures are of; ``shown`` is the place of the one whose figures and text are shown
+    same         whether both lanes wrote the same tokens in the shown run
+    figures      up to four figures beside the headline
+    rates        tokens/s of each lane of the shown run, by the lane's key
+    lanes        a row for each lane; ``places`` has one for each place of a draft, ``passes`` one for each number of
+                 tokens that a target pass wrote
+    details      the other figures of the shown run, and what was measured with which settings
+    time         how the lane's time was spent
+    why          the explanation: a title, a paragraph, its figures and the steps
+    whatif       the lane at all draft lengths; ``whatif_refused`` says why that is not known
+    warning      that the acceptance is lossy
+    end          the label at the end of a stopped lane's line
+    saved        the seconds between both lanes' ends
+    chart        the chart in words
+    """
+
+    kind: Kind
+    sentence: str
+    notes: Annotated[tuple[Note, ...], Field(max_length=100)]
+    stopped: bool
+    reason: Reason | None = None
+    doubts: Annotated[tuple[Doubt, ...], Field(max_length=8)] = ()
+    factor: str | None = None
+    about: bool = False
+    faster: bool = False
+    engine: float | None = None
+    speculation: float | None = None
+    caption: str | None = None
+    runs: int | None = None
+    shown: Annotated[int, Field(ge=0)] | None = None
+    same: bool | None = None
+    figures: Annotated[list[Figure], Field(max_length=8)] | None = None
+    rates: dict[str, str] | None = None
+    lanes: Table | None = None
+    places: Table | None = None
+    passes: Table | None = None
+    details: Annotated[list[Figure], Field(max_length=100)] | None = None
+    time: str | None = None
+    why: Why | None = None
+    whatif: WhatIf | None = None
+    whatif_refused: str | None = None
+    warning: str | None = None
+    end: LaneEnd | None = None
+    saved: str | None = None
+    chart: str | None = None
+
+    def __str__(self) -> str:
+        """The sentence and the notes, a line each."""
+        return "\n".join([self.sentence, *(note.text for note in self.notes)])

@@ -1,0 +1,36 @@
+// Values without the names of their fields, which the schema of a recording has, and back. So a link holds no names.
+import { SCHEMA } from "../race/recording_schema.js";
+
+// A value that fits a rule of the schema, with a list in place of each object whose fields the schema names.
+export function withoutNames(value, rule) {
+  if (value === null || value === undefined) return null;
+  const { properties, items } = resolved(rule);
+  if (properties) return cut(Object.entries(properties).map(([name, part]) => withoutNames(value[name], part)));
+  return items ? value.map((item) => withoutNames(item, items)) : value;
+}
+
+// The value again, with what its rule says is constant. What it does not have is null, or missing if it cannot be null.
+export function withNames(value, rule) {
+  const { properties, items } = resolved(rule);
+  if ("const" in resolved(rule)) return resolved(rule).const;
+  if (value === null) return null;
+  if (items) return value.map((item) => withNames(item, items));
+  if (!properties) return value;
+  const fields = Object.entries(properties).map(([name, part], at) => [name, withNames(value[at] ?? null, part), part]);
+  return Object.fromEntries(fields.filter(([, field, part]) => field !== null || mayBeNull(part)));
+}
+
+export const ruleOf = (kind) => SCHEMA.types[SCHEMA.lines[kind]];
+
+// The rule of a value that is not null.
+function resolved(rule) {
+  if (rule.anyOf) return resolved(rule.anyOf.find(({ type }) => type !== "null"));
+  return rule.$ref ? resolved(SCHEMA.types[rule.$ref]) : rule;
+}
+
+const mayBeNull = ({ type, anyOf = [] }) => type === "null" || anyOf.some((rule) => rule.type === "null");
+
+// Without the nulls at the end.
+function cut(values) {
+  return values.slice(0, values.findLastIndex((value) => value !== null) + 1);
+}
