@@ -7,6 +7,7 @@ docs/api.md has every public name with its docstring. docs/metrics.md has every 
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 # Every name of ``specdec.__all__``, in the order of a first reading.
 SECTIONS = {
-    "Decoding": ("speculative", "generate", "assisted", "driven", "collect"),
+    "Decoding": ("speculative", "generate", "assisted", "driven", "collect", "race", "verdict"),
     "Settings": ("SamplingParams", "AutoGamma", "ConfidenceStop"),
     "Pairs": ("load_pair", "Pair"),
     "Ways to draft": ("PromptLookup", "Suffix", "EarlyExit", "Eagle3", "Mtp"),
     "Events": ("Event", "Started", "Round", "DraftToken", "Decision", "Finished"),
-    "Results": ("Result", "Metrics"),
+    "Results": ("Result", "Metrics", "Verdict", "Note"),
     "Errors": (
         "SpecdecError",
         "InvalidInput",
@@ -92,7 +93,8 @@ def _argument(parameter: inspect.Parameter) -> str:
         value = " = SamplingParams()"
     else:
         value = f" = {default!r}"
-    return f"{parameter.name}: {parameter.annotation}{value}"
+    kind = re.sub(r"Annotated\[(.+), Field\(.*?\)\]", r"\1", str(parameter.annotation))  # the bounds of a recording
+    return f"{parameter.name}: {kind}{value}"
 
 
 def _markdown(docstring: str) -> str:

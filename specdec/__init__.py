@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from specdec.events import Decision, DraftToken, Event, Finished, Round, SamplingParams, Started
     from specdec.lanes.decoding_thread import driven
     from specdec.lanes.hf_generate import assisted, generate
+    from specdec.lanes.race import race
     from specdec.measure.metrics import Metrics
     from specdec.measure.result import Result, collect
     from specdec.models.loading import load_pair
     from specdec.models.pair import Pair
+    from specdec.report.race_verdict import verdict
+    from specdec.report.verdict import Note, Verdict
 
 _MODULES = {
     "drafters.eagle3": ("Eagle3",),
@@ -54,10 +57,13 @@ _MODULES = {
     "events": ("Decision", "DraftToken", "Event", "Finished", "Round", "SamplingParams", "Started"),
     "lanes.decoding_thread": ("driven",),
     "lanes.hf_generate": ("assisted", "generate"),
+    "lanes.race": ("race",),
     "measure.metrics": ("Metrics",),
     "measure.result": ("Result", "collect"),
     "models.loading": ("load_pair",),
     "models.pair": ("Pair",),
+    "report.race_verdict": ("verdict",),
+    "report.verdict": ("Note", "Verdict"),
 }
 _HOME = {name: f"specdec.{module}" for module, names in _MODULES.items() for name in names}
 
@@ -77,6 +83,7 @@ __all__ = [
     "Metrics",
     "Mtp",
     "NotNumbers",
+    "Note",
     "OutOfMemory",
     "Pair",
     "PromptLookup",
@@ -86,12 +93,15 @@ __all__ = [
     "SpecdecError",
     "Started",
     "Suffix",
+    "Verdict",
     "assisted",
     "collect",
     "driven",
     "generate",
     "load_pair",
+    "race",
     "speculative",
+    "verdict",
 ]
 
 

@@ -35,10 +35,13 @@ def race(
 ) -> Batches:
     """Run the ``lanes`` one after another and yield their events in batches. Each ``Started`` names its lane.
 
-    ``lanes`` are keys of ``LANES``. With several ``runs``, each lane runs once in each run, and the order rotates, so
-    that no lane is always the first. Each lane is warmed up before it runs (``warm_up``). The prompt is encoded and
-    checked once, and all lanes share its seed. ``interval`` is the least time between two batches in seconds, and
-    ``max_seconds`` the deadline of each lane. Arguments are checked at once: ``InvalidInput``.
+    ``lanes`` are keys of the table ``specdec.lanes.table.LANES``: "generate" (transformers' own), "speculative",
+    "speculative:0" (our loop without a draft), "assisted" (transformers' assisted generation) and others. With several
+    ``runs``, each lane runs once in each run, and the order rotates, so that no lane is always the first. Each lane is
+    warmed up before it runs. The prompt is encoded and checked once, and all lanes share its seed. ``interval`` is the
+    least time between two batches in seconds, and ``max_seconds`` the deadline of each lane. ``gamma``, ``params``,
+    ``acceptance`` and ``accept_top_k`` are those of ``speculative``. Arguments are checked at once: ``InvalidInput``.
+    ``specdec.verdict`` says what came of a race.
     """
     if not lanes or len(set(lanes)) < len(lanes):
         raise InvalidInput(f"The lanes are {', '.join(lanes) or 'none'}; name each once, and at least one.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from specdec.engine.policy import Fixed
 from specdec.errors import NotNumbers
 from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP, Lane, LaneConfig, entrants_of, entrants_of_race
+from specdec.report.recording import Recorder, read_recording
 
 PROMPT = "Once upon a time"
 PARAMS = specdec.SamplingParams(max_new_tokens=16, ignore_eos=True)
@@ -148,7 +150,7 @@ def test_a_lane_is_one_row(pair, request) -> None:
     from specdec.measure.prompts import PromptItem
     from specdec.measure.summary import summary_rows
     from specdec.measure.trials import trials
-    from specdec.report.race_verdict import verdict_record
+    from specdec.report.race_verdict import race_verdict
     from specdec.ui.jobs.race_settings import RaceSettings
     from specdec.ui.tabs.race import _lane_rows
 
@@ -159,7 +161,7 @@ def test_a_lane_is_one_row(pair, request) -> None:
     lanes = lanes_of(pair, lanes=(*DEFAULT_KEYS, "toy"))
     assert lanes[-1][0].lane == "toy" and ids_of(lanes[-1]) == ids_of(lanes[0])
     run = dict(zip(RaceSettings(PROMPT, lanes=(*DEFAULT_KEYS, "toy")).keys, lanes, strict=True))
-    assert "Toy lane" in [row[0] for row in verdict_record([run])["lanes"]["rows"]]
+    assert "Toy lane" in [row[0] for row in race_verdict([run]).lanes["rows"]]
     assert '"label": "Toy lane"' in _lane_rows()
 
     plan = Plan(
@@ -183,3 +185,36 @@ def test_a_race_over_broken_numbers_ends_in_their_error(whose: str, temperature:
         for batch in race(pair, torch.tensor([0]), gamma=3, params=params, lanes=("generate", "speculative")):
             seen += batch
     assert len([event for event in seen if isinstance(event, specdec.Finished)]) == (whose == "draft")
+
+
+def test_a_verdict_is_made_of_a_race_in_batches_of_kept_events_and_of_a_recording(pair) -> None:
+    """The same events give the same verdict, however they come; the runs of a race are told apart by their lanes."""
+    params = specdec.SamplingParams(max_new_tokens=12, ignore_eos=True)
+    batches = list(specdec.race(pair, "Once upon", gamma=3, params=params, runs=3))
+    verdict = specdec.verdict(batches)
+    events = list(itertools.chain.from_iterable(batches))
+    recorder = Recorder(pair.tokenizer)
+    assert specdec.verdict(events) == verdict == specdec.verdict(read_recording(map(recorder.line, events)))
+    assert verdict.same and verdict.runs == 3 and len(verdict.lanes["rows"]) == 3
+    assert str(verdict).splitlines() == [verdict.sentence, *(note.text for note in verdict.notes)]
+    alone = specdec.verdict(specdec.race(pair, "Once upon", gamma=0, params=params))
+    assert alone.kind == "no_guesses" and alone.caption == "\u03b3 0, 12 new tokens, greedy"
+    cut = specdec.verdict(events[:-3])
+    assert cut.notes[0].kind == "stopped" and cut.runs == 2
+
+
+def test_a_verdict_of_other_events_is_refused_in_a_sentence(pair) -> None:
+    params = specdec.SamplingParams(max_new_tokens=4)
+    plain = list(specdec.generate(pair, "Once", params=params))
+    ours = list(specdec.speculative(pair, "Once", params=params))
+    others = list(specdec.speculative(pair, "Twice", params=params))
+    for events, said in (
+        ([], "there are no events of a whole lane"),
+        (plain, "needs the lane speculative; the events are of generate"),
+        ([*plain, *others], "differ in prompt or settings"),
+        (plain[1:], "there are no events of a whole lane"),
+        ([*ours[1:], *plain, *ours], "begin in the middle of a lane"),
+        (5, "The lane is 5"),
+    ):
+        with pytest.raises(specdec.InvalidInput, match=said):
+            specdec.verdict(events)
