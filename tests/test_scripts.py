@@ -44,6 +44,7 @@ RACES = {
     "loop": asked(12, gamma=0),
     "hostile": asked(4, prompt="<img src=x onerror='window.bitten=1'>${bitten}{{bitten}}\u202eabc\u200b"),
     "stopped": asked(100),
+    "early": asked(100),
 }
 
 
@@ -57,7 +58,7 @@ def pair_of(eos: int | None = None) -> specdec.Pair:
 def races(hurried, tmp_path_factory) -> Path:
     """A folder with the lines of each of ``RACES``.
 
-    "ended" has a target whose text ends, and "stopped" is stopped in its second lane.
+    "ended" has a target whose text ends, "stopped" is stopped in its second lane and "early" in its first one.
     """
     require(missing_node())
     folder = tmp_path_factory.getbasetemp() / "races"
@@ -76,7 +77,8 @@ def races(hurried, tmp_path_factory) -> Path:
 
         turn, text = JobContext(SimpleNamespace(pair=one, facts=one.facts()), one_by_one, threading.Event()), ""
         for text, *_ in stream(turn, ask, limits=Limits()):
-            if name == "stopped" and text.count('"event":"round"') > ask.params.max_new_tokens + 12:
+            rounds = text.count('"event":"round"')
+            if (name == "stopped" and rounds > ask.params.max_new_tokens + 12) or (name == "early" and rounds > 12):
                 turn.stop.set()
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     (folder / "lanes.json").write_text(_lane_rows(), encoding="utf-8")

@@ -41,7 +41,7 @@ def race(
     warmed up before it runs. The prompt is encoded and checked once, and all lanes share its seed. ``interval`` is the
     least time between two batches in seconds, and ``max_seconds`` the deadline of each lane. ``gamma``, ``params``,
     ``acceptance`` and ``accept_top_k`` are those of ``speculative``. Arguments are checked at once: ``InvalidInput``.
-    ``specdec.verdict`` says what came of a race.
+    ``specdec.verdict`` judges a race.
     """
     if not lanes or len(set(lanes)) < len(lanes):
         raise InvalidInput(f"The lanes are {', '.join(lanes) or 'none'}; name each once, and at least one.")

@@ -14,6 +14,7 @@ from specdec.lanes.table import key_of
 from specdec.measure.metrics import Metrics, compute_metrics
 from specdec.text import TextStream, text_of
 
+_GIVE = "give the events that speculative(), race() or driven() yields"
 BEFORE = 32  # tokens of the prompt that decide how the first new one is written
 
 # The kinds of token in a notebook, as on the page; dark letters on a light ground also in a dark theme.
@@ -76,8 +77,7 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
     ``lane`` yields events, or batches of them as ``driven`` does. ``token_ids`` are the new ones only. ``text`` needs
     the tokenizer. Raises ``InvalidInput`` for the events of several lanes, and for what is no events or no tokenizer.
     """
-    if not (tokenizer is None or hasattr(tokenizer, "get_vocab")):
-        raise InvalidInput(f"tokenizer is {identified(tokenizer)}; give a loaded tokenizer, or leave it out.")
+    require_tokenizer(tokenizer)
     events = flat(lane)
     if (lanes := sum(isinstance(event, Started) for event in events)) > 1:
         raise InvalidInput(
@@ -99,14 +99,24 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
     )
 
 
+def require_tokenizer(tokenizer: Any) -> None:
+    """Raise ``InvalidInput`` for what is neither a tokenizer nor None."""
+    if not (tokenizer is None or hasattr(tokenizer, "get_vocab")):
+        raise InvalidInput(f"tokenizer is {identified(tokenizer)}; give a loaded tokenizer, or leave it out.")
+
+
 def flat(lane: Iterable[Event | list[Event]]) -> list[Event]:
     """The events of one or more lanes, which may come in batches. Raises ``InvalidInput`` for anything else."""
     if not isinstance(lane, Iterable) or hasattr(lane, "ndim"):  # a tensor of one number only looks iterable
-        raise InvalidInput(f"The lane is {identified(lane)}; give the events that speculative() or driven() yields.")
+        raise InvalidInput(
+            f"The lane is {identified(lane)}; give the events that speculative(), race() or driven() yields."
+        )
     events = [event for part in lane for event in (part if isinstance(part, list) else [part])]
     for event in events:
         if not isinstance(event, Event):
-            raise InvalidInput(f"Among the events is {identified(event)}; give what speculative() or driven() yields.")
+            raise InvalidInput(
+                f"Among the events is {identified(event)}; give what speculative(), race() or driven() yields."
+            )
     return events
 
 
@@ -130,7 +140,8 @@ LaneEvents = Mapping[str, Sequence[Event]]  # one run of a race: the events of e
 def in_runs(events: Iterable[Event], keys: Collection[str]) -> list[dict[str, list[Event]]]:
     """The events of each lane of a race by the ``keys`` of its lanes, for each run.
 
-    A run begins with a lane that the run before has. Raises ``InvalidInput`` if the first event is no ``Started``.
+    A lane that occurs for the second time is of the second run, and so on, in whatever order they come. Raises
+    ``InvalidInput`` if the first event is no ``Started``.
     """
     runs: list[dict[str, list[Event]]] = [{}]
     lane: list[Event] = []
@@ -139,7 +150,8 @@ def in_runs(events: Iterable[Event], keys: Collection[str]) -> list[dict[str, li
             key = key_of(event.lane, event.gamma, keys)
             if key in runs[-1]:
                 runs.append({})
-            runs[-1][key] = lane = []
+            run = next(run for run in runs if key not in run)
+            run[key] = lane = []
         elif not lane:
             raise InvalidInput("The events begin in the middle of a lane.")
         lane.append(event)
@@ -148,8 +160,7 @@ def in_runs(events: Iterable[Event], keys: Collection[str]) -> list[dict[str, li
 
 def by_lane(events: Iterable[Event], keys: Collection[str]) -> dict[str, list[Event]]:
     """The events of each lane of a race that ran once, by the ``keys`` of its lanes."""
-    (run,) = in_runs(events, keys)
-    return run
+    return in_runs(events, keys)[0]
 
 
 def started_of(events: Sequence[Event]) -> Started:

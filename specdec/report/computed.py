@@ -35,7 +35,7 @@ def computed_lengths(predicted: GammaPredictions, found: Judgement, measured: in
 def _length(length: GammaPrediction) -> GammaRecord:
     times = numbers.factor(length.gain)
     figures: list[Figure] = [
-        make_figure(numbers.times_or_none(length.gain / length.share), "engine"),
+        make_figure(numbers.times_or_none(length.gain / length.share if length.share else None), "engine"),
         make_figure(numbers.times_or_none(length.share), "measured"),
         make_figure(numbers.number(length.tokens_per_pass, 2), "tokens per pass"),
         {"value": numbers.number(length.ms_per_token), "label": "ms per token"},

@@ -12,7 +12,7 @@ from specdec.report.verdict import Figure
 
 @dataclass(frozen=True)
 class Definition:
-    """``name`` is what the figure is called wherever it is shown. ``is_not`` names what it could be mistaken for."""
+    """``name``: what the figure is called unless it has a label of its own. ``is_not``: what it is not."""
 
     name: str
     unit: str

@@ -28,8 +28,9 @@ WIDE = 0.25  # (highest - lowest) / median gain; above this, the runs differ wid
 
 
 class Kind(StrEnum):
-    """The kinds of outcome. The first word compares the lane with plain ``generate``, the rest is about speculation.
+    """The kinds of outcome.
 
+    The first word of the first twelve compares the lane with plain ``generate``, and the rest is about speculation.
     "Unsplit": our loop did not run, so its share is not known.
     """
 

@@ -18,12 +18,8 @@ from specdec.report.sentences import SYNTHETIC
 class Origin:
     """Where shown figures come from. ``name`` is that of a file."""
 
-    kind: Literal["run", "startup", "recording", "file", "link"]
+    kind: Literal["run", "recording", "file", "link"]
     name: str = ""
-
-    @property
-    def measured_here(self) -> bool:
-        return self.kind in ("run", "startup")
 
     @property
     def sentence(self) -> str:
@@ -88,7 +84,8 @@ def run_settings(started: Started) -> str:
     parts.append(f"top-p {params.top_p:g}" if params.top_p != 1 else "")
     parts.append(f"min-p {params.min_p:g}" if params.min_p else "")
     parts.append(f"repetition penalty {params.repetition_penalty:g}" if params.repetition_penalty != 1 else "")
-    parts.append("" if started.acceptance == "lossless" else f"{started.acceptance} acceptance")
+    lossy = f"top-{started.accept_top_k} acceptance (lossy)"
+    parts.append({"lossless": "", "block": "block verification"}.get(started.acceptance, lossy))
     return ", ".join(filter(None, parts))
 
 

@@ -14,7 +14,7 @@ from specdec.measure import metrics
 from specdec.measure.gain import RunMetrics, median_run
 from specdec.measure.lengths import at_all_lengths
 from specdec.measure.metrics import Metrics
-from specdec.measure.result import LaneEvents, common_prefix, flat, in_runs, started_of, written_ids
+from specdec.measure.result import LaneEvents, common_prefix, flat, in_runs, require_tokenizer, started_of, written_ids
 from specdec.measure.whatif import Costs
 from specdec.report import numbers, provenance, sentences
 from specdec.report.computed import computed_lengths
@@ -28,7 +28,6 @@ from specdec.report.why import of_race
 
 SPECULATIVE = "speculative"  # the lane that is judged
 REPETITIVE = 0.5
-LOSSY = "Not lossless: {acceptance} acceptance changes the output."
 
 
 def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
@@ -51,13 +50,15 @@ LEAST = 8  # tokens that a stopped race must have written; the times of fewer ar
 
 
 def verdict(race: Iterable[Event | list[Event]], tokenizer: Any = None) -> Verdict:
-    """Run a race to its end and return the verdict on it: its sentence, notes and figures (``print`` shows the first).
+    """Run a race to its end and judge it. ``print`` shows the verdict's sentence and notes.
 
     ``race`` yields events, or batches of them as ``specdec.race`` does: those of plain ``generate``, of the speculative
-    lane and of any others, one lane after another, once or several times. Events that were kept, or read from a
-    recording, do as well. The ``tokenizer`` names the tokens at which two texts differ; without one their ids do.
-    Raises ``InvalidInput`` if one of both lanes is missing, or if the lanes differ in prompt or settings.
+    lane and of any others, one lane after another, once or several times. Kept events and events read from a recording
+    work too. The ``tokenizer`` names the tokens at which two texts differ; without one their ids do. Raises
+    ``InvalidInput`` if plain ``generate`` or the speculative lane is missing, or if the lanes differ in prompt,
+    settings, target or machine.
     """
+    require_tokenizer(tokenizer)
     events = flat(race)
     starts = [event for event in events if isinstance(event, Started)]
     own = {LaneConfig(start.lane, start.gamma).key for start in starts}
@@ -65,11 +66,25 @@ def verdict(race: Iterable[Event | list[Event]], tokenizer: Any = None) -> Verdi
     if missing := [key for key in (BASELINE.key, SPECULATIVE) if key not in keys]:
         given = f"the events are of {listed(sorted(keys))}" if keys else "there are no events of a whole lane"
         raise InvalidInput(f"The verdict needs the lane {missing[0]}; {given}.")
-    if len({(start.prompt_ids, replace(start.params, seed=None)) for start in starts}) > 1:
-        raise InvalidInput("The lanes differ in prompt or settings; give the events of one race.")
+    if len({_asked(start) for start in starts}) > 1 or len({_rule(start) for start in starts}) > len(own):
+        raise InvalidInput(
+            "The lanes differ in prompt, settings, target or machine, or one of them in draft length or acceptance; "
+            "give the events of one race."
+        )
     runs = in_runs(events, keys)
     stopped = None if all(_ended(lane) for run in runs for lane in run.values()) else "Stopped"
-    return race_verdict(runs, stopped, Recorder(tokenizer).text_of if tokenizer else None)
+    return race_verdict(runs, stopped, None if tokenizer is None else Recorder(tokenizer).text_of)
+
+
+def _asked(start: Started) -> tuple[Any, ...]:
+    """What all lanes of a race have in common. Plain values are compared by their text, because dicts have no hash."""
+    facts = repr(start.pair.get("target")), repr(start.machine)
+    return start.prompt_ids, replace(start.params, seed=None), *facts
+
+
+def _rule(start: Started) -> tuple[Any, ...]:
+    """What all runs of one lane have in common."""
+    return start.lane, start.gamma, start.acceptance, start.accept_top_k
 
 
 def race_verdict(
@@ -87,7 +102,7 @@ def race_verdict(
         runs, stopped = complete, None
     if stopped:
         written = len(written_ids(runs[0].get(SPECULATIVE, ())))
-        if written < LEAST:
+        if written < LEAST or not _ended(runs[0].get(BASELINE.key, ())):
             return _incomplete(runs[0], stopped)
         asked = started_of(runs[0][SPECULATIVE]).params.max_new_tokens
         text = f"{stopped} at {written} of {asked} tokens; only tokens that both lanes wrote are compared."
@@ -125,7 +140,7 @@ def race_verdict(
         details=details(found, sides[shown], speculative),
         time=time_words(lane, len(runs)),
         why=of_race(found),
-        warning=None if started.acceptance in LOSSLESS else LOSSY.format(acceptance=started.acceptance),
+        warning=None if started.acceptance in LOSSLESS else sentences.LOSSY.format(acceptance=started.acceptance),
         end=lane_end(SPECULATIVE, speculative) if stopped else None,  # a stopped lane has no ``Finished``
         saved=_saved(base, lane) if found.gain and not stopped else None,
         **_other_lengths(found, speculative, runs, sides[shown]),
@@ -173,6 +188,7 @@ def _verdict(found: Judgement, notes: Sequence[Note], early: bool, **fields: str
         factor=sentences.big(found),
         about=found.is_about,
         faster=found.kind.startswith("faster"),
+        gain=found.gain,
         engine=found.engine,
         speculation=found.speculation,
         notes=tuple(notes),
@@ -182,7 +198,7 @@ def _verdict(found: Judgement, notes: Sequence[Note], early: bool, **fields: str
 
 def _incomplete(run: LaneEvents, stopped: str) -> Verdict:
     """The verdict on a race that was stopped before there was anything to compare."""
-    key = SPECULATIVE if run.get(SPECULATIVE) else BASELINE.key
+    key = SPECULATIVE if run.get(SPECULATIVE) and _ended(run.get(BASELINE.key, ())) else BASELINE.key
     events = run.get(key, ())
     started = next(event for lane in run.values() for event in lane if isinstance(event, Started))
     fields = {"stopped": stopped, "written": str(len(written_ids(events))), "asked": str(started.params.max_new_tokens)}

@@ -1,9 +1,8 @@
 """The schema of a recording's lines, which Python reads them with and the browser checks them with.
 
-A lane's lines have the fields of its events, and the last line those of ``Verdict``. The other lines about a whole race
-are defined below. The scripts get the schema
-as ``recording_schema.js`` and the types as ``recording.d.ts``, both in ``ui/assets/race``. After a change, write them
-with ``python -m specdec.report.schema``.
+A lane's lines have the fields of its events, and the last line has those of ``Verdict``. The other lines about a whole
+race are defined below. The scripts get the schema as ``recording_schema.js`` and the types as ``recording.d.ts``, both
+in ``ui/assets/race``. After a change, write them with ``python -m specdec.report.schema``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypedDict  # pydantic supports the standard one only from Python 3.12 on
 
@@ -73,7 +72,7 @@ class VerdictLine(Verdict):
     """The last line of a race."""
 
     event: Literal["verdict"]
-    __pydantic_config__ = STRICT
+    __pydantic_config__ = STRICT | ConfigDict(json_schema_serialization_defaults_required=True)
 
 
 @with_config(OPEN)
@@ -145,19 +144,11 @@ class _Bounded(GenerateJsonSchema):
 _DROPPED = {"title", "description", "default", "propertyNames"}
 
 
-# What a line may leave out: the tokens if it mentions no new one, the text of a beginning that is the bytes of its
-# tokens, and what a link does not hold.
-_MISSING = {"tokens", "head", "cpu_seconds"}
-
-
 def schema() -> dict[str, Any]:
     """The version of recordings, the type of a line by the kind that its field ``event`` names, and all types."""
-    # In the form in which they are written. Only these can be missing.
+    # In the form in which they are written.
     whole = _LINES.json_schema(ref_template="{model}", schema_generator=_Bounded, mode="serialization")
     types = {name: _bare(part) for name, part in whole["$defs"].items()}
-    for part in types.values():
-        if "required" in part:
-            part["required"] = [name for name in part["required"] if name not in _MISSING]
     return {"version": VERSION, "lines": whole["discriminator"]["mapping"], "types": types}
 
 

@@ -134,12 +134,16 @@ RIVALS = {
     "alike": "{Rival} may be as fast: {times}.",
 }
 
+# A race whose acceptance changes the output.
+LOSSY = "Not lossless: {acceptance} acceptance changes the output."
+
 # Where shown figures come from. "run" and "startup" were measured here, by the page's own server.
 ORIGINS = {
     "run": "Measured on this machine",
     "startup": "Measured on this machine at start-up",
     "recording": "A recording, not measured here",
     "file": "From the file {name}, not measured here",
+    "unnamed file": "From a file, not measured here",
     "link": "From a link, not measured here",
 }
 
@@ -154,7 +158,7 @@ COMPUTED_FROM = "Computed from {runs}, not measured. Press Run race to measure i
 COMPUTED_RUN, COMPUTED_RUNS = "this run", "these {runs} runs"
 COMPUTED_FASTEST = "Fastest by this computation: \u03b3 {gamma}, at {times}x."
 COMPUTED_STALL = "A round stalled in this run. The stall counts in what was measured, and not in what is computed."
-COMPUTED_MEASURED = "This run measured {policy}."
+COMPUTED_MEASURED = "The draft length that was measured: {policy}."
 COMPUTED_ESTIMATED = "Some guesses of this length were never made in this run; they are estimated."
 
 # The label of a pair of shapes, wherever it is shown.

@@ -1,7 +1,8 @@
 """What is said about a race: one frozen value that the page, the terminal, links, files and programs show.
 
-``race_verdict.race_verdict`` makes it. Its sentences and figures are finished texts, and whatever shows them changes
-none. Numbers to compute with are ``engine`` and ``speculation`` here, and the events of the race.
+``race_verdict.race_verdict`` makes it. Its sentences and figures are finished texts. Numbers to compute with are
+``gain``, ``engine`` and ``speculation`` here, and the events of the race. A link to a run holds the fields in the order
+in which they stand here.
 """
 
 from __future__ import annotations
@@ -109,30 +110,33 @@ class LaneEnd(TypedDict):
 class Verdict:
     """The verdict on a race. What is not known is None.
 
-    kind         the kind of outcome; ``reason`` says why speculation loses, ``doubts`` what makes the figures uncertain
+    kind         the kind of outcome, such as "faster", "slower", "unclear" or "busy" (``specdec.report.judge.Kind``);
+                 ``reason`` says why speculation loses, ``doubts`` what makes the figures uncertain
     sentence     the headline
-    factor       the large figure beside it: the speed-up over plain ``generate``
-    about        whether other programs or chance made the factor, so that it is shown as "about 2.1x"
+    factor       the large figure beside it: the speed-up over plain ``generate``, such as "2.1x"
+    about        whether the factor is uncertain because of other programs or chance; it is shown as "about 2.1x"
     faster       whether the lane is faster than plain ``generate``
+    gain         factor: plain ``generate`` / this lane, seconds a token
     engine       factor: plain ``generate`` / our loop without a draft, seconds a token
     speculation  factor: our loop without a draft / this lane, seconds a token
     notes        the sentences below the headline; of several, all but the first are folded
     caption      the settings in a few words, without the prompt
     stopped      whether somebody or a limit ended the race early
-    runs         how many runs the figures are of; ``shown`` is the place of the one whose figures and text are shown
+    runs         how many runs the figures are of; ``shown`` is the index of the run whose figures and text are shown
     same         whether both lanes wrote the same tokens in the shown run
-    figures      up to four figures beside the headline
+    figures      up to four figures beside the headline, each a dict: ``value``, its ``name`` in docs/metrics.md, and
+                 ``label`` if it is called otherwise
     rates        tokens/s of each lane of the shown run, by the lane's key
-    lanes        a row for each lane; ``places`` has one for each place of a draft, ``passes`` one for each number of
-                 tokens that a target pass wrote
+    lanes        a table, as ``columns`` and ``rows``: a row for each lane; ``places`` has one for each place of a
+                 draft, ``passes`` one for each number of tokens that a target pass wrote
     details      the other figures of the shown run, and what was measured with which settings
     time         how the lane's time was spent
     why          the explanation: a title, a paragraph, its figures and the steps
     whatif       the lane at all draft lengths; ``whatif_refused`` says why that is not known
-    warning      that the acceptance is lossy
+    warning      a sentence if the acceptance is lossy
     end          the label at the end of a stopped lane's line
     saved        the seconds between both lanes' ends
-    chart        the chart in words
+    chart        a description of the chart for screen readers
     """
 
     kind: Kind
@@ -144,6 +148,7 @@ class Verdict:
     factor: str | None = None
     about: bool = False
     faster: bool = False
+    gain: float | None = None
     engine: float | None = None
     speculation: float | None = None
     caption: str | None = None

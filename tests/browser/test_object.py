@@ -334,5 +334,5 @@ def test_a_dragged_length_is_what_a_run_at_it_does(page):
     assert page.evaluate(KINDS) == computed
     page.click("summary:has-text('Details')")
     details = text(page, ".sd-more")
-    tokens = float(re.search(r"tokens per target pass\n([\d.]+)", details)[1])
+    tokens = float(re.search(r"Tokens per target pass\n([\d.]+)", details)[1])
     assert tokens == pytest.approx(float(figures["tokens per target pass"]), abs=0.051)

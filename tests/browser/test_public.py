@@ -78,7 +78,7 @@ def test_a_recording_stands_in_for_the_start_up_race_until_that_is_over(browser,
     try:
         with visit(browser, address) as visitor:
             open_page(visitor, address, greeting="recording")
-            assert "A recording made on" in text(visitor, "#sd-live")
+            assert "A recording, not measured here" in text(visitor, "#sd-live")
             release.set()
             visitor.wait_for_function(
                 "document.querySelector('#sd-live').textContent.includes('Measured on this machine at start-up')"

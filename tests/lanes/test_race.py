@@ -199,6 +199,9 @@ def test_a_verdict_is_made_of_a_race_in_batches_of_kept_events_and_of_a_recordin
     assert str(verdict).splitlines() == [verdict.sentence, *(note.text for note in verdict.notes)]
     alone = specdec.verdict(specdec.race(pair, "Once upon", gamma=0, params=params))
     assert alone.kind == "no_guesses" and alone.caption == "\u03b3 0, 12 new tokens, greedy"
+    lanes = [list(lane) for lane in split(events)]
+    sorted_lanes = [event for lane in sorted(lanes, key=lambda lane: (lane[0].lane, lane[0].gamma)) for event in lane]
+    assert specdec.verdict(sorted_lanes).runs == 3, "one lane thrice, then the next one thrice"
     cut = specdec.verdict(events[:-3])
     assert cut.notes[0].kind == "stopped" and cut.runs == 2
 
@@ -211,10 +214,33 @@ def test_a_verdict_of_other_events_is_refused_in_a_sentence(pair) -> None:
     for events, said in (
         ([], "there are no events of a whole lane"),
         (plain, "needs the lane speculative; the events are of generate"),
-        ([*plain, *others], "differ in prompt or settings"),
+        ([*plain, *others], "differ in prompt, settings"),
         (plain[1:], "there are no events of a whole lane"),
         ([*ours[1:], *plain, *ours], "begin in the middle of a lane"),
+        ([*plain, *ours, *specdec.speculative(pair, "Once", gamma=2, params=params)], "differ in .* draft length"),
+        ([*plain, *ours, *specdec.speculative(pair, "Once", params=params, acceptance="block")], "acceptance"),
         (5, "The lane is 5"),
     ):
         with pytest.raises(specdec.InvalidInput, match=said):
             specdec.verdict(events)
+    with pytest.raises(specdec.InvalidInput, match="tokenizer is 'tok'"):
+        specdec.verdict([*plain, *ours], "tok")
+
+
+def test_a_race_whose_plain_lane_was_cut_compares_nothing(pair) -> None:
+    """Not even if the speculative lane ran first and ended."""
+    params = specdec.SamplingParams(max_new_tokens=20, ignore_eos=True)
+    plain = list(specdec.generate(pair, "Once", params=params))
+    ours = list(specdec.speculative(pair, "Once", params=params))
+    for events in ([*ours, *plain[:12]], [*plain[:12], *ours]):
+        verdict = specdec.verdict(events)
+        assert verdict.sentence == "Stopped at 11 of 20 tokens in the plain lane." and verdict.figures is None
+
+
+def split(events: list) -> list[list]:
+    lanes: list[list] = []
+    for event in events:
+        if isinstance(event, specdec.Started):
+            lanes.append([])
+        lanes[-1].append(event)
+    return lanes

@@ -7,7 +7,7 @@ import { BitReader, BitWriter } from "../../specdec/ui/assets/share/bit_coding.j
 import { deflate } from "../../specdec/ui/assets/lib/inflate.js";
 import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
 import { checksum } from "../../specdec/ui/assets/share/packing.js";
-import { Race, kindsOf, readRecording } from "../../specdec/ui/assets/race/race.js";
+import { Race, VERSION, kindsOf, readRecording } from "../../specdec/ui/assets/race/race.js";
 import { TABLE, records } from "./recording.js";
 
 defineLanes(TABLE);
@@ -97,9 +97,9 @@ const NUMBERED = { prompt_ids: [], tokens: {} }; // a link numbers the tokens an
 const milliseconds = (seconds) => seconds !== null && (seconds * 1000).toFixed(1); // as the page shows them
 
 // A verdict as the page shows it: shares with two digits, steps in hundredths of a millisecond.
-const shown = ({ engine, speculation, why, ...verdict }) => ({
+const shown = ({ gain, engine, speculation, why, ...verdict }) => ({
   ...verdict,
-  shares: [engine, speculation].map((share) => share.toFixed(2)),
+  factors: [gain, engine, speculation].map((factor) => factor.toFixed(2)),
   why: { ...why, steps: why.steps.map(([name, seconds]) => [name, (seconds * 1000).toFixed(2)]) },
 });
 
@@ -211,13 +211,17 @@ function lane(count, rests = count) {
 }
 
 test("a link made to hurt is refused before anything is built of it", async () => {
-  const facts = JSON.stringify([[], [["generate", [], null]], []]);
+  const facts = JSON.stringify([VERSION, [], [["generate", [], null]], []]);
   const hurting = {
     "too long": `http://page/#run=${"A".repeat(5000)}`,
     "very many rounds": await forged(facts, lane(100_000)),
     "columns of different lengths": await forged(facts, lane(1, 40_000)),
     "facts that unpack to too much": await forged("0".repeat(2_000_000), []),
   };
+  const older = await visit(await forged(JSON.stringify([VERSION - 1, [], [], []]), []));
+  await assert.rejects(older.runInAddress(), /another version of this page/);
+  const oldest = await visit(await forged('{"begin":{}}', []));
+  await assert.rejects(oldest.runInAddress(), /another version of this page/);
   const { from } = Array;
   for (const [name, address] of Object.entries(hurting)) {
     const { runInAddress } = await visit(address);

@@ -9,7 +9,7 @@ const RACES = process.env.SPECDEC_RACES; // a folder that tests/test_scripts.py 
 if (!RACES) throw new Error("These tests need recorded races; run: python -m pytest tests/test_scripts.py");
 const read = (name) => readFileSync(`${RACES}/${name}`, "utf-8");
 
-// What the server gives the page: its table of lanes, and the meanings of figures.
+// What the server gives the page: its table of lanes, and names, meanings and origins of figures.
 const LANES = JSON.parse(read("lanes.json"));
 const DEFINITIONS = JSON.parse(read("definitions.json"));
 

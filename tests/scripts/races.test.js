@@ -1,7 +1,7 @@
 // What the page draws for other races: sampled, judged as a block, lossy, with all lanes, stopped, repeated.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { all, click, drag, one, pass, race, show, showRun, texts, textOf, words } from "./page.js";
+import { all, click, drag, one, pass, race, show, showRun, state, texts, textOf, words } from "./page.js";
 
 const greeting = race("greedy");
 await show(textOf([{ ...greeting[0], origin: "startup" }, ...greeting.slice(1)]));
@@ -153,4 +153,13 @@ test("a strip that grew pass by pass looks like one drawn at once", async () => 
   await pass(100);
   assert.ok(grown.every((one) => one.length > 100));
   assert.deepEqual(drawn(), grown);
+});
+
+test("a race stopped in its first lane says so and keeps its text", async () => {
+  await showRun(race("early"));
+  assert.match(words(".sd-headline"), /^Stopped at \d+ of 100 tokens in the plain lane\.$/);
+  assert.match(words(".sd-notes"), /^Measured on this machine \u00b7 1 run/);
+  assert.ok(all(".sd-box.generate .sd-token").length > 5);
+  state.loaded("another pair");
+  assert.match(words(".sd-notes"), /Loaded: another pair/);
 });

@@ -1,4 +1,4 @@
-// How figures are called, what they mean, and when two times are alike, from the server. `mount` sets all of it before
+// What figures are called, what they mean, and when two times are alike, from the server. `mount` sets all of it before
 // anything is drawn.
 let figures = {}; // by the keys of the figures
 let shrunk = 1; // below this, the ratio of two times that cannot shrink is noise

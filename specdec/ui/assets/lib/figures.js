@@ -2,7 +2,7 @@
 import { figureName, meaningOf } from "./definitions.js";
 import { button, el } from "./dom.js";
 
-const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+const capital = (words) => words.replace(/^[a-z]/, (letter) => letter.toUpperCase()); // a Greek letter stays
 
 // A figure's label. If the figure has a definition, a tap, a click or a resting pointer shows it.
 export function term(figure, label = figureName(figure)) {
@@ -20,7 +20,7 @@ export function term(figure, label = figureName(figure)) {
 }
 
 // A verdict's speed-up as one text.
-export const factorOf = ({ factor, about }) => (about ? `about ${factor}` : factor);
+export const factorOf = ({ factor, about }) => (about && factor ? `about ${factor}` : factor);
 
 export const factList = (figures) =>
   el(

@@ -9,11 +9,17 @@ export function defineOrigins(table) {
 // Whether this page's server ran it.
 export const measuredHere = ({ origin }) => ["run", "startup"].includes(origin);
 
-export const originOf = ({ origin, name = "" }) => sentences[origin].replace("{name}", () => name);
+// With the file's name if there is one.
+export function originOf({ origin, name }) {
+  const sentence = sentences[origin === "file" && !name ? "unnamed file" : origin];
+  return sentence.replace("{name}", () => name);
+}
 
 // The machine, the number of runs, and the day of a race.
 export function sourceOf({ begin, verdict, lanes }) {
-  const { cpu, gpu } = lanes.get("speculative").started.machine;
+  const [{ started }] = lanes.values(); // of a stopped race perhaps the only one
+  const { cpu, gpu } = started.machine;
+  const machine = [gpu, cpu].find((name) => typeof name === "string") ?? "machine not recorded";
   const runs = verdict.runs > 1 ? `median of ${verdict.runs} runs` : "1 run";
-  return { machine: gpu ?? cpu, runs, day: dayOf(begin.at) };
+  return { machine, runs, day: dayOf(begin.at) };
 }

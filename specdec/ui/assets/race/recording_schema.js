@@ -963,6 +963,32 @@ export const SCHEMA = {
         "sentence",
         "notes",
         "stopped",
+        "reason",
+        "doubts",
+        "factor",
+        "about",
+        "faster",
+        "gain",
+        "engine",
+        "speculation",
+        "caption",
+        "runs",
+        "shown",
+        "same",
+        "figures",
+        "rates",
+        "lanes",
+        "places",
+        "passes",
+        "details",
+        "time",
+        "why",
+        "whatif",
+        "whatif_refused",
+        "warning",
+        "end",
+        "saved",
+        "chart",
         "event"
       ],
       "properties": {
@@ -1016,6 +1042,18 @@ export const SCHEMA = {
         },
         "faster": {
           "type": "boolean"
+        },
+        "gain": {
+          "anyOf": [
+            {
+              "type": "number",
+              "maximum": 1000000000000000.0,
+              "minimum": -1000000000000000.0
+            },
+            {
+              "type": "null"
+            }
+          ]
         },
         "engine": {
           "anyOf": [

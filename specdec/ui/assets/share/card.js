@@ -1,7 +1,6 @@
 // A race as a picture to post: 1200 x 630, light, and understandable without the page.
 import { figureName } from "../lib/definitions.js";
 import { factorOf } from "../lib/figures.js";
-import { labelOf } from "../lib/lanes.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 import { kindsOf } from "../race/race.js";
 
@@ -16,7 +15,7 @@ const BLUE = "#1d5fb8";
 const RULE = "#e5e7eb";
 const PASS = { plain: "#5b6472", draft: "#7fb0ea", verify: BLUE, rest: "#d5dae1" };
 const CELL = { accepted: "#a9cdf6", correction: "#f0a030", bonus: "#374151", target: "#c3c9d2", unknown: "#c3c9d2" };
-const LANES = ["generate", "speculative:0", "speculative"]; // those that are drawn, from above
+const LANES = { generate: "Plain generate", "speculative:0": "Our loop, no draft", speculative: "Speculative" };
 
 // The content of the picture. `address` is that of the page.
 export function cardOf(race, address) {
@@ -26,10 +25,12 @@ export function cardOf(race, address) {
     factor: factorOf(verdict),
     faster: verdict.faster,
     sentence: verdict.sentence.slice(0, 400),
-    figures: verdict.figures.map((figure) => [figure.value, figureName(figure)]),
-    lanes: LANES.filter((key) => lanes.get(key)?.rounds.length > 1).map((key) => barOf(lanes.get(key))),
+    figures: verdict.figures.slice(0, 4).map((figure) => [figure.value, figureName(figure)]),
+    lanes: Object.keys(LANES)
+      .filter((key) => lanes.get(key)?.rounds.length > 1)
+      .map((key) => barOf(lanes.get(key))),
     pair: [begin.pair, verdict.caption].filter(Boolean).join(" \u00b7 "),
-    origin: [...(measuredHere(begin) ? [] : [originOf(begin)]), machine, runs, day],
+    origin: [...(measuredHere(begin) ? [] : [originOf({ ...begin, name: "" })]), machine, runs, day],
     address: nameOf(address),
   };
 }
@@ -43,7 +44,7 @@ function barOf(lane) {
     return { start: lane.seconds[at], whole, draft, verify, kinds: kindsOf(round) };
   });
   const seconds = lane.end?.duration ?? `${lane.duration.toFixed(2)}\u00a0s`;
-  return { key: lane.name, label: labelOf(lane.name), seconds, duration: lane.duration, rounds };
+  return { key: lane.name, label: LANES[lane.name], seconds, duration: lane.duration, rounds };
 }
 
 // An address that others can open; otherwise the project's name.

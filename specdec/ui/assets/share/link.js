@@ -1,7 +1,7 @@
 // Makes and reads links to a run and to settings.
 import { LONGEST, fromBase64, inAddress, linkWith, resultLink, settingsInFragment, toBase64 } from "../lib/address.js";
 import { keptFields } from "./session_state.js";
-import { pack, unpack } from "./packing.js";
+import { OtherVersion, pack, unpack } from "./packing.js";
 import { checked } from "../race/race.js";
 
 // The settings in the address, as texts by name: its own, or those of its run. None after a reload, because the form
@@ -25,8 +25,8 @@ export async function runInAddress() {
   let records;
   try {
     records = await unpack(fromBase64(packed));
-  } catch {
-    throw new Error("The link is damaged: a part of it may be missing.");
+  } catch (error) {
+    throw error instanceof OtherVersion ? error : new Error("The link is damaged: a part of it may be missing.");
   }
   return checked(records);
 }

@@ -1,18 +1,20 @@
-// Values without the names of their fields, which the schema of a recording has, and back. So a link holds no names.
+// Turns records into lists and back. A link needs no names of fields, because the schema of recordings has them in a
+// fixed order. A change of that order is a new version of recordings.
 import { SCHEMA } from "../race/recording_schema.js";
 
 // A value that fits a rule of the schema, with a list in place of each object whose fields the schema names.
 export function withoutNames(value, rule) {
   if (value === null || value === undefined) return null;
-  const { properties, items } = resolved(rule);
+  const { const: constant, properties, items } = resolved(rule);
+  if (constant !== undefined) return null;
   if (properties) return cut(Object.entries(properties).map(([name, part]) => withoutNames(value[name], part)));
   return items ? value.map((item) => withoutNames(item, items)) : value;
 }
 
 // The value again, with what its rule says is constant. What it does not have is null, or missing if it cannot be null.
 export function withNames(value, rule) {
-  const { properties, items } = resolved(rule);
-  if ("const" in resolved(rule)) return resolved(rule).const;
+  const { const: constant, properties, items } = resolved(rule);
+  if (constant !== undefined) return constant;
   if (value === null) return null;
   if (items) return value.map((item) => withNames(item, items));
   if (!properties) return value;

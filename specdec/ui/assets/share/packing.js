@@ -12,6 +12,8 @@ const HEAD = 6; // bytes: a checksum, then the length of the facts
 const [BEGIN, STARTED, VERDICT] = ["begin", "started", "verdict"].map(ruleOf);
 const LEFT_OUT = { details: null, lanes: null, places: null, passes: null, time: null, whatif: null }; // of a verdict
 
+export class OtherVersion extends Error {}
+
 // null if the race is too long for a link.
 export async function pack(race) {
   // In the order of the page, because in the drawn run another lane may have started first.
@@ -36,7 +38,9 @@ export async function unpack(bytes) {
   const size = bytes[4] * 256 + bytes[5];
   const plain = await inflate(bytes.subarray(HEAD, HEAD + size), "deflate-raw", INFLATED);
   let at = plain.indexOf(0);
-  const [start, lanes, end] = JSON.parse(new TextDecoder().decode(plain.subarray(0, at++)));
+  const facts = new TextDecoder().decode(plain.subarray(0, at++));
+  const [version, start, lanes, end] = facts.startsWith("[") ? JSON.parse(facts) : [];
+  if (version !== VERSION) throw new OtherVersion("It was made by another version of this page.");
   if (lanes.length > laneKeys().length) throw new RangeError("too many lanes");
   const begin = withNames(start, BEGIN);
   const bits = new BitReader(bytes.subarray(HEAD + size));
@@ -78,7 +82,7 @@ function factsOf(race, lanes) {
   const start = { at: Math.round(begin.at), pair: begin.pair, settings, runs: verdict.runs };
   const why = verdict.why && roundedWhy(verdict.why);
   const short = { ...verdict, ...LEFT_OUT, why, shown: 0 };
-  return [withoutNames(start, BEGIN), lanes.map(laneFacts), withoutNames(short, VERDICT)];
+  return [VERSION, withoutNames(start, BEGIN), lanes.map(laneFacts), withoutNames(short, VERDICT)];
 }
 
 // What is not a round: the lane's key, its first line, and the label at the end of its line; of that only the time if
