@@ -6,7 +6,7 @@ import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
 const LONG = 200; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view
 
-function conclude(headline, sentence) {
+export function conclude(headline, sentence) {
   headline.textContent = sentence;
   headline.classList.toggle("long", sentence.length > LONG);
 }
