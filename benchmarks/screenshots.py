@@ -32,6 +32,7 @@ LONG = "class Stack:\n    def __init__(self):\n        self.items = []"
 
 def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
     settings = {"viewport": {"width": width, "height": WIDTHS[width]}, "color_scheme": theme}
+    settings["reduced_motion"] = "no-preference"  # a race is replayed when it is shown
     with visit(browser, address, **settings) as page:
 
         def save(state: str, full: bool = False) -> None:
