@@ -74,7 +74,7 @@ test("a recording made to hurt is not read beyond what is wrong with it", () => 
   const rounds = (count) => lines(Array.from({ length: count }, (_, index) => ({ ...all[2], index })));
   const hurting = [
     [`${head}\n${rounds(12_000)}`, /longer than this page draws/, 10_003],
-    [`${head}${"\n".repeat(600_000)}`, /more than 500000 lines/, 2],
+    [`${head}${"\n".repeat(120_000)}`, /more than 100000 lines/, 0],
     [`${head}\n${"[".repeat(1_000_001)}`, /Line 3 has 1000001 characters/, 2],
     [lines(Array(1000).fill(all[0])), /Line 2 is in the wrong place/, 2],
     [`${head}\n{}\n${rounds(1000)}`, /Line 3/, 3],

@@ -7,7 +7,7 @@ import { wrongField } from "./schema.js";
 export const { version: VERSION } = SCHEMA; // of a recording
 export const LARGEST = 64e6; // characters of a recording that a page accepts; its own are shorter
 const MOST = { tokens: 10_000, prompt: 200_000 }; // of a lane: a browser takes long to draw more
-const LINES = 500_000; // of a recording
+const LINES = 100_000; // of a recording; a page draws fewer rounds
 const LINE = 1_000_000; // characters of a line
 
 export class Lane {
@@ -108,7 +108,15 @@ export class Race {
 // The records of a recording from elsewhere. Throws an Error whose message says what is wrong with it.
 export function readRecording(text) {
   if (text.length > LARGEST) throw new Error(`It has ${text.length} characters; this page takes ${LARGEST}.`);
+  if (!linesFit(text)) throw new Error(`It has more than ${LINES} lines.`);
   return check(linesOf(text));
+}
+
+// Counted before any line is read: to read very many lines takes a second.
+function linesFit(text) {
+  let count = 1;
+  for (let at = text.indexOf("\n"); at >= 0 && count <= LINES; at = text.indexOf("\n", at + 1)) count += 1;
+  return count <= LINES;
 }
 
 // The same records, if the page can draw all of them. Nothing is drawn before.
@@ -120,7 +128,6 @@ function* linesOf(text) {
     end = text.indexOf("\n", start);
     if (end < 0) end = text.length;
     number += 1;
-    if (number > LINES) throw new Error(`It has more than ${LINES} lines.`);
     if (end - start > LINE) throw new Error(`Line ${number} has ${end - start} characters; this page takes ${LINE}.`);
     const line = text.slice(start, end).trim();
     if (line) yield [parsed(line, number), number];
