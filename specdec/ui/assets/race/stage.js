@@ -198,8 +198,9 @@ export class Stage {
     this.show(lane);
     this.texts.computed("speculative", !own);
     if (own) return this.#showResult();
-    this.verdict.computed(race, race.verdict.whatif.lengths[gamma]);
-    const time = `${secondsOf(lane.duration)} \u00b7 ${race.verdict.whatif.lengths[gamma].factor}`;
+    const found = race.verdict.whatif.lengths[gamma];
+    this.verdict.computed(race, found);
+    const time = `${secondsOf(lane.duration)} \u00b7 ${found.factor}`;
     this.chart.endLane("speculative", [`${labelOf("speculative")}, \u03b3 ${gamma}`, time]);
     const apart = (race.lanes.get("generate")?.duration ?? 0) - lane.duration;
     this.chart.bracket(`${secondsOf(Math.abs(apart))} ${apart >= 0 ? "saved" : "lost"}, computed`);
