@@ -86,7 +86,7 @@ def driven(lane: Iterator[Event], interval: float = 0.0, max_seconds: float | No
 
 
 def _driven(lane: Iterator[Event], interval: float, max_seconds: float | None) -> Batches:
-    if threading.current_thread().name.startswith(_THREAD_NAME):  # it would wait for itself
+    if _on_decoding_thread():  # it would wait for itself
         raise InvalidInput("The lane is wrapped in a generator; pass the lane itself to driven().")
     events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
     cancelled = threading.Event()
@@ -135,8 +135,14 @@ def _driven(lane: Iterator[Event], interval: float, max_seconds: float | None) -
         running.result()  # raises an error of the lane, after the events before it
     finally:
         cancelled.set()
-        if not running.cancel():
+        # A consumer may drop this generator without closing it. Then the garbage collector closes it, in any thread: in
+        # the decoding thread the lane itself would wait for its own end.
+        if not running.cancel() and not _on_decoding_thread():
             running.exception()
+
+
+def _on_decoding_thread() -> bool:
+    return threading.current_thread().name.startswith(_THREAD_NAME)
 
 
 def _fault_of(error: Exception) -> SpecdecError | None:

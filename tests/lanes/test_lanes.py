@@ -7,6 +7,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -30,6 +31,7 @@ from fakes import (
 from transformers import GenerationConfig, StopStringCriteria
 
 import specdec
+from specdec.lanes import decoding_thread
 
 LANES = ("generate", "assisted", "speculative")
 COUNT_UP = chain([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0])
@@ -375,6 +377,29 @@ def test_an_abandoned_lane_stops(lane: str, tables) -> None:
         again = ids_of(list(lane_of(lane, tables, ZERO, max_new_tokens=5)))
         assert len(fed) <= 12 + 5
     assert again == expected
+
+
+def test_an_abandoned_lane_may_be_collected_in_its_own_thread(pair, monkeypatch) -> None:
+    """A cycle holds it until the collector runs. In the decoding thread the lane would wait for its own end."""
+    of_this_test = ThreadPoolExecutor(1, decoding_thread._THREAD_NAME)
+    monkeypatch.setattr(decoding_thread, "_decoding_thread", of_this_test)
+    dropped, ended = threading.Event(), threading.Event()
+
+    def lane() -> Iterator[specdec.events.Event]:
+        try:
+            for event in specdec.speculative(pair, "Once", params=specdec.SamplingParams(8)):
+                yield event
+                assert dropped.wait(20)
+                gc.collect()
+        finally:
+            ended.set()
+
+    held: list = [specdec.driven(lane())]
+    next(held[0])
+    held.append(held)
+    del held
+    dropped.set()
+    assert ended.wait(20)
 
 
 @pytest.mark.parametrize("lane", LANES)
