@@ -36,7 +36,7 @@ MOST_GRAPHS = 128  # of one engine; if a call begins with more, all are dropped
 CHECKED = (9, 2, 2, 2, 6, 6, 6)  # rows of the compared passes: each kind plain, captured, and replayed
 
 T = TypeVar("T")
-_lock = threading.Lock()
+_lock = threading.RLock()  # the garbage collector may end a dropped call in a thread that holds it
 _capturing = threading.Lock()  # CUDA allows one capture at a time in a process
 _free: WeakKeyDictionary[PreTrainedModel, list[GraphEngine]] = WeakKeyDictionary()
 _reasons: WeakKeyDictionary[PreTrainedModel, tuple[LeanModel, str | None]] = WeakKeyDictionary()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 from itertools import zip_longest
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -141,6 +142,21 @@ def test_a_graph_of_one_draft_is_not_replayed_for_another(captured, monkeypatch)
         eager = specdec.Pair(target, specdec.EarlyExit(layers), byte_tokenizer(), engine="eager")
         settings = {"gamma": 3}
         assert told(rounds_of(graph, prompt_of(5), settings)) == told(rounds_of(eager, prompt_of(5), settings))
+
+
+def test_a_dropped_call_may_end_where_an_engine_is_being_chosen() -> None:
+    """The garbage collector ends a dropped call in any thread, also in one that holds the lock on the engines."""
+    call = specdec.speculative(pair_of(), prompt_of(5), params=specdec.SamplingParams(8))
+    next(call), next(call)
+
+    def collect() -> None:
+        with cuda_graph._lock:
+            call.close()
+
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def test_changed_weights_of_a_draft_are_captured_anew(captured) -> None:
