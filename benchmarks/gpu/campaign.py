@@ -191,9 +191,6 @@ def _child(part: Part, setting: Setting, sender: Connection, printed: str) -> No
     try:
         if setting.rehearsal:
             torch.set_num_threads(1)  # a forked process cannot use the threads of the first one
-        # On some GPUs torch prefers cuDNN's attention, which prepares itself anew for each length of a text. That would
-        # slow down ``generate`` in a short run, and not captured passes, so nothing here uses it.
-        torch.backends.cuda.enable_cudnn_sdp(False)
         for found in part.work(setting):
             sender.send({"state": "ended", "found": found})
         sender.send({"state": "done", "found": found, "error": None})

@@ -31,7 +31,6 @@ def facts(setting: Setting) -> Iterator[Found]:
     small, least = (1024, 0.01) if setting.rehearsal else (1, 0.2)
     device = setting.device
     found: Found = {"machine": machine_facts(device), "versions": versions() | _versions(), "card": _card(setting)}
-    found["cudnn_attention"] = torch.backends.cuda.cudnn_sdp_enabled()
     yield found
     source = torch.ones(COPIED // small // 4, device=device)
     target = torch.empty_like(source)

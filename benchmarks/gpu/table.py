@@ -39,7 +39,6 @@ from specdec.models.shapes import shape_pair
 
 NAMES = (
     "qwen2.5-7b:qwen2.5-0.5b", "qwen3-4b:qwen3-0.6b", "pythia-1.4b:pythia-160m", "gpt2-large:gpt2",
-    "llama-2-13b:tinyllama-1.1b", "pythia-12b:pythia-70m",
 )  # fmt: skip
 AGREEMENT, GAMMA, TOKENS, RUNS = 0.8, 4, 64, 3
 ROWS = range(1, 18)

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from specdec.forward.attention import attend, attend_folded
+
 SPARE = 256  # free slots after the prompt, at least
 FEW = 64  # rows; a mask of up to so many is turned into numbers
 READ_AHEAD = 1 << 20  # bytes; a matrix up to here fits in a core's L2 cache
@@ -45,12 +47,10 @@ class PassView:
     """The rows of one pass, n of them after ``start`` tokens: slices of the slots.
 
     cos, sin  (n, rotary dimensions): the angles of the rows' positions
-    folds     whether the heads that share keys are folded into rows: see ``LeanModel._attend``
     """
 
     def __init__(self, start: int, end: int, table: tuple[torch.Tensor, torch.Tensor], like: torch.Tensor):
         self.cos, self.sin = table[0][start:end], table[1][start:end]
-        self.folds = like.device.type == "cuda" and end - start > 1 and start > 0
         self._start, self._end, self._like = start, end, like
         self._masks: dict[int | None, tuple[int, torch.Tensor | None]] = {}
 
@@ -62,6 +62,14 @@ class PassView:
     def write(self, held: torch.Tensor, states: torch.Tensor) -> None:
         """Put the rows' ``states`` (n, *shape) into a layer's slots."""
         held[self._start : self._end].copy_(states)
+
+    def attend(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
+    ) -> torch.Tensor:
+        """Attention of ``q`` (heads, n, D) over ``k`` and ``v`` (kv heads, m, D); see ``attention.attend``."""
+        if q.is_cuda and mask is not None and self._start > 0:
+            return attend_folded(q, k, v, mask, scale)
+        return attend(q, k, v, mask, causal, scale)
 
     def seen(self, held: torch.Tensor, window: int | None) -> tuple[torch.Tensor, torch.Tensor | None, bool]:
         """The slots that the rows see (m, *shape), their mask (n, m) or None, and if ``is_causal`` takes its place."""

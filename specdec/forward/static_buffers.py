@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from specdec.events import MAX_GAMMA
+from specdec.forward.attention import attend_captured, attend_folded
 from specdec.forward.kv_buffer import KVBuffer, PassView, angles, as_numbers
 from specdec.runtime.tokens import TokenBuffer
 
@@ -76,7 +77,6 @@ class StaticPassView(PassView):
         self, place: StaticPositions, start: int, end: int, table: tuple[torch.Tensor, torch.Tensor], like: torch.Tensor
     ):
         self._place, self._like, self._rows = place, like, place.rows(start, end)
-        self.folds = True
         if table[0].numel():
             self.cos, self.sin = (values.index_select(0, self._rows) for values in table)
         else:
@@ -89,6 +89,11 @@ class StaticPassView(PassView):
 
     def write(self, held: torch.Tensor, states: torch.Tensor) -> None:
         held.index_copy_(0, self._rows, states)
+
+    def attend(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
+    ) -> torch.Tensor:
+        return (attend_captured if q.is_cuda else attend_folded)(q, k, v, mask, scale)
 
     def seen(self, held: torch.Tensor, window: int | None) -> tuple[torch.Tensor, torch.Tensor | None, bool]:
         if window not in self._flags:

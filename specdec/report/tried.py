@@ -1,3 +1,6 @@
 """Where the graph engine has run. ``python -m benchmarks.gpu --write DIR`` writes this module from its results."""
 
-GRAPHS_TRIED = "The graph engine has not been run on a GPU so far."
+GRAPHS_TRIED = (
+    "The graph engine has run on one kind of GPU, NVIDIA H200, with torch 2.11.0: "
+    "55 of 55 greedy texts are those of generate."
+)

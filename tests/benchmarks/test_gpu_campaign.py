@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import runpy
 import shutil
 import time
 from pathlib import Path
@@ -135,7 +136,7 @@ def test_the_plan_fits_eight_minutes(capsys) -> None:
     assert command("--plan") == 0
     printed = capsys.readouterr().out
     assert (
-        all(part.name in printed for part in parts(rehearsal=False)) and "Left out first: table pythia-12b" in printed
+        all(part.name in printed for part in parts(rehearsal=False)) and "Left out first: table gpt2-large" in printed
     )
 
 
@@ -166,8 +167,9 @@ def test_results_of_a_gpu_replace_the_sentence_everywhere(tmp_path: Path) -> Non
     as_on_a_gpu(out)
     assert command("--write", out, "--root", root) == 0
     sentence = "Imagined GPU, with torch 2.11.0: 1 of 2 greedy texts"
-    for name in ("README.md", "docs/guide.md", "specdec/report/tried.py"):
-        text = (root / name).read_text()
+    written = {name: " ".join((root / name).read_text().split()) for name in ("README.md", "docs/guide.md")}
+    written["tried.py"] = runpy.run_path(str(root / "specdec/report/tried.py"))["GRAPHS_TRIED"]
+    for name, text in written.items():
         assert sentence in text and GRAPHS_TRIED not in text, name
     row = "| big ← small | 40 tok/s | 1.25x |"
     for name in ("README.md", "docs/performance.md"):
@@ -180,7 +182,7 @@ def test_the_documents_and_the_help_say_where_the_graph_engine_has_run() -> None
     add_pair_arguments(parser)
     assert GRAPHS_TRIED in " ".join(parser.format_help().split())
     for name in ("README.md", "docs/guide.md"):
-        assert GRAPHS_TRIED in (ROOT / name).read_text(encoding="utf-8"), name
+        assert GRAPHS_TRIED in " ".join((ROOT / name).read_text(encoding="utf-8").split()), name
 
 
 def test_the_bundle_brings_what_the_machine_lacks() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+import pytest
 
 import specdec
 from specdec.lanes.table import DEFAULT_KEYS, key_of
@@ -12,6 +15,8 @@ from specdec.report import provenance, recording, schema
 from specdec.report.definitions import DEFINITIONS
 from specdec.ui.jobs.recorded import recorded_race
 from specdec.ui.jobs.startup import RUNS, TOKENS
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_recorded_race_is_whole() -> None:
@@ -28,6 +33,16 @@ def test_the_recorded_race_is_whole() -> None:
         first, *_, last = events
         assert key_of(first.lane, first.gamma, DEFAULT_KEYS) in DEFAULT_KEYS and first.params.max_new_tokens == TOKENS
         assert first.machine["cpu"] and isinstance(last, specdec.Finished)
+
+
+@pytest.mark.parametrize("name", ["h200-embedded", "h200-synthetic-7b"])
+def test_the_recorded_races_of_a_gpu_can_be_opened(name: str) -> None:
+    lines = (ROOT / "examples" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    for number, text in enumerate(lines, start=1):
+        schema.parse(text, number)
+    lanes = recording.lanes(lines)
+    assert [type(events[-1]) for events in lanes] == [specdec.Finished] * 3
+    assert all(events[0].machine["gpu"] == "NVIDIA H200" for events in lanes)
 
 
 def test_the_recorded_race_is_of_the_embedded_pair_as_it_is() -> None:
