@@ -90,12 +90,7 @@ def captured(pair: specdec.Pair) -> dict[str, Any]:
     """The engine that ran a pair, why it was not the graph engine, and which steps it has captured."""
     found: dict[str, Any] = dict(pair.describe()["engine"])
     for engine in cuda_graph._free.get(pair.target, ()):
-        kinds = [_kind(key) for _, key in engine._graphs]
-        found["graphs"] = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+        names = [name for _, name, *_ in engine._graphs]
+        found["graphs"] = {name: names.count(name) for name in sorted(set(names))}
         found["failure"] = engine.failure
     return found
-
-
-def _kind(key: Any) -> str:
-    """The name of a step: "decide", "gather", or that of a way to draft."""
-    return str(key[0]) if isinstance(key, tuple) and key else "pass"

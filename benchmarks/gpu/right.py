@@ -186,7 +186,7 @@ def _apart(setting: Setting, target: Any, prompt: torch.Tensor) -> Found:
         passes = engine.passes(target)
     engine.checked_step(passes, before, 0)()
     for _ in range(3):  # plain, captured, replayed
-        ours = engine.run(count, engine.checked_step(passes, fed, len(before)))
+        ours = engine.run("pass", count, engine.checked_step(passes, fed, len(before)))
     return found | {"graph": float(share_apart(ours, exact))}
 
 

@@ -229,7 +229,7 @@ def _pass_seconds(setting: Setting, pair: Pair, model: Any, engine: str) -> dict
     """Median seconds of a pass of ``model`` after 256 tokens, by its rows: 1 to 17."""
     ids = torch.randint(256, (CACHED + 1,), generator=torch.Generator().manual_seed(0)).to(setting.device)
     found = {}
-    with with_engine(pair, engine).new_engine(CACHED + 1 + ROWS[-1]) as made:
+    with with_engine(pair, engine).new_engine(CACHED + 1 + ROWS[-1], None) as made:
         context = made.context(ids, ROWS[-1])
         runner = Runner(model, made)
         runner.forward(ids[:-1], keep=1, committed=True)
@@ -237,7 +237,8 @@ def _pass_seconds(setting: Setting, pair: Pair, model: Any, engine: str) -> dict
             end, seconds = CACHED + rows, []
             for _ in range(REPEATS):
                 runner.run(
-                    ("timed", id(model), rows),
+                    "pass",
+                    (id(model), rows),
                     lambda end=end, rows=rows: runner.forward(context.ids(CACHED, end), rows),
                     end,
                 )

@@ -26,7 +26,7 @@ class ChainDraft(ABC):
     def __init__(self, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         self._vocabulary = vocabulary
         self._sampler = sampler
-        self._nothing = nothing(vocabulary, context.device)
+        self._nothing = nothing(vocabulary, context.device, "nothing")
 
     @abstractmethod
     def _forward(self, context: TokenBuffer, end: int) -> tuple[torch.Tensor, torch.Tensor]:

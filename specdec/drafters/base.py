@@ -160,8 +160,8 @@ class Proposal(NamedTuple):
     - ``q``: the distribution that each of them was drawn from; None in greedy decoding.
     - ``choices``: for the events.
     - ``limit``: how many draft tokens count. A draft that is made without waiting for the device may be too long.
-    - ``key``: what the addresses and shapes of these tensors depend on (see ``Engine.run``); None where they are made
-      anew each time.
+    - ``key``: what the addresses and shapes of these tensors depend on, besides the call's settings (see
+      ``Engine.run``); None where they are made anew each time.
     """
 
     ids: torch.Tensor  # (g,)
@@ -171,11 +171,11 @@ class Proposal(NamedTuple):
     key: Hashable | None = None
 
 
-def nothing(vocabulary: int, device: torch.device) -> Proposal:
-    """A draft of no tokens."""
+def nothing(vocabulary: int, device: torch.device, key: Hashable | None = None) -> Proposal:
+    """A draft of no tokens. ``key``: see ``Proposal``. The prompt is read with such a draft, once in a call."""
     ids = torch.empty(0, dtype=torch.long, device=device)
     choices = Choices(ids, neg_log_probs=torch.empty(0, device=device))
-    return Proposal(ids, torch.empty(0, vocabulary, device=device), choices, key="nothing")
+    return Proposal(ids, torch.empty(0, vocabulary, device=device), choices, key=key)
 
 
 class Drafter(Protocol):
@@ -207,7 +207,7 @@ class NoDraft:
     """
 
     def __init__(self, vocabulary: int, context: TokenBuffer):
-        self._nothing = nothing(vocabulary, context.device)
+        self._nothing = nothing(vocabulary, context.device, "nothing")
 
     def prefill(self, context: TokenBuffer) -> None: ...
 

@@ -182,13 +182,13 @@ class ModelDraft(ChainDraft):
         # After a round without a draft there is more to read than usual.
         usual = length - cached <= 2 and not self._prefilled
         kind = type(self).__name__, weakref.ref(self._runner.model)  # not ``id()``: a later model may get the same one
-        key = (kind, gamma, least_confidence, self._sampler.key) if usual else None
+        key = (kind, gamma, least_confidence) if usual else None
 
         def draft() -> Proposal:
             missed, self._prefilled = self._prefilled, []
             return self._draft(context, gamma, least_confidence, missed)
 
-        proposal = self._runner.run(key and ("draft", *key), draft, length + gamma - 1)
+        proposal = self._runner.run("draft", key, draft, length + gamma - 1)
         known = max(0, self._reported_up_to - cached - 1)
         self._reported_up_to = length + (0 if least_confidence else gamma)
         return proposal._replace(key=key, choices=proposal.choices._replace(already_reported=known))

@@ -128,8 +128,8 @@ class LookupDraft(NoDraft):
         if not copied:
             return self._nothing
         context.write_host(copied)
-        key = "copied", len(copied), self._greedy
-        proposal = self._engine.run(key, lambda: self._proposal(context, len(copied)))
+        key = "copied", len(copied)
+        proposal = self._engine.run("draft", key, lambda: self._proposal(context, len(copied)))
         return proposal._replace(key=key)
 
     def _proposal(self, context: TokenBuffer, count: int) -> Proposal:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 
 import torch
 
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
 from specdec.engine.acceptance import Acceptance, Lossless, acceptance_of
-from specdec.engine.observe import TargetStep, collect_round, draft_tokens, to_host
+from specdec.engine.observe import RoundValues, TargetStep, draft_tokens, observe_round
 from specdec.engine.policy import REREAD, Policy, lengths_of, next_draft
 from specdec.engine.request import LaneCall, Request, make_call, make_request
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind
@@ -55,7 +55,7 @@ def decode(request: Request, gamma: int | str | Policy, acceptance: Acceptance =
 def _rounds(call: LaneCall) -> Iterator[Event]:
     yield call.started
     clock, policy, inference = CallClock(), lengths_of(call.policy), torch.inference_mode()
-    with call.pair.new_engine(len(call.prompt_ids) + call.params.max_new_tokens) as engine:
+    with call.new_engine() as engine:
         # The engine may use the run's buffers again in other calls. In this mode they are made as inference tensors,
         # whatever the mode of this call's reader is.
         with inference:
@@ -70,7 +70,8 @@ def _rounds(call: LaneCall) -> Iterator[Event]:
             if run.reason is not None:
                 break
             with inference:
-                # 1. The draft proposes gamma tokens. One place is left for the target's own token.
+                # 1. The draft proposes gamma tokens, but never the last one of the text: each round ends with a token
+                #    of the target's own, so a draft token in that place would save no pass.
                 gamma, least_confidence = next_draft(policy)
                 gamma = min(gamma, call.params.max_new_tokens - len(run.new_ids) - 1)
                 began = mark(run.device)
@@ -94,7 +95,6 @@ class _Run:
             self.drafter = pair.draft.start(self.target, pair.vocabulary, self.sampler, self.context)
         self.new_ids: list[int] = []
         self.index = -1
-        self._settings = self.sampler.key, call.acceptance
         self.reason: FinishReason | None = None
 
     def prefill(self) -> Round:
@@ -111,8 +111,9 @@ class _Run:
         sampler, context, target, drafter = self.sampler, self.context, self.target, self.drafter
         gamma = len(proposal.ids)
         drafted = mark(self.device)
-        # 2. One target pass over the last committed token (which is not cached yet) and the gamma draft tokens. It has
-        #    gamma + 1 rows: one for each draft token to be judged by, and one for the bonus if all are accepted.
+        # 2. One target pass over the last committed token (which is not cached yet) and the gamma draft tokens. The row
+        #    of a token tells what follows it. So gamma rows judge the draft tokens, each by the row of the token before
+        #    it, and the row of the last draft token gives the bonus if all are accepted: gamma + 1 rows.
         length = context.length + gamma
 
         # A model with recurrent state reads again what was kept since the start of an earlier pass.
@@ -128,14 +129,11 @@ class _Run:
             outcome = self.call.acceptance.judge(proposal, processed, choices, p, sampler)
             return TargetStep(outcome, logits, choices, p)
 
-        key = self._key(proposal)
-        decided = target.run(key and ("decide", *key), decide, length)
+        decided = target.verify(proposal, decide, length)
         verified = mark(self.device)
-        gathered = self.engine.run(
-            key and ("gather", *key), lambda: collect_round(proposal, decided, context.blocks_host)
-        )
-        seen = to_host(gathered, proposal.choices.already_reported)
-        # 4. Commit the block, cut at EOS, a stop string or the length. Cut both caches back to all but the last token.
+        seen = observe_round(self.engine, proposal, decided, context.blocks_host)
+        # 4. Commit the block, cut at EOS, a stop string or the length. Cut both caches back to all but its last token,
+        #    which no model has read. After a full acceptance the draft has not read its own last token either.
         block = [*seen.draft_ids[: seen.accepted], seen.token_id]
         kept, self.reason = self.call.cut(self.new_ids, block)
         self.new_ids += block[:kept]
@@ -143,7 +141,14 @@ class _Run:
         target.crop_to(context.length - 1)
         drafter.crop_to(context.length - 1)
         # 5. Report the round.
-        elapsed, copying, restoring = self.clock.elapsed(), *target.take_copy_seconds()
+        return self._event(seen, block, kept, reread, (began, drafted, verified))
+
+    def _event(
+        self, seen: RoundValues, block: list[int], kept: int, reread: int, marks: tuple[Mark, Mark, Mark]
+    ) -> Round:
+        """The event of a round that committed the first ``kept`` tokens of ``block``."""
+        elapsed, copying, restoring = self.clock.elapsed(), *self.target.take_copy_seconds()
+        began, drafted, verified = marks
         whole = kept == len(block)
         self.index += 1
         return Round(
@@ -155,18 +160,13 @@ class _Run:
             draft_seconds=between(began, drafted),
             verify_seconds=between(drafted, verified) - copying,
             elapsed_seconds=elapsed,
-            model_seconds=target.take_seconds() + drafter.take_seconds(),
+            model_seconds=self.target.take_seconds() + self.drafter.take_seconds(),
             target_margin=seen.margin if whole else None,
             decision=seen.decision if whole else None,
             missed=seen.missed,
             reread=reread,
             state_seconds=copying + restoring,
         )
-
-    def _key(self, proposal: Proposal) -> tuple[Hashable, ...] | None:
-        """Which steps are alike. After the prompt, all rounds with the same draft length are."""
-        alike = proposal.key and len(self.target) == self.context.length - 1
-        return (proposal.key, *self._settings) if alike else None
 
 
 def _kind(accepted: int, gamma: int) -> TokenKind:

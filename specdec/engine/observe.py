@@ -12,6 +12,7 @@ from specdec.drafters.base import Proposal
 from specdec.engine.verify import VerifyResult
 from specdec.errors import NotNumbers
 from specdec.events import Decision, DraftToken
+from specdec.forward.engine import Engine
 
 TOP = 10
 
@@ -54,11 +55,19 @@ class RoundTensors(NamedTuple):
     joined: torch.Tensor | None
 
 
-def collect_round(proposal: Proposal, decided: TargetStep, waits: bool) -> RoundTensors:
+def observe_round(engine: Engine, proposal: Proposal, decided: TargetStep, waits: bool) -> RoundValues:
+    """What is worth telling of a round, on the host, which waits for the device here.
+
+    ``waits``: whether it waits wherever it reads a value (``TokenBuffer.blocks_host``). Then it reads once.
+    """
+    gathered = engine.run("gather", proposal.key, lambda: _collect(proposal, decided, waits))
+    return _values(gathered, proposal.choices.already_reported)
+
+
+def _collect(proposal: Proposal, decided: TargetStep, waits: bool) -> RoundTensors:
     """Gather a round's figures.
 
-    Where the host ``waits`` for the device (``TokenBuffer.blocks_host``), nothing is read here: rows are selected on
-    the device.
+    Where the host ``waits`` for the device, nothing is read here: rows are selected on the device.
     """
     outcome, logits, choices, p = decided
     gamma, at, width = len(proposal.ids), outcome.accepted, min(TOP, logits.shape[-1])
@@ -67,7 +76,7 @@ def collect_round(proposal: Proposal, decided: TargetStep, waits: bool) -> Round
     raw = torch.cat([_row(logits, at, waits), *drafts.logits]).log_softmax(-1)
     neg_log_probs = -_of(raw[1:], drafts.ids) if drafts.logits else cast(torch.Tensor, drafts.neg_log_probs)
     # The rows to show at the place where the target added its token: p, q, the residual. After a full acceptance q and
-    # the residual mean nothing there; ``to_host`` leaves them out, because only the host knows which case it is.
+    # the residual mean nothing there; ``_values`` leaves them out, because only the host knows which case it is.
     if p is None:
         shown = [raw[:1], _row(raw[1:], at, waits)] if drafts.logits else [raw]
         sampled = {}
@@ -98,8 +107,8 @@ def collect_round(proposal: Proposal, decided: TargetStep, waits: bool) -> Round
     return RoundTensors(parts, torch.cat([part.flatten().float() for part in parts.values()]) if waits else None)
 
 
-def to_host(gathered: RoundTensors, already_reported: int = 0) -> RoundValues:
-    """Bring a round's figures to the host, which waits for the device here. ``already_reported``: see ``Choices``."""
+def _values(gathered: RoundTensors, already_reported: int) -> RoundValues:
+    """Bring a round's figures to the host. ``already_reported``: see ``Choices``."""
     seen = _to_host(gathered)
     n, drafted, values = seen["accepted"], len(seen["accept_prob"]), seen["values"]
     gamma = seen.get("limit", drafted)

@@ -19,8 +19,10 @@ from specdec.engine.acceptance import Acceptance, Lossless
 from specdec.engine.policy import Fixed, Policy, lengths_of, policy_of
 from specdec.errors import BadSetting, InvalidInput, quoted
 from specdec.events import FinishReason, SamplingParams, Started
+from specdec.forward.engine import Engine
 from specdec.models.compatibility import refuse_rope_change
 from specdec.models.pair import Pair, Prompt
+from specdec.runtime.sampling import settings_of
 from specdec.text import require_text
 from specdec.version import VERSION
 
@@ -177,6 +179,11 @@ class LaneCall:
     @cached_property
     def eos_ids(self) -> frozenset[int]:
         return self.request.eos_ids
+
+    def new_engine(self) -> Engine:
+        """The engine that runs its passes."""
+        tokens = len(self.prompt_ids) + self.params.max_new_tokens
+        return self.pair.new_engine(tokens, settings=(settings_of(self.params), self.acceptance))
 
     @cached_property
     def started(self) -> Started:

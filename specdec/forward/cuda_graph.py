@@ -2,8 +2,8 @@
 
 A small pass on a GPU waits for its kernels to be launched one by one. A captured graph launches all of them at once. A
 round has three graphs: the draft's passes with their choices, the target's pass with the decision, and the gathering of
-what the round reports. A step is captured when its key occurs for the second time; the first time warms it up. On a CPU
-the same steps run without a capture.
+what the round reports. A step is captured when it occurs for the second time, by its name, its key and the call's
+settings; the first time warms it up. On a CPU the same steps run without a capture.
 
 ``report/tried`` says on which GPUs it has run. Three things are proven without one. The steps write the tokens of the
 eager engine. A stand-in for the capture, which repeats the recorded operators on the recorded tensors, shows that a
@@ -106,6 +106,7 @@ class GraphEngine:
         self._capture = capture_for(device)
         self._seen: set[Hashable] = set()
         self._graphs: dict[Hashable, tuple[Any, Callable[[], None]]] = {}
+        self._settings: Hashable = None
         self.failure: str | None = None
         self._model: PreTrainedModel | None = None
 
@@ -128,10 +129,10 @@ class GraphEngine:
             slots.renew_angles()
         return LeanForward(stack, slots)
 
-    def run(self, key: Hashable | None, step: Callable[[], T]) -> T:
+    def run(self, name: str, key: Hashable | None, step: Callable[[], T]) -> T:
         if key is None or self._capture is None or self.failure is not None:
             return step()
-        key = (self._place.bound, key)
+        key = (self._place.bound, name, self._settings, key)
         if key not in self._graphs:
             if key not in self._seen:
                 self._seen.add(key)
@@ -168,11 +169,11 @@ class GraphEngine:
             elif kind in (None, GeneratorExit) and all(self.room >= other.room for other in _free.get(model, [])):
                 _free[model] = [self]
 
-    def lent(self, model: PreTrainedModel) -> Self:
-        """The engine itself, for a call of ``model``."""
+    def lent(self, model: PreTrainedModel, settings: Hashable) -> Self:
+        """The engine itself, for a call of ``model``; see ``graph_engine``."""
         if len(self._graphs) > MOST_GRAPHS:
             self._forget_graphs()
-        self._model = model
+        self._model, self._settings = model, settings
         return self
 
     def serves(self, model: PreTrainedModel, tokens: int) -> bool:
@@ -186,14 +187,17 @@ class GraphEngine:
         self._capture = capture_for(self._place.at.device)  # a pool whose graphs are all gone accepts no new one
 
 
-def graph_engine(model: PreTrainedModel, tokens: int) -> GraphEngine:
-    """An engine for a call of ``model`` of up to ``tokens`` tokens: that of the last call, if it is large enough."""
+def graph_engine(model: PreTrainedModel, tokens: int, settings: Hashable) -> GraphEngine:
+    """An engine for a call of ``model`` of up to ``tokens`` tokens: that of the last call, if it is large enough.
+
+    ``settings`` are what the operators of all its steps depend on.
+    """
     with _lock:
         found = _free.pop(model, [])
     if found and found[0].serves(model, tokens):
-        return found[0].lent(model)
+        return found[0].lent(model, settings)
     found.clear()  # frees its memory before the next one is made
-    return GraphEngine(model, bound_of(tokens)).lent(model)
+    return GraphEngine(model, bound_of(tokens)).lent(model, settings)
 
 
 def no_graphs(models: Sequence[PreTrainedModel]) -> str | None:
@@ -229,7 +233,7 @@ def _difference(model: PreTrainedModel, stack: LeanModel) -> str | None:
             engine = GraphEngine(model, bound_of(sum(CHECKED)))
             passes = engine.passes(model)
         for start, fed in compared_passes(stack, CHECKED):
-            ours = engine.run(len(fed), engine.checked_step(passes, fed, start))
+            ours = engine.run("pass", len(fed), engine.checked_step(passes, fed, start))
             differences.append(share_apart(ours, stack.forward(fed, slots, start, None)))
         largest = float(torch.stack(differences).max())
     except RuntimeError as error:

@@ -55,10 +55,18 @@ class Passes(Protocol):
         """Refuse a cache that cannot be rolled back. Called after a first pass over ``length`` tokens."""
 
 
+class Keyed(Protocol):
+    """A draft, as far as an engine knows it."""
+
+    @property
+    def key(self) -> Hashable | None:
+        """What the addresses and shapes of its tensors depend on besides the call's settings; None if it is unique."""
+
+
 class Engine(Protocol):
     """Runs the steps of one call. As a context manager it takes its buffers back at the end."""
 
-    captures: bool  # whether steps with one key must run the same operators at the same addresses
+    captures: bool  # whether steps with one name and key must run the same operators at the same addresses
 
     def context(self, prompt_ids: torch.Tensor, room: int) -> TokenBuffer:
         """The call's ids: the prompt (n,), and room for ``room`` new tokens."""
@@ -69,10 +77,11 @@ class Engine(Protocol):
     def passes(self, model: PreTrainedModel) -> Passes:
         """Passes of ``model`` over an empty cache."""
 
-    def run(self, key: Hashable | None, step: Callable[[], T]) -> T:
-        """Run ``step`` and return its result.
+    def run(self, name: str, key: Hashable | None, step: Callable[[], T]) -> T:
+        """Run the step called ``name`` and return its result.
 
-        Steps with the same key run the same operators; None marks a unique step.
+        In calls with the same settings, steps with the same name and key run the same operators. None marks a unique
+        step.
         """
 
     def __enter__(self) -> Self: ...
@@ -96,7 +105,7 @@ class EagerEngine:
         stack = lean_model(model)
         return HFForward(model) if isinstance(stack, str) else LeanForward(stack)
 
-    def run(self, key: Hashable | None, step: Callable[[], T]) -> T:
+    def run(self, name: str, key: Hashable | None, step: Callable[[], T]) -> T:
         return step()
 
     def __enter__(self) -> Self:

@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from specdec.errors import IncompatiblePair
-from specdec.forward.engine import EagerEngine, Engine, Passes
+from specdec.forward.engine import EagerEngine, Engine, Keyed, Passes
 from specdec.runtime.clock import Mark, mark, taken
 from specdec.runtime.tokens import TokenBuffer
 
@@ -65,8 +65,19 @@ class Runner:
             self.forward(context.ids(self._length, context.length - 1), keep=1, committed=True)
             self.crop_to(context.length - 1)
 
-    def run(self, key: Hashable | None, step: Callable[[], T], length: int) -> T:
+    def verify(self, draft: Keyed, step: Callable[[], T], length: int) -> T:
+        """Run the step that judges ``draft`` and leaves ``length`` tokens in the cache; return its result.
+
+        For drafts with one key it is the same step, which reads the last committed token and the draft: each round cuts
+        the cache back to that token. The prompt's pass reads more, so the draft before it has no key. A model with
+        recurrent state may read more too, but no engine that captures runs it.
+        """
+        return self.run("verify", draft.key, step, length)
+
+    def run(self, name: str, key: Hashable | None, step: Callable[[], T], length: int) -> T:
         """Run ``step``, whose passes of this model leave ``length`` tokens in the cache, and return its result.
+
+        ``name`` and ``key`` say which steps are alike: see ``Engine.run``.
 
         An engine that captures replays a step without running this code. Then the step is timed as a whole, so choosing
         tokens counts as part of the passes.
@@ -80,7 +91,7 @@ class Runner:
             return step()
 
         start = mark(self.device)
-        found = self.engine.run(key, from_here)
+        found = self.engine.run(name, key, from_here)
         self._marks.append((start, mark(self.device)))
         self._length, self._in_step = length, False
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
@@ -98,9 +98,13 @@ class Pair:
         """The target, and with ``drafting`` the models of its draft."""
         return [self.target, *(self.draft.models if drafting and self.draft else ())]
 
-    def new_engine(self, tokens: int) -> Engine:
-        """The engine of one call of up to ``tokens`` tokens."""
-        return graph_engine(self.target, tokens) if self.uses_graphs else EagerEngine()
+    def new_engine(self, tokens: int, settings: Hashable) -> Engine:
+        """The engine of one call of up to ``tokens`` tokens.
+
+        ``settings`` are those of the call that its steps depend on: steps of an earlier call with others are not
+        repeated.
+        """
+        return graph_engine(self.target, tokens, settings) if self.uses_graphs else EagerEngine()
 
     @property
     def uses_graphs(self) -> bool:

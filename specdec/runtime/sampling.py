@@ -26,7 +26,6 @@ class Sampler:
 
     def __init__(self, params: SamplingParams, rng: torch.Generator):
         self.greedy = params.greedy
-        self.key = (params.temperature, params.top_k, params.top_p, params.min_p, params.repetition_penalty)
         self.rng = rng
         self._penalty = None
         if params.repetition_penalty != 1.0:
@@ -63,6 +62,11 @@ class Sampler:
     def draw(self, probabilities: torch.Tensor) -> torch.Tensor:
         """Draw one token id from each row, (n,)."""
         return draws.draw(probabilities, self.rng)
+
+
+def settings_of(params: SamplingParams) -> tuple[float, ...]:
+    """The settings on which the operators of a ``Sampler`` depend."""
+    return params.temperature, params.top_k, params.top_p, params.min_p, params.repetition_penalty
 
 
 def chance_of(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:

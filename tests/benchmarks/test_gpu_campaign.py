@@ -63,7 +63,7 @@ def test_a_rehearsal_goes_on_after_a_failure_in_each_step(tmp_path: Path, capsys
     assert {record["state"] for record in every.values()} == {"done"}, capsys.readouterr().out
     results = {name: record["found"] for (_, name), record in every.items()}
     assert results["texts"]["rows"] and not results["texts"]["wrong"]
-    assert results["texts"]["engines"]["llama"]["graphs"].keys() >= {"decide", "gather"}
+    assert results["texts"]["engines"]["llama"]["graphs"].keys() >= {"verify", "gather"}
     assert all(row["right"] for row in results["distributions"]["exact"])
     assert all(row["same"] == row["of"] for row in results["distributions"]["seeds"])
     assert results["reads"]["rows"] and not results["reads"]["odd"]

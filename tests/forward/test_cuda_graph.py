@@ -122,7 +122,7 @@ def test_each_family_and_a_text_that_outgrows_its_bound(family: str, captured, m
     prompt = prompt_of(6)
     assert told(rounds_of(graph, prompt, MODES["greedy"], 66)) == told(rounds_of(eager, prompt, MODES["greedy"], 66))
     ((engine,),) = cuda_graph._free.values()
-    assert {bound for bound, _ in engine._graphs} == {32, 64, 128}
+    assert {bound for bound, *_ in engine._graphs} == {32, 64, 128}
     assert engine._capture.replays > 12 and not engine._capture.unknown
 
 
@@ -131,6 +131,30 @@ def test_rounds_without_a_draft_or_with_another_length_between_replays(captured)
     eager = dataclasses.replace(graph, engine="eager")
     ours, theirs = (rounds_of(pair, prompt_of(6), {"gamma": Changing()}, 80) for pair in (graph, eager))
     assert told(ours) == told(theirs) and max(len(r.missed) for r in ours) > 3
+
+
+def test_a_graph_is_not_replayed_with_other_settings(captured) -> None:
+    """Calls over one engine which differ in the sampler alone, then in the rule alone."""
+    graph = pair_of()
+    eager = dataclasses.replace(graph, engine="eager")
+    hot, cold = ({"temperature": t, "seed": 5} for t in (1.0, 0.3))
+    for params, rule in ((hot, "lossless"), (cold, "lossless"), (cold, "block"), (hot, "lossless")):
+        mode = {"gamma": 4, "params": params, "acceptance": rule}
+        assert told(rounds_of(graph, prompt_of(5), mode, 16)) == told(rounds_of(eager, prompt_of(5), mode, 16))
+    ((engine,),) = cuda_graph._free.values()
+    assert engine._capture.replays > 6 and len({settings for _, _, settings, _ in engine._graphs}) == 3
+
+
+@pytest.mark.parametrize("gamma", [0, 3])
+def test_the_prompt_is_never_captured_even_if_it_is_one_token(gamma: int, captured, monkeypatch) -> None:
+    """Its pass has other rows than that of a round, or the same ones by chance."""
+    pair, steps, run = pair_of(), [], GraphEngine.run
+    assert pair.uses_graphs  # which runs the passes of the check
+    monkeypatch.setattr(GraphEngine, "run", lambda *args: (steps.append(args[1:3]), run(*args))[1])
+    for length in (1, 5):
+        steps.clear()
+        rounds_of(pair, prompt_of(length), {"gamma": gamma}, 12)
+        assert steps[:2] == [("verify", None), ("gather", None)] and all(key for _, key in steps[2:])
 
 
 def test_a_graph_of_one_draft_is_not_replayed_for_another(captured, monkeypatch) -> None:
@@ -266,11 +290,11 @@ def test_steps_of_one_key_run_the_same_operators(mode: str, monkeypatch) -> None
     counts: dict[Any, int] = {}
     run = GraphEngine.run
 
-    def traced(self, key, step):
+    def traced(self, name, key, step):
         with Operators() as seen:
-            found = run(self, key, step)
+            found = run(self, name, key, step)
         if key is not None:
-            key = self._place.bound, key
+            key = self._place.bound, name, key
             assert traces.setdefault(key, seen.calls) == seen.calls
             counts[key] = counts.get(key, 0) + 1
         return found

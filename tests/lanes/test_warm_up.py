@@ -87,13 +87,18 @@ def test_the_graph_engine_captures_every_step_of_a_fixed_length_in_it(monkeypatc
     run = GraphEngine.run
     monkeypatch.setattr(cuda_graph, "_difference", lambda model, stack: None)  # a replay below repeats no values
     monkeypatch.setattr(cuda_graph, "capture_for", lambda device: lambda step, rng: (step(), lambda: None))
-    monkeypatch.setattr(GraphEngine, "run", lambda self, key, step: (seen.append((self, key)), run(self, key, step))[1])
+
+    def noted(self, name, key, step):
+        seen.append((self, key and (name, self._settings, key)))
+        return run(self, name, key, step)
+
+    monkeypatch.setattr(GraphEngine, "run", noted)
     pair = dataclasses.replace(new_pair(), engine="graph")
     request = make_request(pair, prompt_of(PROMPT), specdec.SamplingParams(max_new_tokens=100))
     for entrant in (LaneConfig("speculative", 3), LOOP):
         list(warm_up(request, entrant))
         ((engine, _), *_) = seen
-        captured, seen[:] = {key for _, key in engine._graphs}, []
+        captured, seen[:] = {tuple(key) for _, *key in engine._graphs}, []
         list(start(request, entrant))
         assert {id(used) for used, _ in seen} == {id(engine)}
         assert {key for _, key in seen if key is not None} <= captured
