@@ -42,8 +42,9 @@ def api() -> str:
         "# Public names",
         "Made from the docstrings by `python scripts/documents.py`. All of these are attributes of `specdec`. Shapes\n"
         "are in parentheses, times in seconds; p is the target's distribution and q the draft's.\n"
-        "[architecture.md](architecture.md#a-policy) describes a `Policy`, and\n"
-        "[`drafters/base.py`](../specdec/drafters/base.py) a `DraftMethod`.",
+        "[architecture.md](architecture.md#a-policy) describes a `Policy`,\n"
+        "[`drafters/base.py`](../specdec/drafters/base.py) a `DraftMethod`, and\n"
+        "[`engine/acceptance.py`](../specdec/engine/acceptance.py) an `Acceptance`.",
     ]
     for section, names in SECTIONS.items():
         parts.append(f"## {section}")

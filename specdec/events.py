@@ -13,7 +13,7 @@ from typing import Any, Literal
 from specdec.errors import BadSetting, quoted
 
 MAX_GAMMA = 16
-LOSSLESS = ("lossless", "block")  # the kinds of acceptance that leave the target's distribution as it is
+LOSSLESS = ("lossless", "block")  # our own kinds of acceptance that leave the target's distribution as it is
 
 Status = Literal["accepted", "rejected", "discarded"]
 TokenKind = Literal["correction", "bonus", "target"]
@@ -91,6 +91,8 @@ class Started:
     - ``acceptance``, ``accept_top_k``: as in ``speculative``.
     - ``pair``, ``machine``, ``versions``: the models, the hardware and the packages, as plain values.
     - ``neutralised``: the fields of the target's own generation config that were not used, with their values.
+    - ``claims_lossless``: whether the acceptance claims to leave the target's distribution as it is. For "lossless",
+      "block" and "top-k" their name decides, also in older recordings, which do not say it.
     """
 
     lane: str
@@ -103,6 +105,11 @@ class Started:
     machine: dict[str, Any]
     versions: dict[str, str]
     neutralised: dict[str, Any]
+    claims_lossless: bool = False
+
+    def __post_init__(self) -> None:
+        if self.acceptance in (*LOSSLESS, "top-k"):
+            object.__setattr__(self, "claims_lossless", self.acceptance in LOSSLESS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from benchmarks.gpu.models import ENGINES, Tried, captured, noisy_copy, prompt_o
 
 from comparison import TIE, first_difference, top_two_gap  # isort: skip  models.py has made the tests importable
 from cuda_standins import on_meta, reads_on_meta  # isort: skip
-from enumeration import OfModel, distance, distribution  # isort: skip
+from enumeration import OfModel  # isort: skip
 from fakes import generated  # isort: skip
 
 import specdec
@@ -27,6 +27,7 @@ from specdec.forward.lean import LeanModel
 from specdec.forward.lean_check import lean_model, share_apart
 from specdec.forward.runner import Runner
 from specdec.measure import losslessness as tested
+from specdec.measure.enumeration import distance, distribution
 from specdec.measure.losslessness import TOKENS, LosslessnessResult, self_test
 
 GAMMAS = (0, 1, 4, 8, "auto")

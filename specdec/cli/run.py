@@ -24,8 +24,9 @@ from specdec.cli.arguments import (
     prompt_of,
 )  # fmt: skip
 from specdec.cli.terminal import refused
+from specdec.entry_points import ACCEPTANCE, names_of
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.events import Event, Finished, Round, SamplingParams, Started
+from specdec.events import LOSSLESS, Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
 from specdec.lanes.table import (
     BASELINE,
@@ -84,8 +85,7 @@ def main(argv: Sequence[str], named: bool = True) -> None:
             stop=tuple(arguments.stop),
         )
         pair = pair_of(arguments)
-        acceptance = "block" if arguments.block else "lossless"
-        asked = {"gamma": arguments.gamma, "acceptance": acceptance}
+        asked = {"gamma": arguments.gamma, "acceptance": arguments.acceptance}
 
         def run(made: int, params: SamplingParams) -> Iterator[Event]:
             """A race after ``made`` others. Another lane is first in each."""
@@ -184,9 +184,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, help="for sampling; default: one is drawn, and --json names it")
     parser.add_argument(
-        "--block",
-        action="store_true",
-        help="block verification: with sampling it keeps more guesses, and it is lossless too",
+        "--acceptance",
+        choices=(*LOSSLESS, *names_of(ACCEPTANCE)),
+        default="lossless",
+        help="the rule that keeps guesses (default lossless). block: with sampling it keeps more of them, and it is "
+        "lossless too. Installed packages may offer others",
     )
     add_pair_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the events as JSON lines")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from functools import lru_cache
-from importlib.metadata import entry_points
-
+from specdec import entry_points
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.draft_model import DraftModel
 from specdec.drafters.eagle3 import Eagle3
@@ -16,9 +13,6 @@ from specdec.drafters.suffix import Suffix
 
 # In the order of the page's choices.
 METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp)
-
-
-GROUP = "specdec.drafters"  # the entry points by which other packages offer a way to draft: subclasses of DraftMethod
 
 
 def methods(others: bool = True) -> tuple[type[DraftMethod], ...]:
@@ -42,19 +36,6 @@ def forms() -> str:
     return "; or ".join(row.form for row in methods())
 
 
-@lru_cache(maxsize=1)
 def _of_others() -> tuple[type[DraftMethod], ...]:
-    """What installed packages offer. What cannot be loaded is left out with a warning."""
-    found = []
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        try:
-            row = point.load()
-        except Exception as error:
-            warnings.warn(f"The way to draft {point.name!r} ({point.value}) cannot be loaded: {error}", stacklevel=2)
-            continue
-        named = all(isinstance(getattr(row, name, None), str) for name in ("kind", "label", "form", "example"))
-        if named and isinstance(row, type) and issubclass(row, DraftMethod):
-            found.append(row)
-        else:
-            warnings.warn(f"{point.name!r} ({point.value}) is no whole DraftMethod, and is left out.", stacklevel=2)
-    return tuple(found)
+    offered = entry_points.loaded(entry_points.DRAFTERS, DraftMethod, ("kind", "label", "form", "example"))
+    return tuple(offered.values())

@@ -36,7 +36,8 @@ def speculative(
 
     ``acceptance`` "lossless" keeps the target's distribution; greedy text is the target's own. "block" is lossless too:
     it judges a sampled draft as a whole and keeps more of it (Sun et al. 2403.10444). "top-k" is not lossless: it keeps
-    a draft token that is among the target's ``accept_top_k`` (1 or more) most likely tokens.
+    a draft token that is among the target's ``accept_top_k`` (1 or more) most likely tokens. Installed packages may
+    offer other rules by name.
 
     Seconds in the events do not count the time in which the consumer holds an event. Arguments are checked at once:
     ``InvalidInput`` says what was found. While it runs, ``NotNumbers`` is raised for logits with NaN or infinity, and

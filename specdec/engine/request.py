@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers import StopStringCriteria
 
-from specdec.engine.acceptance import Acceptance, Lossless
+from specdec.engine.acceptance import Acceptance, Lossless, TopK
 from specdec.engine.policy import Fixed, Policy, lengths_of, policy_of
 from specdec.errors import BadSetting, InvalidInput, quoted
 from specdec.events import FinishReason, SamplingParams, Started
@@ -194,11 +194,12 @@ class LaneCall:
             params=self.params,
             gamma=self.gamma,
             acceptance=self.acceptance.name,
-            accept_top_k=self.acceptance.top_k,
+            accept_top_k=self.acceptance.top_k if isinstance(self.acceptance, TopK) else None,
             pair=self.pair.describe(),
             machine=machine_facts(self.pair.device),
             versions=dict(versions()),
             neutralised=neutralised(self.pair),
+            claims_lossless=self.acceptance.lossless,
         )
 
     def cut(self, before: list[int], block: list[int]) -> tuple[int, FinishReason | None]:

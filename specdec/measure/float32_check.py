@@ -8,7 +8,6 @@ from typing import Literal
 
 import torch
 
-from specdec.events import LOSSLESS
 from specdec.measure.result import LaneEvents, first_difference, started_of, written_ids
 from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
@@ -41,7 +40,7 @@ def float32_check(pair: Pair, run: LaneEvents) -> Float32Check | None:
     started = started_of(speculative)
     place = first_difference(plain, speculative)
     dtype = pair.target.dtype
-    if place is None or dtype == torch.float32 or not started.params.greedy or started.acceptance not in LOSSLESS:
+    if place is None or dtype == torch.float32 or not started.params.greedy or not started.claims_lossless:
         return None
     name = str(dtype).removeprefix("torch.")
     if getattr(pair.target, "is_quantized", False):

@@ -198,8 +198,10 @@ class Text:
         about, params = started[0], started[0].params
         if any(event.draft is None for event in rounds):
             raise InvalidInput(f"The lane {about.lane} does not report its guesses; record a lane of specdec.")
-        if about.acceptance not in LOSSLESS:
+        if not about.claims_lossless:
             raise InvalidInput(f"Acceptance was {about.acceptance}: another draft length would write another text.")
+        if about.acceptance not in LOSSLESS:
+            raise InvalidInput(f"Acceptance was {about.acceptance}: what it keeps at other draft lengths is not known.")
         if about.acceptance == "block" and not params.greedy:
             raise InvalidInput(
                 "The draft was verified as a block: what is kept depends on its length, so other lengths must be run."

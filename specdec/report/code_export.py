@@ -20,7 +20,7 @@ from typing_extensions import TypedDict  # pydantic reads the standard one from 
 
 from specdec.engine.policy import Fixed, policy_of
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.events import SamplingParams
+from specdec.events import LOSSLESS, SamplingParams
 from specdec.report.schema import place
 
 OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
@@ -329,6 +329,8 @@ def _acceptance(tool: str, run: Run) -> list[str]:
         return [f"# {tool} has no such top-k acceptance: this is lossless"]
     if run.acceptance == "block" and run.sampled:
         return [f"# {tool} verifies guess by guess here, not the draft as a block: it is lossless too"]
+    if run.acceptance not in LOSSLESS:
+        return [f"# {tool} does not have this acceptance: this is lossless"]
     return []
 
 

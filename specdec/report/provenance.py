@@ -84,8 +84,9 @@ def run_settings(started: Started) -> str:
     parts.append(f"top-p {params.top_p:g}" if params.top_p != 1 else "")
     parts.append(f"min-p {params.min_p:g}" if params.min_p else "")
     parts.append(f"repetition penalty {params.repetition_penalty:g}" if params.repetition_penalty != 1 else "")
-    lossy = f"top-{started.accept_top_k} acceptance (lossy)"
-    parts.append({"lossless": "", "block": "block verification"}.get(started.acceptance, lossy))
+    own = {"lossless": "", "block": "block verification", "top-k": f"top-{started.accept_top_k} acceptance (lossy)"}
+    claim = "claims to be lossless" if started.claims_lossless else "lossy"
+    parts.append(own.get(started.acceptance, f"{started.acceptance} acceptance ({claim})"))
     return ", ".join(filter(None, parts))
 
 

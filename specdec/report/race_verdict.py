@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from specdec.errors import InvalidInput
-from specdec.events import LOSSLESS, Event, Finished, Round, Started
+from specdec.events import Event, Finished, Round, Started
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig, row_of
 from specdec.measure import metrics
 from specdec.measure.gain import RunMetrics, median_run
@@ -140,7 +140,7 @@ def race_verdict(
         details=details(found, sides[shown], speculative),
         time=time_words(lane, len(runs)),
         why=of_race(found),
-        warning=None if started.acceptance in LOSSLESS else sentences.LOSSY.format(acceptance=started.acceptance),
+        warning=None if started.claims_lossless else sentences.LOSSY.format(acceptance=started.acceptance),
         end=lane_end(SPECULATIVE, speculative) if stopped else None,  # a stopped lane has no ``Finished``
         saved=_saved(base, lane) if found.gain and not stopped else None,
         **_other_lengths(found, speculative, runs, sides[shown]),
@@ -235,7 +235,7 @@ def _text_note(
     """How the two texts compare, or must compare if they are sampled."""
     started = started_of(speculative)
     if not started.params.greedy:
-        if started.acceptance not in LOSSLESS:
+        if not started.claims_lossless:
             return Note("texts", "With this acceptance, sampled text does not follow the target's distribution.")
         return Note("texts", "Sampling: the two texts may differ; their distribution is the same.")
     ours, theirs = written_ids(speculative), written_ids(plain)

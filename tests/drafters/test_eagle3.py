@@ -17,7 +17,7 @@ import torch
 from all_types import TYPES, small_config, small_model
 from comparison import FULL, HOURS, Comparison
 from drafting import GAMMAS, HIDDEN, VOCABULARY, config_of, head_of, require_close, require_drafts_from_scratch
-from enumeration import CLOSE, OfModel, distance, distribution
+from enumeration import OfModel
 from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of, tiny
 from pairwise import each_once, pairwise
 from safetensors.torch import save_file
@@ -28,6 +28,7 @@ from specdec.drafters.eagle3_head import FEATURES, Eagle3Head, head_config
 from specdec.forward.hf_cache import PreallocatedLayer
 from specdec.forward.model_info import why_not_lean
 from specdec.forward.runner import Runner
+from specdec.measure.enumeration import CLOSE, distance, distribution
 from specdec.models.loading import load_pair, plan_pair
 from specdec.models.pair_check import check_pair
 from specdec.report import provenance

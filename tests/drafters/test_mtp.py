@@ -15,7 +15,7 @@ import pytest
 import torch
 from comparison import HOURS, Comparison
 from drafting import GAMMAS, require_drafts_from_scratch
-from enumeration import CLOSE, OfModel, distance, distribution
+from enumeration import OfModel
 from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of, tiny
 from pairwise import each_once
 from safetensors.torch import load_file, save_file
@@ -24,6 +24,7 @@ from transformers.modeling_layers import MtpModel
 
 import specdec
 from specdec.drafters.mtp import MtpDraft
+from specdec.measure.enumeration import CLOSE, distance, distribution
 from specdec.models.loading import load_pair, plan_pair
 from specdec.models.pair_check import check_pair
 

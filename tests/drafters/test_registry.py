@@ -18,6 +18,7 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 
 import specdec
 import specdec.cli
+from specdec import entry_points
 from specdec.drafters import registry
 from specdec.drafters.base import Choices, DraftMethod, Finding, NoDraft, Proposal, after_kind
 from specdec.drafters.draft_model import DraftModel
@@ -163,11 +164,11 @@ def test_a_new_method_is_on_the_page(toy) -> None:
 @pytest.fixture
 def offered(monkeypatch) -> Iterator[list[EntryPoint]]:
     """The entry points of installed packages. The first one is the toy."""
-    points = [EntryPoint("echo", f"{__name__}:Echo", registry.GROUP)]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.GROUP else [])
-    registry._of_others.cache_clear()
+    points = [EntryPoint("echo", f"{__name__}:Echo", entry_points.DRAFTERS)]
+    monkeypatch.setattr(entry_points, "entry_points", lambda group: points if group == entry_points.DRAFTERS else [])
+    entry_points.loaded.cache_clear()
     yield points
-    registry._of_others.cache_clear()
+    entry_points.loaded.cache_clear()
 
 
 def test_a_method_of_another_package_is_named_like_the_rest(offered) -> None:
@@ -188,7 +189,7 @@ def test_a_method_of_another_package_takes_no_text_of_this_table(offered, monkey
     ["no_such_module:Method", f"{__name__}:NoSuchClass", f"{__name__}:PROMPT", "specdec.drafters.base:DraftMethod"],
 )
 def test_what_cannot_be_used_is_left_out_with_a_warning(offered, value: str) -> None:
-    offered.append(EntryPoint("broken", value, registry.GROUP))
+    offered.append(EntryPoint("broken", value, entry_points.DRAFTERS))
     with pytest.warns(UserWarning, match="'broken' .* (cannot be loaded|is no whole DraftMethod)"):
         assert registry.method_of("echo:2") == Echo(2)
 

@@ -6,11 +6,12 @@ import itertools
 
 import pytest
 import torch
-from enumeration import CLOSE, Target, distance, distribution
+from enumeration import Target
 from fakes import generated, ids_of, prompt_of, random_table, rounds_of, table_model, tiny
 
 import specdec
 from specdec.drafters.suffix import LONGEST, MOST_PLACES, SuffixIndex
+from specdec.measure.enumeration import CLOSE, distance, distribution
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 from accelerate import cpu_offload, dispatch_model
 from all_types import TYPES, VOCABULARY, small_config, small_model
 from comparison import FULL, HOURS, Comparison
-from enumeration import CLOSE, OfModel, distance, distribution
+from enumeration import OfModel
 from fakes import count_passes, generated, noisy_copy, prompt_of, rounds_of, tiny
 from pairwise import each_once
 
@@ -20,6 +20,7 @@ import specdec
 from specdec.engine.policy import REREAD
 from specdec.forward.recurrent_state import RecurrentSnapshots
 from specdec.forward.runner import Runner
+from specdec.measure.enumeration import CLOSE, distance, distribution
 from specdec.models.compatibility import ROLLED_BACK
 
 TOKENS = 300 if HOURS else 48 if FULL else 32

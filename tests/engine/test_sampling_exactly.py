@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import pytest
 import torch
-from enumeration import CLOSE, Target, distance, distribution
+from enumeration import Target
 from fakes import letter_tokenizer, random_table, rounds_of, table_model
 
 import specdec
@@ -24,6 +24,7 @@ from specdec.drafters.cross_tokenizer import TranslatedDraft
 from specdec.drafters.draft_model import ModelDraft
 from specdec.engine.policy import AutoGamma, Chooser, Policy
 from specdec.forward.hf_cache import PreallocatedLayer
+from specdec.measure.enumeration import CLOSE, distance, distribution
 from specdec.runtime import draws
 from specdec.runtime.sampling import Sampler
 

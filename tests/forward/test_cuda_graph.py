@@ -13,7 +13,6 @@ import pytest
 import torch
 from comparison import FULL
 from cuda_standins import Reads, forget_engines, on_meta, reads_on_meta, stand_in_for_captures
-from enumeration import distance, distribution
 from fakes import byte_tokenizer, noisy_copy, prompt_of, shared_tiny, shuffled_tokenizer, tensors, tiny
 from pairwise import each_once
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -23,6 +22,7 @@ from specdec.forward import cuda_graph, lean_check
 from specdec.forward.cuda_graph import GraphEngine
 from specdec.forward.lean import LeanModel
 from specdec.forward.static_buffers import StaticPassView, StaticPositions, StaticTokenBuffer
+from specdec.measure.enumeration import distance, distribution
 from specdec.report import provenance
 
 FAMILIES = ("llama", "qwen3", "mistral", "gpt2", "gpt_neox", "phi3")

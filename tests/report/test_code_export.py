@@ -161,6 +161,9 @@ def test_the_code_says_what_a_server_cannot_do(tmp_path):
         assert "5 stands for auto" in codes[name]
         assert "no such top-k acceptance" in codes[name]
         assert ("no min_p where it drafts" in codes[name]) == (name != "llama.cpp")
+    codes = codes_of(HUB, {"acceptance": "cautious"})
+    assert "acceptance='cautious'" in codes["specdec"].replace('"', "'")
+    assert "# vLLM does not have this acceptance: this is lossless" in codes["vLLM"]
     assert "min_p=" not in codes["vLLM"]  # a request with it is refused
     assert "min_p=0.1" in codes_of(HUB, {"gamma": 0}, {"temperature": 1, "min_p": 0.1})["vLLM"]
 

@@ -140,6 +140,7 @@ def test_a_race_that_cannot_tell_of_other_lengths_says_why() -> None:
     warm = {"params": SamplingParams(max_new_tokens=21, temperature=1.0, seed=4)}
     for lane, said in (
         (speculative(acceptance="top-k", accept_top_k=3), "would write another text"),
+        (speculative(acceptance="cautious", claims_lossless=True), "at other draft lengths is not known"),
         (speculative(**warm), "was sampled"),
         (speculative(text=TEXT[:5]), "known at 4 tokens"),
     ):

@@ -87,6 +87,10 @@ test("another race brings its own words, and one without guesses is said to have
   assert.ok(!one(".sd-howParts").hidden);
   await showRun(race("block"));
   assert.match(words("#sd-how"), /judged each draft as a block/);
+  const others = race("greedy");
+  for (const record of others) if (record.event === "started") record.acceptance = "cautious";
+  await showRun(others);
+  assert.match(words("#sd-how"), /acceptance rule of another package/);
   await showRun(recordsOf(recorded()));
 });
 

@@ -9,6 +9,7 @@ import { Steps } from "./step_player.js";
 const FIRST = "Run a race on the Race tab first. Its words and its times are shown here.";
 const NO_GUESSES = "The race that is shown made no guesses. Run one with \u03b3 1 or more on the Race tab.";
 const LOSSY = "The race that is shown used lossy acceptance, so this does not apply to it.";
+const OTHER = "The race that is shown used an acceptance rule of another package, so this does not apply to it.";
 const BLOCK =
   "The race that is shown judged each draft as a block (Sun et al. 2403.10444): every place is tested, guesses are kept up to the last test that passes, and the replacement is drawn from norm(max(0, w p \u2212 q)), where w is the weight of the kept guesses. That is lossless too, and keeps more guesses.";
 
@@ -48,7 +49,13 @@ export function mount(element) {
     const { temperature } = story.lane.started.params;
     greedy.classList.toggle("ours", temperature === 0);
     sampling.classList.toggle("ours", temperature !== 0);
-    other.textContent = story.lane.block ? BLOCK : story.lane.started.acceptance === "top-k" ? LOSSY : "";
+    const { acceptance } = story.lane.started;
+    const notes = new Map([
+      ["lossless", ""],
+      ["block", story.lane.block ? BLOCK : ""],
+      ["top-k", LOSSY],
+    ]);
+    other.textContent = notes.get(acceptance) ?? OTHER;
     other.hidden = !other.textContent;
     steps.open(story);
     game.open(race, story);

@@ -112,6 +112,7 @@ export interface StartedLine {
   "machine": Record<string, any>;
   "versions": Record<string, string>;
   "neutralised": Record<string, any>;
+  "claims_lossless"?: boolean;
   "event": "started";
   "version"?: number;
   "tokens"?: Record<string, string>;

@@ -900,6 +900,9 @@ export const SCHEMA = {
           "type": "object",
           "additionalProperties": true
         },
+        "claims_lossless": {
+          "type": "boolean"
+        },
         "event": {
           "type": "string",
           "const": "started"
