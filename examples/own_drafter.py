@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
 import specdec
 from specdec.drafters.base import Choices, DraftMethod, Finding, NoDraft, Planned, Proposal
+from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
 from specdec.runtime.tokens import TokenBuffer
@@ -36,7 +36,7 @@ class Bigrams(DraftMethod):
     def parse(cls, text: str) -> Bigrams | None:
         return cls() if text == cls.kind else None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> DraftFacts:
         return {
             "kind": self.kind,
             "text": self.kind,

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- house: written by scripts/house.py -->", "<!-- /house -->"
-BASE = "events, errors, text, closed_forms, entry_points, version"
+BASE = "events, facts, errors, text, closed_forms, entry_points, version"
 # From high to low. "specdec" stands for the public names in specdec/__init__.py, which load on first use.
 ORDER = (
     "app.py",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         SpecdecError,
     )
     from specdec.events import Decision, DraftToken, Event, Finished, Round, SamplingParams, Started
+    from specdec.facts import DraftFacts, EngineFacts, MachineFacts, ModelFacts, PairFacts
     from specdec.lanes.decoding_thread import driven
     from specdec.lanes.hf_generate import assisted, generate
     from specdec.lanes.race import race
@@ -55,6 +56,7 @@ _MODULES = {
         "SpecdecError",
     ),
     "events": ("Decision", "DraftToken", "Event", "Finished", "Round", "SamplingParams", "Started"),
+    "facts": ("DraftFacts", "EngineFacts", "MachineFacts", "ModelFacts", "PairFacts"),
     "lanes.decoding_thread": ("driven",),
     "lanes.hf_generate": ("assisted", "generate"),
     "lanes.race": ("race",),
@@ -72,20 +74,25 @@ __all__ = [
     "ConfidenceStop",
     "Decision",
     "DeviceLost",
+    "DraftFacts",
     "DraftToken",
     "Eagle3",
     "EarlyExit",
+    "EngineFacts",
     "Event",
     "Finished",
     "IncompatiblePair",
     "InvalidInput",
     "LoadFailed",
+    "MachineFacts",
     "Metrics",
+    "ModelFacts",
     "Mtp",
     "NotNumbers",
     "Note",
     "OutOfMemory",
     "Pair",
+    "PairFacts",
     "PromptLookup",
     "Result",
     "Round",

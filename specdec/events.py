@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from specdec.errors import BadSetting, quoted
+from specdec.facts import MachineFacts, PairFacts
 
 MAX_GAMMA = 16
 LOSSLESS = ("lossless", "block")  # our own kinds of acceptance that leave the target's distribution as it is
@@ -89,7 +90,8 @@ class Started:
     - ``params``: the settings, with the seed that is really used.
     - ``gamma``: the draft length, or a policy's name.
     - ``acceptance``, ``accept_top_k``: as in ``speculative``.
-    - ``pair``, ``machine``, ``versions``: the models, the hardware and the packages, as plain values.
+    - ``pair``, ``machine``: the models and the hardware, as plain values; see ``specdec.facts``.
+    - ``versions``: of the packages, by name.
     - ``neutralised``: the fields of the target's own generation config that were not used, with their values.
     - ``claims_lossless``: whether the acceptance claims to leave the target's distribution as it is. For "lossless",
       "block" and "top-k" their name decides, also in older recordings, which do not say it.
@@ -101,8 +103,8 @@ class Started:
     gamma: int | str
     acceptance: str
     accept_top_k: int | None
-    pair: dict[str, Any]
-    machine: dict[str, Any]
+    pair: PairFacts
+    machine: MachineFacts
     versions: dict[str, str]
     neutralised: dict[str, Any]
     claims_lossless: bool = False

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
 from specdec.runtime.tokens import TokenBuffer
@@ -80,7 +81,7 @@ class DraftMethod(ABC):
         """
 
     @abstractmethod
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> DraftFacts:
         """Plain values for events, recordings and code.
 
         - ``kind``: the class attribute.
@@ -89,7 +90,7 @@ class DraftMethod(ABC):
         - ``depends_on_start``: whether a guess depends on the place where its draft began, and not only on the text
           before it, guesses included. If so, one run does not tell what other draft lengths would have guessed, and
           "What if" (``measure/whatif.py``) refuses to compute them.
-        - further values that tell two methods of one kind apart.
+        - the further fields of ``DraftFacts`` that fit; what a method of another package says besides is in ``more``.
         """
 
     @abstractmethod

@@ -6,7 +6,7 @@ import json
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from specdec.drafters.base import Drafter, DraftMethod, Finding, Level, Loaded, 
 from specdec.drafters.cross_tokenizer import TranslatedDraft
 from specdec.drafters.translation import Translation, tokenizer_difference
 from specdec.errors import InvalidInput
+from specdec.facts import DraftFacts
 from specdec.forward.model_info import context_length, model_facts
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
@@ -44,9 +45,9 @@ class DraftModel(DraftMethod):
     def parse(cls, text: str) -> Self | None:
         return cls(text) if text else None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> DraftFacts:
         facts = model_facts(self._model)
-        return {
+        found = {
             "kind": self.kind,
             "text": facts["name"],
             "python": json.dumps(facts["name"]),
@@ -54,6 +55,7 @@ class DraftModel(DraftMethod):
             **facts,
             "own_tokenizer": self.own_tokenizer,
         }
+        return cast(DraftFacts, found)
 
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         (draft,) = parts

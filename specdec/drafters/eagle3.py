@@ -16,6 +16,7 @@ from specdec.drafters.autoregressive import ChainDraft, spliced
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned, Proposal, after_kind
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.errors import IncompatiblePair, InvalidInput, identified
+from specdec.facts import DraftFacts
 from specdec.forward.hf import decoder_layers
 from specdec.forward.hf_cache import PreallocatedLayer
 from specdec.forward.runner import Runner
@@ -54,23 +55,23 @@ class Eagle3(DraftMethod):
             raise InvalidInput(f"{text!r} names no head; write {cls.example}, for example.")
         return cls(name)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> DraftFacts:
         where = self.head if isinstance(self.head, str) else self.head.name
         local = where != EMBEDDED_HEAD and Path(where).exists()
         name = Path(where).name if local else where
-        facts: dict[str, Any] = {
+        facts: DraftFacts = {
             "kind": self.kind,
             "text": f"{self.kind}:{name}",
             "python": f"specdec.Eagle3({json.dumps(name)})",
             "depends_on_start": True,  # after its first guess it reads its own states instead of the target's
             "name": name,
-            "local": local,
         }
-        if self.layer_ids:
-            facts["layer_ids"] = list(self.layer_ids)
         for head in self.heads:
             facts["parameters"] = sum(weight.numel() for weight in head.parameters())
             facts["rows"] = head.lm_head.weight.shape[0]
+        facts["local"] = local
+        if self.layer_ids:
+            facts["layer_ids"] = list(self.layer_ids)
         return facts
 
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:

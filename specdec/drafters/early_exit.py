@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal, after_kind
 from specdec.drafters.draft_model import ModelDraft
 from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.facts import DraftFacts
 from specdec.forward.hf import decoder_layers
 from specdec.forward.model_info import attends
 from specdec.forward.runner import Runner
@@ -49,7 +50,7 @@ class EarlyExit(DraftMethod):
             raise InvalidInput(f"{text!r} has no number of layers; write {cls.example}, for example.")
         return cls(int(layers))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> DraftFacts:
         return {
             "kind": self.kind,
             "text": f"{self.kind}:{self.layers}",

@@ -15,6 +15,7 @@ from transformers.modeling_layers import MtpModel
 from specdec.drafters.autoregressive import ChainDraft, spliced
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal
 from specdec.errors import IncompatiblePair, InvalidInput
+from specdec.facts import DraftFacts
 from specdec.forward.hf import NORMED
 from specdec.forward.hf_cache import PreallocatedLayer
 from specdec.forward.model_info import attends
@@ -43,8 +44,8 @@ class Mtp(DraftMethod):
     def parse(cls, text: str) -> Self | None:
         return cls() if text == cls.kind else None
 
-    def describe(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {
+    def describe(self) -> DraftFacts:
+        facts: DraftFacts = {
             "kind": self.kind,
             "text": self.kind,
             "python": "specdec.Mtp()",

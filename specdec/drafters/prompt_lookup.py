@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 
 from specdec.drafters.base import Choices, Drafter, DraftMethod, Finding, NoDraft, Planned, Proposal, after_kind
 from specdec.errors import InvalidInput
+from specdec.facts import DraftFacts
 from specdec.forward.engine import Engine
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
@@ -57,7 +58,7 @@ class PromptLookup(DraftMethod):
             raise InvalidInput(f"{text!r} has no n-gram lengths; write {cls.kind}:1-3, for example.")
         return cls(min_ngram=int(found[1]), max_ngram=int(found[2]))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> DraftFacts:
         usual = self == PromptLookup()
         return {
             "kind": self.kind,

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned
 from specdec.drafters.prompt_lookup import LookupDraft
+from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
 from specdec.runtime.tokens import TokenBuffer
@@ -35,7 +36,7 @@ class Suffix(DraftMethod):
     def parse(cls, text: str) -> Self | None:
         return cls() if text == cls.kind else None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> DraftFacts:
         return {
             "kind": self.kind,
             "text": self.kind,

@@ -16,6 +16,7 @@ import torch
 from specdec.drafters.base import Drafter
 from specdec.drafters.draft_model import DraftModel, ModelDraft
 from specdec.errors import BadSetting, InvalidInput
+from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
 from specdec.runtime.tokens import TokenBuffer
@@ -40,8 +41,8 @@ class SyntheticDraft(DraftModel):
         if not 0 <= self.agreement <= 1:
             raise BadSetting(f"agreement is {self.agreement!r}; give a number from 0 to 1.")
 
-    def describe(self) -> dict[str, Any]:
-        return super().describe() | {"agreement": self.agreement}
+    def describe(self) -> DraftFacts:
+        return {**super().describe(), "agreement": self.agreement}
 
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
         if not sampler.greedy:

@@ -19,6 +19,7 @@ from specdec.engine.acceptance import Acceptance, Lossless, TopK
 from specdec.engine.policy import Fixed, Policy, lengths_of, policy_of
 from specdec.errors import BadSetting, InvalidInput, quoted
 from specdec.events import FinishReason, SamplingParams, Started
+from specdec.facts import MachineFacts
 from specdec.forward.engine import Engine
 from specdec.models.compatibility import refuse_rope_change
 from specdec.models.pair import Pair, Prompt
@@ -254,9 +255,14 @@ def neutralised(pair: Pair) -> dict[str, Any]:
     }
 
 
-def machine_facts(device: torch.device) -> dict[str, Any]:
+def machine_facts(device: torch.device) -> MachineFacts:
     """The machine that the figures are measured on."""
-    facts = {"cpu": _cpu_name(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "device": str(device)}
+    facts: MachineFacts = {
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": str(device),
+    }
     if device.type == "cuda":
         facts["gpu"] = torch.cuda.get_device_name(device)
     return facts

@@ -8,13 +8,14 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from specdec.facts import ModelFacts
 from specdec.forward.lean_check import lean_model
 
 # The names under which configs keep how many tokens a text may have.
 CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "max_target_positions")
 
 
-def model_facts(model: PreTrainedModel) -> dict[str, Any]:
+def model_facts(model: PreTrainedModel) -> ModelFacts:
     """Name, size, number type and revision of ``model``; ``bits`` is None where no weights are packed."""
     config = model.config.get_text_config(decoder=True)
     return {

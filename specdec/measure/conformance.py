@@ -11,12 +11,14 @@ from itertools import product
 from typing import ClassVar
 
 import torch
+from pydantic import TypeAdapter
 
 from specdec.drafters.base import Choices, DraftMethod, Proposal
 from specdec.engine.acceptance import Acceptance
 from specdec.engine.decode import decode, speculative
 from specdec.engine.request import make_request
 from specdec.events import SamplingParams
+from specdec.facts import DraftFacts
 from specdec.lanes.hf_generate import generate
 from specdec.measure.enumeration import distance, distribution
 from specdec.measure.losslessness import LosslessnessResult, self_test
@@ -50,6 +52,9 @@ class DrafterConformance:
         facts = self.method.describe()
         assert pickle.loads(pickle.dumps(self.method)) == self.method, "a copy by pickle is not equal"
         assert json.loads(json.dumps(facts)) == facts, f"describe() has values that JSON does not give back: {facts}"
+        unknown = facts.keys() - DraftFacts.__annotations__.keys()
+        assert not unknown, f"describe() has fields that DraftFacts lacks; put them into more: {unknown}"
+        TypeAdapter(DraftFacts).validate_python(facts)
         assert facts["kind"] == self.method.kind, "describe() has another kind"
         if not self.method.parts():
             assert type(self.method).parse(facts["text"]) == self.method, f"parse does not read {facts['text']!r}"

@@ -206,7 +206,8 @@ class Text:
             raise InvalidInput(
                 "The draft was verified as a block: what is kept depends on its length, so other lengths must be run."
             )
-        if (about.pair.get("draft") or {}).get("depends_on_start"):
+        method = about.pair["draft"]
+        if method and method.get("depends_on_start"):
             raise InvalidInput(
                 "The guesses of this draft depend on where it started, so other draft lengths must be run."
             )

@@ -14,6 +14,7 @@ from transformers.utils import logging as transformers_logging
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.draft_model import DraftModel
 from specdec.errors import InvalidInput, quoted
+from specdec.facts import PairFacts
 from specdec.forward.cuda_graph import graph_engine, no_graphs
 from specdec.forward.engine import EagerEngine, Engine
 from specdec.forward.model_info import context_length, model_facts, why_not_lean
@@ -157,7 +158,7 @@ class Pair:
             )
         return self._check_ids(torch.tensor([ids], dtype=torch.long))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> PairFacts:
         """Facts about the pair as plain values, without a pass. ``draft`` is the description of its way to draft."""
         return {
             "name": self.name,
@@ -168,7 +169,7 @@ class Pair:
             "draft": self.draft.describe() if self.draft else None,
         }
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> PairFacts:
         """``facts``, and what runs the passes. The first call for a pair runs passes to find out.
 
         Adds ``own_forward`` to each model, and ``engine``, with a reason where the graph engine was asked for and
@@ -176,12 +177,13 @@ class Pair:
         """
         facts = self.facts()
         facts["target"]["own_forward"] = why_not_lean(self.target)
-        if self.draft and self.draft.models:
+        if self.draft and self.draft.models and facts["draft"]:
             reason = next(filter(None, map(why_not_lean, self.draft.models)), None)
-            facts["draft"] = facts["draft"] | {"own_forward": reason}
+            facts["draft"] = {**facts["draft"], "own_forward": reason}
         no_graphs = self._no_graphs() if self._wants_graphs else None
-        name = "graph" if self._wants_graphs and no_graphs is None else "eager"
-        return facts | {"engine": {"name": name, "reason": no_graphs}}
+        graphs = self._wants_graphs and no_graphs is None
+        facts["engine"] = {"name": "graph" if graphs else "eager", "reason": no_graphs}
+        return facts
 
     def _check_ids(self, ids: torch.Tensor) -> torch.Tensor:
         kinds = {"nested": ids.is_nested, "quantized": ids.is_quantized, "sparse": ids.layout != torch.strided}

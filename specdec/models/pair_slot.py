@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import traceback
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from specdec.errors import LoadFailed, SpecdecError
+from specdec.facts import PairFacts
 from specdec.models.checkpoint import Progress
 from specdec.models.loading import PairPlan, load, must_spread
 from specdec.models.memory import free_bytes
@@ -63,7 +63,7 @@ class Slot:
 
     def _take(self, plan: PairPlan, pair: Pair) -> None:
         self._plan, self._pair = plan, pair
-        self.facts: dict[str, Any] = pair.facts()
+        self.facts: PairFacts = pair.facts()
         self.chat = bool(getattr(pair.tokenizer, "chat_template", None))
 
     def _restore(self, error: Exception) -> None:

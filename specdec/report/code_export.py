@@ -21,6 +21,7 @@ from typing_extensions import TypedDict  # pydantic reads the standard one from 
 from specdec.engine.policy import Fixed, policy_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import LOSSLESS, SamplingParams
+from specdec.facts import DraftFacts, ModelFacts, PairFacts
 from specdec.report.schema import place
 
 OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
@@ -29,38 +30,11 @@ NEUTRAL = {"top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1, "ignore_
 
 
 @with_config(OPEN)
-class _Model(TypedDict):
-    name: str
-    rows: int
-    local: bool
-
-
-@with_config(OPEN)
-class _Draft(TypedDict):
-    kind: str
-    text: str
-    name: NotRequired[str]
-    rows: NotRequired[int]
-    local: NotRequired[bool]
-    own_tokenizer: NotRequired[bool]
-    layers: NotRequired[int | None]
-    max_ngram: NotRequired[int]
-    min_ngram: NotRequired[int]
-
-
-@with_config(OPEN)
-class _Pair(TypedDict):
-    name: str | None
-    target: _Model
-    draft: _Draft | None
-
-
-@with_config(OPEN)
 class _Started(TypedDict):
     """The fields of a ``Started`` that the code needs."""
 
     params: SamplingParams
-    pair: _Pair
+    pair: PairFacts
     gamma: int | str
     acceptance: str
     accept_top_k: int | None
@@ -91,10 +65,10 @@ class Run:
     accept_top_k: int | None
     kind: str  # the kind of draft; "none" without one
     expression: str
-    draft: _Draft
+    draft: DraftFacts
     embedded: bool
     target: str
-    target_facts: _Model
+    target_facts: ModelFacts
     prompt: str
     chat: bool
 
@@ -108,7 +82,7 @@ class Run:
 
     @property
     def rows_apart(self) -> int:
-        return abs(self.draft.get("rows", 0) - self.target_facts["rows"])
+        return abs(self.draft.get("rows", 0) - self.target_facts.get("rows", 0))
 
     @property
     def apart(self) -> bool:
@@ -485,7 +459,7 @@ def llamacpp(run: Run) -> str:
     lines = [
         "# llama.cpp b11434; it reads GGUF files, which its own folder converts",
         *_remarks("llama.cpp", run, [run.kind == "prompt-lookup" and nearest]),
-        _gguf(run.target, "target", run.target_facts["local"]),
+        _gguf(run.target, "target", run.target_facts.get("local", False)),
         *([_gguf(run.draft_name, "draft", run.draft.get("local", False))] if run.kind == "model" else []),
         _command("llama-server -m target.gguf", *options[run.kind]),
     ]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from specdec.events import Started
+from specdec.facts import DraftFacts, MachineFacts, ModelFacts, PairFacts
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice
 from specdec.measure.results.format import About
@@ -29,23 +30,23 @@ class Origin:
 HERE, RECORDING, LINK = Origin("run"), Origin("recording"), Origin("link")
 
 
-def provenance_line(about: dict[str, Any]) -> str:
+def provenance_line(about: About) -> str:
     """Pair, machine and day of a measurement, in a line."""
     cores = about["machine"]["cores"]
     parts = [pair_line(about["pair"]), _processor(about), f"{cores} cores" if cores else "", day(about)]
     return " \u00b7 ".join(filter(None, parts))
 
 
-def _processor(about: dict[str, Any]) -> str:
+def _processor(about: About) -> str:
     return about["machine"].get("gpu") or about["machine"]["cpu"]
 
 
-def day(about: dict[str, Any]) -> str:
+def day(about: About) -> str:
     """A date as on the whole page: 24 November 2026."""
     return f"{date(about).day} {date(about):%B %Y}"
 
 
-def date(about: dict[str, Any]) -> datetime:
+def date(about: About) -> datetime:
     return datetime.fromtimestamp(about["at"], UTC)
 
 
@@ -119,7 +120,7 @@ def _gammas(plan: Plan) -> list[Any]:
     return sorted(found, key=lambda gamma: (not isinstance(gamma, int), gamma if isinstance(gamma, int) else 0))
 
 
-def pair_line(facts: dict[str, Any]) -> str:
+def pair_line(facts: PairFacts) -> str:
     """A pair in one line: names, layers, machine."""
     target, draft, named = facts["target"], facts["draft"], facts["name"] is not None
     models = _model(target, named, "target") + (f" \u2190 {_drafting(draft, named)}" if draft else ", no draft")
@@ -137,9 +138,10 @@ def prompts(chosen: Choice, count: int) -> str:
     return f"{count} prompt{'s' * (count != 1)} of {chosen.name}{first}{chat}."
 
 
-def synthetic(facts: dict[str, Any]) -> str:
+def synthetic(facts: PairFacts) -> str:
     """The label of a pair with a synthetic draft; empty for all others."""
-    agreement = (facts["draft"] or {}).get("agreement")
+    draft = facts["draft"]
+    agreement = draft.get("agreement") if draft else None
     return "" if agreement is None else SYNTHETIC.format(agreement=agreement)
 
 
@@ -148,10 +150,10 @@ def title_with_label(title: str, label: str) -> str:
     return f"{title} \u00b7 {label}" if label else title
 
 
-def passes(facts: dict[str, Any]) -> str:
+def passes(facts: PairFacts) -> str:
     """Which forward each model uses and, if it is not the lean one, why."""
-    models = {"target": facts["target"], "draft": facts["draft"] or {}}
-    known = {role: model["own_forward"] for role, model in models.items() if "own_forward" in model}
+    models: dict[str, ModelFacts | DraftFacts | None] = {"target": facts["target"], "draft": facts["draft"]}
+    known = {role: model["own_forward"] for role, model in models.items() if model and "own_forward" in model}
     if not any(known.values()):
         return (
             "lean forward pass; its logits were compared once with those of transformers" if known else "not recorded"
@@ -162,16 +164,16 @@ def passes(facts: dict[str, Any]) -> str:
     )
 
 
-def head(facts: dict[str, Any]) -> dict[str, str]:
+def head(facts: PairFacts) -> dict[str, str]:
     """What an EAGLE-3 head reads of its target, as a row of a table; none for other drafts."""
-    ids, depth = (facts["draft"] or {}).get("layer_ids"), facts["target"].get("layers")
-    if not ids:
+    draft, depth = facts["draft"], facts["target"]["layers"]
+    if not draft or not draft.get("layer_ids"):
         return {}
-    listing = ", ".join(map(str, ids))
+    listing = ", ".join(map(str, draft["layer_ids"]))
     return {"Head reads": f"hidden states {listing} (0 is the embedding, {depth} the output of the last layer)"}
 
 
-def engine(facts: dict[str, Any]) -> str:
+def engine(facts: PairFacts) -> str:
     """The engine and, if the graph engine was asked for and did not run, the reason."""
     known = facts.get("engine")
     if known is None:
@@ -182,7 +184,7 @@ def engine(facts: dict[str, Any]) -> str:
     return f"graph: the steps of a round over fixed buffers, {captured}"
 
 
-def hardware(machine: dict[str, Any]) -> str:
+def hardware(machine: MachineFacts) -> str:
     """The device of a measurement, and how many threads it used."""
     device = machine.get("device")
     used = [machine.get("gpu"), machine.get("cpu"), device if device != "cpu" else None]
@@ -191,18 +193,18 @@ def hardware(machine: dict[str, Any]) -> str:
     return " \u00b7 ".join(filter(None, [*used, cores]))
 
 
-def device_name(facts: dict[str, Any]) -> str:
+def device_name(facts: PairFacts) -> str:
     device = facts.get("device", "cpu")
     return device.upper() if device in {"cpu", "cuda"} else device
 
 
-def _drafting(draft: dict[str, Any], named: bool) -> str:
+def _drafting(draft: DraftFacts, named: bool) -> str:
     if draft.get("kind") == "eagle3" and "name" in draft:
         return f"EAGLE-3 head {draft['name']}"
     return _model(draft, named, "draft") if "name" in draft else draft["text"]
 
 
-def _model(facts: dict[str, Any], named: bool, role: str) -> str:
+def _model(facts: ModelFacts | DraftFacts, named: bool, role: str) -> str:
     # The models of a named pair are in folders called target and draft. Their layers say more than these names.
     name, layers = facts["name"], facts.get("layers")
     if layers is None:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from specdec.events import Event, Finished, Started
+from specdec.facts import PairFacts
 from specdec.lanes.table import key_of
 from specdec.report import provenance
 from specdec.report.race_verdict import lane_end
@@ -17,7 +18,7 @@ from specdec.report.verdict import Verdict
 
 
 def begin_line(
-    number: int, origin: str, facts: dict[str, Any], settings: dict[str, Any], keys: Sequence[str], runs: int
+    number: int, origin: str, facts: PairFacts, settings: dict[str, Any], keys: Sequence[str], runs: int
 ) -> str:
     """The first line.
 

@@ -20,7 +20,7 @@ from specdec.errors import InvalidInput
 from specdec.events import DraftToken, Event, Finished, Round, Started
 from specdec.report.verdict import OPEN, STRICT, LaneEnd, Verdict
 
-VERSION = 3
+VERSION = 4
 ASSETS = Path(__file__).parents[1] / "ui" / "assets" / "race"
 
 # A browser draws what it reads. More than this in one place is no recording of a race.

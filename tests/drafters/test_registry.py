@@ -57,7 +57,7 @@ class Echo(DraftMethod):
 
     def describe(self) -> dict:
         facts = {"kind": self.kind, "text": f"echo:{self.back}", "python": f"toy.Echo({self.back})"}
-        return facts | {"depends_on_start": True, "back": self.back}
+        return facts | {"depends_on_start": True, "more": {"back": self.back}}
 
     def findings(self, target, parts) -> Iterator[Finding]:
         yield Finding("good", "Cost", "An echo is free.")

@@ -18,13 +18,13 @@ ROOT = Path(specdec.__file__).parent.parent
 HOSTILE = "<img src=x onerror='window.bitten=1'>${window.bitten=1}{{bitten}}\u202eabc\u200b\u2066def 👩‍🚀\n\t</script>"
 
 
+MODEL = {"layers": 2, "dtype": "float32", "rows": 1, "local": True, "bits": None}
 STARTED = {
     "gamma": 5, "acceptance": "lossless", "accept_top_k": None,
     "params": {"max_new_tokens": 6, "temperature": 0, "top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1,
                "seed": 2**40, "ignore_eos": False},
-    "pair": {"name": "embedded", "target": {"name": "target", "local": True, "rows": 1},
-             "draft": {"kind": "model", "text": "draft", "name": "draft", "local": True, "rows": 1,
-                       "own_tokenizer": False}},
+    "pair": {"name": "embedded", "device": "cpu", "compiled": False, "target": {"name": "target"} | MODEL,
+             "draft": {"kind": "model", "text": "draft", "name": "draft", "own_tokenizer": False} | MODEL},
 }  # fmt: skip
 LOOKUP = {"draft": {"kind": "prompt-lookup", "text": "prompt-lookup", "max_ngram": 3, "min_ngram": 1}}
 EARLY = {"draft": {"kind": "early-exit", "text": "early-exit:3", "layers": 3}}
@@ -45,8 +45,8 @@ WAYS = [
     (EARLY, {}, {}),
     ({"draft": None}, {"gamma": 0}, {}),
 ]
-TARGET = {"name": "a/b", "local": False, "rows": 1}
-DRAFT = {"kind": "model", "text": "c/d", "name": "c/d", "local": False, "rows": 1, "own_tokenizer": False}
+TARGET = MODEL | {"name": "a/b", "local": False}
+DRAFT = MODEL | {"kind": "model", "text": "c/d", "name": "c/d", "local": False, "own_tokenizer": False}
 HUB = {"name": None, "target": TARGET, "draft": DRAFT}
 
 

@@ -18,6 +18,12 @@ from specdec.report.race_lines import verdict_line
 from specdec.report.verdict import Note, Verdict
 from specdec.text import TokenBytes
 
+MODEL = {"name": "a/b", "layers": None, "parameters": 5, "dtype": "float32", "rows": 2, "local": False}
+MODEL |= {"revision": None, "bits": None, "own_forward": None}
+ECHO = {"kind": "echo", "text": "echo:1", "python": "Echo(1)", "depends_on_start": True, "more": {"back": 1}}
+PAIR: specdec.PairFacts = {"name": None, "context": None, "device": "cpu", "compiled": False, "target": MODEL}
+PAIR |= {"draft": ECHO, "engine": {"name": "eager", "reason": None}}
+MACHINE: specdec.MachineFacts = {"cpu": "A CPU", "cores": 2, "threads": 1, "device": "cpu"}
 PROMPT = "Once upon a time 🙂 <b>naïve</b>"
 LANES = {
     "speculative": {"gamma": 4},
@@ -152,7 +158,7 @@ def test_every_field_survives() -> None:
     """Every field survives, also rare values: None, empty, and a tuple inside a tuple."""
     params = specdec.SamplingParams(seed=2**63 - 1, stop=("<", "🙂"), temperature=0.5)
     events = [
-        specdec.Started("speculative", (1,), params, 3, "top-k", 2, {"name": None}, {"cores": 2}, {}, {"top_k": 50}),
+        specdec.Started("speculative", (1,), params, 3, "top-k", 2, PAIR, MACHINE, {}, {"top_k": 50}),
         specdec.Round(0, (), 5, "target", (5,), 0.0, 0.25, 0.5, 0.1, 1.5, None, ()),
         specdec.Round(
             1,
@@ -203,7 +209,7 @@ def test_ids_mentioned_in_one_place_only_are_described() -> None:
     draft = specdec.DraftToken(12, "rejected", 0.5, 0.0, 0.0, 0.5, 13, 0.5)
     decision = specdec.Decision(((14, 1.0),), ((15, 1.0),), ((16, 1.0),))
     events = [
-        specdec.Started("speculative", (10,), params, 3, "lossless", None, {}, {}, {}, {}),
+        specdec.Started("speculative", (10,), params, 3, "lossless", None, PAIR, MACHINE, {}, {}),
         specdec.Round(1, (draft,), 17, "correction", (11,), 0.1, 0.2, 0.9, 0.2, 0.0, decision, ((18, 0.5),)),
     ]
     tokenizer = byte_tokenizer()

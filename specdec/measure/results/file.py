@@ -40,7 +40,8 @@ class ResultsText:
 
     @property
     def about(self) -> About:
-        return {name: self._head[name] for name in ("version", "at", "pair", "machine", "versions")}
+        head = self._head
+        return {"at": head["at"], "pair": head["pair"], "machine": head["machine"], "versions": head["versions"]}
 
     def write(self, known: Iterable[Trial]) -> str:
         """Write each trial once, in the plan's order."""
@@ -138,7 +139,7 @@ def _not_written(path: Path, error: OSError) -> InvalidInput:
     return InvalidInput(f"Results cannot be written to {path} ({error.strerror}). Name another file.")
 
 
-def measured_on(pair: Pair) -> dict[str, Any]:
+def measured_on(pair: Pair) -> About:
     """What figures are measured on: the pair, the machine, the versions, and the time."""
     return {"at": time.time(), "pair": pair.describe(), "machine": machine_facts(pair.device), "versions": versions()}
 
@@ -146,12 +147,13 @@ def measured_on(pair: Pair) -> dict[str, Any]:
 def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
     """What two parts of one measurement must have in common, and the fields in ``UNASKED``."""
     kind = {"device": pair.device.type}  # without the number, which differs between the processes of a launch
-    about = measured_on(pair) | {"version": VERSION, "weights": _weights(pair)}
-    about |= {"pair": about["pair"] | kind, "machine": about["machine"] | kind}
+    about = measured_on(pair)
+    found: dict[str, Any] = {"version": VERSION, "weights": _weights(pair), **about}
+    found |= {"pair": about["pair"] | kind, "machine": about["machine"] | kind}
     # Without sampling, the drawn seed does not matter.
     params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})
     asked = {"prompts": [asdict(item) for item in plan.prompts], "entrants": plan.entrants, "runs": plan.runs}
-    return about | asked | {"params": params, "chosen": asdict(plan.chosen)}
+    return found | asked | {"params": params, "chosen": asdict(plan.chosen)}
 
 
 def _weights(pair: Pair) -> str:

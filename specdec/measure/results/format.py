@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, FailFast, Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import from_json, to_json
@@ -21,6 +21,7 @@ from typing_extensions import TypedDict  # pydantic supports the standard one on
 from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, SamplingParams
+from specdec.facts import MachineFacts, PairFacts
 from specdec.lanes.table import LaneConfig, row_of
 from specdec.measure.metrics import with_rates
 from specdec.measure.plan import Key, Plan, Trial
@@ -30,51 +31,13 @@ VERSION = 3  # of files and links
 MOST_PROMPTS, MOST_CALLS, MOST_TOKENS = 10_000, 100_000, 1_000_000
 MOST_HEAD = 100_000  # bytes of the first line besides the prompts
 MOST_OTHERS = 100  # lines of a file that are no calls; an interrupted measurement leaves one for each process
+SHOWN_OF_DRAFT = {"kind", "text", "name", "layers", "agreement"}
 LARGEST = 1e12  # the largest count or number of seconds
 OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 Text = Annotated[str, Field(max_length=1000)]  # may be a path
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
-
-
-@with_config(OPEN)
-class ModelFacts(TypedDict):
-    name: Text
-    layers: Count | None
-    dtype: Text
-    bits: Count | None
-
-
-@with_config(OPEN)
-class DraftFacts(TypedDict):
-    """Facts about a draft. One that is not a model has no name."""
-
-    kind: Text
-    text: Text
-    name: NotRequired[Text]
-    layers: NotRequired[Count | None]
-    agreement: NotRequired[Annotated[float, Field(ge=0, le=1)]]
-
-
-@with_config(OPEN)
-class PairFacts(TypedDict):
-    """The facts about a pair that are shown."""
-
-    name: Text | None
-    device: Text
-    compiled: bool
-    target: ModelFacts
-    draft: DraftFacts | None
-
-
-@with_config(OPEN)
-class MachineFacts(TypedDict):
-    cpu: Text
-    cores: Count | None
-    threads: Count
-    device: Text
-    gpu: NotRequired[Text]
 
 
 @with_config(OPEN)
@@ -96,9 +59,14 @@ class Head(TypedDict):
 _HEAD: TypeAdapter[Head] = TypeAdapter(Head)
 _TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
 
-ABOUT = ("version", "at", "pair", "machine", "versions")
-About = dict[str, Any]
-"""Of a ``Head`` the version, time, pair, machine and package versions; of a pair that is loaded, all that it says."""
+
+class About(TypedDict):
+    """What figures are measured on. ``at``: the time of the beginning, in seconds since 1970."""
+
+    at: float
+    pair: PairFacts
+    machine: MachineFacts
+    versions: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -157,7 +125,12 @@ def checked_head(found: Any) -> tuple[About, Plan]:
         raise InvalidInput("it names a lane or a prompt twice.")
     if head["params"].max_new_tokens > MOST_TOKENS:
         raise InvalidInput(f"its calls have more than {MOST_TOKENS:,} tokens.")
-    about = {key: value for key, value in head.items() if key in ABOUT}
+    about: About = {
+        "at": head["at"],
+        "pair": head["pair"],
+        "machine": head["machine"],
+        "versions": head["versions"],
+    }
     return about, Plan(tuple(head["prompts"]), entrants, head["params"], head["runs"], head["chosen"])
 
 
@@ -166,9 +139,17 @@ def shown_head(results: Results) -> dict[str, Any]:
     plan = results.plan
     prompts = [{"name": item.name, "category": item.category, "prompt": ""} for item in plan.prompts]
     params = {"max_new_tokens": plan.params.max_new_tokens, "temperature": float(plan.params.temperature)}
-    head = results.about | {"prompts": prompts, "entrants": plan.entrants, "runs": plan.runs, "chosen": plan.chosen}
-    found = _HEAD.validate_json(to_json(head | {"params": params}), strict=True)
+    head: dict[str, Any] = {"version": VERSION, **results.about, "pair": _shown_pair(results.about["pair"])}
+    head |= {"prompts": prompts, "entrants": plan.entrants, "runs": plan.runs, "chosen": plan.chosen, "params": params}
+    found = _HEAD.validate_json(to_json(head), strict=True)
     return from_json(_HEAD.dump_json(found)) | {"params": params}
+
+
+def _shown_pair(facts: PairFacts) -> dict[str, Any]:
+    """The facts about a pair that tables and sentences need."""
+    target = {name: facts["target"][name] for name in ("name", "layers", "dtype", "bits")}
+    draft = facts["draft"] and {name: value for name, value in facts["draft"].items() if name in SHOWN_OF_DRAFT}
+    return {name: facts[name] for name in ("name", "device", "compiled")} | {"target": target, "draft": draft}
 
 
 def _entrant(lane: str, gamma: int | str | None) -> LaneConfig:

@@ -26,6 +26,7 @@ from specdec.measure.losslessness import (
     self_test,
     testable,
 )
+from specdec.measure.results.format import About
 from specdec.measure.task import Task
 from specdec.report import provenance
 from specdec.report.losslessness import (
@@ -68,7 +69,7 @@ LOOK_AT = (
 class Record(TypedDict):
     """Findings with what they were measured on."""
 
-    about: dict[str, Any]
+    about: About
     findings: LosslessnessResult
 
 

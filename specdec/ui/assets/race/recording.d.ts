@@ -14,6 +14,27 @@ export interface Decision {
   "residual": Array<[number, number]> | null;
 }
 export type Doubt = "busy" | "too_fast" | "luck" | "above_limit" | "stall" | "wide_spread" | "checking_shrinks" | "few_runs";
+export interface DraftFacts {
+  "kind": string;
+  "text": string;
+  "python"?: string;
+  "depends_on_start"?: boolean;
+  "name"?: string;
+  "layers"?: number | null;
+  "parameters"?: number;
+  "dtype"?: string;
+  "rows"?: number;
+  "local"?: boolean;
+  "revision"?: string | null;
+  "bits"?: number | null;
+  "own_tokenizer"?: boolean;
+  "agreement"?: number;
+  "max_ngram"?: number;
+  "min_ngram"?: number;
+  "layer_ids"?: Array<number>;
+  "more"?: Record<string, string | number | number | boolean | null>;
+  "own_forward"?: string | null;
+}
 export interface DraftToken {
   "token_id": number;
   "status": "accepted" | "rejected" | "discarded";
@@ -24,6 +45,10 @@ export interface DraftToken {
   "target_token_id": number | null;
   "draft_confidence": number | null;
   "overlap"?: number | null;
+}
+export interface EngineFacts {
+  "name": "eager" | "graph";
+  "reason": string | null;
 }
 export interface ErrorLine {
   "event": "error";
@@ -62,9 +87,36 @@ export interface LaneEnd {
   "duration": string;
   "spoken"?: string | null;
 }
+export interface MachineFacts {
+  "cpu": string;
+  "cores": number | null;
+  "threads": number;
+  "device": string;
+  "gpu"?: string;
+}
+export interface ModelFacts {
+  "name": string;
+  "layers": number | null;
+  "parameters"?: number;
+  "dtype": string;
+  "rows"?: number;
+  "local"?: boolean;
+  "revision"?: string | null;
+  "bits": number | null;
+  "own_forward"?: string | null;
+}
 export interface Note {
   "kind": string;
   "text": string;
+}
+export interface PairFacts {
+  "name": string | null;
+  "context"?: number | null;
+  "device": string;
+  "compiled": boolean;
+  "target": ModelFacts;
+  "draft": DraftFacts | null;
+  "engine"?: EngineFacts;
 }
 export interface Part {
   "event": "part";
@@ -108,8 +160,8 @@ export interface StartedLine {
   "gamma": number | string;
   "acceptance": string;
   "accept_top_k": number | null;
-  "pair": Record<string, any>;
-  "machine": Record<string, any>;
+  "pair": PairFacts;
+  "machine": MachineFacts;
   "versions": Record<string, string>;
   "neutralised": Record<string, any>;
   "claims_lossless"?: boolean;

@@ -1,6 +1,6 @@
 // Made by python -m specdec.report.schema; a test keeps it as the code says.
 export const SCHEMA = {
-  "version": 3,
+  "version": 4,
   "lines": {
     "begin": "Begin",
     "error": "ErrorLine",
@@ -187,6 +187,151 @@ export const SCHEMA = {
         "few_runs"
       ]
     },
+    "DraftFacts": {
+      "type": "object",
+      "required": [
+        "kind",
+        "text"
+      ],
+      "properties": {
+        "kind": {
+          "type": "string",
+          "maxLength": 1000
+        },
+        "text": {
+          "type": "string",
+          "maxLength": 1000
+        },
+        "python": {
+          "type": "string",
+          "maxLength": 1000
+        },
+        "depends_on_start": {
+          "type": "boolean"
+        },
+        "name": {
+          "type": "string",
+          "maxLength": 1000
+        },
+        "layers": {
+          "anyOf": [
+            {
+              "type": "integer",
+              "maximum": 1000000,
+              "minimum": 0
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "parameters": {
+          "type": "integer",
+          "maximum": 9007199254740991,
+          "minimum": 0
+        },
+        "dtype": {
+          "type": "string",
+          "maxLength": 1000
+        },
+        "rows": {
+          "type": "integer",
+          "maximum": 9007199254740991,
+          "minimum": 0
+        },
+        "local": {
+          "type": "boolean"
+        },
+        "revision": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 1000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "bits": {
+          "anyOf": [
+            {
+              "type": "integer",
+              "maximum": 1000000,
+              "minimum": 0
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "own_tokenizer": {
+          "type": "boolean"
+        },
+        "agreement": {
+          "type": "number",
+          "maximum": 1,
+          "minimum": 0
+        },
+        "max_ngram": {
+          "type": "integer",
+          "maximum": 1000000,
+          "minimum": 0
+        },
+        "min_ngram": {
+          "type": "integer",
+          "maximum": 1000000,
+          "minimum": 0
+        },
+        "layer_ids": {
+          "type": "array",
+          "items": {
+            "type": "integer",
+            "maximum": 1000000,
+            "minimum": 0
+          },
+          "maxItems": 1000000
+        },
+        "more": {
+          "type": "object",
+          "additionalProperties": {
+            "anyOf": [
+              {
+                "type": "string",
+                "maxLength": 100000
+              },
+              {
+                "type": "integer",
+                "maximum": 9007199254740991,
+                "minimum": -9007199254740991
+              },
+              {
+                "type": "number",
+                "maximum": 1000000000000000.0,
+                "minimum": -1000000000000000.0
+              },
+              {
+                "type": "boolean"
+              },
+              {
+                "type": "null"
+              }
+            ]
+          }
+        },
+        "own_forward": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 1000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        }
+      }
+    },
     "DraftToken": {
       "type": "object",
       "additionalProperties": false,
@@ -292,6 +437,33 @@ export const SCHEMA = {
               "type": "number",
               "maximum": 1000000000000000.0,
               "minimum": -1000000000000000.0
+            },
+            {
+              "type": "null"
+            }
+          ]
+        }
+      }
+    },
+    "EngineFacts": {
+      "type": "object",
+      "required": [
+        "name",
+        "reason"
+      ],
+      "properties": {
+        "name": {
+          "type": "string",
+          "enum": [
+            "eager",
+            "graph"
+          ]
+        },
+        "reason": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 1000
             },
             {
               "type": "null"
@@ -528,6 +700,124 @@ export const SCHEMA = {
         }
       }
     },
+    "MachineFacts": {
+      "type": "object",
+      "required": [
+        "cpu",
+        "cores",
+        "threads",
+        "device"
+      ],
+      "properties": {
+        "cpu": {
+          "type": "string",
+          "maxLength": 1000
+        },
+        "cores": {
+          "anyOf": [
+            {
+              "type": "integer",
+              "maximum": 1000000,
+              "minimum": 0
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "threads": {
+          "type": "integer",
+          "maximum": 1000000,
+          "minimum": 0
+        },
+        "device": {
+          "type": "string",
+          "maxLength": 1000
+        },
+        "gpu": {
+          "type": "string",
+          "maxLength": 1000
+        }
+      }
+    },
+    "ModelFacts": {
+      "type": "object",
+      "required": [
+        "name",
+        "layers",
+        "dtype",
+        "bits"
+      ],
+      "properties": {
+        "name": {
+          "type": "string",
+          "maxLength": 1000
+        },
+        "layers": {
+          "anyOf": [
+            {
+              "type": "integer",
+              "maximum": 1000000,
+              "minimum": 0
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "parameters": {
+          "type": "integer",
+          "maximum": 9007199254740991,
+          "minimum": 0
+        },
+        "dtype": {
+          "type": "string",
+          "maxLength": 1000
+        },
+        "rows": {
+          "type": "integer",
+          "maximum": 9007199254740991,
+          "minimum": 0
+        },
+        "local": {
+          "type": "boolean"
+        },
+        "revision": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 1000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "bits": {
+          "anyOf": [
+            {
+              "type": "integer",
+              "maximum": 1000000,
+              "minimum": 0
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "own_forward": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 1000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        }
+      }
+    },
     "Note": {
       "type": "object",
       "additionalProperties": false,
@@ -543,6 +833,64 @@ export const SCHEMA = {
         "text": {
           "type": "string",
           "maxLength": 100000
+        }
+      }
+    },
+    "PairFacts": {
+      "type": "object",
+      "required": [
+        "name",
+        "device",
+        "compiled",
+        "target",
+        "draft"
+      ],
+      "properties": {
+        "name": {
+          "anyOf": [
+            {
+              "type": "string",
+              "maxLength": 1000
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "context": {
+          "anyOf": [
+            {
+              "type": "integer",
+              "maximum": 9007199254740991,
+              "minimum": 0
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "device": {
+          "type": "string",
+          "maxLength": 1000
+        },
+        "compiled": {
+          "type": "boolean"
+        },
+        "target": {
+          "$ref": "ModelFacts"
+        },
+        "draft": {
+          "anyOf": [
+            {
+              "$ref": "DraftFacts"
+            },
+            {
+              "type": "null"
+            }
+          ]
+        },
+        "engine": {
+          "$ref": "EngineFacts"
         }
       }
     },
@@ -882,12 +1230,10 @@ export const SCHEMA = {
           ]
         },
         "pair": {
-          "type": "object",
-          "additionalProperties": true
+          "$ref": "PairFacts"
         },
         "machine": {
-          "type": "object",
-          "additionalProperties": true
+          "$ref": "MachineFacts"
         },
         "versions": {
           "type": "object",

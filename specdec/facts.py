@@ -1,0 +1,117 @@
+"""Facts about a pair and a machine, as plain values. Events, recordings, results and written code hold these types.
+
+They may come from a stranger's file, so each value has a bound. Fields that may be missing are those that nobody shows:
+a link of results leaves them out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired, TypeAlias
+
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict  # pydantic supports the standard one only from Python 3.12 on
+
+_OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+_Text = Annotated[str, Field(max_length=1000)]  # may be a path
+_Count = Annotated[int, Field(ge=0, le=1_000_000)]
+_Many = Annotated[int, Field(ge=0, le=2**53 - 1)]
+_Plain: TypeAlias = str | int | float | bool | None
+
+
+@with_config(_OPEN)
+class ModelFacts(TypedDict):
+    """Facts about a model.
+
+    - ``name``: its hub id, or the last part of its folder; ``local`` says that it is a folder.
+    - ``layers``: None if its config does not say it.
+    - ``parameters``, ``rows``: how many weights it has, and the rows of its vocabulary.
+    - ``dtype``: of its weights, such as "bfloat16"; ``bits`` are those of packed weights, else None.
+    - ``revision``: the commit of the hub, None for a folder.
+    - ``own_forward``: why its passes use transformers' ``forward``; None if they use the lean one. Missing where
+      nothing has been decoded.
+    """
+
+    name: _Text
+    layers: _Count | None
+    parameters: NotRequired[_Many]
+    dtype: _Text
+    rows: NotRequired[_Many]
+    local: NotRequired[bool]
+    revision: NotRequired[_Text | None]
+    bits: _Count | None
+    own_forward: NotRequired[_Text | None]
+
+
+@with_config(_OPEN)
+class DraftFacts(TypedDict):
+    """Facts about a way to draft; see ``specdec.drafters.base.DraftMethod.describe``.
+
+    - ``kind``: its name, such as "model" or "prompt-lookup"; ``text`` is what ``--draft`` takes, ``python`` the
+      expression that builds it.
+    - ``depends_on_start``: whether a guess depends on the place where its draft began.
+    - ``name`` to ``bits`` and ``own_forward``: as in ``ModelFacts``, of a draft that has a model or weights.
+    - ``own_tokenizer``: whether a draft model has another tokenizer than the target.
+    - ``agreement``: the chance that a synthetic draft agrees, 0 to 1.
+    - ``max_ngram``, ``min_ngram``: tokens that prompt lookup looks for.
+    - ``layer_ids``: which hidden states an EAGLE-3 head reads.
+    - ``more``: what a method of another package says besides.
+    """
+
+    kind: _Text
+    text: _Text
+    python: NotRequired[_Text]
+    depends_on_start: NotRequired[bool]
+    name: NotRequired[_Text]
+    layers: NotRequired[_Count | None]
+    parameters: NotRequired[_Many]
+    dtype: NotRequired[_Text]
+    rows: NotRequired[_Many]
+    local: NotRequired[bool]
+    revision: NotRequired[_Text | None]
+    bits: NotRequired[_Count | None]
+    own_tokenizer: NotRequired[bool]
+    agreement: NotRequired[Annotated[float, Field(ge=0, le=1)]]
+    max_ngram: NotRequired[_Count]
+    min_ngram: NotRequired[_Count]
+    layer_ids: NotRequired[list[_Count]]
+    more: NotRequired[dict[str, _Plain]]
+    own_forward: NotRequired[_Text | None]
+
+
+@with_config(_OPEN)
+class EngineFacts(TypedDict):
+    """What runs the passes. ``reason``: why the graph engine was asked for and cannot run; else None."""
+
+    name: Literal["eager", "graph"]
+    reason: _Text | None
+
+
+@with_config(_OPEN)
+class PairFacts(TypedDict):
+    """Facts about a pair.
+
+    - ``name``: a name in place of those of its models, else None.
+    - ``context``: how many tokens a text of it may have; None without a bound.
+    - ``device``: where the target is, such as "cuda:0"; ``compiled`` says whether it was compiled.
+    - ``draft``: None without a draft.
+    - ``engine``: missing where nothing has been decoded.
+    """
+
+    name: _Text | None
+    context: NotRequired[_Many | None]
+    device: _Text
+    compiled: bool
+    target: ModelFacts
+    draft: DraftFacts | None
+    engine: NotRequired[EngineFacts]
+
+
+@with_config(_OPEN)
+class MachineFacts(TypedDict):
+    """The machine of a measurement. ``threads``: how many torch used; ``gpu`` is missing without one."""
+
+    cpu: _Text
+    cores: _Count | None
+    threads: _Count
+    device: _Text
+    gpu: NotRequired[_Text]
