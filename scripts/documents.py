@@ -9,7 +9,10 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints
+
+from typing_extensions import is_typeddict
 
 import specdec
 from specdec.report.definitions import DEFINITIONS
@@ -23,6 +26,7 @@ SECTIONS = {
     "Pairs": ("load_pair", "Pair"),
     "Ways to draft": ("PromptLookup", "Suffix", "EarlyExit", "Eagle3", "Mtp"),
     "Events": ("Event", "Started", "Round", "DraftToken", "Decision", "Finished"),
+    "Facts": ("PairFacts", "ModelFacts", "DraftFacts", "EngineFacts", "MachineFacts"),
     "Results": ("Result", "Metrics", "Verdict", "Note"),
     "Errors": (
         "SpecdecError",
@@ -57,9 +61,28 @@ def _entry(name: str, value: Any) -> str:
     if not callable(value):  # a union of classes
         parts = " | ".join(part.__name__ for part in value.__args__)
         return f"{lines[0]}\n\n```python\n{name} = {parts}\n```"
+    if is_typeddict(value):
+        return "\n\n".join([*lines, f"```python\n{_fields(value)}\n```", _markdown(inspect.getdoc(value) or "")])
     if not (inspect.isclass(value) and issubclass(value, Exception)):
         lines.append(f"```python\n{_signature(name, value)}\n```")
     return "\n\n".join([*lines, _markdown(inspect.getdoc(value) or ""), *_properties(value)])
+
+
+def _fields(value: Any) -> str:
+    """The keys of a dict with their types; a question mark where a key may be missing."""
+    marked = get_type_hints(value, include_extras=True)
+    return "\n".join(
+        f"{name}{'?' * (get_origin(marked[name]) is NotRequired)}: {_kind(kind)}"
+        for name, kind in get_type_hints(value).items()
+    )
+
+
+def _kind(kind: Any) -> str:
+    if get_origin(kind) in (Union, UnionType):
+        return " | ".join(map(_kind, get_args(kind)))
+    if kind is NoneType:
+        return "None"
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind).replace("typing.", "")
 
 
 def _properties(value: Any) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from comparison import FULL
 from fakes import ids_of, noisy_copy, prompt_of, random_table, rounds_of, shared_tiny, table_pair, tiny
+from judged import PAIR
 
 import specdec
 from specdec.engine.policy import AutoGamma, ConfidenceStop
@@ -161,7 +162,7 @@ def made(
 
     ``seconds[i]`` are the seconds of round i + 1 for drafting, verifying and the rest. Only a discarded "!" is unsure.
     """
-    about = {"lane": "speculative", "gamma": 5, "acceptance": "lossless", "accept_top_k": None, "pair": {}} | about
+    about = {"lane": "speculative", "gamma": 5, "acceptance": "lossless", "accept_top_k": None, "pair": PAIR} | about
     params = specdec.SamplingParams(max_new_tokens=tokens)
     rounds, elapsed = [Round(0, (), 7, "target", (7,), 0.1, 0.9, 1.0)], 1.0
     for draft, spent in zip(drafts, seconds or [(0.1, 0.2, 0.3)] * len(drafts), strict=True):
