@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from specdec.cli.arguments import add_pair_arguments, leave_a_core, pair_of
+from specdec.cli.arguments import leave_a_core, pair_of
+from specdec.cli.parsers.shared import add_pair_arguments
 from specdec.engine.request import make_call, make_request
 from specdec.events import Event, Finished, SamplingParams
 from specdec.lanes.decoding_thread import driven

@@ -24,7 +24,8 @@ import torch
 from transformers import CompileConfig
 
 from benchmarks.document import PERFORMANCE, with_section
-from specdec.cli.arguments import add_pair_arguments, leave_a_core, pair_of
+from specdec.cli.arguments import leave_a_core, pair_of
+from specdec.cli.parsers.shared import add_pair_arguments
 from specdec.drafters.draft_model import DraftModel
 from specdec.engine.request import Request, make_call, make_request
 from specdec.errors import SpecdecError

@@ -2,9 +2,10 @@
 
 ``Bigrams`` guesses the token that most often followed the last one so far. It has two parts: a method, which is a value
 that a pair holds, and a drafter, which guesses within one call. To use it on the command line, on the page and in
-links, put the two classes into ``specdec/drafters/bigrams.py`` and add ``Bigrams`` to ``METHODS`` in
-``specdec/drafters/registry.py``. docs/architecture.md lists the rest: a public name, tests and documents. It also says
-how a package of your own offers such a method, and how it is tested.
+links, put the two classes into ``specdec/drafters/bigrams.py``, add ``Bigrams`` to ``METHODS`` in
+``specdec/drafters/registry.py``, and how it is written to ``FORMS`` in ``specdec/drafters/forms.py``.
+docs/architecture.md lists the rest: a public name, tests and documents. It also says how a package of your own offers
+such a method, and how it is tested.
 """
 
 from __future__ import annotations

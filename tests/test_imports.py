@@ -32,6 +32,7 @@ WITHOUT_TORCH = {
     "base": beginning(*(f"specdec.{name}" for name in ("errors", "events", "text", "closed_forms", "entry_points"))),
     "report": beginning("specdec.report"),
     "measure": tuple(f"specdec.measure.{name}" for name in MEASURE),
+    "cli": ("specdec.cli", *beginning("specdec.cli.parsers"), "specdec.models.settings", "specdec.drafters.forms"),
 }
 CORE = tuple(m for m in MODULES if house.folder_of(m) not in ("app.py", "ui") and m != "specdec.cli.page")
 

@@ -1,4 +1,4 @@
-"""The command ``specdec``: one module of this folder for each subcommand."""
+"""The command ``specdec``: one module of this folder for each subcommand, and its arguments in ``parsers``."""
 
 from __future__ import annotations
 
@@ -9,39 +9,34 @@ from difflib import get_close_matches
 from shlex import quote
 from typing import Any
 
+from specdec.cli.parsers import COMMANDS, parser_of, whole_parser
 from specdec.cli.terminal import terminal
-from specdec.version import VERSION
 
-COMMANDS = {
-    "run": "race a pair on one prompt (the default: specdec PROMPT)",
-    "sweep": "measure every draft length",
-    "bench": "measure lanes over a prompt set",
-    "check": "check whether a target and a draft work together",
-    "page": "serve the page",
-}
 # The extra of pyproject.toml that installs a package which not every use needs.
 EXTRAS = {"rich": "cli", "gradio": "page", "plotly": "page", "jinja2": "page", "starlette": "page"}
-_HELP = "usage: specdec [COMMAND] ...\n\n" + "".join(f"  {name:6} {text}\n" for name, text in COMMANDS.items())
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the subcommand at the beginning of ``argv``; if that is none of ``COMMANDS``, ``run``.
 
-    Only its module is imported, because others would load torch and gradio for nothing.
+    The arguments are read before its module is imported, because torch takes seconds to load. No other command's
+    module is imported.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    words = list(sys.argv[1:] if argv is None else argv)
     with terminal():
-        if not arguments or arguments[0] in ("-h", "--help", "help"):
-            print(
-                f"{_HELP}\nspecdec COMMAND --help lists the options of a command. specdec --version prints the version."
-            )
-        elif arguments[0] == "--version":
-            print(f"specdec {VERSION}")
-        elif arguments[0] in COMMANDS:
-            _module(arguments[0]).main(arguments[1:])
+        first = words[0] if words else "help"
+        if first == "help":
+            whole_parser().print_help()
+        elif first in ("-h", "--help", "--version"):
+            whole_parser().parse_args(words)
+        elif first in COMMANDS:
+            arguments = parser_of(first).parse_args(words[1:])
+            _module(first).main(arguments)
         else:
-            refuse_command(arguments[0])
-            _module("run").main(arguments, named=False)
+            refuse_command(first)
+            arguments = parser_of("run").parse_args(words)
+            refuse_command(arguments.prompt)
+            _module("run").main(arguments)
 
 
 def _module(command: str) -> Any:

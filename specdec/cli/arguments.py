@@ -1,11 +1,11 @@
-"""Shared by the commands: the arguments that name a pair, loading that pair, and the console."""
+"""What commands do with their arguments: read the prompt, load the pair, and open a console."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -13,23 +13,9 @@ from rich.segment import Segment, Segments
 from rich.text import Text
 
 from specdec.cli.terminal import harmless, readable
-from specdec.drafters.registry import forms
-from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput
-from specdec.events import MAX_GAMMA
 from specdec.models.loading import PairPlan, load, plan_pair
-from specdec.models.pair import ENGINES, Pair
-from specdec.report.tried import GRAPHS_TRIED
-
-TARGET = "hub id, folder or GGUF file (FILE.gguf here, owner/name:FILE.gguf on the hub)"
-SETS = "JSON lines or a JSON list, of your own or of a public set, such as HumanEval, MT-bench, GSM8K or ShareGPT"
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose messages repeat no control character of an argument."""
-
-    def error(self, message: str) -> NoReturn:
-        super().error(readable(message))
+from specdec.models.pair import Pair
 
 
 def prompt_of(text: str) -> str:
@@ -48,34 +34,6 @@ def prompt_of(text: str) -> str:
     if not text:
         raise InvalidInput("The prompt is empty; write at least one character.")
     return text
-
-
-def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for the pair, its device and its number types."""
-    parser.add_argument("--target", help=f"{TARGET}; default: the embedded pair")
-    parser.add_argument("--draft", help=forms())
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16; for both models")
-    parser.add_argument(
-        "--bits", type=int, choices=(8, 4), help="load the target's weights with this many bits (needs bitsandbytes)"
-    )
-    parser.add_argument(
-        "--engine",
-        choices=ENGINES,
-        default="auto",
-        help="eager: start each pass separately; graph: use fixed buffers, captured as CUDA graphs on a GPU; auto: "
-        f"graph on a GPU, else eager. {GRAPHS_TRIED}",
-    )
-
-
-def draft_length(text: str) -> int | str:
-    """Read a draft length. Without this, the parser's message would name a function and not say what to write."""
-    try:
-        return gamma_of(text)
-    except InvalidInput as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a draft length; give a whole number from 0 to {MAX_GAMMA}, auto, or confidence:0.4"
-        ) from error
 
 
 def leave_a_core() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from accelerate import PartialState
 
-from specdec.cli.arguments import SETS, Parser, add_pair_arguments, console_of, draft_length, leave_a_core, pair_of
-from specdec.cli.exports import add_export_arguments, export_trials, require_writable, write_exports
+from specdec.cli.arguments import console_of, leave_a_core, pair_of
+from specdec.cli.exports import export_trials, write_exports
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.engine.policy import policy_of
 from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput, SpecdecError, with_names
 from specdec.events import SamplingParams
 from specdec.lanes.race import start
-from specdec.lanes.table import BASELINE, LANES, LOOP, Lane, entrants_of, row_of
+from specdec.lanes.table import BASELINE, LANES, Lane, entrants_of, row_of
 from specdec.measure.bench import run_plan_distributed
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
@@ -28,7 +28,6 @@ from specdec.measure.results.format import read_results
 from specdec.measure.roofline import limit_of, limit_record
 from specdec.measure.shapes import recorded
 from specdec.models.pair import Pair, silence_libraries
-from specdec.models.presets import SHAPES
 from specdec.models.shapes import shape_pair
 from specdec.report import sentences
 from specdec.report.benchmark import report
@@ -38,10 +37,7 @@ from specdec.text import whole_text
 NAMES = OPTIONS | {"gamma": "--gammas"}
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    require_writable(parser, arguments.export)
+def main(arguments: Namespace) -> None:
     if arguments.compare:
         _compare(arguments.compare, arguments.export)
         return
@@ -75,53 +71,7 @@ def main(argv: Sequence[str]) -> None:
         raise SystemExit(1)
 
 
-def _parser() -> Parser:
-    parser = Parser(prog="specdec bench", description=__doc__)
-    add_pair_arguments(parser)
-    parser.add_argument(
-        "--shape",
-        metavar="TARGET:DRAFT",
-        help=f"build both models with random weights; each is one of {', '.join(SHAPES)}",
-    )
-    parser.add_argument(
-        "--agreement",
-        type=float,
-        help="only with --shape: the share of guesses that are the target's next token, 0 to 1 (default 0.8)",
-    )
-    parser.add_argument(
-        "--prompts",
-        type=Path,
-        default=EXAMPLES,
-        help=SETS,
-    )
-    parser.add_argument("--first", type=int, metavar="N", help="only the first N prompts of each category")
-    parser.add_argument(
-        "--chat", action="store_true", help="send every prompt as a chat message, and not only conversations"
-    )
-    parser.add_argument(
-        "--lanes",
-        nargs="+",
-        choices=[lane.key for lane in LANES if lane.bench is not None],
-        help=f"{LOOP.key} is our loop without a draft; default: " + " ".join(lane.key for lane in LANES if lane.bench),
-    )
-    parser.add_argument(
-        "--gammas",
-        type=draft_length,
-        nargs="+",
-        default=[2, 3, 4, 5, 6, 8],
-        help="draft lengths, 0 to 16, auto, or confidence:0.4",
-    )
-    parser.add_argument("--runs", type=int, default=5, help="calls of each lane and prompt (default 5)")
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens of each call (default 128)")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
-    parser.add_argument(
-        "--compare", type=Path, nargs="+", metavar="FILE", help="only put these results files into one table"
-    )
-    add_export_arguments(parser)
-    return parser
-
-
-def _asked(arguments: argparse.Namespace) -> Plan:
+def _asked(arguments: Namespace) -> Plan:
     """The plan without its entrants, which depend on the pair."""
     for gamma in arguments.gammas:
         policy_of(gamma)
@@ -131,7 +81,7 @@ def _asked(arguments: argparse.Namespace) -> Plan:
     return Plan(choice.of(read_prompts(arguments.prompts)), (), params, arguments.runs, choice)
 
 
-def _with_entrants(asked: Plan, arguments: argparse.Namespace, pair: Pair) -> tuple[Plan, list[str]]:
+def _with_entrants(asked: Plan, arguments: Namespace, pair: Pair) -> tuple[Plan, list[str]]:
     """The plan with the lanes that were asked for, or all that the pair can run, and why each of the others cannot."""
     request = make_request(pair, asked.prompts[0].message(pair.tokenizer), asked.params)
     refusals = {lane.key: _refusal(lane, request, arguments.gammas) for lane in LANES if lane.bench}
@@ -174,7 +124,7 @@ def _compare(paths: Sequence[Path], exported: Sequence[Path]) -> None:
         raise SystemExit(1)
 
 
-def _pair_of(arguments: argparse.Namespace) -> Pair:
+def _pair_of(arguments: Namespace) -> Pair:
     """The named pair, or the pair of a shape."""
     if not arguments.shape:
         if arguments.agreement is not None:

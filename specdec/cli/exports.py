@@ -7,28 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from specdec.cli.arguments import Parser
 from specdec.cli.terminal import warn
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.results.format import About
 from specdec.report.benchmark import EXPORTS, benchmark_json
-
-
-def add_export_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "--results", type=Path, help="file that keeps every call (JSON lines); the same command continues from it"
-    )
-    parser.add_argument(
-        "--export", type=Path, nargs="+", default=[], help="files to write the table to: .csv, .json or .md"
-    )
-
-
-def require_writable(parser: Parser, paths: Sequence[Path]) -> None:
-    """End with a sentence if a file has another ending, or if its folder does not exist."""
-    if unknown := [path for path in paths if path.suffix not in {*EXPORTS, ".json"}]:
-        parser.error(f"{unknown[0]} must end in .csv, .json or .md")
-    if missing := [path for path in paths if not path.parent.is_dir()]:
-        parser.error(f"the folder of {missing[0]} does not exist")
 
 
 def export_trials(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -12,27 +12,13 @@ from typing import Any
 
 from rich.text import Text
 
-from specdec.cli import refuse_command
-from specdec.cli.arguments import (
-    Output,
-    Parser,
-    add_pair_arguments,
-    console_of,
-    draft_length,
-    leave_a_core,
-    pair_of,
-    prompt_of,
-)  # fmt: skip
+from specdec.cli.arguments import Output, console_of, leave_a_core, pair_of, prompt_of
 from specdec.cli.terminal import refused
-from specdec.entry_points import ACCEPTANCE, names_of
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.events import LOSSLESS, Event, Finished, Round, SamplingParams, Started
+from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
 from specdec.lanes.table import (
     BASELINE,
-    DEFAULT_KEYS,
-    LANES,
-    LOOP,
     entrants_of_race,
     key_of,
     require_runs,
@@ -58,11 +44,7 @@ STYLES = {
 }
 
 
-def main(argv: Sequence[str], named: bool = True) -> None:
-    """Race on a prompt. ``named``: the command was named, so a prompt may be the name of another one."""
-    arguments = _parser().parse_args(argv)
-    if not named:
-        refuse_command(arguments.prompt)
+def main(arguments: Namespace) -> None:
     silence_libraries()
     leave_a_core()
     console = console_of(highlight=False, soft_wrap=True)
@@ -153,43 +135,3 @@ def legend() -> Text:
     words |= {"bonus": "bonus: extra token if all guesses are kept"}
     parts = [piece for kind, text in words.items() for piece in ((text, STYLES[kind]), "   ")]
     return Text.assemble(*parts[:-1])
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="specdec run", description=__doc__)
-    parser.add_argument("prompt", help="the text to continue; - reads it from the standard input")
-    parser.add_argument(
-        "--gamma", type=draft_length, default=5, help="draft length, 0-16 (default 5), auto, or confidence:0.4"
-    )
-    parser.add_argument(
-        "--lanes",
-        nargs="+",
-        choices=[lane.key for lane in LANES],
-        default=DEFAULT_KEYS,
-        help=f"{LOOP.key} is our loop without a draft; default: " + " ".join(DEFAULT_KEYS),
-    )
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens (default 128)")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
-    parser.add_argument("--top-k", type=int, default=0, help="sample from the k most likely tokens; 0: all (default)")
-    parser.add_argument(
-        "--top-p", type=float, default=1.0, help="sample from the tokens with this probability in all (default 1)"
-    )
-    parser.add_argument(
-        "--min-p", type=float, default=0.0, help="leave out tokens below this share of the highest probability"
-    )
-    parser.add_argument("--stop", action="append", default=[], help="end the text with this string; may be repeated")
-    parser.add_argument("--chat", action="store_true", help="send the prompt as a message, by the chat template")
-    parser.add_argument(
-        "--runs", type=int, help="run the race so often; default: until its verdict is clear, five times at most"
-    )
-    parser.add_argument("--seed", type=int, help="for sampling; default: one is drawn, and --json names it")
-    parser.add_argument(
-        "--acceptance",
-        choices=(*LOSSLESS, *names_of(ACCEPTANCE)),
-        default="lossless",
-        help="the rule that keeps guesses (default lossless). block: with sampling it keeps more of them, and it is "
-        "lossless too. Installed packages may offer others",
-    )
-    add_pair_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the events as JSON lines")
-    return parser

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
-from collections.abc import Iterable, Sequence
+from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +13,17 @@ from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from specdec.cli.arguments import (
-    SETS,
-    Output,
-    Parser,
-    add_pair_arguments,
-    console_of,
-    draft_length,
-    leave_a_core,
-    pair_of,
-    prompt_of,
-)  # fmt: skip
-from specdec.cli.exports import add_export_arguments, export_trials, require_writable
+from specdec.cli.arguments import Output, console_of, leave_a_core, pair_of, prompt_of
+from specdec.cli.exports import export_trials
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.errors import SpecdecError
 from specdec.events import SamplingParams
 from specdec.lanes.table import BASELINE, LOOP, entrants_of
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
+from specdec.measure.prompts import PromptItem, read_prompts
 from specdec.measure.results.file import ResultsFile, measured_on
 from specdec.measure.roofline import limit_of, limit_record
-from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
+from specdec.measure.sweep import ENTRANTS
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair, silence_libraries
 from specdec.report import provenance
@@ -45,10 +35,7 @@ from specdec.report.sweep_verdict import overall
 NAMES = OPTIONS | {"gamma": "--gammas"}
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    require_writable(parser, arguments.export)
+def main(arguments: Namespace) -> None:
     silence_libraries()
     leave_a_core()
     console = console_of(piped=120)
@@ -90,7 +77,7 @@ def _stopped(results: Path | None, calls: int, planned: int) -> str:
     return f"Stopped: {calls} of {planned} calls are measured.{kept}"
 
 
-def _asked(arguments: argparse.Namespace) -> Plan:
+def _asked(arguments: Namespace) -> Plan:
     items = [PromptItem(str(i), "given", prompt_of(text)) for i, text in enumerate(arguments.prompt, start=1)]
     params = SamplingParams(arguments.tokens, arguments.temperature, seed=0, ignore_eos=True)
     entrants = ENTRANTS
@@ -132,23 +119,3 @@ def _report(console: Output, pair: Pair, plan: Plan, found: list[Trial], limit: 
     console.print(" ".join(filter(None, [result.headline, *(note.text for note in result.notes), theory_note(found)])))
     if found:
         show_limit(console, limit)
-
-
-def _parser() -> Parser:
-    parser = Parser(prog="specdec sweep", description=__doc__)
-    add_pair_arguments(parser)
-    parser.add_argument("prompt", nargs="*", help="default: the example prompts; - reads one from the standard input")
-    parser.add_argument(
-        "--gammas", type=draft_length, nargs="+", help="draft lengths, beside 0; default: 0 to 16 and auto"
-    )
-    parser.add_argument("--prompts", type=Path, default=EXAMPLES, help=SETS)
-    parser.add_argument(
-        "--runs", type=int, default=RUNS, help=f"calls of each draft length and prompt (default {RUNS})"
-    )
-    parser.add_argument(
-        "--tokens", type=int, default=NEW_TOKENS, help=f"new tokens of each call (default {NEW_TOKENS})"
-    )
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
-    add_export_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON, and nothing else")
-    return parser

@@ -1,7 +1,8 @@
 """The interface of a way to draft.
 
 ``DraftMethod`` is a value: a person names it, a pair holds it, and it says what it needs. ``Drafter`` drafts within one
-call. To add a way to draft, write one file with both of them and add one row to ``registry.METHODS``.
+call. To add a way to draft, write one file with both of them, and add one row to ``registry.METHODS`` and one to
+``forms.FORMS``.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class DraftMethod(ABC):
 
     kind: ClassVar[str]  # its name in events, recordings and ``describe``
     label: ClassVar[str]  # its name on the page
-    form: ClassVar[str]  # how to write it on a command line, for the help
+    form: ClassVar[str]  # how to write it on a command line
     example: ClassVar[str]  # a text that ``parse`` takes
 
     @classmethod

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from specdec.drafters.autoregressive import ChainDraft
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Level, Loaded, Planned, Proposal
 from specdec.drafters.cross_tokenizer import TranslatedDraft
+from specdec.drafters.forms import FORMS
 from specdec.drafters.translation import Translation, tokenizer_difference
 from specdec.errors import InvalidInput
 from specdec.facts import DraftFacts
@@ -34,7 +35,7 @@ class DraftModel(DraftMethod):
 
     kind: ClassVar[str] = "model"
     label: ClassVar[str] = "Draft model"
-    form: ClassVar[str] = "hub id, folder or GGUF file of a draft model"
+    form: ClassVar[str] = FORMS[kind]
     example: ClassVar[str] = ""
 
     model: str | PreTrainedModel

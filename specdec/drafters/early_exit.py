@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal, after_kind
 from specdec.drafters.draft_model import ModelDraft
+from specdec.drafters.forms import FORMS
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.facts import DraftFacts
 from specdec.forward.hf import decoder_layers
@@ -31,7 +32,7 @@ class EarlyExit(DraftMethod):
 
     kind: ClassVar[str] = "early-exit"
     label: ClassVar[str] = "Early exit"
-    form: ClassVar[str] = "early-exit:K for the target's first K layers"
+    form: ClassVar[str] = FORMS[kind]
     example: ClassVar[str] = "early-exit:3"
 
     layers: int

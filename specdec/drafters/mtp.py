@@ -14,6 +14,7 @@ from transformers.modeling_layers import MtpModel
 
 from specdec.drafters.autoregressive import ChainDraft, spliced
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal
+from specdec.drafters.forms import FORMS
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.facts import DraftFacts
 from specdec.forward.hf import NORMED
@@ -35,7 +36,7 @@ class Mtp(DraftMethod):
 
     kind: ClassVar[str] = "mtp"
     label: ClassVar[str] = "MTP layers"
-    form: ClassVar[str] = "mtp for the multi-token prediction layers of the target"
+    form: ClassVar[str] = FORMS[kind]
     example: ClassVar[str] = "mtp"
 
     model: MtpModel | None = field(default=None, compare=False, repr=False)

@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol, Self
 import torch
 
 from specdec.drafters.base import Choices, Drafter, DraftMethod, Finding, NoDraft, Planned, Proposal, after_kind
+from specdec.drafters.forms import FORMS
 from specdec.errors import InvalidInput
 from specdec.facts import DraftFacts
 from specdec.forward.engine import Engine
@@ -33,7 +34,7 @@ class PromptLookup(DraftMethod):
 
     kind: ClassVar[str] = "prompt-lookup"
     label: ClassVar[str] = "Prompt lookup"
-    form: ClassVar[str] = "prompt-lookup, or prompt-lookup:MIN-MAX for the lengths of its n-grams"
+    form: ClassVar[str] = FORMS[kind]
     example: ClassVar[str] = "prompt-lookup"
 
     max_ngram: int = 3

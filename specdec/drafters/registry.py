@@ -31,11 +31,6 @@ def method_of(text: str, others: bool = True) -> DraftMethod | None:
     return next((method for row in rows if (method := row.parse(text)) is not None), None)
 
 
-def forms() -> str:
-    """How to write each method, for the help of a command line."""
-    return "; or ".join(row.form for row in methods())
-
-
 def _of_others() -> tuple[type[DraftMethod], ...]:
     offered = entry_points.loaded(entry_points.DRAFTERS, DraftMethod, ("kind", "label", "form", "example"))
     return tuple(offered.values())

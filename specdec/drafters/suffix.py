@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned
+from specdec.drafters.forms import FORMS
 from specdec.drafters.prompt_lookup import LookupDraft
 from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
@@ -29,7 +30,7 @@ class Suffix(DraftMethod):
 
     kind: ClassVar[str] = "suffix"
     label: ClassVar[str] = "Suffix decoding"
-    form: ClassVar[str] = "suffix, which copies no more tokens than it matched"
+    form: ClassVar[str] = FORMS[kind]
     example: ClassVar[str] = "suffix"
 
     @classmethod

@@ -21,9 +21,9 @@ from specdec.forward.model_info import context_length, model_facts, why_not_lean
 from specdec.forward.runner import device_of
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
 from specdec.models.sandbox import NoAnswer, render
+from specdec.models.settings import ENGINES
 from specdec.text import require_text
 
-ENGINES = ("auto", "eager", "graph")
 Prompt = str | list[dict[str, str]] | torch.Tensor
 
 

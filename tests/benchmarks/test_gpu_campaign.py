@@ -19,7 +19,7 @@ from benchmarks.document import ROOT
 from benchmarks.gpu import document, estimate
 from benchmarks.gpu.__main__ import main, parts
 from benchmarks.gpu.campaign import STEPS, Part, Results, Setting, run, run_part
-from specdec.cli.arguments import add_pair_arguments
+from specdec.cli.parsers.shared import add_pair_arguments
 from specdec.events import Finished
 from specdec.report import recording
 from specdec.report.tried import GRAPHS_TRIED

@@ -8,6 +8,7 @@ from itertools import islice
 import pytest
 
 from specdec.cli import bench
+from specdec.cli.parsers import parser_of
 from specdec.closed_forms import expected_speedup
 from specdec.measure import bench as measuring
 from specdec.measure import roofline
@@ -47,6 +48,10 @@ def interrupt(monkeypatch):
     return after
 
 
+def run_bench(*words: str) -> None:
+    bench.main(parser_of("bench").parse_args(words))
+
+
 def command(folder) -> list[str]:
     (folder / "set.jsonl").write_text(json.dumps({"name": "one", "prompt": "Once upon a time"}) + "\n")
     options = ["--tokens", "32", "--runs", "1", "--gammas", "3", "5", "--lanes", "generate", "speculative"]
@@ -57,12 +62,12 @@ def test_what_was_measured_before_ctrl_c_is_kept(tmp_path, capsys, interrupt) ->
     results = tmp_path / "results.jsonl"
     first = interrupt(2)
     with pytest.raises(SystemExit) as ended:
-        bench.main([*command(tmp_path), "--results", str(results)])
+        run_bench(*command(tmp_path), "--results", str(results))
     assert ended.value.code == 130 and len(first) == 2
     said = capsys.readouterr().err
     assert "2 of 3 calls" in said and str(results) in said and "Traceback" not in said
     second = interrupt(None)
-    bench.main([*command(tmp_path), "--results", str(results)])
+    run_bench(*command(tmp_path), "--results", str(results))
     assert len(second) == 1 and not set(first) & set(second), "what is kept is not measured again"
 
 
@@ -72,15 +77,15 @@ def test_the_first_prompts_of_each_category_are_measured(tmp_path, capsys, monke
     arguments, out = command(tmp_path), tmp_path / "out.json"
     rows = [{"category": name, "turns": [f"Once upon {number}"]} for name in ("a", "b") for number in range(3)]
     (tmp_path / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    bench.main([*arguments, "--first", "1", "--temperature", "0.5", "--export", str(out)])
+    run_bench(*arguments, "--first", "1", "--temperature", "0.5", "--export", str(out))
     said = capsys.readouterr().out
     assert "2 prompts of set.jsonl, the first 1 of each category." in said and "temperature 0.5, seed 0" in said
     found = json.loads(out.read_text())
     assert [item["name"] for item in found["prompts"]] == ["1", "4"] and found["chosen"]["first"] == 1
     with pytest.raises(SystemExit, match="whole number, 1 or more"):
-        bench.main([*arguments, "--first", "0"])
+        run_bench(*arguments, "--first", "0")
     with pytest.raises(SystemExit, match="no chat template"):
-        bench.main([*arguments, "--chat"])
+        run_bench(*arguments, "--chat")
 
 
 def test_results_files_are_compared_without_measuring(tmp_path, capsys, monkeypatch) -> None:
@@ -88,22 +93,22 @@ def test_results_files_are_compared_without_measuring(tmp_path, capsys, monkeypa
     monkeypatch.setattr(roofline, "SECONDS", 0.001)
     files = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
     for path, tokens in zip(files, ("32", "40"), strict=True):
-        bench.main([*command(tmp_path), "--tokens", tokens, "--results", str(path)])
+        run_bench(*command(tmp_path), "--tokens", tokens, "--results", str(path))
     capsys.readouterr()
     monkeypatch.setattr(bench, "run_plan_distributed", lambda *arguments: pytest.fail("measured"))
-    bench.main(["--compare", *map(str, files)])
+    run_bench("--compare", *map(str, files))
     said = " ".join(capsys.readouterr().out.split())
     assert "they differ in new tokens." in said and "40 new tokens" in said
     (tmp_path / "diary.jsonl").write_text("Dear diary\n")
     for name, words in (("diary.jsonl", "diary.jsonl has no results"), ("none.jsonl", "cannot be read from none")):
         with pytest.raises(SystemExit, match=words):
-            bench.main(["--compare", str(files[0]), str(tmp_path / name)])
+            run_bench("--compare", str(files[0]), str(tmp_path / name))
 
 
 def test_without_a_file_it_says_that_nothing_is_kept(tmp_path, capsys, interrupt) -> None:
     interrupt(1)
     with pytest.raises(SystemExit) as ended:
-        bench.main(command(tmp_path))
+        run_bench(*command(tmp_path))
     assert ended.value.code == 130 and "--results" in capsys.readouterr().err
 
 
@@ -113,7 +118,7 @@ def test_ctrl_c_while_models_load(tmp_path, capsys, monkeypatch) -> None:
 
     monkeypatch.setattr(bench, "pair_of", pair_of)
     with pytest.raises(SystemExit) as ended:
-        bench.main(command(tmp_path))
+        run_bench(*command(tmp_path))
     assert ended.value.code == 130 and "before anything was measured" in capsys.readouterr().err
 
 
@@ -135,7 +140,7 @@ def shape(monkeypatch, tmp_path) -> list[str]:
 def test_a_shape_is_labelled_synthetic_wherever_it_is_shown(shape, tmp_path, capsys) -> None:
     files = {suffix: tmp_path / f"out.{suffix}" for suffix in ("json", "csv", "md")}
     results = tmp_path / "results.jsonl"
-    bench.main([*shape, "--agreement", "0.9", "--results", str(results), "--export", *map(str, files.values())])
+    run_bench(*shape, "--agreement", "0.9", "--results", str(results), "--export", *map(str, files.values()))
     said = " ".join(capsys.readouterr().out.split())
     assert said.count("synthetic: random weights, agreement set to 0.9") >= 4, "the pair's line and every table's title"
     assert "Synthetic: random weights, agreement set to 0.9. " in said, "the verdict"
@@ -154,13 +159,13 @@ def test_a_shape_is_labelled_synthetic_wherever_it_is_shown(shape, tmp_path, cap
     assert "synthetic" in files["md"].read_text().splitlines()[0].lower()
     assert '"agreement":0.9' in results.read_text().splitlines()[0]
     with pytest.raises(SystemExit, match="another measurement"):
-        bench.main([*shape, "--agreement", "0.5", "--results", str(results)])
+        run_bench(*shape, "--agreement", "0.5", "--results", str(results))
 
 
 def test_a_measured_pair_is_not_labelled(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(roofline, "SECONDS", 0.001)
     out = tmp_path / "out.json"
-    bench.main([*command(tmp_path), "--export", str(out)])
+    run_bench(*command(tmp_path), "--export", str(out))
     assert "synthetic" not in capsys.readouterr().out.lower()
     assert all(row["synthetic"] is None for row in json.loads(out.read_text())["rows"])
 
@@ -176,7 +181,7 @@ def test_a_measured_pair_is_not_labelled(tmp_path, capsys, monkeypatch) -> None:
 )
 def test_options_that_contradict_a_shape_are_refused(shape, more: list[str], said: str) -> None:
     with pytest.raises(SystemExit, match=said):
-        bench.main([*shape, *more])
+        run_bench(*shape, *more)
 
 
 @pytest.mark.parametrize(
@@ -191,16 +196,16 @@ def test_a_bad_setting_is_refused_before_models_are_made(shape, monkeypatch, ask
     """A bad setting is refused before a large model is made, which takes minutes."""
     monkeypatch.setattr(bench, "shape_pair", lambda *arguments: pytest.fail("models were made"))
     with pytest.raises(SystemExit, match=said):
-        bench.main([*shape, asked])
+        run_bench(*shape, asked)
 
 
 @pytest.mark.parametrize("text", ["17", "-1", "soon"])
 def test_what_is_no_draft_length_is_named(shape, capsys, text: str) -> None:
     with pytest.raises(SystemExit):
-        bench.main([*shape, f"--gammas={text}"])
+        run_bench(*shape, f"--gammas={text}")
     assert f"'{text}' is not a draft length" in capsys.readouterr().err
 
 
 def test_an_agreement_needs_a_shape(tmp_path) -> None:
     with pytest.raises(SystemExit, match="--shape"):
-        bench.main([*command(tmp_path), "--agreement", "0.8"])
+        run_bench(*command(tmp_path), "--agreement", "0.8")

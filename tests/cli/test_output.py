@@ -141,8 +141,14 @@ def test_a_race_into_a_closed_pipe_ends_quietly(more) -> None:
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
-def test_an_export_that_cannot_be_written_loses_neither_the_others_nor_the_table(measured, tmp_path) -> None:
-    (tmp_path / "folder.csv").mkdir()
+def test_an_export_that_fails_loses_neither_the_others_nor_the_table(measured, tmp_path, monkeypatch) -> None:
+    found = bench.run_plan_distributed
+
+    def meanwhile(*arguments):
+        (tmp_path / "folder.csv").mkdir()
+        return found(*arguments)
+
+    monkeypatch.setattr(bench, "run_plan_distributed", meanwhile)
     ended = specdec_command(*measured, "--export", str(tmp_path / "folder.csv"), str(tmp_path / "out.md"))
     assert ended.returncode == 1 and "folder.csv cannot be written" in ended.stderr
     assert "speed-up" in ended.stdout and "speed-up" in (tmp_path / "out.md").read_text()
@@ -280,7 +286,7 @@ def test_an_empty_prompt_is_refused_before_models_are_read(command, monkeypatch)
         (["--top-k", "-1"], "--top-k is -1;"),
         (["--top-p", "2"], "--top-p is 2.0;"),
         (["--seed", "-1"], "--seed is -1;"),
-        (["--dtype", "float"], "--dtype is 'float';"),
+        (["--dtype", "float"], "--dtype: invalid choice: 'float'"),
     ],
 )
 def test_a_refused_setting_is_called_by_its_option(arguments, named) -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from specdec.cli import page
-from specdec.cli.page import main
+from specdec.cli.parsers import parser_of
 from specdec.ui.server import launch
 from tests.load.faults import is_free, stopped
 from tests.load.served import Served
@@ -25,10 +25,14 @@ def process(monkeypatch) -> None:
     monkeypatch.setattr(page, "leave_a_core", lambda: None)
 
 
+def run_page(*words: str) -> None:
+    page.main(parser_of("page").parse_args(words))
+
+
 def test_a_link_is_opened_to_this_machine_alone() -> None:
     """Other machines in the network could ask for any address."""
     with pytest.raises(SystemExit, match="--share"):
-        main(["--share", "--host", "0.0.0.0"])
+        run_page("--share", "--host", "0.0.0.0")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +54,7 @@ def test_the_page_knows_who_is_in_front_of_it(monkeypatch, arguments, space, pub
 @pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", ""])
 def test_a_number_of_proxies_that_cannot_be_is_refused(count, capsys) -> None:
     with pytest.raises(SystemExit):
-        main([f"--behind-proxy={count}"])
+        run_page(f"--behind-proxy={count}")
     assert "give how many trusted proxies" in capsys.readouterr().err
 
 
@@ -76,7 +80,7 @@ def test_a_path_that_cannot_be_is_refused(monkeypatch, path, capsys) -> None:
     for arguments, variable in (([f"--root-path={path}"], ""), ([], path)):
         monkeypatch.setenv("GRADIO_ROOT_PATH", variable)
         with pytest.raises(SystemExit):
-            main(arguments)
+            run_page(*arguments)
         assert "give a path such as /tool" in capsys.readouterr().err
 
 
@@ -88,7 +92,7 @@ def started(monkeypatch, arguments: list[str], **environment: str) -> tuple[tupl
     monkeypatch.setattr(page, "serve_until_stopped", lambda page, **options: calls.append(options))
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    main(arguments)
+    run_page(*arguments)
     built, served = calls
     return built, served
 

@@ -78,12 +78,13 @@ class EchoDraft(NoDraft):
         return Proposal(ids, q, Choices(ids, neg_log_probs=torch.zeros(gamma)))
 
 
-# --- ... and one row -------------------------------------------------------------------------------------------------
+# --- ... and one row in each of two tables ---------------------------------------------------------------------------
 
 
 @pytest.fixture
 def toy(monkeypatch) -> Echo:
     monkeypatch.setattr(registry, "METHODS", (*registry.METHODS, Echo))
+    monkeypatch.setitem(forms.FORMS, Echo.kind, Echo.form)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)  # a command takes a thread from this process
     return Echo(2)
 
@@ -173,7 +174,7 @@ def offered(monkeypatch) -> Iterator[list[EntryPoint]]:
 
 def test_a_method_of_another_package_is_named_like_the_rest(offered) -> None:
     """It takes no text of this table, and a page for strangers does not know it."""
-    assert registry.method_of("echo:2") == Echo(2) and "echo:N" in registry.forms()
+    assert registry.method_of("echo:2") == Echo(2) and "echo, of an installed package" in forms.forms()
     assert registry.method_of("some/model") == DraftModel("some/model")
     assert registry.method_of("echo:2", others=False) == DraftModel("echo:2")
     assert [row.kind for row in registry.methods()][-1] == "echo" and Echo not in registry.methods(others=False)
@@ -219,6 +220,12 @@ def test_a_method_is_a_value_with_a_text(text: str, method: DraftMethod) -> None
 
 def test_every_method_is_among_those_tried_here() -> None:
     assert {type(method) for _, method in NAMED} == set(registry.METHODS), "add a line to NAMED"
+
+
+def test_every_method_is_in_the_help_of_the_command_line() -> None:
+    """In the order of the table; the help knows only the forms, because it is shown without torch."""
+    assert {row.kind: row.form for row in registry.METHODS} == forms.FORMS
+    assert [row.kind for row in registry.METHODS] == list(forms.FORMS)
 
 
 def test_the_example_of_a_method_names_that_method() -> None:

@@ -1,0 +1,47 @@
+"""The arguments of ``specdec run``."""
+
+from __future__ import annotations
+
+from specdec.cli.parsers.shared import Parser, add_pair_arguments, draft_length
+from specdec.entry_points import ACCEPTANCE, names_of
+from specdec.events import LOSSLESS
+from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP
+
+
+def run_arguments(parser: Parser) -> None:
+    parser.description = 'Race a pair on one prompt: specdec "Once upon a time" --gamma 5.'
+    parser.add_argument("prompt", help="the text to continue; - reads it from the standard input")
+    parser.add_argument(
+        "--gamma", type=draft_length, default=5, help="draft length, 0-16 (default 5), auto, or confidence:0.4"
+    )
+    parser.add_argument(
+        "--lanes",
+        nargs="+",
+        choices=[lane.key for lane in LANES],
+        default=DEFAULT_KEYS,
+        help=f"{LOOP.key} is our loop without a draft; default: " + " ".join(DEFAULT_KEYS),
+    )
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens (default 128)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
+    parser.add_argument("--top-k", type=int, default=0, help="sample from the k most likely tokens; 0: all (default)")
+    parser.add_argument(
+        "--top-p", type=float, default=1.0, help="sample from the tokens with this probability in all (default 1)"
+    )
+    parser.add_argument(
+        "--min-p", type=float, default=0.0, help="leave out tokens below this share of the highest probability"
+    )
+    parser.add_argument("--stop", action="append", default=[], help="end the text with this string; may be repeated")
+    parser.add_argument("--chat", action="store_true", help="send the prompt as a message, by the chat template")
+    parser.add_argument(
+        "--runs", type=int, help="run the race so often; default: until its verdict is clear, five times at most"
+    )
+    parser.add_argument("--seed", type=int, help="for sampling; default: one is drawn, and --json names it")
+    parser.add_argument(
+        "--acceptance",
+        choices=(*LOSSLESS, *names_of(ACCEPTANCE)),
+        default="lossless",
+        help="the rule that keeps guesses (default lossless). block: with sampling it keeps more of them, and it is "
+        "lossless too. Installed packages may offer others",
+    )
+    add_pair_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the events as JSON lines")

@@ -1,0 +1,101 @@
+"""What the parsers of several commands share: the arguments that name a pair, and the types of arguments."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from specdec.cli.terminal import readable
+from specdec.drafters.forms import forms
+from specdec.engine.policy import gamma_of
+from specdec.errors import InvalidInput
+from specdec.events import MAX_GAMMA
+from specdec.models.settings import DTYPES, ENGINES
+from specdec.report.tried import GRAPHS_TRIED
+
+TARGET = "hub id, folder or GGUF file (FILE.gguf here, owner/name:FILE.gguf on the hub)"
+SETS = "JSON lines or a JSON list, of your own or of a public set, such as HumanEval, MT-bench, GSM8K or ShareGPT"
+TABLES = (".csv", ".json", ".md")  # the endings of files that hold a measurement
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose messages repeat no control character of an argument."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(readable(message))
+
+
+def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for the pair, its device and its number types."""
+    parser.add_argument("--target", help=f"{TARGET}; default: the embedded pair")
+    parser.add_argument("--draft", help=forms())
+    add_device_arguments(parser)
+    parser.add_argument(
+        "--bits", type=int, choices=(8, 4), help="load the target's weights with this many bits (needs bitsandbytes)"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="eager: start each pass separately; graph: use fixed buffers, captured as CUDA graphs on a GPU; auto: "
+        f"graph on a GPU, else eager. {GRAPHS_TRIED}",
+    )
+
+
+def add_device_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+    parser.add_argument("--dtype", choices=("auto", *DTYPES), default="auto", help="the number type of both models")
+
+
+def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the files of a measurement."""
+    parser.add_argument(
+        "--results", type=Path, help="file that keeps every call (JSON lines); the same command continues from it"
+    )
+    add_export_argument(parser, "the table", TABLES)
+
+
+def add_export_argument(parser: argparse.ArgumentParser, what: str, endings: tuple[str, ...]) -> None:
+    parser.add_argument(
+        "--export",
+        type=output_file(endings),
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help=f"files to write {what} to: {_either(endings)}",
+    )
+
+
+def output_file(endings: tuple[str, ...]) -> Callable[[str], Path]:
+    """The type of an argument that names a file to write, so that it is refused before anything runs."""
+
+    def read(text: str) -> Path:
+        path = Path(text)
+        if path.suffix not in endings:
+            raise argparse.ArgumentTypeError(f"{text} must end in {_either(endings)}")
+        if path.is_dir():
+            raise argparse.ArgumentTypeError(f"{text} cannot be written, because it is a folder; name a file")
+        if not path.parent.is_dir():
+            raise argparse.ArgumentTypeError(f"the folder of {text} does not exist; make it, or name another file")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise argparse.ArgumentTypeError(f"{text} cannot be written (no permission); name another file")
+        return path
+
+    return read
+
+
+def _either(endings: tuple[str, ...]) -> str:
+    return f"{', '.join(endings[:-1])} or {endings[-1]}"
+
+
+def draft_length(text: str) -> int | str:
+    """Read a draft length. Without this, the parser's message would name a function and not say what to write."""
+    try:
+        return gamma_of(text)
+    except InvalidInput as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a draft length; give a whole number from 0 to {MAX_GAMMA}, auto, or confidence:0.4"
+        ) from error

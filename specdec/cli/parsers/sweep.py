@@ -1,0 +1,28 @@
+"""The arguments of ``specdec sweep``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specdec.cli.parsers.shared import SETS, Parser, add_measurement_arguments, add_pair_arguments, draft_length
+from specdec.measure.prompts import EXAMPLES
+from specdec.measure.sweep import NEW_TOKENS, RUNS
+
+
+def sweep_arguments(parser: Parser) -> None:
+    parser.description = "Measure every draft length on this machine. Ctrl-C stops and shows what was measured."
+    add_pair_arguments(parser)
+    parser.add_argument("prompt", nargs="*", help="default: the example prompts; - reads one from the standard input")
+    parser.add_argument(
+        "--gammas", type=draft_length, nargs="+", help="draft lengths, beside 0; default: 0 to 16 and auto"
+    )
+    parser.add_argument("--prompts", type=Path, default=EXAMPLES, help=SETS)
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, help=f"calls of each draft length and prompt (default {RUNS})"
+    )
+    parser.add_argument(
+        "--tokens", type=int, default=NEW_TOKENS, help=f"new tokens of each call (default {NEW_TOKENS})"
+    )
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
+    add_measurement_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON, and nothing else")

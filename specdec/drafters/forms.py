@@ -1,0 +1,20 @@
+"""How each way to draft is written, for the help of the command line. Loads without torch."""
+
+from __future__ import annotations
+
+from specdec.entry_points import DRAFTERS, names_of
+
+# The form of each row of ``registry.METHODS``, by its kind.
+FORMS = {
+    "model": "hub id, folder or GGUF file of a draft model",
+    "prompt-lookup": "prompt-lookup, or prompt-lookup:MIN-MAX for the lengths of its n-grams",
+    "suffix": "suffix, which copies no more tokens than it matched",
+    "early-exit": "early-exit:K for the target's first K layers",
+    "eagle3": "eagle3:HEAD, the hub id or folder of an EAGLE-3 head",
+    "mtp": "mtp for the multi-token prediction layers of the target",
+}
+
+
+def forms() -> str:
+    """All forms in one line. A way of another package is only named, because its module may load torch."""
+    return "; or ".join([*FORMS.values(), *(f"{name}, of an installed package" for name in names_of(DRAFTERS))])
