@@ -20,6 +20,7 @@ from specdec.forward import cuda_graph
 from specdec.forward.lean import LeanModel
 from specdec.models.loading import plan_pair
 from specdec.models.pair_slot import Slot
+from specdec.models.settings import LoadOptions
 
 MB = 2**20
 PARAMS = specdec.SamplingParams(max_new_tokens=24, ignore_eos=True)
@@ -96,7 +97,8 @@ def pair_changed(setting: Setting) -> Iterator[Found]:
     stand_in(setting)
     target = _saved(setting) if setting.rehearsal else None
     drafts = (target, specdec.PromptLookup(), *(() if setting.rehearsal else ("eagle3:embedded",)))
-    plans = [plan_pair(target, draft, device=str(setting.device), engine="graph") for draft in drafts]
+    options = LoadOptions(device=str(setting.device), engine="graph")
+    plans = [plan_pair(target, draft, options) for draft in drafts]
     slot, prompt = Slot(plans[0]), prompt_of(14)
     reference = _written(slot.pair, prompt, 0)
     texts, memory = [], []

@@ -16,6 +16,7 @@ from specdec.cli.terminal import harmless, readable
 from specdec.errors import InvalidInput
 from specdec.models.loading import PairPlan, load, plan_pair
 from specdec.models.pair import Pair
+from specdec.models.settings import LoadOptions
 
 
 def prompt_of(text: str) -> str:
@@ -71,15 +72,9 @@ def console_of(piped: int | None = None, **options: Any) -> Output:
 
 def plan_of(arguments: argparse.Namespace) -> PairPlan:
     """The plan of the named pair, before its weights are loaded. An empty name counts as none."""
-    return plan_pair(
-        arguments.target,
-        arguments.draft,
-        device=arguments.device,
-        dtype=arguments.dtype,
-        draft_dtype=arguments.dtype,
-        bits=arguments.bits,
-        engine=arguments.engine,
-    )
+    dtype = arguments.dtype
+    options = LoadOptions(arguments.device, dtype, dtype, bits=arguments.bits, engine=arguments.engine)
+    return plan_pair(arguments.target, arguments.draft, options)
 
 
 def pair_of(arguments: argparse.Namespace) -> Pair:

@@ -11,6 +11,7 @@ from specdec.errors import IncompatiblePair, SpecdecError
 from specdec.models.loading import plan_pair
 from specdec.models.pair import silence_libraries
 from specdec.models.pair_check import check_pair
+from specdec.models.settings import LoadOptions
 
 SIGNS = {"good": "+", "note": "!", "bad": "x"}
 
@@ -19,8 +20,8 @@ def main(arguments: Namespace) -> None:
     silence_libraries()
     console = console_of(highlight=False)
     try:
-        plan = plan_pair(arguments.target, arguments.draft, device=arguments.device, dtype=arguments.dtype)
-        findings = check_pair(plan)
+        options = LoadOptions(arguments.device, arguments.dtype, arguments.dtype)
+        findings = check_pair(plan_pair(arguments.target, arguments.draft, options))
     except IncompatiblePair as error:
         findings = [Finding("bad", "Pair", str(error))]
     except SpecdecError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,11 @@ from specdec.models.heads import read_head, read_mtp
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes, gigabytes, row_bytes
 from specdec.models.opening import open_checkpoint
 from specdec.models.pair import Pair, require_engine
+from specdec.models.settings import DTYPES, LoadOptions
 from specdec.models.unread import as_quantized, numbers_in, quantization, refuse_packed, refuse_unread
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in DTYPES}
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # the names under which configs count experts
 
 
@@ -113,20 +114,11 @@ class PairPlan:
 def plan_pair(
     target: str | Path | None = None,
     draft: str | Path | DraftMethod | None = None,
-    *,
-    device: str = "auto",
-    dtype: str = "auto",
-    draft_dtype: str = "auto",
-    revision: str | None = None,
-    draft_revision: str | None = None,
-    bits: int | None = None,
-    engine: str = "auto",
-    token: bool = True,
+    options: LoadOptions = LoadOptions(),
 ) -> PairPlan:
-    """Read configs, tokenizers and the headers of the weights. The arguments are those of ``load_pair``.
+    """Read configs, tokenizers and the headers of the weights. ``target`` and ``draft`` are those of ``load_pair``.
 
-    ``token``: whether the owner's token is sent to the hub, now and when the plan is loaded; False for a stranger's
-    choice.
+    Raises what ``load_pair`` raises before it reads weights.
     """
     name, method = None, _method(draft)
     if not (target is None or isinstance(target, (str, Path))):
@@ -140,10 +132,11 @@ def plan_pair(
         target, name = str(EMBEDDED / "target"), "embedded"
         method = method or DraftModel(str(EMBEDDED / "draft"))
         # Float32 everywhere, so that its texts are the same on every machine, except for near-ties.
-        dtype, draft_dtype = ("float32" if kind == "auto" else kind for kind in (dtype, draft_dtype))
-    where = device_named(device)
-    if bits is not None:
-        _require_bits(bits)
+        dtype, draft_dtype = ("float32" if kind == "auto" else kind for kind in (options.dtype, options.draft_dtype))
+        options = replace(options, dtype=dtype, draft_dtype=draft_dtype)
+    where = device_named(options.device)
+    if options.bits is not None:
+        _require_bits(options.bits)
 
     def model(checkpoint: Checkpoint, dtype: str, bits: int | None = None) -> Part:
         if bits is not None and checkpoint.gguf is not None:
@@ -161,7 +154,7 @@ def plan_pair(
     def model_or_head(source: str) -> Part:
         """What drafts, by the content of its config."""
         own = isinstance(method, Eagle3) and source == EMBEDDED_HEAD
-        checkpoint = open_checkpoint(str(EMBEDDED / "head") if own else source, draft_revision, token)
+        checkpoint = open_checkpoint(str(EMBEDDED / "head") if own else source, options.draft_revision, options.token)
         raw = checkpoint.raw_config()
         if not is_head(raw):
             if isinstance(method, Eagle3):
@@ -169,22 +162,24 @@ def plan_pair(
                     f"The config.json of {checkpoint.name!r} is not that of an EAGLE-3 head. Choose a head, or give it "
                     "as a draft model."
                 )
-            return model(checkpoint, draft_dtype)
+            return model(checkpoint, options.draft_dtype)
         with as_load_failed(checkpoint.name, "configuration"):
             head = head_config(raw)
             require_fit(head, planned.config)
         headers = checkpoint.headers()
         refuse_packed(checkpoint.name, checkpoint.folder, raw.get("quantization_config"), headers, ours=True)
-        return Part(checkpoint, head.layer, None, numbers_in(headers), dtype_named(draft_dtype, where), head=head)
+        return Part(
+            checkpoint, head.layer, None, numbers_in(headers), dtype_named(options.draft_dtype, where), head=head
+        )
 
-    planned = model(open_checkpoint(str(target), revision, token), dtype, bits)
+    planned = model(open_checkpoint(str(target), options.revision, options.token), options.dtype, options.bits)
     if method is not None:
         with as_load_failed(planned.checkpoint.name, "configuration"):
             method.refuse(planned.config)
     draft_parts = () if method is None else tuple(map(model_or_head, method.parts()))
     method = _as_head(method, draft_parts)
-    require_engine(engine)
-    return PairPlan(planned, method, draft_parts, where, name, engine)
+    require_engine(options.engine)
+    return PairPlan(planned, method, draft_parts, where, name, options.engine)
 
 
 def _method(draft: str | Path | DraftMethod | None) -> DraftMethod | None:
@@ -265,20 +260,8 @@ def load_pair(
     private models.
     Raises ``LoadFailed`` or ``IncompatiblePair``, where possible before weights are fetched or read.
     """
-    return load(
-        plan_pair(
-            target,
-            draft,
-            device=device,
-            dtype=dtype,
-            draft_dtype=draft_dtype,
-            revision=revision,
-            draft_revision=draft_revision,
-            bits=bits,
-            engine=engine,
-        ),
-        progress=progress,
-    )
+    options = LoadOptions(device, dtype, draft_dtype, revision, draft_revision, bits, engine)
+    return load(plan_pair(target, draft, options), progress=progress)
 
 
 def load(plan: PairPlan, *, progress: Progress | None = None) -> Pair:
@@ -382,7 +365,7 @@ def _read_head(part: Part, head: HeadConfig, device: torch.device) -> Any:
 def _require_numbers(model: PreTrainedModel, name: str) -> None:
     """Refuse weights with NaN or infinity, and name them. Packed and offloaded weights are not checked."""
     for weight_name, weight in model.named_parameters():
-        if weight.device.type == "meta" or weight.dtype not in DTYPES.values() or not weight.numel():
+        if weight.device.type == "meta" or weight.dtype not in _DTYPES.values() or not weight.numel():
             continue
         # aminmax() reads the memory once without a copy; isfinite() makes one and takes 30 times as long. A NaN is both
         # the smallest and the largest value, and an infinity is one of them.
@@ -424,6 +407,6 @@ def dtype_named(name: str, device: torch.device) -> torch.dtype:
             return torch.float32
         # torch.cuda.is_bf16_supported() is True for older GPUs too, which emulate bfloat16 and take longer.
         return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float16
-    if not isinstance(name, str) or name not in DTYPES:
+    if not isinstance(name, str) or name not in _DTYPES:
         raise BadSetting(f"dtype is {quoted(name)}; use 'auto', 'float32', 'bfloat16' or 'float16'.")
-    return DTYPES[name]
+    return _DTYPES[name]

@@ -17,6 +17,7 @@ from specdec.models import gguf_file
 from specdec.models.loading import plan_pair
 from specdec.models.pair_check import check_pair
 from specdec.models.pair_slot import Slot
+from specdec.models.settings import LoadOptions
 
 gguf = pytest.importorskip("gguf")
 from gguf_files import write_gguf  # noqa: E402
@@ -94,7 +95,7 @@ def test_a_file_goes_the_way_of_all_targets(shelf) -> None:
     assert (slot.facts["target"]["name"], slot.facts["target"]["local"]) == ("tiny.gguf", True)
     assert slot.facts["draft"]["name"] == "a.gguf"
     with pytest.raises(specdec.InvalidInput, match="cannot be packed again"):
-        plan_pair(shelf / "one", bits=8)
+        plan_pair(shelf / "one", LoadOptions(bits=8))
 
 
 def test_safetensors_come_first(shelf, tmp_path) -> None:
@@ -200,9 +201,10 @@ def test_a_tensor_that_transformers_leaves_out_is_refused(shelf, tmp_path) -> No
 HUB = """
 import json, sys, specdec
 from specdec.models.loading import load, plan_pair
+from specdec.models.settings import LoadOptions
 for target, draft, revision in json.load(sys.stdin):
     try:
-        plan = plan_pair(target, draft, revision=revision)
+        plan = plan_pair(target, draft, LoadOptions(revision=revision))
         print(json.dumps({"planned": plan.target.parameters, "missing": plan.target.checkpoint.missing_bytes}))
         params = specdec.SamplingParams(max_new_tokens=24, ignore_eos=True)
         pair = load(plan)

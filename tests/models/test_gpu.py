@@ -16,6 +16,7 @@ from specdec.models.compatibility import refuse_untimed
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes
 from specdec.models.pair_check import check_pair
 from specdec.models.pair_slot import Slot
+from specdec.models.settings import LoadOptions
 
 GB = 10**9
 
@@ -71,11 +72,12 @@ def test_half_precision_is_what_the_gpu_computes_in(folders, gpus, capability, d
 
 def test_the_embedded_pair_is_float32_everywhere(gpus) -> None:
     assert [part.dtype for part in loading.plan_pair().parts] == [torch.float32] * 2
-    assert [part.dtype for part in loading.plan_pair(dtype="float16").parts] == [torch.float16, torch.float32]
+    plan = loading.plan_pair(options=LoadOptions(dtype="float16"))
+    assert [part.dtype for part in plan.parts] == [torch.float16, torch.float32]
 
 
 def test_on_a_cpu_numbers_are_float32(folders) -> None:
-    plan = loading.plan_pair(*folders, device="cpu")
+    plan = loading.plan_pair(*folders, LoadOptions(device="cpu"))
     assert [part.dtype for part in plan.parts] == [torch.float32] * 2 and "float32" in memory_sentence(plan)
 
 
@@ -117,7 +119,7 @@ def test_what_is_needed_and_what_is_free_is_said(folders, gpus, monkeypatch) -> 
 
 
 def test_a_cpu_needs_no_workspace_of_cuda(folders) -> None:
-    plan = loading.plan_pair(*folders, device="cpu")
+    plan = loading.plan_pair(*folders, LoadOptions(device="cpu"))
     assert plan.bytes == plan.weights + plan.cache + plan.rows and "CUDA" not in plan.needs
 
 
@@ -140,8 +142,8 @@ def test_memory_that_torch_keeps_and_does_not_use_is_free(gpus) -> None:
 
 def test_an_old_pair_gives_back_its_weights_and_no_more(folders, monkeypatch) -> None:
     """An old pair gives back only its weights, because keys and values are freed after each call."""
-    old = loading.plan_pair(*folders, device="cpu", dtype="bfloat16", draft_dtype="bfloat16")
-    plan = loading.plan_pair(*folders, device="cpu")
+    old = loading.plan_pair(*folders, LoadOptions(device="cpu", dtype="bfloat16", draft_dtype="bfloat16"))
+    plan = loading.plan_pair(*folders, LoadOptions(device="cpu"))
     slot = Slot(old)
     monkeypatch.setattr(loading, "free_bytes", lambda device: plan.weights - old.weights - 1)
     monkeypatch.setattr("specdec.models.checkpoint.Checkpoint.fetch", lambda *args: pytest.fail("weights were fetched"))
@@ -156,7 +158,7 @@ def test_a_cpu_that_holds_the_weights_is_not_refused(folders, monkeypatch) -> No
 
     The check says that a long one may not fit.
     """
-    plan = loading.plan_pair(*folders, device="cpu")
+    plan = loading.plan_pair(*folders, LoadOptions(device="cpu"))
     for module in ("loading", "pair_check"):
         monkeypatch.setattr(f"specdec.models.{module}.free_bytes", lambda device: plan.weights)
     assert not loading.must_spread(plan)
@@ -167,7 +169,7 @@ def test_a_cpu_that_holds_the_weights_is_not_refused(folders, monkeypatch) -> No
 def test_a_device_without_a_clock_is_refused(folders, monkeypatch) -> None:
     """Apple's GPU is refused, because its passes cannot be timed. On a Mac "auto" is the CPU."""
     with pytest.raises(specdec.SpecdecError, match="'mps' cannot be measured"):
-        loading.plan_pair(*folders, device="mps")
+        loading.plan_pair(*folders, LoadOptions(device="mps"))
     with pytest.raises(specdec.SpecdecError, match="'mps'"):
         refuse_untimed(torch.device("mps"))
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)

@@ -30,6 +30,7 @@ from transformers import (
 import specdec
 from specdec.models import checkpoint, loading
 from specdec.models.pair_slot import Slot
+from specdec.models.settings import LoadOptions
 
 SMALL = {"vocab_size": 320, "num_layers": 1}
 
@@ -231,7 +232,7 @@ def test_a_target_in_fewer_bits_writes_what_its_own_generate_writes(bits: int) -
     packed = type(pair.target.model.layers[0].mlp.up_proj).__name__
     assert packed == {8: "Linear8bitLt", 4: "Linear4bit"}[bits]
     whole, draft = loading.plan_pair(*names), pair.draft.model.get_memory_footprint()
-    foreseen = loading.plan_pair(*names, bits=bits).weights
+    foreseen = loading.plan_pair(*names, LoadOptions(bits=bits)).weights
     assert foreseen < whole.weights
     assert pair.target.get_memory_footprint() + draft == pytest.approx(foreseen, rel=0.05)
 
@@ -295,9 +296,10 @@ def test_hub(shelf, tmp_path) -> None:
 STRANGERS = """
 import json, sys, specdec
 from specdec.models.loading import load, plan_pair
+from specdec.models.settings import LoadOptions
 for target, draft, token in json.load(sys.stdin):
     try:
-        load(plan_pair(target, draft, token=token))
+        load(plan_pair(target, draft, LoadOptions(token=token)))
         print(json.dumps({"loaded": target}))
     except specdec.SpecdecError as error:
         print(json.dumps({"error": str(error)}))

@@ -20,6 +20,7 @@ from specdec.models.memory import gigabytes
 from specdec.models.pair_check import check_pair
 from specdec.models.pair_slot import Slot
 from specdec.models.presets import PRESETS
+from specdec.models.settings import LoadOptions
 from specdec.report import provenance, sentences
 from specdec.ui import html
 from specdec.ui.fields import message_place
@@ -172,7 +173,7 @@ class PairPanel:
         if self._limits.public and written and drafting is not None and drafting.parts():
             raise InvalidInput("This public page loads only the pairs of its list; choose one of them.")
         # Visitors must not reach private models, which the owner's token opens.
-        return plan_pair(model, drafting, token=not self._limits.public)
+        return plan_pair(model, drafting, LoadOptions(token=not self._limits.public))
 
     def _row(self, method: str) -> type[DraftMethod]:
         """The way to draft with this label."""

@@ -34,7 +34,7 @@ def panel() -> PairPanel:
     ],
 )
 def test_a_typed_pair_is_read_wherever_it_was_typed(panel, monkeypatch, choice, target, draft) -> None:
-    monkeypatch.setattr(pair_panel, "plan_pair", lambda model, drafting, **_: (model, drafting))
+    monkeypatch.setattr(pair_panel, "plan_pair", lambda model, drafting, options: (model, drafting))
     assert panel._plan(*choice) == (target, draft)
 
 
