@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
+from argparse import Namespace
 from typing import Any
 
 import torch
@@ -70,13 +70,21 @@ def console_of(piped: int | None = None, **options: Any) -> Output:
     return Output(width=None if Console().is_terminal else piped, markup=False, emoji=False, **options)
 
 
-def plan_of(arguments: argparse.Namespace) -> PairPlan:
+def plan_of(arguments: Namespace) -> PairPlan:
     """The plan of the named pair, before its weights are loaded. An empty name counts as none."""
     dtype = arguments.dtype
     options = LoadOptions(arguments.device, dtype, dtype, bits=arguments.bits, engine=arguments.engine)
     return plan_pair(arguments.target, arguments.draft, options)
 
 
-def pair_of(arguments: argparse.Namespace) -> Pair:
+def pair_of(arguments: Namespace) -> Pair:
     """Load the named pair. Raises what ``load_pair`` raises."""
     return load(plan_of(arguments))
+
+
+def load_arguments(arguments: Namespace) -> dict[str, Any]:
+    """The arguments of ``load_pair`` that load the same pair, without those that are its defaults."""
+    given = {"target": arguments.target, "draft": arguments.draft, "device": arguments.device}
+    given |= {"dtype": arguments.dtype, "draft_dtype": arguments.dtype, "bits": arguments.bits}
+    given["engine"] = arguments.engine
+    return {name: value for name, value in given.items() if value not in (None, "", "auto")}

@@ -1,4 +1,4 @@
-"""Writes a measurement's table and figures to the files of ``--export``."""
+"""Writes a measurement or a race to the files of ``--export``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from specdec.cli.terminal import warn
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.results.format import About
 from specdec.report.benchmark import EXPORTS, benchmark_json
+from specdec.report.race_export import RACE_EXPORTS, FinishedRace
 
 
 def export_trials(
@@ -22,6 +23,11 @@ def export_trials(
     return write_exports(paths, exports)
 
 
+def export_race(paths: Sequence[Path], race: FinishedRace) -> bool:
+    """Write the files of a race. False if one failed."""
+    return write_exports(paths, {suffix: partial(export, race) for suffix, export in RACE_EXPORTS.items()})
+
+
 def write_exports(paths: Sequence[Path], exports: Mapping[str, Callable[[], str]]) -> bool:
     """Write the exports, before anything is printed: nobody may read the output to its end. False if one failed."""
     problems = []
@@ -30,7 +36,7 @@ def write_exports(paths: Sequence[Path], exports: Mapping[str, Callable[[], str]
             # A name may hold bytes that are no text; they are written as escapes.
             path.write_text(exports[path.suffix](), encoding="utf-8", errors="backslashreplace")
         except OSError as error:
-            problems.append(f"specdec: {path} cannot be written ({error.strerror}); its table is only printed.")
+            problems.append(f"specdec: {path} cannot be written ({error.strerror}); it is left out.")
     for problem in problems:  # after the last file, because the standard error may be closed too
         warn(problem)
     return not problems

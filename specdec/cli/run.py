@@ -12,23 +12,19 @@ from typing import Any
 
 from rich.text import Text
 
-from specdec.cli.arguments import Output, console_of, leave_a_core, pair_of, prompt_of
+from specdec.cli.arguments import Output, console_of, leave_a_core, load_arguments, pair_of, prompt_of
+from specdec.cli.exports import export_race
 from specdec.cli.terminal import refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
-from specdec.lanes.table import (
-    BASELINE,
-    entrants_of_race,
-    key_of,
-    require_runs,
-    row_of,
-    turned,
-)
+from specdec.lanes.table import BASELINE, entrants_of_race, key_of, require_runs, row_of, turned
 from specdec.measure.result import by_lane, started_of
+from specdec.measure.results.file import measured_on
 from specdec.models.pair import silence_libraries
 from specdec.report.definitions import label_of
 from specdec.report.enough import another_run
+from specdec.report.race_export import FinishedRace
 from specdec.report.race_verdict import SPECULATIVE, race_verdict
 from specdec.report.recording import Recorder
 from specdec.report.verdict import Verdict
@@ -74,28 +70,54 @@ def main(arguments: Namespace) -> None:
             lanes = turned(arguments.lanes, made)
             return chain.from_iterable(race(pair, prompt, **asked, params=params, lanes=lanes))
 
-        if arguments.json:
-            recorder = Recorder(pair.tokenizer)
-            for event in run(0, params):
-                sys.stdout.write(recorder.line(event))
-            return
-        began = time.perf_counter()
-        runs = [by_lane(_shown(console, run(0, params), pair.tokenizer, keys), keys)]
         text_of = Recorder(pair.tokenizer).text_of
+        first = run(0, params)
+        shown = _printed(first, pair.tokenizer) if arguments.json else _shown(console, first, pair.tokenizer, keys)
+        began = time.perf_counter()
+        runs = [by_lane(shown, keys)]
+        if arguments.json and not arguments.export:
+            return
         verdict = race_verdict(runs, text_of=text_of)
-        while _another(arguments.runs, runs, verdict, time.perf_counter() - began):
+        seeded = replace(params, seed=started_of(runs[0][SPECULATIVE]).params.seed)
+        while not arguments.json and _another(arguments.runs, runs, verdict, time.perf_counter() - began):
             console.print(f"Run {len(runs) + 1} ...", style="dim")
-            seed = started_of(runs[0][SPECULATIVE]).params.seed
-            runs.append(by_lane(run(len(runs), replace(params, seed=seed)), keys))
+            runs.append(by_lane(run(len(runs), seeded), keys))
             verdict = race_verdict(runs, text_of=text_of)
-        _print(console, verdict)
+        written = not arguments.export or export_race(
+            arguments.export,
+            FinishedRace(
+                load=load_arguments(arguments),
+                about=measured_on(pair),
+                prompt=text,
+                chat=arguments.chat,
+                gamma=arguments.gamma,
+                params=params if params.greedy else seeded,
+                acceptance=acceptance,
+                lanes=arguments.lanes,
+                runs=runs,
+                verdict=verdict,
+                tokenizer=pair.tokenizer,
+            ),
+        )
+        if not arguments.json:
+            _print(console, verdict)
     except SpecdecError as error:
         raise refused(error) from error
+    if not written:
+        raise SystemExit(1)
 
 
 def _another(asked: int | None, runs: Sequence[Any], verdict: Verdict, seconds: float) -> bool:
     """Whether to run the race again: as often as asked, else until its verdict is clear."""
     return another_run(verdict, seconds) if asked is None else len(runs) < asked
+
+
+def _printed(events: Iterable[Event], tokenizer: Any) -> Iterator[Event]:
+    """The events, while each is printed as a line."""
+    recorder = Recorder(tokenizer)
+    for event in events:
+        sys.stdout.write(recorder.line(event))
+        yield event
 
 
 def _shown(console: Output, events: Iterable[Event], tokenizer: Any, keys: Sequence[str]) -> Iterator[Event]:

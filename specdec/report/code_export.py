@@ -11,8 +11,8 @@ import json
 import re
 import shlex
 import unicodedata
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, NotRequired
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -220,6 +220,32 @@ params = specdec.SamplingParams({_keywords({name: python(value) for name, value 
 events = specdec.speculative(pair, {python(run.message)}, {_keywords(call)})
 result = specdec.collect(events, pair.tokenizer)
 print(result.text)
+"""
+
+
+def race_code(load: Mapping[str, Any], prompt: Any, params: SamplingParams, asked: Mapping[str, Any]) -> str:
+    """Python that repeats a race and prints the verdict.
+
+    ``load`` are arguments of ``load_pair``, and ``asked`` those of ``race`` besides pair, prompt and params. All are
+    plain values. Of ``params`` only what differs from the defaults is written.
+    """
+    defaults = SamplingParams()
+    changed = {each.name: getattr(params, each.name) for each in fields(params)}
+    changed = {name: value for name, value in changed.items() if value != getattr(defaults, name)}
+    if params.stop:
+        changed["stop"] = list(params.stop)
+    loaded, sampling = (_keywords({name: python(value) for name, value in given.items()}) for given in (load, changed))
+    lines = "".join(f"    {name}={python(value)},\n" for name, value in asked.items())
+    return f"""import specdec
+
+pair = specdec.load_pair({loaded})
+params = specdec.SamplingParams({sampling})
+race = specdec.race(
+    pair,
+    {python(prompt)},
+    params=params,
+{lines})
+print(specdec.verdict(race, pair.tokenizer))
 """
 
 

@@ -52,6 +52,12 @@ def date(about: About) -> datetime:
 
 def provenance_rows(about: About, plan: Plan) -> dict[str, str]:
     """Pair, machine, versions, day and settings of a measurement, for a person to read, by name."""
+    asked = {"Prompts": prompts(plan.chosen, len(plan.prompts)), "Settings": plan_settings(plan)}
+    return machine_rows(about) | asked
+
+
+def machine_rows(about: About) -> dict[str, str]:
+    """Pair, machine, versions and day, for a person to read, by name."""
     return {
         "Pair": pair_line(about["pair"]),
         **head(about["pair"]),
@@ -60,8 +66,6 @@ def provenance_rows(about: About, plan: Plan) -> dict[str, str]:
         "Engine": engine(about["pair"]),
         "Versions": ", ".join(f"{name} {version}" for name, version in about["versions"].items()),
         "Date": f"{day(about)} (UTC)",
-        "Prompts": prompts(plan.chosen, len(plan.prompts)),
-        "Settings": plan_settings(plan),
     }
 
 
@@ -96,12 +100,7 @@ def provenance_columns(about: About, plan: Plan) -> dict[str, Any]:
 
     They are for tables whose rows must explain themselves.
     """
-    machine = about["machine"]
-    return {
-        "pair": pair_line(about["pair"]),
-        **{name: machine.get(name) for name in ("device", "cpu", "gpu")},
-        **about["versions"],
-        "date": f"{date(about):%Y-%m-%d}",
+    return machine_columns(about) | {
         "prompt_set": plan.chosen.name,
         "prompts": len(plan.prompts),
         "first_a_category": plan.chosen.first,
@@ -111,6 +110,17 @@ def provenance_columns(about: About, plan: Plan) -> dict[str, Any]:
         "temperature": plan.params.temperature,
         "seed": plan.params.seed,
         "gammas": " ".join(map(str, _gammas(plan))),
+    }
+
+
+def machine_columns(about: About) -> dict[str, Any]:
+    """Pair, machine, versions and day as plain values, one for each column."""
+    machine = about["machine"]
+    return {
+        "pair": pair_line(about["pair"]),
+        **{name: machine.get(name) for name in ("device", "cpu", "gpu")},
+        **about["versions"],
+        "date": f"{date(about):%Y-%m-%d}",
     }
 
 

@@ -19,11 +19,12 @@ from specdec.lanes.race import named, start
 from specdec.lanes.table import DEFAULT_KEYS, LANES, Lane, LaneConfig, row_of
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
+from specdec.report.link_settings import GAMMA, NEW_TOKENS
 from specdec.report.recording import Recorder
 from specdec.ui.jobs.context import Job, JobContext, QueuePosition
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
-from specdec.ui.jobs.race_settings import GAMMA, NEW_TOKENS, RaceSettings
+from specdec.ui.jobs.race_settings import RaceSettings
 from specdec.ui.jobs.race_stream import RaceStep, enforce_limits, stream
 from specdec.ui.jobs.submit import UNLIMITED, followed
 

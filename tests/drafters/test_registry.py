@@ -19,7 +19,7 @@ from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 import specdec
 import specdec.cli
 from specdec import entry_points
-from specdec.drafters import registry
+from specdec.drafters import forms, registry
 from specdec.drafters.base import Choices, DraftMethod, Finding, NoDraft, Proposal, after_kind
 from specdec.drafters.draft_model import DraftModel
 from specdec.models import loading

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from specdec.cli.parsers.shared import Parser, add_pair_arguments, draft_length
+from specdec.cli.parsers.shared import Parser, add_export_argument, add_pair_arguments, draft_length
 from specdec.entry_points import ACCEPTANCE, names_of
 from specdec.events import LOSSLESS
 from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP
+
+RACE_FILES = (".jsonl", ".json", ".csv", ".md", ".py")  # the endings of files that hold a race
 
 
 def run_arguments(parser: Parser) -> None:
@@ -44,4 +46,5 @@ def run_arguments(parser: Parser) -> None:
         "lossless too. Installed packages may offer others",
     )
     add_pair_arguments(parser)
+    add_export_argument(parser, "the race", RACE_FILES)
     parser.add_argument("--json", action="store_true", help="print the events as JSON lines")

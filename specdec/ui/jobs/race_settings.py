@@ -10,13 +10,12 @@ from specdec.engine.policy import gamma_of
 from specdec.errors import BadSetting, InvalidInput, SpecdecError, quoted, with_names
 from specdec.events import Event, SamplingParams
 from specdec.lanes.race import race
-from specdec.lanes.table import DEFAULT_KEYS, LANES, entrants_of_race, turned
+from specdec.lanes.table import DEFAULT_KEYS, entrants_of_race, turned
 from specdec.measure.task import Task
+from specdec.report.link_settings import DEFAULTS, GAMMA, NEW_TOKENS, PARAMS, further_keys, link_settings
 from specdec.ui.fields import LABELS, parsed
 from specdec.ui.jobs.limits import Limits
 
-GAMMA = 5
-NEW_TOKENS = 128
 REPEATS = 5
 
 
@@ -61,24 +60,11 @@ class RaceSettings:
         return self.params.max_new_tokens * len(self.keys) * self.runs
 
     def settings(self) -> dict[str, Any]:
-        """The settings for a link or a recording: prompt and chat always, others if they differ from the default."""
-        values = {name: getattr(self.params, field) for name, field in PARAMS.items()}
-        values |= {"gamma": self.gamma, "accept_top_k": self.accept_top_k, "ignore_eos": int(self.params.ignore_eos)}
-        values |= {"block": int(self.acceptance == "block")}
-        values |= {"lanes": ",".join(lane for lane in self.lanes if lane in _further_keys())}
-        changed = {name: value for name, value in values.items() if value != DEFAULTS[name]}
-        return {"prompt": self.prompt, "chat": int(self.chat)} | changed
+        """The settings for a link or a recording."""
+        rule = self.acceptance, self.accept_top_k
+        return link_settings(self.prompt, self.chat, self.gamma, self.params, *rule, self.lanes)
 
 
-# The names in a link, each with its field of ``SamplingParams``.
-PARAMS = {
-    "tokens": "max_new_tokens", "temperature": "temperature", "seed": "seed", "top_k": "top_k", "top_p": "top_p",
-    "min_p": "min_p", "penalty": "repetition_penalty",
-}  # fmt: skip
-DEFAULTS = {
-    "gamma": GAMMA, "tokens": NEW_TOKENS, "temperature": 0.0, "seed": None, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
-    "penalty": 1.0, "ignore_eos": 0, "accept_top_k": None, "block": 0, "lanes": "", "chat": 0,
-}  # fmt: skip
 SWITCHES = {"block", "ignore_eos", "chat"}  # 0 or 1
 
 
@@ -109,7 +95,7 @@ def value_of(name: str, text: str, limits: Limits) -> Any:
     if name == "gamma":
         return gamma_of(text)
     if name == "lanes":
-        if unknown := set(filter(None, text.split(","))) - set(_further_keys()):
+        if unknown := set(filter(None, text.split(","))) - set(further_keys()):
             raise InvalidInput(f"there is no lane {', '.join(sorted(unknown))}")
         return text
     if name not in DEFAULTS:
@@ -137,7 +123,7 @@ def from_values(values: dict[str, Any], runs: int | None = None) -> RaceSettings
         ),
         acceptance="top-k" if kept is not None else "block" if values["block"] else "lossless",
         accept_top_k=kept,
-        lanes=(*DEFAULT_KEYS, *(lane for lane in _further_keys() if lane in values["lanes"])),
+        lanes=(*DEFAULT_KEYS, *(lane for lane in further_keys() if lane in values["lanes"])),
         runs=runs or 1,
         until_clear=runs is None,
         chat=bool(values["chat"]),
@@ -157,8 +143,3 @@ def exact(seed: Any) -> Any:
             "Use a smaller seed."
         )
     return seed
-
-
-def _further_keys() -> list[str]:
-    """The lanes that run only if the visitor chooses them."""
-    return [lane.key for lane in LANES if not lane.race]

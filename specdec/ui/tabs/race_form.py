@@ -11,20 +11,10 @@ from specdec.engine.policy import CONFIDENCE, ConfidenceStop
 from specdec.errors import InvalidInput, SpecdecError, quoted
 from specdec.events import MAX_GAMMA
 from specdec.lanes.table import LANES
+from specdec.report.link_settings import DEFAULTS, GAMMA, NEW_TOKENS, PARAMS
 from specdec.ui.fields import LABELS, number_field, read_number
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.race_settings import (
-    DEFAULTS,
-    GAMMA,
-    NEW_TOKENS,
-    PARAMS,
-    SWITCHES,
-    RaceSettings,
-    clause,
-    exact,
-    from_values,
-    value_of,
-)  # fmt: skip
+from specdec.ui.jobs.race_settings import SWITCHES, RaceSettings, clause, exact, from_values, value_of
 from specdec.ui.jobs.submit import INTERNAL
 
 FIXED, AUTO, STOP = "fixed", "auto", "confidence"  # how the draft length is chosen

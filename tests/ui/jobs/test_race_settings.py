@@ -12,9 +12,10 @@ from fakes import byte_tokenizer, shared_tiny
 import specdec
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
+from specdec.report.link_settings import PARAMS
 from specdec.ui.fields import LABELS
 from specdec.ui.jobs.limits import LOCAL
-from specdec.ui.jobs.race_settings import PARAMS, RaceSettings, from_recording
+from specdec.ui.jobs.race_settings import RaceSettings, from_recording
 from specdec.ui.jobs.race_stream import refusal
 from specdec.ui.tabs.race_form import FORM_FIELDS, RaceForm
 

@@ -1,0 +1,43 @@
+"""The settings of a race as a link and the first line of a recording name them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from specdec.events import SamplingParams
+from specdec.lanes.table import LANES
+
+GAMMA = 5
+NEW_TOKENS = 128
+# The names of sampling settings in a link, each with its field of ``SamplingParams``.
+PARAMS = {
+    "tokens": "max_new_tokens", "temperature": "temperature", "seed": "seed", "top_k": "top_k", "top_p": "top_p",
+    "min_p": "min_p", "penalty": "repetition_penalty",
+}  # fmt: skip
+DEFAULTS = {
+    "gamma": GAMMA, "tokens": NEW_TOKENS, "temperature": 0.0, "seed": None, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
+    "penalty": 1.0, "ignore_eos": 0, "accept_top_k": None, "block": 0, "lanes": "", "chat": 0,
+}  # fmt: skip
+
+
+def link_settings(
+    prompt: str,
+    chat: bool,
+    gamma: int | str,
+    params: SamplingParams,
+    acceptance: str,
+    accept_top_k: int | None,
+    lanes: Collection[str],
+) -> dict[str, Any]:
+    """Prompt and chat, and the other settings where they differ from ``DEFAULTS``. ``lanes`` are keys of ``LANES``."""
+    values: dict[str, Any] = {name: getattr(params, field) for name, field in PARAMS.items()}
+    values |= {"gamma": gamma, "accept_top_k": accept_top_k, "ignore_eos": int(params.ignore_eos)}
+    values |= {"block": int(acceptance == "block"), "lanes": ",".join(key for key in lanes if key in further_keys())}
+    changed = {name: value for name, value in values.items() if value != DEFAULTS[name]}
+    return {"prompt": prompt, "chat": int(chat)} | changed
+
+
+def further_keys() -> list[str]:
+    """The lanes that run only if somebody chooses them."""
+    return [lane.key for lane in LANES if not lane.race]
