@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """``python -m specdec`` is the command ``specdec``."""
 
 from specdec.cli import main

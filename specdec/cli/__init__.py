@@ -1,8 +1,10 @@
+# PYTHON_ARGCOMPLETE_OK
 """The command ``specdec``: one module of this folder for each subcommand, and its arguments in ``parsers``."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -22,6 +24,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     The arguments are read before its module is imported, because torch takes seconds to load. No other command's
     module is imported.
     """
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks how a command line can go on
+        from argcomplete import autocomplete
+
+        autocomplete(whole_parser())  # ends the program
     words = list(sys.argv[1:] if argv is None else argv)
     with terminal():
         first = words[0] if words else "help"

@@ -95,7 +95,7 @@ def test_a_file_goes_the_way_of_all_targets(shelf) -> None:
     assert (slot.facts["target"]["name"], slot.facts["target"]["local"]) == ("tiny.gguf", True)
     assert slot.facts["draft"]["name"] == "a.gguf"
     with pytest.raises(specdec.InvalidInput, match="cannot be packed again"):
-        plan_pair(shelf / "one", LoadOptions(bits=8))
+        plan_pair(shelf / "one", options=LoadOptions(bits=8))
 
 
 def test_safetensors_come_first(shelf, tmp_path) -> None:
