@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from specdec.cli.terminal import readable
 from specdec.drafters.forms import forms
@@ -26,6 +27,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(readable(message))
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)  # argparse ignores an output that cannot be written; ``terminal`` does not
 
 
 def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
