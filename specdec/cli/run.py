@@ -53,15 +53,7 @@ def main(arguments: Namespace) -> None:
             require_runs(arguments.runs)
         text = prompt_of(arguments.prompt)
         prompt = [{"role": "user", "content": text}] if arguments.chat else text
-        params = SamplingParams(
-            max_new_tokens=arguments.tokens,
-            temperature=arguments.temperature,
-            top_k=arguments.top_k,
-            top_p=arguments.top_p,
-            min_p=arguments.min_p,
-            seed=arguments.seed,
-            stop=tuple(arguments.stop),
-        )
+        params = _params(arguments)
         pair = pair_of(arguments)
         asked = {"gamma": arguments.gamma, "acceptance": arguments.acceptance}
 
@@ -105,6 +97,18 @@ def main(arguments: Namespace) -> None:
         raise refused(error) from error
     if not written:
         raise SystemExit(1)
+
+
+def _params(arguments: Namespace) -> SamplingParams:
+    return SamplingParams(
+        max_new_tokens=arguments.tokens,
+        temperature=arguments.temperature,
+        top_k=arguments.top_k,
+        top_p=arguments.top_p,
+        min_p=arguments.min_p,
+        seed=arguments.seed,
+        stop=tuple(arguments.stop),
+    )
 
 
 def _another(asked: int | None, runs: Sequence[Any], verdict: Verdict, seconds: float) -> bool:
