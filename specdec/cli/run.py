@@ -62,13 +62,13 @@ def main(arguments: Namespace) -> None:
             lanes = turned(arguments.lanes, made)
             return chain.from_iterable(race(pair, prompt, **asked, params=params, lanes=lanes))
 
-        text_of = Recorder(pair.tokenizer).text_of
+        began = time.perf_counter()
         first = run(0, params)
         shown = _printed(first, pair.tokenizer) if arguments.json else _shown(console, first, pair.tokenizer, keys)
-        began = time.perf_counter()
         runs = [by_lane(shown, keys)]
         if arguments.json and not arguments.export:
             return
+        text_of = Recorder(pair.tokenizer).text_of
         verdict = race_verdict(runs, text_of=text_of)
         seeded = replace(params, seed=started_of(runs[0][SPECULATIVE]).params.seed)
         while not arguments.json and _another(arguments.runs, runs, verdict, time.perf_counter() - began):
