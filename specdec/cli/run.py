@@ -84,7 +84,7 @@ def main(arguments: Namespace) -> None:
                 chat=arguments.chat,
                 gamma=arguments.gamma,
                 params=params if params.greedy else seeded,
-                acceptance=acceptance,
+                acceptance=arguments.acceptance,
                 lanes=arguments.lanes,
                 runs=runs,
                 verdict=verdict,
