@@ -21,7 +21,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from transformers import CompileConfig
 
 from benchmarks.document import PERFORMANCE, with_section
 from specdec.cli.arguments import leave_a_core, pair_of
@@ -30,6 +29,7 @@ from specdec.drafters.draft_model import DraftModel
 from specdec.engine.request import Request, make_call, make_request
 from specdec.errors import SpecdecError
 from specdec.events import MAX_GAMMA, Event, SamplingParams
+from specdec.forward.hf_private import compiled_everywhere
 from specdec.lanes.decoding_thread import driven
 from specdec.lanes.hf_generate import transformers_lane
 from specdec.lanes.race import start
@@ -60,7 +60,7 @@ DEFINITIONS = """\
 - **static cache**: keys and values lie in buffers of {room} tokens from the start (`cache_implementation="static"`,
   `max_cache_len={room}`).
 - **static cache, compiled**: `generate` itself compiles its passes over one token (torch.compile, default
-  `CompileConfig`). transformers does so on a GPU; elsewhere it must be told to (`_compile_all_devices`). The pass over
+  `CompileConfig`). transformers does so on a GPU; elsewhere it must be told to. The pass over
   the prompt is not compiled.
 - **draft compiled**: `draft.compile(dynamic=True)`. transformers itself compiles nothing of assisted generation, which
   refuses static caches.
@@ -76,8 +76,7 @@ def peers(pair: Pair, room: int) -> list[Lane]:
     """
     static = {"cache_implementation": "static", "max_cache_len": room}
     # With a static cache, generate compiles its passes over one token: always on a GPU, elsewhere if it is told to.
-    anywhere = CompileConfig()
-    anywhere._compile_all_devices = True
+    anywhere = compiled_everywhere()
     # It compiles nothing of assisted generation, which refuses static caches. There the draft is compiled here.
     draft = copy.copy(pair.draft.model) if isinstance(pair.draft, DraftModel) else None
     if draft is not None:

@@ -33,6 +33,7 @@ SECTIONS = {
         "InvalidInput",
         "IncompatiblePair",
         "LoadFailed",
+        "LibraryChanged",
         "NotNumbers",
         "OutOfMemory",
         "DeviceLost",

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- house: written by scripts/house.py -->", "<!-- /house -->"
-BASE = "events, facts, errors, text, closed_forms, entry_points, version"
+BASE = "events, facts, errors, text, closed_forms, entry_points, private, version"
 # From high to low. "specdec" stands for the public names in specdec/__init__.py, which load on first use.
 ORDER = (
     "app.py",
@@ -37,7 +37,20 @@ ORDER = (
 )
 
 # The rooms of ``ui`` from high to low: its folders and the files beside them.
-ROOMS = ("server", "page", "api", "tabs", "charts", "files", "jobs", "fields", "html", "assets", "visitor")
+ROOMS = (
+    "server",
+    "page",
+    "api",
+    "tabs",
+    "charts",
+    "files",
+    "jobs",
+    "fields",
+    "html",
+    "assets",
+    "visitor",
+    "web_private",
+)
 
 
 def modules() -> dict[str, Path]:

@@ -81,3 +81,7 @@ class IncompatiblePair(SpecdecError, ValueError):
 
 class LoadFailed(SpecdecError, RuntimeError):
     """A model or a tokenizer could not be loaded."""
+
+
+class LibraryChanged(SpecdecError):
+    """An installed library lacks a private name that specdec uses, because its version is not one that was tested."""

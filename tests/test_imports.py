@@ -29,7 +29,7 @@ def beginning(*prefixes: str) -> tuple[str, ...]:
 MEASURE = ("gain", "metrics", "plan", "prompts", "result", "results.format", "summary", "sweep")
 WITHOUT_TORCH = {
     "specdec": ("specdec",),
-    "base": beginning(*(f"specdec.{name}" for name in ("errors", "events", "text", "closed_forms", "entry_points"))),
+    "base": beginning(*(f"specdec.{name}" for name in house.BASE.split(", "))),
     "report": beginning("specdec.report"),
     "measure": tuple(f"specdec.measure.{name}" for name in MEASURE),
     "cli": ("specdec.cli", *beginning("specdec.cli.parsers"), "specdec.models.settings", "specdec.drafters.forms"),

@@ -100,7 +100,7 @@ def main() -> None:
     facts = pair.describe()
     for name in ("layers", "parameters"):
         print(f"| {name} | {facts['target'][name]:,} | {facts['draft'][name]:,} |")
-    folders = [Path(m.config._name_or_path) for m in (pair.target, pair.draft.model)]
+    folders = [Path(m.config.name_or_path) for m in (pair.target, pair.draft.model)]
     sizes = [sum(f.stat().st_size for f in folder.iterdir()) / 1e6 for folder in folders]
     print(f"| MB on disk | {sizes[0]:.1f} | {sizes[1]:.1f} |\n")
 

@@ -18,6 +18,7 @@ from specdec.facts import DraftFacts
 from specdec.forward.hf import decoder_layers
 from specdec.forward.model_info import attends
 from specdec.forward.runner import Runner
+from specdec.forward.torch_private import children_of, copy_with
 from specdec.runtime.sampling import Sampler
 from specdec.runtime.tokens import TokenBuffer
 
@@ -114,16 +115,15 @@ def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
     view = module = _shallow(model, count)
     for name in path[:-1]:
         inner = _shallow(module.get_submodule(name), count)
-        module._modules[name] = inner
+        children_of(module)[name] = inner
         module = inner
-    module._modules[path[-1]] = layers[:count]
+    children_of(module)[path[-1]] = layers[:count]
     return view
 
 
 def _shallow(module: Any, count: int) -> Any:
     """A copy of ``module`` with the same children, and with a config of ``count`` layers if it has a config."""
-    twin = copy.copy(module)
-    twin._modules = dict(module._modules)
+    twin = copy_with(module, dict(children_of(module)))
     twin.__dict__.pop("forward", None)  # accelerate's hooks put one there that is bound to the copied module
     if hasattr(twin, "config"):
         twin.config = copy.deepcopy(twin.config)

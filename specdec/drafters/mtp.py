@@ -19,6 +19,7 @@ from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.facts import DraftFacts
 from specdec.forward.hf import NORMED
 from specdec.forward.hf_cache import PreallocatedLayer
+from specdec.forward.hf_private import mtp_logits
 from specdec.forward.model_info import attends
 from specdec.forward.runner import Runner
 from specdec.runtime.clock import Mark, mark, taken
@@ -189,6 +190,6 @@ class MtpDraft(ChainDraft):
             self._last = self._feed(guess, rows, max(0, rows - guess))
         else:
             self._last = self._pass(last, self._last, rows - 1 + guess - last)
-        raw = self._model._project_to_logits(self._last[None])[0].float()  # as the target's own head does it
+        raw = mtp_logits(self._model, self._last[None])[0].float()
         raw = raw.to(context.device)
         return raw, self._sampler.process(raw, context, end)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
-from types import MethodType
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,8 +15,11 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from specdec.errors import IncompatiblePair
+from specdec.forward.accelerate_private import move_forward
 from specdec.forward.hf_cache import first_layers_of, new_cache, unmasked_window
+from specdec.forward.hf_private import keeps_logits
 from specdec.forward.recurrent_state import RecurrentSnapshots
+from specdec.forward.torch_private import children_of, copy_with
 
 NORMED = -1  # in place of a layer's number: the input of the output matrix, which transformers lists last
 _UNBOUNDED = (0.0, float("inf"))  # the time steps of a Mamba-2 layer
@@ -36,7 +37,7 @@ class HFForward:
         self._hidden: Sequence[torch.Tensor] = ()
         self._depth: int | None = None  # the number of layers, known where states are tapped
         self._last = torch.empty(0)  # the output of the last layer in the last pass, where it is tapped
-        self._keeps_logits = model._supports_logits_to_keep()
+        self._keeps_logits = keeps_logits(model)
         self._takes_positions = "position_ids" in inspect.signature(type(model).forward).parameters
         self._window = unmasked_window(model)
 
@@ -160,15 +161,12 @@ def _without_bounds(module: Any) -> Any:
 
     The model itself must not change: another thread may be in a pass of it.
     """
-    parts = {name: part and _without_bounds(part) for name, part in module._modules.items()}
+    parts = {name: part and _without_bounds(part) for name, part in children_of(module).items()}
     bounded = getattr(module, "time_step_limit", None) not in (None, _UNBOUNDED)
-    if not bounded and all(part is module._modules[name] for name, part in parts.items()):
+    if not bounded and all(part is children_of(module)[name] for name, part in parts.items()):
         return module
-    twin = copy.copy(module)
-    twin._modules = parts
+    twin = copy_with(module, parts)
     if bounded:
         twin.time_step_limit = _UNBOUNDED
-    if isinstance(module.forward, partial):  # that of accelerate, which would run the original
-        twin._old_forward = MethodType(type(module).forward, twin)
-        twin.forward = partial(module.forward.func, twin)
+    move_forward(module, twin)
     return twin

@@ -15,6 +15,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, get_layer_types_and_kwargs
 
 from specdec.errors import IncompatiblePair
+from specdec.forward.hf_private import replace_layers
 
 FIRST_ROOM = 256  # tokens that fit after the prompt at first
 
@@ -68,7 +69,7 @@ class PreallocatedLayer(DynamicLayer):
 def first_layers_of(cache: DynamicCache, count: int) -> DynamicCache:
     """A cache of the first ``count`` layers of ``cache``. They are the same objects, so both caches see all tokens."""
     view = DynamicCache()
-    view.layers, view.layer_class_to_replicate = cache.layers[:count], None
+    replace_layers(view, cache.layers[:count])
     return view
 
 

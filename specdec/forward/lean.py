@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from specdec.forward.kv_buffer import READ_AHEAD, KVBuffer, PassView
+from specdec.forward.torch_private import parameters_of
 
 
 class NotLean(Exception):
@@ -290,9 +291,9 @@ def _window(attention: Any) -> int | None:
 
 def _parameter(module: Any, name: str) -> Any:
     """The parameter itself. An attribute of that name may be a tensor that somebody replaces unnoticed."""
-    if name not in module._parameters:
+    if name not in (known := parameters_of(module)):
         raise NotLean(f"the {name} of a {type(module).__name__} is not a parameter")
-    return module._parameters[name]
+    return known[name]
 
 
 def _table(module: Any) -> torch.Tensor:

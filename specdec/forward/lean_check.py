@@ -19,11 +19,23 @@ from weakref import WeakKeyDictionary
 import torch
 import transformers
 from torch import nn
-from torch.nn.modules.module import _has_any_global_hook
 from transformers import DynamicCache, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from specdec.forward.accelerate_private import HOOK
+from specdec.forward.hf_private import attention_of
 from specdec.forward.lean import FAMILIES, LeanModel, NotLean
+from specdec.forward.torch_private import (
+    BUFFERS,
+    CHILDREN,
+    COMPILED,
+    HOOKS,
+    PARAMETERS,
+    PRE_HOOKS,
+    has_global_hook,
+    identity_of,
+    parameters_of,
+)
 
 ROWS = (9, 1, 2, 6, 1)  # rows of each compared pass, in order
 # The largest difference of logits that counts as agreement, as a share of their range. With 16-bit numbers, a pass over
@@ -77,11 +89,11 @@ def _unsuitable(model: PreTrainedModel) -> str | None:
     """The reason against a lean forward that concerns the whole model. ``_state`` looks at its modules."""
     if reason := undescribed(type(model).__name__, model.config):
         return reason
-    if model.config._attn_implementation != "sdpa":
-        return f"Its attention is {model.config._attn_implementation}, not sdpa."
+    if (attention := attention_of(model)) != "sdpa":
+        return f"Its attention is {attention}, not sdpa."
     if not _is_original(ALL_ATTENTION_FUNCTIONS["sdpa"]):
         return "The attention function sdpa is replaced."
-    if _has_any_global_hook():
+    if has_global_hook():
         return "A global module hook is registered."
     if model.training:
         return "It is in training mode."
@@ -119,21 +131,21 @@ def _state(model: PreTrainedModel) -> tuple[Any, ...] | str:
     settings: list[Any] = []
     for module in modules:  # the list grows in the loop
         known = vars(module)
-        if known.get("_compiled_call_impl") is not None:
+        if known.get(COMPILED) is not None:
             return "It is compiled."
-        if "_hf_hook" in known:
+        if HOOK in known:
             return "It is spread over devices."
-        if known["_forward_hooks"] or known["_forward_pre_hooks"]:
+        if known[HOOKS] or known[PRE_HOOKS]:
             return "A module of it has a hook."
         if "forward" in known:
             return "The forward of one of its modules is replaced."
-        if "parametrizations" in known["_modules"]:
+        if "parametrizations" in known[CHILDREN]:
             return f"A weight of a {type(module).__name__} is computed when it is read."
-        tensors += [*known["_parameters"].values(), *known["_buffers"].values()]
+        tensors += [*known[PARAMETERS].values(), *known[BUFFERS].values()]
         settings += [value for value in known.values() if type(value) in PLAIN]
         if (config := known.get("config")) is not None:
             configs[id(config)] = config
-        for child in known["_modules"].values():
+        for child in known[CHILDREN].values():
             if child is not None and id(child) not in seen:
                 seen.add(id(child))
                 kinds.add(type(child))
@@ -142,18 +154,13 @@ def _state(model: PreTrainedModel) -> tuple[Any, ...] | str:
         for name in ("forward", "__call__"):
             if not _is_original(getattr(kind, name)):
                 return f"{kind.__name__}.{name} is not that of transformers or torch."
-    places = [None if tensor is None else _place(tensor) for tensor in tensors]
+    places = [None if tensor is None else identity_of(tensor) for tensor in tensors]
     return (
         [(id(module), type(module)) for module in modules],
         places,
         settings,
         [str(vars(c)) for c in configs.values()],
     )
-
-
-def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
-    version = 0 if tensor.is_inference() else tensor._version
-    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), version
 
 
 def _build(model: PreTrainedModel) -> LeanModel | str:
@@ -196,7 +203,7 @@ def _share_memory(model: PreTrainedModel) -> bool:
     ends = model.get_input_embeddings(), model.get_output_embeddings()
     tied = ends[1].weight is ends[0].weight
     modules = model.named_modules(remove_duplicate=False)
-    weights = [w for _, m in modules if not (tied and m is ends[1]) for w in m._parameters.values() if w is not None]
+    weights = [w for _, m in modules if not (tied and m is ends[1]) for w in parameters_of(m).values() if w is not None]
     places = sorted((weight.data_ptr(), weight.data_ptr() + weight.nbytes) for weight in weights)
     return any(end > start for (_, end), (start, _) in pairwise(places))
 

@@ -24,10 +24,15 @@ def model_facts(model: PreTrainedModel) -> ModelFacts:
         "parameters": model.num_parameters(),
         "dtype": str(model.dtype).removeprefix("torch."),
         "rows": config.vocab_size,
-        "local": Path(model.config._name_or_path or ".").exists(),
-        "revision": getattr(model.config, "_commit_hash", None),
+        "local": Path(model.config.name_or_path or ".").exists(),
+        "revision": getattr(model, "specdec_revision", None),
         "bits": _bits(model),
     }
+
+
+def set_revision(model: PreTrainedModel, commit: str | None) -> None:
+    """Note the commit that the weights of ``model`` come from, for ``model_facts``. transformers does not keep it."""
+    model.specdec_revision = commit
 
 
 def attends(kind: str) -> bool:
@@ -56,5 +61,5 @@ def _bits(model: PreTrainedModel) -> int | None:
 
 def _short_name(model: PreTrainedModel) -> str:
     """The hub id, or the last part of a folder's path, because paths of a machine are private."""
-    name = model.config._name_or_path or type(model).__name__
+    name = model.config.name_or_path or type(model).__name__
     return Path(name).name if Path(name).exists() else name

@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from specdec.errors import IncompatiblePair
+from specdec.forward.accelerate_private import execution_device
 from specdec.forward.engine import EagerEngine, Engine, Keyed, Passes
 from specdec.runtime.clock import Mark, mark, taken
 from specdec.runtime.tokens import TokenBuffer
@@ -149,8 +150,6 @@ def device_of(model: PreTrainedModel) -> torch.device:
     """
     if model.device.type != "meta":
         return model.device
-    for module in model.modules():
-        device = getattr(getattr(module, "_hf_hook", None), "execution_device", None)
-        if device is not None:
-            return torch.device(device)
+    if (device := execution_device(model)) is not None:
+        return device
     raise IncompatiblePair(f"{type(model).__name__} has its weights on no device; load them first.")

@@ -11,8 +11,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from transformers import GenerationConfig, PreTrainedModel
-from transformers.cache_utils import MtpCache
-from transformers.generation.candidate_generator import MTPCandidateGenerator
 from transformers.modeling_layers import MtpModel
 
 from specdec.drafters.draft_model import DraftModel
@@ -22,6 +20,8 @@ from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.synthetic import SyntheticDraft
 from specdec.engine.request import Request
 from specdec.errors import BadSetting, InvalidInput
+from specdec.forward.hf_private import LoadedMtp, draft_with, is_stateful
+from specdec.forward.torch_private import copy_compiled
 from specdec.models.pair import Pair
 
 
@@ -68,8 +68,7 @@ def assistance(request: Request, gamma: int) -> Assistance:
                     f"The prompt has fewer tokens than the target has MTP layers ({layers}), and transformers fails "
                     "then; write a longer one, or leave the lane assisted out."
                 )
-            # transformers' own generator would read the layers from the checkpoint again in each call.
-            target._get_candidate_generator = partial(_LoadedMtp, model)
+            draft_with(target, partial(LoadedMtp, model))
             return Assistance(target, {"use_mtp": True})
     raise AssertionError("cannot_assist refuses the others")
 
@@ -81,7 +80,7 @@ def cannot_assist(pair: Pair) -> str | None:
         return "transformers' assisted generation cannot use a synthetic draft."
     if not isinstance(draft, (DraftModel, PromptLookup, EarlyExit, Mtp)):
         return "transformers' assisted generation cannot draft in this way."
-    if getattr(pair.target, "_is_stateful", False):
+    if is_stateful(pair.target):
         return "transformers' assisted generation does not take targets with recurrent state."
     if isinstance(draft, EarlyExit) and slides(pair.target.config):
         return "transformers' early exit fails with targets whose layers do not all attend to the whole text."
@@ -103,19 +102,6 @@ def cannot_assist(pair: Pair) -> str | None:
                 "treats them as two tokenizers. The lane speculative handles the padding."
             )
     return None
-
-
-class _LoadedMtp(MTPCandidateGenerator):
-    """transformers' generator with MTP layers that were loaded before."""
-
-    def __init__(self, model: MtpModel, *, generation_config: GenerationConfig, logits_processor: Any, **_: Any):
-        self.model_kwargs_overrides = {"output_hidden_states": -1}
-        self.num_mtp_layers, self.mtp_model = len(model.layers), model
-        self.device = model.layers[0].eh_proj.weight.device
-        self.mtp_cache = MtpCache(config=model.config)
-        self.mtp_cache.activate_past_recording()
-        self.do_sample, self.logits_processor = generation_config.do_sample, logits_processor
-        self.is_main_model_prefill = True
 
 
 def slides(config: Any) -> bool:
@@ -153,6 +139,6 @@ def with_config(model: PreTrainedModel, config: GenerationConfig) -> PreTrainedM
     the config and the arguments contradict each other (``num_return_sequences`` 3 and greedy decoding, for example).
     """
     twin = copy.copy(model)
-    twin._compiled_call_impl = model._compiled_call_impl  # copying a module does not copy this
+    copy_compiled(model, twin)
     twin.generation_config = config
     return twin

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from specdec.engine.policy import Policy
 from specdec.engine.request import NEUTRAL, LaneCall, Request, make_call, make_request
 from specdec.errors import BadSetting, IncompatiblePair, NotNumbers
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams
+from specdec.forward.torch_private import wrap_pass
 from specdec.lanes.decoding_thread import Emit, PushedLane
 from specdec.lanes.hf_assistants import assistance, cannot_assist, with_config, with_fixed_gamma
 from specdec.models.pair import Pair, Prompt
@@ -158,17 +159,18 @@ class Numbers:
 
     def watch(self, model: PreTrainedModel, whose: str) -> None:
         """Check the passes of ``model``, a copy that belongs to this lane (``with_config``)."""
-        name = "forward" if model._compiled_call_impl is None else "_compiled_call_impl"
-        own = getattr(model, name)
 
-        @functools.wraps(own)
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            found = own(*args, **kwargs)
-            with self._streamer.left_out():
-                self._see(whose, found.logits)
-            return found
+        def watched(run: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(run)
+            def checked(*args: Any, **kwargs: Any) -> Any:
+                found = run(*args, **kwargs)
+                with self._streamer.left_out():
+                    self._see(whose, found.logits)
+                return found
 
-        setattr(model, name, watched)
+            return checked
+
+        wrap_pass(model, watched)
 
     def require(self) -> None:
         """Raise ``NotNumbers`` if a pass so far held NaN or infinity. Waits for the device."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from specdec.forward.accelerate_private import is_spread
 from specdec.measure.result import LaneEvents, first_difference, started_of, written_ids
 from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
@@ -45,7 +46,7 @@ def float32_check(pair: Pair, run: LaneEvents) -> Float32Check | None:
     name = str(dtype).removeprefix("torch.")
     if getattr(pair.target, "is_quantized", False):
         return Float32Check("quantised", name)
-    if any(hasattr(module, "_hf_hook") for module in pair.target.modules()):
+    if is_spread(pair.target):
         # A copy would share accelerate's hooks and its ``to`` with the target, and change the target.
         return Float32Check("spread", name)
     needed = 4 * pair.target.num_parameters()

@@ -20,6 +20,7 @@ from specdec.engine.observe import TOP
 from specdec.errors import InvalidInput
 from specdec.events import DraftToken, Event, Round, Started
 from specdec.forward.hf import HFForward
+from specdec.forward.hf_private import logits_processors
 from specdec.measure.detectable import LEAST_EXPECTED, LEVEL, Draw, chi_square_tail, fit
 from specdec.measure.result import started_of, written_ids
 from specdec.models.pair import Pair
@@ -140,7 +141,7 @@ def _target_rows(pair: Pair, started: Started, written: Sequence[int]) -> Iterat
         do_sample=True, temperature=float(params.temperature), top_k=params.top_k, top_p=float(params.top_p),
         min_p=params.min_p or None, repetition_penalty=float(params.repetition_penalty),
     )  # fmt: skip
-    processors = pair.target._get_logits_processor(config, input_ids_seq_length=start, device=pair.device)
+    processors = logits_processors(pair.target, config, start, pair.device)
     for end, row in enumerate(torch.cat(logits).float(), start=start):
         yield processors(ids[None, :end], row[None])[0].softmax(-1).cpu()
 

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from specdec.errors import IncompatiblePair, InvalidInput, identified
+from specdec.forward.hf_private import is_stateful
 from specdec.forward.model_info import attends
 
 # Types whose recurrent state transformers keeps in its own cache and can continue over several tokens. Their states are
@@ -84,7 +85,7 @@ def refuse_unsuitable(config: Any, model_class: type[PreTrainedModel] | None = N
     if getattr(text, "use_bidirectional_attention", None) in (True, "all"):  # "vision" means images only
         raise IncompatiblePair(f"{name} reads in both directions; choose a decoder-only (causal) language model.")
     recurrent = sorted(set(getattr(text, "layer_types", None) or ()) & _RECURRENT_LAYERS)
-    stateful = getattr(model_class, "_is_stateful", False) and config.model_type not in _STATELESS_ANYWAY
+    stateful = is_stateful(model_class) and config.model_type not in _STATELESS_ANYWAY
     if (recurrent or stateful) and not _rolled_back(config):
         what = f" ({', '.join(recurrent)} layers)" if recurrent else ""
         raise IncompatiblePair(

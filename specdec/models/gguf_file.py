@@ -6,25 +6,22 @@ that it does not know. Both would change the model's text unnoticed, so both are
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import math
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufConfig
-from transformers.integrations.gguf import GGUF_CONFIG_ARCHS, kernels, reader
-from transformers.integrations.gguf.dequant import GGML_BLOCK
+from transformers.integrations.gguf import GGUF_CONFIG_ARCHS
+from transformers.integrations.gguf.dequant import GGML_BLOCK, GGML_NAME
 from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 from transformers.modeling_gguf_pytorch_utils import (
     GGUF_SUPPORTED_ARCHITECTURES,
@@ -36,6 +33,7 @@ from transformers.modeling_gguf_pytorch_utils import (
 
 from specdec.errors import LoadFailed
 from specdec.models.bounds import require_sane
+from specdec.models.gguf_private import guarded, metadata_in, plain_dtypes, tensors_in
 
 HEADER = 2**25  # bytes at the beginning of a file that may hold its metadata and the list of its tensors
 _LONGEST_TOKEN = 1_000  # characters; the time to find merges grows with its square
@@ -169,8 +167,8 @@ def read_gguf(name: str, path: Path, copy: TemporaryDirectory[str] | None = None
     size = path.stat().st_size
     try:
         data = np.memmap(path, mode="r", dtype=np.uint8, shape=(min(size, HEADER),))
-        metadata, count, position = reader._read_metadata(data, name, (_TOKENS,))
-        tensors, position = reader._read_tensor_table(data, count, position)
+        metadata, count, position = metadata_in(data, name, (_TOKENS,))
+        tensors, position = tensors_in(data, count, position)
         tokens = metadata.get(_TOKENS)
         if isinstance(tokens, list):
             longest = max(map(len, tokens), default=0)
@@ -223,20 +221,6 @@ def options(path: Path, config: Any) -> dict[str, Any]:
     return {"gguf_file": str(path.absolute()), "config": config, "quantization_config": GgufConfig(dequantize=True)}
 
 
-@contextmanager
-def guarded() -> Iterator[None]:
-    """While this lasts, transformers fetches no code for GGUF layers from the hub, and finds names of tensors soon."""
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(kernels, "is_kernels_available", lambda: False))
-        if importlib.util.find_spec("gguf") is not None:
-            import gguf
-
-            # transformers makes the same table for each module of a model.
-            once = functools.cache(gguf.get_tensor_name_map)
-            stack.enter_context(mock.patch.object(gguf, "get_tensor_name_map", once))
-        yield
-
-
 def _require_one_file(name: str, metadata: Mapping[str, Any]) -> None:
     if metadata.get("split.count", 1) > 1:
         raise LoadFailed(
@@ -262,7 +246,7 @@ def _require_architecture(name: str, architecture: str) -> None:
 
 def _require_type(name: str, tensor: str, kind: int) -> None:
     """Refuse a tensor that transformers cannot unpack. It has an unpacker of its own, and one of the package gguf."""
-    if kind in reader._TORCH_DTYPE or kind in GGML_BLOCK:
+    if kind in plain_dtypes() or kind in GGML_BLOCK:
         return
     with_package = importlib.util.find_spec("gguf") is not None
     if with_package:
@@ -281,11 +265,11 @@ def _require_type(name: str, tensor: str, kind: int) -> None:
 
 
 def _is_packed(kind: int) -> bool:
-    return kind not in reader._TORCH_DTYPE
+    return kind not in plain_dtypes()
 
 
 def _type_name(kind: int) -> str:
-    known = reader.GGML_NAME.get(kind)
+    known = GGML_NAME.get(kind)
     if known is None and importlib.util.find_spec("gguf") is not None:
         import gguf
 
@@ -294,8 +278,8 @@ def _type_name(kind: int) -> str:
 
 
 def _bytes_of(shape: tuple[int, ...], kind: int) -> int:
-    if kind in reader._TORCH_DTYPE:
-        return math.prod(shape) * reader._TORCH_DTYPE[kind].itemsize
+    if kind in (plain := plain_dtypes()):
+        return math.prod(shape) * plain[kind].itemsize
     if kind in GGML_BLOCK:
         values, size = GGML_BLOCK[kind]
         return math.prod(shape) // values * size

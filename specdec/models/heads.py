@@ -5,35 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
-from transformers import PreTrainedModel, modeling_layers
+from transformers import PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.errors import LoadFailed
+from specdec.forward.hf_private import MtpModel, read_mtp_layers
 from specdec.models.unread import refuse_unread
 
 _EMBEDDING = "embed_tokens.weight"
 _BUFFERS = re.compile(r"^t2d$|(^|\.)(rotary_emb\..*|inv_freq)$")  # the inverse of d2t, and what is computed
-
-
-class MtpModel(modeling_layers.MtpModel):
-    """transformers' class, which does not hand over the names of the weights that it leaves out.
-
-    transformers looks up by the class's name how weights are renamed, and does not where the class is not its own.
-    """
-
-    unread: frozenset[str]  # weights of the MTP layers that were not read
-
-    def is_custom_code(self) -> bool:
-        return False
-
-    def _adjust_missing_and_unexpected_keys(self, loading_info: Any) -> None:
-        super()._adjust_missing_and_unexpected_keys(loading_info)
-        self.unread = frozenset(loading_info.unexpected_keys)
 
 
 def read_head(
@@ -71,18 +55,18 @@ def read_head(
 def read_mtp(target: PreTrainedModel, name: str, folder: Path) -> MtpModel:
     """Read the MTP layers of ``target`` from its checkpoint in ``folder``. Raises ``LoadFailed`` if it has none."""
     config = target.config
-    named = config._name_or_path
-    config._name_or_path = str(folder)  # transformers looks for them there
+    named = config.name_or_path
+    config.name_or_path = str(folder)  # transformers looks for them there
     try:
         device = next(target.get_decoder().layers[-1].parameters()).device
-        found = MtpModel.from_pretrained(target, device_map={"": device})
+        found = read_mtp_layers(target, device)
     except (RuntimeError, ValueError) as error:
         raise LoadFailed(
             f"{name!r} names MTP layers in its configuration, and they cannot be read from its weights: {error} "
             "Choose another way to draft."
         ) from error
     finally:
-        config._name_or_path = named
+        config.name_or_path = named
     refuse_unread(name, (), found.unread)
     return found.requires_grad_(False).eval()
 

@@ -19,10 +19,11 @@ from specdec.drafters.eagle3_head import HeadConfig, head_config, is_head
 from specdec.drafters.mtp import Mtp
 from specdec.drafters.registry import method_of
 from specdec.errors import BadSetting, IncompatiblePair, InvalidInput, LoadFailed, identified, quoted
+from specdec.forward.model_info import set_revision
 from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
-from specdec.models.gguf_file import guarded
 from specdec.models.gguf_file import options as gguf_options
+from specdec.models.gguf_private import guarded
 from specdec.models.heads import read_head, read_mtp
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes, gigabytes, row_bytes
 from specdec.models.opening import open_checkpoint
@@ -348,8 +349,8 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
             raise LoadFailed(
                 f"{name!r} needs {gigabytes(part.bytes)} on {device}, which is not available. Choose a smaller model."
             ) from error
-    model.config._name_or_path = name  # the name that was asked for, not the folder of the download
-    model.config._commit_hash = part.checkpoint.commit
+    model.config.name_or_path = name  # the name that was asked for, not the folder of the download
+    set_revision(model, part.checkpoint.commit)
     return model.eval()
 
 

@@ -19,6 +19,7 @@ from specdec.forward.cuda_graph import graph_engine, no_graphs
 from specdec.forward.engine import EagerEngine, Engine
 from specdec.forward.model_info import context_length, model_facts, why_not_lean
 from specdec.forward.runner import device_of
+from specdec.forward.torch_private import is_compiled
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
 from specdec.models.sandbox import NoAnswer, render
 from specdec.models.settings import ENGINES
@@ -164,7 +165,7 @@ class Pair:
             "name": self.name,
             "context": self.context_length(),
             "device": str(self.device),
-            "compiled": self.target._compiled_call_impl is not None,
+            "compiled": is_compiled(self.target),
             "target": model_facts(self.target),
             "draft": self.draft.describe() if self.draft else None,
         }

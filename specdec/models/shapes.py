@@ -54,7 +54,7 @@ def _empty(name: str, dtype: torch.dtype) -> PreTrainedModel:
     with init_empty_weights(include_buffers=False):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**fields), dtype=dtype)
     model.tie_weights()  # making the weights empty has untied them
-    model.config._name_or_path = f"{name} (random weights)"
+    model.config.name_or_path = f"{name} (random weights)"
     return model
 
 

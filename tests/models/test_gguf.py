@@ -85,7 +85,7 @@ def test_a_file_in_the_working_directory_is_not_taken_for_another(shelf, tmp_pat
     monkeypatch.chdir(tmp_path)
     assert text(specdec.load_pair(shelf / "one/tiny.gguf"), 0) == text(specdec.load_pair(shelf / "llama"), 0)
     monkeypatch.chdir(shelf)
-    assert specdec.load_pair("one:tiny.gguf").target.config._name_or_path == "one/tiny.gguf"
+    assert specdec.load_pair("one:tiny.gguf").target.config.name_or_path == "one/tiny.gguf"
 
 
 def test_a_file_goes_the_way_of_all_targets(shelf) -> None:
