@@ -35,6 +35,7 @@ from specdec.ui.tabs.measurement import Values
 from specdec.ui.tabs.pair_panel import PairPanel, facing, own_pair_command, pair_header
 from specdec.ui.tabs.race import RaceTab
 from specdec.ui.tabs.race_form import RaceForm
+from specdec.ui.web_private import is_stopped, queue_of
 
 # Everything that the scripts need arrives as arguments. No text of a model or a person is part of them.
 _ASSET = f'new URL("{ROUTE}/%s", document.baseURI).href'
@@ -75,7 +76,7 @@ class Page:
     def health(self) -> dict[str, Any]:
         """For monitors: whether jobs are taken and run."""
         found = self.machine.health()
-        return found | {"ok": found["ok"] and not self.demo._queue.stopped}
+        return found | {"ok": found["ok"] and not is_stopped(queue_of(self.demo))}
 
     def close(self) -> None:
         """End what runs, and the server."""

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import Any
 
-from starlette._utils import get_route_path  # the function that Starlette's router uses
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse
@@ -34,6 +33,7 @@ from specdec.ui.server.request_checks import (
 )
 from specdec.ui.server.static_cache import PackedFiles
 from specdec.ui.visitor import address_of
+from specdec.ui.web_private import get_route_path, has_password, put_in_front
 
 # Gradio's frontend has inline scripts and compiles text to functions.
 _POLICY = (
@@ -229,8 +229,8 @@ def in_front(**options: Any) -> Callable[[Any], AbstractAsyncContextManager[None
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        logins = None if app.auth is None else Logins(app)
-        app.middleware_stack = Gateway(app.middleware_stack, logins=logins, **options)
+        logins = Logins(app) if has_password(app) else None
+        put_in_front(app, lambda rest: Gateway(rest, logins=logins, **options))
         yield
 
     return lifespan

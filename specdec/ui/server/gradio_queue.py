@@ -15,6 +15,8 @@ from typing import Any
 from gradio.queueing import EventMessage, Queue
 from gradio.utils import LRUCache
 
+from specdec.ui.web_private import compute_no_statistics, jobs_of, look_less_often, replace_messages
+
 SESSIONS = 2000
 UNHEARD = 60.0  # seconds for which a session without a listener is kept
 REST = 0.02  # seconds between two looks; Gradio's 0.001 costs an idle page 8 % of a core, and runs beside the lanes
@@ -45,7 +47,7 @@ class _Messages(LRUCache):
 
     def __init__(self, queue: Queue, listening: Callable[[str], bool], most: int):
         super().__init__(SESSIONS)
-        self._jobs, self._listening, self._most = queue.pending_event_ids_session, listening, most
+        self._jobs, self._listening, self._most = jobs_of(queue), listening, most
 
     def __setitem__(self, session: str, messages: Any) -> None:
         """Put a bounded queue in place of Gradio's empty one."""
@@ -71,7 +73,6 @@ def bound_sessions(queue: Queue, listening: Callable[[str], bool], most: int) ->
 
     It also looks for new events less often. Call it before the queue starts.
     """
-    queue.sleep_when_free = queue.progress_update_sleep_when_free = REST
-    queue.pending_messages_per_session = _Messages(queue, listening, most)
-    queue.ANALYTICS_MAX_EVENTS = 1
-    queue.ANAYLTICS_CACHE_FREQUENCY = 10**9  # never compute the statistics, which nothing shows
+    look_less_often(queue, REST)
+    replace_messages(queue, _Messages(queue, listening, most))
+    compute_no_statistics(queue)

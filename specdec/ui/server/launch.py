@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
-from gradio.routes import templates
-from jinja2 import FunctionLoader
 
 from specdec.models import sandbox
 from specdec.ui.assets import ROUTE, STYLES, routes
@@ -24,6 +20,7 @@ from specdec.ui.server.gradio_queue import bound_sessions
 from specdec.ui.server.log_lines import log_tracebacks
 from specdec.ui.server.logins import ADVICE
 from specdec.ui.server.rate_limits import Listeners, Rate
+from specdec.ui.web_private import change_templates, messages_of, queue_of
 
 if TYPE_CHECKING:
     from specdec.ui.page import Page
@@ -112,14 +109,15 @@ def serve(page: Page, root_path: str = "", **options: Any) -> str:
     """
     machine, limits = page.machine, page.machine.limits
     listeners = Listeners(machine.left) if limits.public else Listeners(machine.left, MANY, MANY)
-    bound_sessions(page.demo._queue, listeners.listening, MESSAGES if limits.public else MANY)
+    queue = queue_of(page.demo)
+    bound_sessions(queue, listeners.listening, MESSAGES if limits.public else MANY)
     log_tracebacks()
-    _name_files_by_their_path()
+    change_templates(_named_by_path)
     machine.listening = listeners.listening
     launched = Event()
     gateway = {"listeners": listeners, "health": page.health, "proxies": machine.proxies}
     gateway["launched"] = launched.is_set
-    gateway["joined"] = page.demo._queue.pending_messages_per_session.__contains__
+    gateway["joined"] = messages_of(queue).__contains__
     gateway["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark has two files
     if not limits.public:
         gateway |= {name: Rate(math.inf, 1) for name in ("requests", "posts", "sent", "checks")}
@@ -176,13 +174,6 @@ def serve_until_stopped(page: Page, **options: Any) -> None:
     sys.exit(status)
 
 
-@functools.cache  # once
-def _name_files_by_their_path() -> None:
-    """Change Gradio's HTML, so that a page under a path asks for nothing outside of that path."""
-    whole = templates.env.loader
-
-    def changed(name: str) -> tuple[str, str | None, Callable[[], bool] | None]:
-        source, file, is_current = whole.get_source(templates.env, name)
-        return source.replace(MANIFEST.format("/"), MANIFEST.format("./") + ICON), file, is_current
-
-    templates.env.loader = FunctionLoader(changed)
+def _named_by_path(template: str) -> str:
+    """Gradio's HTML, so that a page under a path asks for nothing outside of that path."""
+    return template.replace(MANIFEST.format("/"), MANIFEST.format("./") + ICON)

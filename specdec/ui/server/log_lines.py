@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
-
-import uvicorn.config
-from gradio import queueing, route_utils, routes
 
 from specdec.ui.jobs.log import LOG as JOBS
 from specdec.ui.jobs.log import cut
+from specdec.ui.web_private import replace_log, replace_tracebacks
 
 MESSAGE = 200  # characters of a message, and of an error's
 PLACES = 10  # calls of a traceback, the innermost ones
@@ -46,8 +43,7 @@ def log_to_terminal() -> None:
     logging.captureWarnings(True)
     for name in ("asyncio", "python_multipart"):  # they may warn several times about one request, and so does uvicorn
         logging.getLogger(name).setLevel(logging.ERROR)
-    uvicorn.config.LOGGING_CONFIG["handlers"]["default"]["level"] = "ERROR"
-    uvicorn.config.LOGGING_CONFIG["formatters"]["default"] = {"()": OneLine}
+    replace_log(OneLine)
     JOBS.setLevel(logging.INFO)
     JOBS.addHandler(logging.StreamHandler())  # its lines are JSON, without a prefix
     JOBS.propagate = False
@@ -55,8 +51,7 @@ def log_to_terminal() -> None:
 
 def log_tracebacks() -> None:
     """Log the errors that Gradio would print with a whole traceback, such as one about an unknown choice."""
-    for module in (queueing, routes, route_utils):
-        vars(module)["traceback"] = SimpleNamespace(print_exc=_log_error)
+    replace_tracebacks(_log_error)
 
 
 def _log_error() -> None:

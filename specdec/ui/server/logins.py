@@ -11,6 +11,7 @@ from starlette.types import Message, Send
 
 from specdec.ui.server.rate_limits import Buckets, Rate
 from specdec.ui.server.request_checks import Refusal
+from specdec.ui.web_private import is_logged_in
 
 BODY = 4000  # bytes of a name and a password
 FAILURES = Rate(10, 1 / 30)  # of an address
@@ -29,9 +30,8 @@ class Logins:
         self._app, self._failures = app, Buckets(FAILURES)
 
     def has(self, connection: HTTPConnection) -> bool:
-        """Whether a request carries the token of a login, in one of the two cookies that Gradio sets."""
-        cookies = (f"{name}-{self._app.cookie_id}" for name in ("access-token", "access-token-unsecure"))
-        return any(connection.cookies.get(cookie) in self._app.tokens for cookie in cookies)
+        """Whether a request carries the token of a login."""
+        return is_logged_in(self._app, connection.cookies)
 
     def watched(self, address: str, send: Send) -> Send:
         """Pass on Gradio's answer to a login and note a failure. Raises ``Refusal`` after too many of them."""

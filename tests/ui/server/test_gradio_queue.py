@@ -5,7 +5,9 @@ from __future__ import annotations
 from asyncio import Queue as AsyncQueue
 from types import SimpleNamespace
 
+import gradio as gr
 import pytest
+from gradio.queueing import Queue
 
 from specdec.ui.server import gradio_queue
 
@@ -19,13 +21,13 @@ def heard() -> set[str]:
 
 
 @pytest.fixture
-def queue(heard: set[str]) -> SimpleNamespace:
-    queue = SimpleNamespace(pending_event_ids_session={})
+def queue(heard: set[str]) -> Queue:
+    queue = gr.Blocks()._queue
     gradio_queue.bound_sessions(queue, heard.__contains__, MOST)
     return queue
 
 
-def join(queue: SimpleNamespace, session: str) -> None:
+def join(queue: Queue, session: str) -> None:
     """Join as Gradio accepts a job, which reports at once how many are ahead."""
     if session not in queue.pending_messages_per_session:
         queue.pending_messages_per_session[session] = AsyncQueue()
