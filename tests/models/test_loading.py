@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from fakes import byte_tokenizer, generated, noisy_copy, tiny
-from hub import hub
+from hub import SHA, hub
 from programs import ran
 from transformers import (
     BertConfig,
@@ -254,7 +254,8 @@ for target, draft, revision in json.load(sys.stdin):
         pair = specdec.load_pair(target, draft, revision=revision, progress=lambda *step: seen.append(step))
         params = specdec.SamplingParams(max_new_tokens=8)
         ids = list(specdec.collect(specdec.speculative(pair, "Once", params=params)).token_ids)
-        print(json.dumps({"ids": ids, "name": pair.describe()["target"]["name"], "progress": seen[-1:]}))
+        facts = pair.describe()["target"]
+        print(json.dumps({"ids": ids, "name": facts["name"], "revision": facts["revision"], "progress": seen[-1:]}))
     except specdec.SpecdecError as error:
         print(json.dumps({"error": str(error)}))
 """
@@ -277,7 +278,7 @@ def test_hub(shelf, tmp_path) -> None:
     here = specdec.load_pair(str(shelf / "me/good"), str(shelf / "me/draft"))
     expected = specdec.collect(specdec.speculative(here, "Once", params=specdec.SamplingParams(max_new_tokens=8)))
     assert tuple(first["ids"]) == tuple(expected.token_ids)
-    assert first["name"] == "me/good"
+    assert first["name"] == "me/good" and first["revision"] == SHA
     (what, done, total) = first["progress"][0]
     assert what == "me/draft" and 0 < done <= total
     words = [*REFUSALS.values(), "no model 'me/unknown'", "HF_TOKEN", "not a valid Hub id"]
