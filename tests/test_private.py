@@ -53,10 +53,10 @@ SETTERS = {
 # Attributes of objects that are not ours, which may be assigned because their owner's documents have them.
 PUBLIC = {
     "__doc__", "__file__", "__traceback__", "__cause__", "__context__", "op", "orelse",  # Python, and its ``ast``
-    "propagate", "maxstring", "maxother",  # a logger, and ``reprlib``
-    "data", "forward",  # a parameter and a module of torch
+    "maxstring", "maxother",  # ``reprlib``
+    "data",  # a parameter of torch
     "compile", "generation_config", "name_or_path", "num_hidden_layers", "layer_types", "vocab_size", "eos_token_id",
-    "pad_token_id", "pre_tokenizer", "decoder",  # a model, a config and a tokenizer
+    "pre_tokenizer",  # a model, a config and a tokenizer
     "time_step_limit",  # a Mamba-2 layer; set only where it was found
     "elem_classes",  # a component of Gradio
     "specdec_revision",  # ours, on a model
