@@ -118,8 +118,9 @@ def test_the_promised_limits_are_those_of_a_public_page() -> None:
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     size = (
         f"At most {PUBLIC.new_tokens} new tokens, {PUBLIC.prompt_tokens} prompt tokens, {PUBLIC.seconds} seconds, "
-        f"{PUBLIC.runs} runs, {PUBLIC.prompts} prompts; for the losslessness test {PUBLIC.draws:,} draws of each "
-        f"sample and {2 * PUBLIC.seconds} seconds"
+        f"{PUBLIC.runs} runs, {PUBLIC.prompts} prompts, {PUBLIC.stop_strings} stop strings of "
+        f"{PUBLIC.stop_characters} characters; for the losslessness test {PUBLIC.draws:,} draws of each sample and "
+        f"{2 * PUBLIC.seconds} seconds"
     )
     assert size in text
     assert f"at most {PUBLIC.waiting} wait." in text and f"at most {PUBLIC.waiting_short} wait." in text

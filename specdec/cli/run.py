@@ -19,6 +19,7 @@ from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
 from specdec.lanes.table import BASELINE, entrants_of_race, key_of, require_runs, row_of, turned
+from specdec.measure.prompts import message_of
 from specdec.measure.result import by_lane, started_of
 from specdec.measure.results.file import measured_on
 from specdec.models.pair import silence_libraries
@@ -52,7 +53,7 @@ def main(arguments: Namespace) -> None:
         if arguments.runs is not None:
             require_runs(arguments.runs)
         text = prompt_of(arguments.prompt)
-        prompt = [{"role": "user", "content": text}] if arguments.chat else text
+        prompt = message_of(text, arguments.chat)
         params = _params(arguments)
         pair = pair_of(arguments)
         asked = {"gamma": arguments.gamma, "acceptance": arguments.acceptance}

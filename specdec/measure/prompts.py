@@ -35,6 +35,14 @@ _DECODER = json.JSONDecoder()
 TAKEN = "a prompt as text, in prompt or question, or as a conversation, in turns, messages or conversations"
 
 
+def message_of(prompt: str, chat: bool) -> str | list[dict[str, str]]:
+    """A prompt for the engine: with ``chat`` one user's message, for the target's chat template, else the text itself.
+
+    An empty prompt stays a text, which the engine refuses as empty.
+    """
+    return [{"role": "user", "content": prompt}] if chat and prompt else prompt
+
+
 @dataclass(frozen=True, slots=True)
 class PromptItem:
     """One prompt of a set. ``name`` is unique in the set; figures are summed up by ``category``.
@@ -53,8 +61,7 @@ class PromptItem:
             import torch  # reports load this module without torch
 
             return torch.tensor(list(self.prompt.encode()))
-        templated = self.chat and getattr(tokenizer, "chat_template", None)
-        return [{"role": "user", "content": self.prompt}] if templated else self.prompt
+        return message_of(self.prompt, self.chat and bool(getattr(tokenizer, "chat_template", None)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from specdec.engine.policy import Fixed, policy_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import LOSSLESS, SamplingParams
 from specdec.facts import DraftFacts, ModelFacts, PairFacts
+from specdec.measure.prompts import message_of
 from specdec.report.schema import place
 
 OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
@@ -95,7 +96,7 @@ class Run:
 
     @property
     def message(self) -> Any:
-        return [{"role": "user", "content": self.prompt}] if self.chat else self.prompt
+        return message_of(self.prompt, self.chat)
 
     def value(self, name: str) -> Any:
         """A sampling parameter. Whole numbers have no point."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import asdict, replace
 from functools import partial
+from inspect import cleandoc
 from typing import Any
 
 import gradio as gr
@@ -17,8 +18,10 @@ from specdec.events import Event, SamplingParams
 from specdec.lanes.decoding_thread import Batches, driven
 from specdec.lanes.race import named, start
 from specdec.lanes.table import DEFAULT_KEYS, LANES, Lane, LaneConfig, row_of
+from specdec.measure.prompts import message_of
+from specdec.measure.result import Result, collect
 from specdec.measure.task import Task
-from specdec.models.pair import Pair
+from specdec.models.pair import Pair, Prompt
 from specdec.report.link_settings import GAMMA, NEW_TOKENS
 from specdec.report.recording import Recorder
 from specdec.ui.jobs.context import Job, JobContext, QueuePosition
@@ -31,14 +34,15 @@ from specdec.ui.jobs.submit import UNLIMITED, followed
 
 def add_endpoints(machine: JobQueue, limits: Limits) -> None:
     """Add both endpoints to the Blocks that are being built."""
-    lanes = {
+    names = {
         "lanes": _named_lanes(LANES),
         "default": " and ".join(DEFAULT_KEYS),
         "further": _named_lanes([lane for lane in LANES if not lane.race]),
+        "limits": _said(limits),
     }
     for endpoint in (_decode_endpoint(machine, limits), _race_endpoint(machine, limits)):
-        endpoint.__doc__ = (endpoint.__doc__ or "").format(**lanes)  # shown to programs
-        gr.api(endpoint, **UNLIMITED)
+        # The whole text is given, because Gradio reads only the lines above "Parameters:" from a function.
+        gr.api(endpoint, api_description=cleandoc(endpoint.__doc__ or "").format(**names), **UNLIMITED)
 
 
 def _decode_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIterator[str]]:
@@ -55,9 +59,11 @@ def _decode_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIt
         seed: int | None = None,
         ignore_eos: bool = False,
         lane: str = "speculative",
+        chat: bool = False,
+        stop: list[str] | None = None,
     ) -> AsyncIterator[str]:
         """Decode a prompt and stream the recording: each output is one or more JSON lines, one event per line.
-        Lanes: {lanes}.
+        Lanes: {lanes}.{limits}
 
         Parameters:
             prompt: the text to continue
@@ -71,21 +77,29 @@ def _decode_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIt
             seed: for sampling; without one a seed is drawn, and the recording names it
             ignore_eos: ignore the end of the text and write all max_new_tokens tokens
             lane: one of the lanes
+            chat: send the prompt as a user's message, by the chat template of the target's tokenizer
+            stop: strings; the text ends with the token that completes one of them, which is kept
+
+        Returns:
+            JSON lines; specdec.report.recording.read_recording reads them
         """
         with _sentences():
             _require("prompt", prompt, str, "a text")
             _require("lane", lane, str, "the name of a lane")
             _require("ignore_eos", ignore_eos, bool, "true or false")
+            _require("chat", chat, bool, "true or false")
             params = SamplingParams(
-                max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, ignore_eos=ignore_eos
-            )
-            limits.take(params.max_new_tokens)
-            entrant = row_of(lane).entrant(gamma)
+                max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, _strings("stop", stop),
+                ignore_eos,
+            )  # fmt: skip
+            limits.take(params.max_new_tokens, stop=params.stop)
+            entrant, message = row_of(lane).entrant(gamma), message_of(prompt, chat)
             task = Task(
-                partial(_decoded, prompt=prompt, params=params, entrant=entrant, seconds=limits.seconds), max_new_tokens
+                partial(_decoded, prompt=message, params=params, entrant=entrant, seconds=limits.seconds),
+                max_new_tokens,
             )
-            settings = {"prompt": prompt, "lane": lane, "gamma": entrant.gamma} | asdict(params)
-            job = Job("decode", task.tokens, partial(_decode, prompt=prompt, params=params, task=task, limits=limits))
+            settings = {"prompt": prompt, "chat": chat, "lane": lane, "gamma": entrant.gamma} | asdict(params)
+            job = Job("decode", task.tokens, partial(_decode, prompt=message, params=params, task=task, limits=limits))
             async with aclosing(followed(machine, request, replace(job, settings=settings))) as steps:
                 async for lines in steps:
                     if not isinstance(lines, QueuePosition):
@@ -104,9 +118,11 @@ def _race_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIter
         seed: int | None = None,
         runs: int = 1,
         further_lanes: list[str] | None = None,
+        chat: bool = False,
+        stop: list[str] | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
-        """Race plain generate against speculative decoding; the last output is the verdict: its sentence, its
-        figures and one row per lane. Further lanes: {further}.
+        """Race plain generate against speculative decoding; the last output is the verdict with each lane's text and
+        figures. Further lanes: {further}.{limits}
 
         Parameters:
             prompt: the text to continue
@@ -116,36 +132,61 @@ def _race_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIter
             seed: for sampling; without one a seed is drawn
             runs: how often to run each lane; with several runs, figures are those of the run with the median speed-up
             further_lanes: lanes to run in addition to {default}
+            chat: send the prompt as a user's message, by the chat template of the target's tokenizer
+            stop: strings; a lane's text ends with the token that completes one of them, which is kept
+
+        Returns:
+            the fields of specdec.Verdict, among them kind, sentence, notes, and gain, engine and speculation in numbers
+            results: for each lane its text, finish_reason and metrics, the numbers of specdec.Metrics: new_tokens,
+                tokens_per_second, prefill_seconds (to the first token) and others; of several runs, of the run shown
         """
         with _sentences():
             _require("prompt", prompt, str, "a text")
             _require("runs", runs, int, "a whole number")
-            _require("further_lanes", further_lanes or [], list, "a list of names")
-            if len(further_lanes or []) > len(LANES):
-                raise InvalidInput(f"further_lanes has {len(further_lanes or [])} names; there are {len(LANES)} lanes.")
-            lanes = (*DEFAULT_KEYS, *map(str, further_lanes or ()))
-            ask = RaceSettings(
-                prompt, gamma, SamplingParams(max_new_tokens, temperature, seed=seed), lanes=lanes, runs=runs
-            )
-            limits.take(ask.params.max_new_tokens, runs)
-            work = partial(stream, ask=ask, limits=limits, names={})  # a program knows the names of Python
-            job = Job("race of a program", ask.tokens, work, ask.settings())
-            last = RaceStep("")
-            # Each step only shows the caller that the race goes on. The last output is the verdict.
+            _require("chat", chat, bool, "true or false")
+            further = _strings("further_lanes", further_lanes)
+            if len(further) > len(LANES):
+                raise InvalidInput(f"further_lanes has {len(further)} names; there are {len(LANES)} lanes.")
+            params = SamplingParams(max_new_tokens, temperature, seed=seed, stop=_strings("stop", stop))
+            ask = RaceSettings(prompt, gamma, params, lanes=(*DEFAULT_KEYS, *further), runs=runs, chat=chat)
+            limits.take(params.max_new_tokens, runs, stop=params.stop)
+            work = partial(_race, ask=ask, limits=limits)
+            job = Job("race of a program", ask.tokens, work, ask.settings() | {"stop": params.stop})
+            problem = ""
+            # Each step only shows the caller that the race goes on. The last output is the answer.
             async with aclosing(followed(machine, request, job)) as steps:
                 async for step in steps:
-                    if isinstance(step, RaceStep):
-                        last = step
-                    yield {"running": not isinstance(step, QueuePosition)}
-            if last.verdict is None:
-                raise gr.Error(last.problem, print_exception=False)
-            yield asdict(last.verdict)
+                    problem = step.problem if isinstance(step, RaceStep) else ""
+                    yield step if isinstance(step, dict) else {"running": not isinstance(step, QueuePosition)}
+            if problem:
+                raise gr.Error(problem, print_exception=False)
 
     return race
 
 
+def _race(turn: JobContext, ask: RaceSettings, limits: Limits) -> Iterator[RaceStep | dict[str, Any]]:
+    """The steps of a race. After them, if it did not fail, its verdict and what each lane wrote in the shown run."""
+    last = RaceStep("")
+    with closing(stream(turn, ask=ask, limits=limits, names={})) as steps:  # a program knows the names of Python
+        for last in steps:
+            yield last
+    if last.verdict is not None:
+        results = {lane: _fields_of(collect(events, turn.pair.tokenizer)) for lane, events in last.lanes.items()}
+        yield asdict(last.verdict) | {"results": results}
+
+
+def _fields_of(result: Result) -> dict[str, Any]:
+    """What a program is told of a lane's result; ``metrics`` is None if no token was written."""
+    metrics = result.metrics and asdict(result.metrics)
+    return {"text": result.text, "finish_reason": result.finish_reason, "metrics": metrics}
+
+
 def _decode(
-    turn: JobContext, prompt: str, params: SamplingParams, task: Task[list[Event]], limits: Limits
+    turn: JobContext,
+    prompt: str | list[dict[str, str]],
+    params: SamplingParams,
+    task: Task[list[Event]],
+    limits: Limits,
 ) -> Iterator[str]:
     """The events of a task as lines, until the job is stopped."""
     enforce_limits(turn.pair, prompt, params, limits)
@@ -158,9 +199,19 @@ def _decode(
                 return
 
 
-def _decoded(pair: Pair, prompt: str, params: SamplingParams, entrant: LaneConfig, seconds: float | None) -> Batches:
+def _decoded(pair: Pair, prompt: Prompt, params: SamplingParams, entrant: LaneConfig, seconds: float | None) -> Batches:
     for batch in driven(start(make_request(pair, prompt, params), entrant), interval=0.08, max_seconds=seconds):
         yield [named(event, entrant) for event in batch]
+
+
+def _said(limits: Limits) -> str:
+    """The limits of a public page in a sentence, after a space; "" for a page of one's own, whose limits are wide."""
+    if not limits.public:
+        return ""
+    return (
+        f" This page allows at most {limits.new_tokens} new tokens, {limits.prompt_tokens} prompt tokens, "
+        f"{limits.runs} runs and {limits.stop_strings} stop strings of {limits.stop_characters} characters each."
+    )
 
 
 def _named_lanes(lanes: Sequence[Lane]) -> str:
@@ -171,6 +222,14 @@ def _require(name: str, value: Any, kind: type, wanted: str) -> None:
     """Refuse a value of another type, because Gradio does not check JSON against the annotations above."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise InvalidInput(f"{name} is {quoted(value)}; give {wanted}.")
+
+
+def _strings(name: str, value: Any) -> tuple[str, ...]:
+    """The strings of a list; none for null. Raises ``InvalidInput`` for anything else."""
+    given = () if value is None else value
+    if not (isinstance(given, (list, tuple)) and all(isinstance(text, str) for text in given)):
+        raise InvalidInput(f"{name} is {quoted(value)}; give a list of strings.")
+    return tuple(given)
 
 
 @contextlib.contextmanager

@@ -218,6 +218,8 @@ async def _limits(web: Web, note: Any) -> None:
         "a prompt of 1 MB, /race": (race, _race(prompt="x" * 10**6)),
         "6 runs, /race": (race, _race(runs=6)),
         "10^6 runs, /race": (race, _race(runs=10**6)),
+        "5 stop strings, /race": (race, _race(stop=list("abcde"))),
+        "a stop string of 41 characters, /race": (race, _race(stop=["x" * 41])),
         "257 tokens, sweep": (sweep, f.values(sweep, sd_gamma_tokens=257)),
         "6 runs, sweep": (sweep, f.values(sweep, sd_gamma_runs=6)),
         "6 runs, benchmark": (bench, f.values(bench, sd_bench_runs=6)),
@@ -234,8 +236,11 @@ async def _limits(web: Web, note: Any) -> None:
 
 def _race(**values: Any) -> list[Any]:
     """The inputs of /race."""
-    given = {"prompt": "Once", "gamma": 5, "max_new_tokens": 8, "temperature": 0.0, "seed": None, "runs": 1}
-    return [*(given | values).values(), []]
+    given = {
+        "prompt": "Once", "gamma": 5, "max_new_tokens": 8, "temperature": 0.0, "seed": None, "runs": 1,
+        "further_lanes": [], "chat": False, "stop": [],
+    }  # fmt: skip
+    return [*(given | values).values()]
 
 
 def _refusal(heard: Heard) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,20 +18,28 @@ from test_examples import example
 import specdec
 from specdec.lanes.table import LANES, Lane
 from specdec.report import recording
+from specdec.ui.page import Page
 
 PROMPT = "Once upon a time"
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def page() -> Iterator[Page]:
     from specdec.models.loading import plan_pair
     from specdec.models.pair_slot import Slot
-    from specdec.ui import build, serve
+    from specdec.ui import build
 
     torch.set_num_threads(1)
     page = build(Slot(plan_pair(None, None)))
-    yield serve(page, quiet=True)
+    yield page
     page.close()
+
+
+@pytest.fixture(scope="module")
+def address(page: Page) -> str:
+    from specdec.ui import serve
+
+    return serve(page, quiet=True)
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +86,13 @@ def test_a_program_is_told_of_every_lane(client: Client) -> None:
     for name, parameter, lanes in (
         ("/decode", "lane", LANES), ("/race", "further_lanes", [lane for lane in LANES if not lane.race])
     ):  # fmt: skip
-        assert all(f"{lane.key} ({lane.choice})" in str(endpoints[name]) for lane in lanes), parameter
+        assert all(f"{lane.key} ({lane.choice})" in endpoints[name]["description"] for lane in lanes), parameter
 
 
 def test_every_setting_of_decode_arrives(client: Client) -> None:
     settings = {
         "max_new_tokens": 6, "temperature": 0.7, "top_k": 9, "top_p": 0.8, "min_p": 0.01, "repetition_penalty": 1.2,
-        "seed": 5, "ignore_eos": True,
+        "seed": 5, "stop": ["zebra", "."], "ignore_eos": True,
     }  # fmt: skip
     started = decoded(client, gamma="auto", **settings)[0]
     assert started.params == specdec.SamplingParams(**settings) and "auto" in str(started.gamma)
@@ -94,6 +105,70 @@ def test_race_returns_the_verdict(client: Client) -> None:
         "Plain", "Speculative", "Our loop, \u03b3 0", "transformers assisted",
     ]  # fmt: skip
     json.dumps(said)
+
+
+def test_race_returns_what_each_lane_wrote(client: Client) -> None:
+    """Text, counts, rates and seconds of each lane of the run that is shown. Its rates give the verdict's gain."""
+    said = client.predict(PROMPT, max_new_tokens=12, runs=2, further_lanes=["assisted"], api_name="/race")
+    pair = specdec.load_pair()
+    params = specdec.SamplingParams(max_new_tokens=12)
+    expected = specdec.collect(specdec.speculative(pair, PROMPT, params=params), pair.tokenizer)
+    assert {"generate", "speculative", "speculative:0", "assisted"} == set(said["results"])
+    for result in said["results"].values():
+        assert (result["text"], result["finish_reason"]) == (expected.text, "length")
+        assert result["metrics"]["new_tokens"] == 12 and result["metrics"]["prefill_seconds"] > 0
+    plain, lane = (said["results"][name]["metrics"]["tokens_per_second"] for name in ("generate", "speculative"))
+    assert lane / plain == pytest.approx(said["gain"])
+    assert said["results"]["speculative"]["metrics"].keys() == {field.name for field in fields(specdec.Metrics)}
+
+
+@pytest.mark.parametrize("name", ["/decode", "/race"])
+def test_a_stop_string_ends_the_text(client: Client, name: str) -> None:
+    settings = {"max_new_tokens": 40, "stop": ["zebra", "."], "api_name": name}
+    if name == "/decode":
+        *_, last = decoded(client, max_new_tokens=40, stop=["zebra", "."])
+        assert last.finish_reason == "stop"
+    else:
+        results = client.predict(PROMPT, **settings)["results"].values()
+        assert all(lane["text"].endswith(".") and lane["finish_reason"] == "stop" for lane in results)
+
+
+@pytest.mark.parametrize("name", ["/decode", "/race"])
+def test_chat_sends_a_message(client: Client, page: Page, monkeypatch, name: str) -> None:
+    """The prompt goes through the chat template of the target's tokenizer. A target without one refuses it."""
+    with pytest.raises(AppError, match="the target's tokenizer has no chat template; write the prompt as text"):
+        client.predict(PROMPT, chat=True, api_name=name)
+    tokenizer = page.machine.slot.pair.tokenizer
+    monkeypatch.setattr(tokenizer, "chat_template", "{% for m in messages %}Two {{ m.content }}:{% endfor %}")
+    pair = specdec.load_pair()
+    if name == "/decode":
+        started = decoded(client, chat=True, max_new_tokens=4)[0]
+        ids = pair.tokenizer(f"Two {PROMPT}:", add_special_tokens=False).input_ids
+        assert started.prompt_ids == tuple(ids)
+    else:
+        texts = [
+            {
+                lane["text"]
+                for lane in client.predict(words, chat=chat, max_new_tokens=12, api_name=name)["results"].values()
+            }
+            for words, chat in ((PROMPT, True), (f"Two {PROMPT}:", False), (PROMPT, False))
+        ]
+        assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_program_is_told_of_every_parameter(client: Client) -> None:
+    """Gradio's description and the table of the guide have each parameter of both endpoints."""
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+    table = guide.partition("| Parameter | Of |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    for name, endpoint in client.view_api(return_format="dict")["named_endpoints"].items():
+        parameters = [parameter["parameter_name"] for parameter in endpoint["parameters"]]
+        described = re.findall(r"^ {4}(\w+): ", endpoint["description"].partition("Returns:")[0], re.MULTILINE)
+        assert described == parameters and parameters[-2:] == ["chat", "stop"]
+        listed = {
+            word for names, of in rows if of.strip() in ("both", f"`{name}`") for word in re.findall(r"\w+", names)
+        }
+        assert listed == set(parameters)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +187,17 @@ def test_race_returns_the_verdict(client: Client) -> None:
         ("/race", {"further_lanes": "assisted"}, "further_lanes is 'assisted'"),
         ("/decode", {"lane": "nobody"}, "no lane 'nobody'; choose from generate, "),
         ("/race", {"further_lanes": ["nobody"]}, "no lane 'nobody'"),
+        ("/race", {"further_lanes": [["assisted"]]}, "further_lanes is .*; give a list of strings"),
+        *(
+            (name, {setting: value}, f"{setting} is .*; give {wanted}")
+            for name in ("/decode", "/race")
+            for setting, wanted, values in (
+                ("chat", "true or false", ("true", 1, None, [True])),
+                ("stop", "a list of strings", ("end", 5, False, {"a": "b"}, ["a", 5], ["a", None], [["a"]], [[[]]])),
+                ("stop", "strings that are not empty", ([""], ["a", ""])),
+            )
+            for value in values
+        ),
     ],
 )
 def test_a_refusal_is_a_sentence(client: Client, name: str, settings: dict, said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +23,8 @@ class Limits:
     waiting_short: int | None = 200  # and that do not; one of those takes up to a second
     places: int | None = None  # jobs of one session, waiting and running
     places_of_address: int = 0  # and of one network address, if ``places`` is given
+    stop_strings: int | None = None
+    stop_characters: int | None = None  # of each stop string
     runs: int = 25  # of one race
     prompts: int = 1000  # of a benchmark
     file_bytes: int = 10_000_000  # of a file that a visitor chose, unpacked
@@ -33,7 +36,7 @@ class Limits:
         """Whether strangers can reach the page."""
         return self.pairs != "any"
 
-    def take(self, new_tokens: int, runs: int = 1, prompts: int = 1, draws: int = 1) -> None:
+    def take(self, new_tokens: int, runs: int = 1, prompts: int = 1, draws: int = 1, stop: Sequence[str] = ()) -> None:
         """Raise ``InvalidInput`` for more than this page allows. Call it before a job joins the queue."""
         for name, found, most in (
             ("max_new_tokens", new_tokens, self.new_tokens),
@@ -43,12 +46,24 @@ class Limits:
         ):
             if found > most:
                 raise BadSetting(f"{name} is {quoted(found)}; this page allows at most {most}. Nothing ran.")
+        if self.stop_strings is not None and len(stop) > self.stop_strings:
+            raise BadSetting(
+                f"stop has {len(stop)} strings; this page allows at most {self.stop_strings}. Nothing ran."
+            )
+        longest = max(map(len, stop), default=0)
+        if self.stop_characters is not None and longest > self.stop_characters:
+            raise BadSetting(
+                f"stop has a string of {longest} characters; this page allows at most {self.stop_characters}. "
+                "Nothing ran."
+            )
 
 
 LOCAL = Limits()
 PUBLIC = Limits(
     new_tokens=256,
     prompt_tokens=512,
+    stop_strings=4,
+    stop_characters=40,
     seconds=60,
     waiting=16,
     waiting_short=6,

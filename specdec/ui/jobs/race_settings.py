@@ -11,6 +11,7 @@ from specdec.errors import BadSetting, InvalidInput, SpecdecError, quoted, with_
 from specdec.events import Event, SamplingParams
 from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS, entrants_of_race, turned
+from specdec.measure.prompts import message_of
 from specdec.measure.task import Task
 from specdec.report.link_settings import DEFAULTS, GAMMA, NEW_TOKENS, PARAMS, further_keys, link_settings
 from specdec.ui.fields import LABELS, parsed
@@ -40,7 +41,7 @@ class RaceSettings:
     @property
     def message(self) -> str | list[dict[str, str]]:
         """The prompt for the engine."""
-        return [{"role": "user", "content": self.prompt}] if self.chat and self.prompt else self.prompt
+        return message_of(self.prompt, self.chat)
 
     @property
     def keys(self) -> list[str]:

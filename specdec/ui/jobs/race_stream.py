@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import gradio as gr
@@ -15,7 +16,7 @@ import gradio as gr
 from specdec.errors import InvalidInput, SpecdecError, with_names
 from specdec.events import Event, Finished, Round, SamplingParams
 from specdec.measure.float32_check import float32_check
-from specdec.measure.result import started_of
+from specdec.measure.result import LaneEvents, started_of
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report.enough import another_run
@@ -45,16 +46,18 @@ class RaceStep(NamedTuple):
     text      its lines so far, or their latest part
     verdict   at its end; None before, and if it failed
     problem   why it failed, in a sentence; "" if it did not
+    lanes     with the verdict, the events of each lane of the run that it shows, or of the first if it shows none
     """
 
     text: str
     verdict: Verdict | None = None
     problem: str = ""
+    lanes: LaneEvents = MappingProxyType({})
 
 
 def stream(
     turn: JobContext, ask: RaceSettings, *, limits: Limits, origin: str = "run", names: Mapping[str, str] = LABELS
-) -> Iterator[RaceStep]:
+) -> Generator[RaceStep, None, None]:
     """Run a race. Yield its lines so far each time there are new ones. ``turn.stop`` ends it early.
 
     Of a long race only the latest lines are yielded, after a ``part`` line with the number of the first of them. The
@@ -96,7 +99,7 @@ def stream(
             verdict = replace(verdict, notes=(*verdict.notes, Note("float32", note)))
         turn.token_seconds = _token_seconds(runs)
         turn.counts.update(runs=len(runs), tokens={lane: _tokens(events) for lane, events in runs[-1].items()})
-        last = RaceStep(written.all(verdict_line(verdict)), verdict)
+        last = RaceStep(written.all(verdict_line(verdict)), verdict, lanes=runs[verdict.shown or 0])
     except SpecdecError as error:
         turn.problem = error
         last = written.failed(with_names(error, names))
@@ -172,7 +175,7 @@ def refusal(error: SpecdecError | ValueError) -> str:
 
 def enforce_limits(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
     """Raise ``InvalidInput`` for what is above this page's limits. The engine checks the rest."""
-    limits.take(params.max_new_tokens)
+    limits.take(params.max_new_tokens, stop=params.stop)
     if limits.prompt_tokens is not None:
         takes = f"this public page takes at most {limits.prompt_tokens} tokens. Nothing ran."
         written = prompt if isinstance(prompt, str) else prompt[0]["content"]

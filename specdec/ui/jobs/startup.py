@@ -73,6 +73,7 @@ class StartupRace:
         elif kind == "end" and self._gave_way:
             self._machine.when_idle(job, partial(self._take, job))
         elif kind == "end":
-            text, verdict, _ = self._last
-            self._text = shown_alone(text) if verdict and verdict.figures else None  # a failed race is not shown
+            last, self._last = self._last, RaceStep("")
+            shown = last.verdict and last.verdict.figures  # a failed race is not shown
+            self._text = shown_alone(last.text) if shown else None
             self._over.set()

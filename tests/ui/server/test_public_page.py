@@ -31,7 +31,7 @@ from specdec.ui.server.request_checks import ROUTES
 from tests.load import inputs, probes
 from tests.load.runs import Alone, Wanted, decoded, distinct, text_of
 from tests.load.tiny import save_pair
-from tests.load.web import API, Web, an_address, new_session
+from tests.load.web import API, Heard, Web, an_address, new_session
 
 pytestmark = pytest.mark.xdist_group("public page")  # one server
 RUN = "/gradio_api/run/predict"
@@ -369,6 +369,44 @@ def test_bad_inputs_are_refused(address, alone) -> None:
     (endpoints, others), text = asyncio.run(attack())
     assert endpoints.count > 120 and others.count > 50 and not endpoints.bad + others.bad
     assert alone.is_right(inputs.NEXT, text)
+
+
+@pytest.mark.parametrize("name", ["decode", "race"])
+def test_programs_have_the_limits_of_the_page(address, page, monkeypatch, name: str) -> None:
+    """Stop strings and the prompt, with what a chat template adds to it, are within the public limits."""
+    longest, most = PUBLIC.stop_characters, PUBLIC.stop_strings
+    monkeypatch.setattr(page.machine.slot.pair.tokenizer, "chat_template", "<user>{{ messages[0].content }}</user>")
+    within = {"max_new_tokens": 4, "stop": ["x" * longest] * most, "chat": True}
+    refused = {
+        f"stop has {most + 1} strings; this page allows at most {most}": {"stop": ["x"] * (most + 1)},
+        f"stop has a string of {longest + 1} characters": {"stop": ["a", "x" * (longest + 1)]},
+        "stop has 4000 strings": {"stop": ["x"] * 4000},
+        "half of a surrogate pair|has text in it that is not Unicode": {"stop": ["\ud800"]},
+        "more values than this page takes": {"stop": ["x"] * 100_000},
+        f"The prompt has 51[3-9] tokens; this public page takes at most {PUBLIC.prompt_tokens}": {
+            "prompt": "x" * 500, "chat": True,
+        },
+        "The prompt has 100000 characters": {"prompt": "x" * 100_000, "chat": True},
+    }  # fmt: skip
+
+    async def ask() -> tuple[bool | None, dict[str, str]]:
+        async with Web(address) as web:
+            function = web.functions.named(name)
+            names = [parameter["parameter_name"] for parameter in (await _info(web))[f"/{name}"]["parameters"]]
+            first = dict(zip(names, web.functions.values(function), strict=True)) | {"prompt": "Once"}
+
+            async def called(settings: dict[str, object]) -> Heard:
+                return await web.call(function, [*(first | settings).values()], forwarded=an_address(), seconds=WAIT)
+
+            taken = (await called(within)).success
+            return taken, {wanted: (await called(settings)).text for wanted, settings in refused.items()}
+
+    taken, told = asyncio.run(ask())
+    assert taken and not [(wanted, text[-300:]) for wanted, text in told.items() if not re.search(wanted, text)]
+
+
+async def _info(web: Web) -> dict[str, dict]:
+    return (await web.http.get(f"{API}/info", headers={"X-Forwarded-For": an_address()})).json()["named_endpoints"]
 
 
 def test_a_request_writes_one_short_line_at_most(address, page, alone, caplog, capfd) -> None:
