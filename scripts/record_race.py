@@ -29,10 +29,10 @@ def main() -> None:
     ask = RaceSettings(read_prompts(EXAMPLES)[0].prompt, params=SamplingParams(max_new_tokens=TOKENS), runs=RUNS)
     slot = Slot(plan_pair())
     turn = JobContext(slot, lambda task: task.run(slot.pair), threading.Event())
-    *_, (text, verdict, problem) = stream(turn, ask, limits=Limits(), origin="recording")
-    begin, *lines = shown_alone(text).splitlines(keepends=True)
+    *_, last = stream(turn, ask, limits=Limits(), origin="recording")
+    begin, *lines = shown_alone(last.text).splitlines(keepends=True)
     RECORDED.write_text("".join([line(json.loads(begin) | {"number": 0}), *lines]), encoding="utf-8")
-    print(verdict.sentence if verdict else problem)
+    print(last.verdict.sentence if last.verdict else last.problem)
 
 
 if __name__ == "__main__":
