@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import cached_property
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints
@@ -88,7 +89,8 @@ def _kind(kind: Any) -> str:
 
 def _properties(value: Any) -> list[str]:
     """The properties of a class that have docstrings of their own, with the first lines of these."""
-    found = {name: part.__doc__ for name, part in vars(value).items() if isinstance(part, property) and part.__doc__}
+    parts = {name: part for name, part in vars(value).items() if isinstance(part, property | cached_property)}
+    found = {name: part.__doc__ for name, part in parts.items() if part.__doc__}
     rows = [f"- `{name}`: {text.splitlines()[0]}" for name, text in found.items() if name[0] != "_"]
     return ["Properties:\n\n" + _markdown("\n".join(rows))] if rows else []
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from itertools import zip_longest
 from typing import Any
@@ -37,9 +38,6 @@ class Result:
     - ``finish_reason``: that of ``Finished``; None if the lane ended early. Then ``cancelled`` is True.
     - ``rounds``: all ``Round`` events; the first one is the prefill.
     - ``metrics``: the figures, a ``Metrics``; None if no token was written.
-    - ``pieces``: ``text`` in pieces, each with the kind of its token: "accepted", "correction", "bonus", "target" or,
-      in a lane that does not report its drafts, "unknown". None without a tokenizer, and where the prompt ends inside
-      a character. A notebook shows them in colour.
     """
 
     token_ids: list[int]
@@ -48,7 +46,17 @@ class Result:
     cancelled: bool
     rounds: list[Round]
     metrics: Metrics | None
-    pieces: list[tuple[str, str]] | None = None
+    # The tokenizer and the end of the prompt's ids, for ``pieces``; None without a tokenizer.
+    _source: tuple[Any, Sequence[int]] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @cached_property
+    def pieces(self) -> list[tuple[str, str]] | None:
+        """``text`` in pieces, each with the kind of its token, such as "accepted"; a notebook shows them in colour.
+
+        The other kinds are "correction", "bonus", "target" and, in a lane that does not report its drafts, "unknown".
+        None without a tokenizer, and where the prompt ends inside a character. Computed when it is first asked for.
+        """
+        return None if self.text is None or self._source is None else _pieces(self.rounds, *self._source, self.text)
 
     def __repr__(self) -> str:
         """One line for a terminal or a notebook: the rounds alone would fill pages."""
@@ -88,15 +96,17 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
     prompt_ids = next((event.prompt_ids for event in events if isinstance(event, Started)), ())
     token_ids = [token_id for r in rounds for token_id in r.committed_ids]
     text = text_of(tokenizer, token_ids, prompt_ids) if tokenizer is not None else None
-    return Result(
+    result = Result(
         token_ids=token_ids,
         text=text,
         finish_reason=finished.finish_reason if finished else None,
         cancelled=finished is None,
         rounds=rounds,
         metrics=compute_metrics(events),
-        pieces=None if text is None else _pieces(rounds, tokenizer, prompt_ids[-BEFORE:], text),
     )
+    if tokenizer is not None:
+        object.__setattr__(result, "_source", (tokenizer, prompt_ids[-BEFORE:]))  # the result itself is frozen
+    return result
 
 
 def require_tokenizer(tokenizer: Any) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from fakes import byte_tokenizer, noisy_copy, random_table, shared_tiny, table_pair
 
 import specdec
+from specdec.measure import result as module
+from specdec.text import TextStream
 
 
 def test_a_result_is_shown_in_one_line() -> None:
@@ -32,9 +32,35 @@ def test_a_notebook_shows_the_text_in_colour() -> None:
     assert {"accepted", "correction", "bonus"} <= {kind for _, kind in result.pieces}
     shown = result._repr_html_()
     assert shown.count("<span") == len(result.pieces) + 3 and "60 tokens in" in shown
-    harmless = replace(result, pieces=[("<script>", "accepted")])._repr_html_()
+    vars(result)["pieces"] = [("<script>", "accepted")]
+    harmless = result._repr_html_()
     assert "<script>" not in harmless and "&lt;script&gt;" in harmless
     assert specdec.collect(iter([]))._repr_html_() is None
+
+
+def test_the_pieces_are_made_when_they_are_asked_for(monkeypatch) -> None:
+    """Only a notebook shows them, so that collecting a result does not take the time. They are those of the stream."""
+    target = shared_tiny("llama", 4, layers=3)
+    pair = specdec.Pair(target, noisy_copy(target, 4, scale=0.006), byte_tokenizer())
+    params = specdec.SamplingParams(max_new_tokens=40, ignore_eos=True)
+    events = list(specdec.speculative(pair, "Once", gamma=3, params=params))
+    asked = []
+    pieces = module._pieces
+    monkeypatch.setattr(module, "_pieces", lambda *given: asked.append(given) or pieces(*given))
+    result = specdec.collect(events, pair.tokenizer)
+    assert not asked
+    stream = TextStream(pair.tokenizer)
+    for token_id in events[0].prompt_ids:
+        stream.push(token_id)
+    expected = [
+        (stream.push(token_id), kind)
+        for each in result.rounds
+        for token_id, kind in zip(each.committed_ids, each.committed_kinds, strict=True)
+    ]
+    expected.append((stream.finish(), expected[-1][1]))
+    assert result.pieces == [piece for piece in expected if piece[0]] and result.pieces is result.pieces
+    assert len(asked) == 1
+    assert specdec.collect(events).pieces is None
 
 
 def test_a_lane_that_reports_no_draft_is_not_shown_as_accepted() -> None:
