@@ -7,7 +7,9 @@ table: all draft lengths from 1 to 16 and more seeds. ``-n 0 -s`` prints how man
 from __future__ import annotations
 
 import functools
+from collections import OrderedDict
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 import torch
@@ -32,9 +34,11 @@ from fakes import (
     tiny,
 )
 from pairwise import pairwise
-from transformers import GenerationConfig, OpenAIGPTConfig, OpenAIGPTLMHeadModel
+from transformers import GenerationConfig, OpenAIGPTConfig, OpenAIGPTLMHeadModel, StopStringCriteria
+from transformers.generation import stopping_criteria
 
 import specdec
+from specdec.engine.request import StopStrings
 
 GAMMAS = range(1, 17) if HOURS else (1, 5, 16)
 SEEDS = range(6) if HOURS else (0,)
@@ -319,6 +323,41 @@ def test_stop_string_keeps_the_token_that_completes_it(gamma: int) -> None:
         reference = generated(pair.target, prompt_ids, 12, tokenizer=pair.tokenizer, stop_strings=list(stop))
         assert ids_of(events) == reference
         assert events[-1].finish_reason == ("length" if stop == ("never",) else "stop")
+
+
+@pytest.mark.parametrize(
+    "stop", [["."], [" the", "end"], ["Lily.", "\n\n", "She was"], ["中", "é", "aé"], ["aaaa", "a"], ["\U0001f600" * 3]]
+)
+@pytest.mark.parametrize("mode", ["bytes", "text"])
+def test_stop_strings_are_found_as_transformers_finds_them(stop: list[str], mode: str, monkeypatch) -> None:
+    """Only tokens that have a place in a stop string, or beside one, are tried. The answers are the same."""
+    tokenizer = specdec.load_pair().tokenizer
+    if mode == "text":  # of a tokenizer without a byte-level decoder
+        monkeypatch.setattr(StopStringCriteria, "_get_stop_string_matching_mode", staticmethod(lambda tokenizer: None))
+    tried, make = [], StopStringCriteria._stop_string_create_embedding_vec
+    monkeypatch.setattr(
+        StopStringCriteria,
+        "_stop_string_create_embedding_vec",
+        staticmethod(lambda tokens, *rest: tried.append(len(tokens)) or make(tokens, *rest)),
+    )
+    found = []
+    for kind in (StopStringCriteria, StopStrings):
+        monkeypatch.setattr(stopping_criteria, "STOP_STRING_EMBEDDING_CACHE", OrderedDict())
+        try:
+            found.append(kind(tokenizer, stop))
+        except ValueError:
+            found.append(None)
+    theirs, ours = found
+    assert (ours is None) == (theirs is None) and tried[0] == len(tokenizer) and tried[1] < len(tokenizer) / 2
+    random = Random(0)
+    for _ in range(300 * (ours is not None)):
+        end = (
+            random.choice(["x", "", "She "]) + random.choice(stop)[: random.randrange(1, 9)] + random.choice(["", "e "])
+        )
+        before = [random.randrange(len(tokenizer)) for _ in range(random.randrange(6))]
+        ids = torch.tensor([before + tokenizer(end, add_special_tokens=False).input_ids])
+        ours._seen = None
+        assert torch.equal(ours(ids, None), theirs(ids, None)), end
 
 
 # --- what a model's own generation config must not change ------------------------------------------------------------
