@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Iterator
-from random import Random
 
 import pytest
 import torch
@@ -349,15 +348,14 @@ def test_stop_strings_are_found_as_transformers_finds_them(stop: list[str], mode
             found.append(None)
     theirs, ours = found
     assert (ours is None) == (theirs is None) and tried[0] == len(tokenizer) and tried[1] < len(tokenizer) / 2
-    random = Random(0)
-    for _ in range(300 * (ours is not None)):
-        end = (
-            random.choice(["x", "", "She "]) + random.choice(stop)[: random.randrange(1, 9)] + random.choice(["", "e "])
-        )
-        before = [random.randrange(len(tokenizer)) for _ in range(random.randrange(6))]
-        ids = torch.tensor([before + tokenizer(end, add_special_tokens=False).input_ids])
-        ours._seen = None
-        assert torch.equal(ours(ids, None), theirs(ids, None)), end
+    every = torch.arange(len(tokenizer))[:, None]
+    for text in stop * (ours is not None):
+        for size in range(len(text)):  # each token after each beginning of a stop string
+            before = torch.tensor(tokenizer("x" + text[:size], add_special_tokens=False).input_ids)
+            ids = torch.cat([before.expand(len(every), -1), every, every.flip(0)], dim=1)
+            for end in (-1, None):
+                ours._seen = None
+                assert torch.equal(ours(ids[:, :end], None), theirs(ids[:, :end], None)), (text, size)
 
 
 # --- what a model's own generation config must not change ------------------------------------------------------------
