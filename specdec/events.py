@@ -94,7 +94,7 @@ class Started:
     - ``versions``: of the packages, by name.
     - ``neutralised``: the fields of the target's own generation config that were not used, with their values.
     - ``claims_lossless``: whether the acceptance claims to leave the target's distribution as it is. For "lossless",
-      "block" and "top-k" their name decides, also in older recordings, which do not say it.
+      "block" and "top-k" their name decides, whatever a recording says.
     """
 
     lane: str
