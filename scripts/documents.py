@@ -84,7 +84,11 @@ def _kind(kind: Any) -> str:
         return " | ".join(map(_kind, get_args(kind)))
     if kind is NoneType:
         return "None"
-    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind).replace("typing.", "")
+    return (
+        kind.__name__
+        if isinstance(kind, type) and not get_args(kind)
+        else str(kind).replace("typing.", "").replace("'", '"')
+    )
 
 
 def _properties(value: Any) -> list[str]:

@@ -31,7 +31,7 @@ def loaded(group: str, base: type, attributes: tuple[str, ...]) -> dict[str, Any
             warnings.warn(f"{what} cannot be loaded: {error}", stacklevel=2)
             continue
         whole = isinstance(row, type) and issubclass(row, base) and not inspect.isabstract(row)
-        if whole and all(hasattr(row, name) for name in attributes):
+        if whole and all(isinstance(getattr(row, name, None), (str, bool)) for name in attributes):
             found[point.name] = row
         else:
             warnings.warn(f"{what} is no whole {base.__name__}, and is left out.", stacklevel=2)

@@ -1,7 +1,6 @@
 """Facts about a pair and a machine, as plain values. Events, recordings, results and written code hold these types.
 
-They may come from a stranger's file, so each value has a bound. Fields that may be missing are those that nobody shows:
-a link of results leaves them out.
+They may come from a stranger's file, so each value has a bound. What shows a field that may be missing does without it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 _Text = Annotated[str, Field(max_length=1000)]  # may be a path
 _Count = Annotated[int, Field(ge=0, le=1_000_000)]
 _Many = Annotated[int, Field(ge=0, le=2**53 - 1)]
-_Plain: TypeAlias = str | int | float | bool | None
+_Plain: TypeAlias = _Text | int | float | bool | None
 
 
 @with_config(_OPEN)
@@ -26,7 +25,7 @@ class ModelFacts(TypedDict):
     - ``layers``: None if its config does not say it.
     - ``parameters``, ``rows``: how many weights it has, and the rows of its vocabulary.
     - ``dtype``: of its weights, such as "bfloat16"; ``bits`` are those of packed weights, else None.
-    - ``revision``: the commit of the hub, None for a folder.
+    - ``revision``: the commit of the hub; None for a folder, and for a model that ``load_pair`` has not loaded.
     - ``own_forward``: why its passes use transformers' ``forward``; None if they use the lean one. Missing where
       nothing has been decoded.
     """
@@ -73,8 +72,8 @@ class DraftFacts(TypedDict):
     agreement: NotRequired[Annotated[float, Field(ge=0, le=1)]]
     max_ngram: NotRequired[_Count]
     min_ngram: NotRequired[_Count]
-    layer_ids: NotRequired[list[_Count]]
-    more: NotRequired[dict[str, _Plain]]
+    layer_ids: NotRequired[Annotated[list[_Count], Field(max_length=100)]]
+    more: NotRequired[Annotated[dict[_Text, _Plain], Field(max_length=20)]]
     own_forward: NotRequired[_Text | None]
 
 

@@ -54,6 +54,7 @@ SETTERS = {
 PUBLIC = {
     "__doc__", "__file__", "__traceback__", "__cause__", "__context__", "op", "orelse",  # Python, and its ``ast``
     "maxstring", "maxother",  # ``reprlib``
+    "description", "epilog",  # a parser of ``argparse``
     "data",  # a parameter of torch
     "compile", "generation_config", "name_or_path", "num_hidden_layers", "layer_types", "vocab_size", "eos_token_id",
     "pre_tokenizer",  # a model, a config and a tokenizer
@@ -78,6 +79,7 @@ def defined(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.ClassDef):
             found |= {part.name for part in node.body if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))}
             found |= {part.target.id for part in node.body if isinstance(part, ast.AnnAssign)}
+            found |= {name.id for part in node.body if isinstance(part, ast.Assign) for name in part.targets}
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_self(node.value):
             found.add(node.attr)
     return found
@@ -122,6 +124,8 @@ def reaches(tree: ast.Module, file: str = "") -> list[str]:
                 return any(map(is_private, [*module.split("."), *(alias.name for alias in node.names)]))
             case ast.Import():
                 return any(is_private(part) for alias in node.names for part in alias.name.split("."))
+            case ast.Attribute(value=owner, attr=name) if is_private(name) and is_self(owner):
+                return name not in ATTRIBUTES | names  # a class of ours may extend one of another package
             case ast.Attribute(value=owner, attr=name) if is_private(name) and not is_ours(owner):
                 return name not in names
             case ast.Attribute(value=owner, attr=name, ctx=ast.Store() | ast.Del()) if not is_ours(owner):

@@ -91,8 +91,8 @@ def sentence(known: CampaignResults) -> str:
     facts = known.found("facts", "facts")
     right = sum(row["same"] or row["tie"] for row in ran)
     return (
-        f"The graph engine has run on one kind of GPU, {facts['machine']['gpu']}, with torch "
-        f"{facts['versions']['torch']}: {right} of {len(ran)} greedy texts are those of generate."
+        f"The graph engine has run on {facts['machine']['gpu']}, with torch {facts['versions']['torch']}: "
+        f"{right} of {len(ran)} greedy texts are those of generate."
     )
 
 
@@ -100,7 +100,7 @@ def performance(known: CampaignResults) -> str:
     """The section of docs/performance.md."""
     facts = known.found("facts", "facts")
     parts = [REHEARSAL] * known.rehearsal
-    parts += [f"{about(known)} {facts.get('line', '')}.", checks(known)]
+    parts += [f"{about(known)} {facts.get('line', '').partition(': ')[2]}.", checks(known)]
     if shapes := known.shapes():
         parts += [settings(shapes[0]), without_empty(COLUMNS, map(cells, shapes))]
     if shapes := [found for found in shapes if found.get("passes")]:
@@ -114,13 +114,13 @@ def readme(known: CampaignResults) -> str:
     """The table of README.md; nothing as long as it would be empty."""
     if not (shapes := known.shapes()):
         return ""
-    shown = (0, 1, 2, 4, 6, 7)
+    shown = (0, 1, 2, 3, 4, 6, 7)
     rows = [[cells(found)[at] for at in shown] for found in shapes]
     runs = numbers.runs(shapes[0]["settings"]["runs"])
     text = (
         f"{about(known)} Random weights (synthetic): times are real, texts mean nothing. Factors are over plain "
-        f"`generate`, medians of {runs}. A pass of `generate` mostly waits for the host, so most of the gain is that "
-        "of captured passes: our loop without a draft has it too. The rest is speculation's.\n\n"
+        f"`generate`, medians of {runs}. A pass of `generate` mostly waits for the host. Our loop waits less, and "
+        "its captured passes hardly wait at all: what it gains without a draft is no gain of speculation.\n\n"
     )
     return text + without_empty([COLUMNS[at] for at in shown], rows)
 
@@ -149,8 +149,9 @@ def settings(found: Found) -> str:
     asked = found["settings"]
     return (
         f"Pairs of known shapes with random weights; guesses agree with probability {asked['agreement']:g}, γ "
-        f"{asked['gamma']}, {asked['tokens']} greedy tokens after one prompt, {numbers.runs(asked['runs'])} in turns, "
-        "medians with (lowest–highest). Factors are over plain `generate`; speculation's is over our loop, graph. "
+        f"{asked['gamma']}, {asked['tokens']} greedy tokens after one prompt, {numbers.runs(asked['runs'])} in turns. "
+        "Medians, with (lowest–highest) where all runs were kept. Factors are over plain `generate`, except that of "
+        "speculation, which is over our loop, graph. "
     )
 
 

@@ -12,7 +12,8 @@ from shlex import quote
 from typing import Any
 
 from specdec.cli.parsers import COMMANDS, parser_of, whole_parser
-from specdec.cli.terminal import terminal
+from specdec.cli.terminal import refused, terminal
+from specdec.errors import LibraryChanged
 
 # The extra of pyproject.toml that installs a package which not every use needs.
 EXTRAS = {"rich": "cli", "gradio": "page", "plotly": "page", "jinja2": "page", "starlette": "page"}
@@ -46,9 +47,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _module(command: str) -> Any:
-    """The module of a command. Ends with a sentence if a package of its extra is not installed."""
+    """The module of a command. Ends with a sentence if a package is not installed, or is of another version."""
     try:
         return importlib.import_module(f"specdec.cli.{command}")
+    except LibraryChanged as error:
+        raise refused(error) from error
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:

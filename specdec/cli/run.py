@@ -15,6 +15,7 @@ from rich.text import Text
 from specdec.cli.arguments import Output, console_of, leave_a_core, load_arguments, pair_of, prompt_of
 from specdec.cli.exports import export_race
 from specdec.cli.terminal import refused
+from specdec.engine.acceptance import acceptance_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
@@ -52,6 +53,9 @@ def main(arguments: Namespace) -> None:
         keys = list(entrants_of_race(arguments.lanes, arguments.gamma))
         if arguments.runs is not None:
             require_runs(arguments.runs)
+            if arguments.json and arguments.runs > 1:
+                raise InvalidInput("--json prints the events of one race; leave --runs out, or take --export.")
+        acceptance_of(arguments.acceptance)
         text = prompt_of(arguments.prompt)
         prompt = message_of(text, arguments.chat)
         params = _params(arguments)
@@ -63,7 +67,7 @@ def main(arguments: Namespace) -> None:
             lanes = turned(arguments.lanes, made)
             return chain.from_iterable(race(pair, prompt, **asked, params=params, lanes=lanes))
 
-        began = time.perf_counter()
+        about, began = measured_on(pair), time.perf_counter()
         first = run(0, params)
         shown = _printed(first, pair.tokenizer) if arguments.json else _shown(console, first, pair.tokenizer, keys)
         runs = [by_lane(shown, keys)]
@@ -80,7 +84,7 @@ def main(arguments: Namespace) -> None:
             arguments.export,
             FinishedRace(
                 load=load_arguments(arguments),
-                about=measured_on(pair),
+                about=about,
                 prompt=text,
                 chat=arguments.chat,
                 gamma=arguments.gamma,

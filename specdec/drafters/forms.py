@@ -17,4 +17,5 @@ FORMS = {
 
 def forms() -> str:
     """All forms in one line. A way of another package is only named, because its module may load torch."""
-    return "; or ".join([*FORMS.values(), *(f"{name}, of an installed package" for name in names_of(DRAFTERS))])
+    others = (f"{name}, of an installed package".replace("%", "%%") for name in names_of(DRAFTERS))  # for argparse
+    return "; or ".join([*FORMS.values(), *others])

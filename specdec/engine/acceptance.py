@@ -103,6 +103,8 @@ def acceptance_of(name: str, top_k: int | None = None) -> Acceptance:
         return TopK(top_k)
     own: dict[str, type[Acceptance]] = {rule.name: rule for rule in (Lossless, Block)}
     row = (own.get(name) or _of_others().get(name)) if isinstance(name, str) else None
+    if row is None and isinstance(name, str) and name in entry_points.names_of(entry_points.ACCEPTANCE):
+        raise InvalidInput(f"The acceptance {quoted(name)} of an installed package cannot be used; a warning says why.")
     if row is None:
         names = [*own, TopK.name, *_of_others()]
         choice = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
@@ -111,7 +113,10 @@ def acceptance_of(name: str, top_k: int | None = None) -> Acceptance:
         raise InvalidInput(f"The package of acceptance {quoted(name)} calls it {quoted(row.name)}; both must be equal.")
     if top_k is not None:
         raise BadSetting(f"accept_top_k is {quoted(top_k)}, but acceptance is {quoted(name)}; leave one of them out.")
-    return row()
+    try:
+        return row()
+    except TypeError as error:
+        raise InvalidInput(f"The acceptance {quoted(name)} cannot be made without arguments ({error}).") from error
 
 
 def _of_others() -> dict[str, type[Acceptance]]:

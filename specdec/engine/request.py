@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import StopStringCriteria
 
 from specdec.engine.acceptance import Acceptance, Lossless, TopK
 from specdec.engine.policy import Fixed, Policy, lengths_of, policy_of
@@ -21,6 +20,7 @@ from specdec.errors import BadSetting, InvalidInput, quoted
 from specdec.events import FinishReason, SamplingParams, Started
 from specdec.facts import MachineFacts
 from specdec.forward.engine import Engine
+from specdec.forward.hf_private import FewerStopTokens
 from specdec.models.compatibility import refuse_rope_change
 from specdec.models.pair import Pair, Prompt
 from specdec.runtime.sampling import settings_of
@@ -74,12 +74,10 @@ NEUTRAL = {
 }
 
 
-class StopStrings(StopStringCriteria):
+class StopStrings(FewerStopTokens):
     """Says whether a call's text ends with a stop string.
 
     It looks once at each length of the text, because in the lane of ``generate`` both the loop and the streamer ask.
-    When it is made, transformers tries every token at every place of every stop string, for up to a minute with a large
-    vocabulary. Here only tokens are tried that have a place, which gives the same answers.
     """
 
     _seen: tuple[int, torch.Tensor] | None = None
@@ -88,20 +86,6 @@ class StopStrings(StopStringCriteria):
         if self._seen is None or self._seen[0] != input_ids.shape[1]:
             self._seen = input_ids.shape[1], super().__call__(input_ids, scores, **kwargs)
         return self._seen[1].to(input_ids.device)
-
-    def clean_tokenizer_vocab(
-        self, tokenizer: Any, *args: Any, **kwargs: Any
-    ) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-        tokens, ids = super().clean_tokenizer_vocab(tokenizer, *args, **kwargs)
-        stops = self._stop_strings_for_matching
-        begins = tuple({stop[:size] for stop in stops for size in range(1, len(stop) + 1)})
-        ends = tuple({stop[-size:] for stop in stops for size in range(1, len(stop) + 1)})
-        kept = [
-            (token, token_id)
-            for token, token_id in zip(tokens, ids, strict=True)
-            if token.endswith(begins) or token.startswith(ends) or any(token in stop or stop in token for stop in stops)
-        ]
-        return tuple(token for token, _ in kept), tuple(token_id for _, token_id in kept)
 
 
 @dataclass(frozen=True)

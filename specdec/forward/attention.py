@@ -2,7 +2,7 @@
 
 On a GPU two fast kernels of torch take a mask. That of cuDNN also takes heads that share keys. For the other one, heads
 that share keys are turned into further rows of one head. Which kernel torch prefers is a setting of the whole process.
-So only a pass that is captured asks for cuDNN's: it asks once and is replayed many times.
+So only a pass over fixed buffers asks for cuDNN's: in a round it is captured, asks once, and is replayed many times.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def attend_folded(
     return found.reshape(q.shape)
 
 
-def attend_captured(
+def attend_fixed(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, scale: float
 ) -> torch.Tensor:
-    """``attend`` in a pass that is captured on a GPU: by cuDNN's kernel where it can be used, else folded."""
+    """``attend`` in a pass over fixed buffers on a GPU: by cuDNN's kernel where it can be used, else folded."""
     with _ordering, sdpa_kernel(ORDER, set_priority=True):
         if can_use_cudnn_attention(SDPAParams(q[None], k[None], v[None], mask, 0.0, False, True)):
             return attend(q, k, v, mask, False, scale)

@@ -2,8 +2,8 @@
 
 A small pass on a GPU waits for its kernels to be launched one by one. A captured graph launches all of them at once. A
 round has three graphs: the draft's passes with their choices, the target's pass with the decision, and the gathering of
-what the round reports. A step is captured when it occurs for the second time, by its name, its key and the call's
-settings; the first time warms it up. On a CPU the same steps run without a capture.
+what the round reports. Two steps are the same if their name, their key and the settings of their call are equal. The
+first one warms up, the second one is captured. On a CPU the same steps run without a capture.
 
 ``report/tried`` says on which GPUs it has run. Three things are proven without one. The steps write the tokens of the
 eager engine. A stand-in for the capture, which repeats the recorded operators on the recorded tensors, shows that a

@@ -6,7 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from transformers import CompileConfig, DynamicCache, GenerationConfig, PreTrainedModel, modeling_layers
+from transformers import (
+    CompileConfig,
+    DynamicCache,
+    GenerationConfig,
+    PreTrainedModel,
+    StopStringCriteria,
+    modeling_layers,
+)
 from transformers.cache_utils import MtpCache
 from transformers.generation.candidate_generator import MTPCandidateGenerator
 
@@ -14,6 +21,7 @@ from specdec.private import Package
 
 _HF = Package("transformers")
 _REFUSED = "_adjust_missing_and_unexpected_keys"
+_HF.require(StopStringCriteria, "clean_tokenizer_vocab")
 
 
 class MtpModel(modeling_layers.MtpModel):
@@ -60,6 +68,28 @@ class LoadedMtp(MTPCandidateGenerator):
         for name in vars(self):
             if name not in theirs:
                 raise _HF.changed(f"MTPCandidateGenerator.{name}")
+
+
+class FewerStopTokens(StopStringCriteria):
+    """transformers' stop strings, prepared from fewer tokens.
+
+    transformers tries every token at every place of every stop string, for up to a minute with a large vocabulary. Here
+    only those are tried that can be a part of a stop string or hold one, which gives the same answers.
+    """
+
+    def clean_tokenizer_vocab(
+        self, tokenizer: Any, *args: Any, **kwargs: Any
+    ) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+        tokens, ids = super().clean_tokenizer_vocab(tokenizer, *args, **kwargs)
+        stops = _HF.get(self, "_stop_strings_for_matching")
+        begins = tuple({stop[:size] for stop in stops for size in range(1, len(stop) + 1)})
+        ends = tuple({stop[-size:] for stop in stops for size in range(1, len(stop) + 1)})
+        kept = [
+            (token, token_id)
+            for token, token_id in zip(tokens, ids, strict=True)
+            if token.endswith(begins) or token.startswith(ends) or any(token in stop or stop in token for stop in stops)
+        ]
+        return tuple(token for token, _ in kept), tuple(token_id for _, token_id in kept)
 
 
 def draft_with(target: PreTrainedModel, generator: Callable[..., Any]) -> None:

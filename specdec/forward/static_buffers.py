@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from specdec.events import MAX_GAMMA
-from specdec.forward.attention import attend_captured, attend_folded
+from specdec.forward.attention import attend_fixed, attend_folded
 from specdec.forward.kv_buffer import KVBuffer, PassView, angles, as_numbers
 from specdec.runtime.tokens import TokenBuffer
 
@@ -93,7 +93,7 @@ class StaticPassView(PassView):
     def attend(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
     ) -> torch.Tensor:
-        return (attend_captured if q.is_cuda else attend_folded)(q, k, v, mask, scale)
+        return (attend_fixed if q.is_cuda else attend_folded)(q, k, v, mask, scale)
 
     def seen(self, held: torch.Tensor, window: int | None) -> tuple[torch.Tensor, torch.Tensor | None, bool]:
         if window not in self._flags:

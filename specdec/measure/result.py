@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from itertools import zip_longest
@@ -16,6 +16,7 @@ from specdec.measure.metrics import Metrics, compute_metrics
 from specdec.text import TextStream, text_of
 
 _GIVE = "give the events that speculative(), race() or driven() yields"
+SOURCE = "_source"  # where a result keeps the tokenizer and the end of the prompt's ids, for ``pieces``
 BEFORE = 32  # tokens of the prompt that decide how the first new one is written
 
 # The kinds of token in a notebook, as on the page; dark letters on a light ground also in a dark theme.
@@ -46,8 +47,6 @@ class Result:
     cancelled: bool
     rounds: list[Round]
     metrics: Metrics | None
-    # The tokenizer and the end of the prompt's ids, for ``pieces``; None without a tokenizer.
-    _source: tuple[Any, Sequence[int]] | None = field(default=None, init=False, repr=False, compare=False)
 
     @cached_property
     def pieces(self) -> list[tuple[str, str]] | None:
@@ -56,7 +55,14 @@ class Result:
         The other kinds are "correction", "bonus", "target" and, in a lane that does not report its drafts, "unknown".
         None without a tokenizer, and where the prompt ends inside a character. Computed when it is first asked for.
         """
-        return None if self.text is None or self._source is None else _pieces(self.rounds, *self._source, self.text)
+        if self.text is None or SOURCE not in vars(self):
+            return None
+        tokenizer, before = vars(self)[SOURCE]
+        return _pieces(self.rounds, tokenizer, before, self.text)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle holds: not the tokenizer, and so the pieces only if they were made before."""
+        return {name: value for name, value in vars(self).items() if name != SOURCE}
 
     def __repr__(self) -> str:
         """One line for a terminal or a notebook: the rounds alone would fill pages."""
@@ -105,7 +111,7 @@ def collect(lane: Iterable[Event | list[Event]], tokenizer: Any = None) -> Resul
         metrics=compute_metrics(events),
     )
     if tokenizer is not None:
-        object.__setattr__(result, "_source", (tokenizer, prompt_ids[-BEFORE:]))  # the result itself is frozen
+        vars(result)[SOURCE] = tokenizer, prompt_ids[-BEFORE:]  # no field: the result holds plain values only
     return result
 
 

@@ -209,6 +209,8 @@ def specdec(run: Run) -> str:
     params = {"max_new_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")} | _changed(run)
     if run.sampled:
         params["seed"] = run.params.seed
+    if run.params.stop:
+        params["stop"] = list(run.params.stop)
     call = {"gamma": python(run.gamma), "params": "params"}
     if run.acceptance != "lossless":
         call["acceptance"] = python(run.acceptance)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from typing import Any
 
-from specdec.events import SamplingParams
+from specdec.events import LOSSLESS, SamplingParams
 from specdec.lanes.table import LANES
 
 GAMMA = 5
@@ -30,11 +31,19 @@ def link_settings(
     accept_top_k: int | None,
     lanes: Collection[str],
 ) -> dict[str, Any]:
-    """Prompt and chat, and the other settings where they differ from ``DEFAULTS``. ``lanes`` are keys of ``LANES``."""
+    """Prompt and chat, and the other settings where they differ from ``DEFAULTS``. ``lanes`` are keys of ``LANES``.
+
+    The page has no stop strings and no acceptance rules of other packages. They are named too, so that it refuses to
+    repeat the race instead of running another one.
+    """
     values: dict[str, Any] = {name: getattr(params, field) for name, field in PARAMS.items()}
     values |= {"gamma": gamma, "accept_top_k": accept_top_k, "ignore_eos": int(params.ignore_eos)}
     values |= {"block": int(acceptance == "block"), "lanes": ",".join(key for key in lanes if key in further_keys())}
     changed = {name: value for name, value in values.items() if value != DEFAULTS[name]}
+    if params.stop:
+        changed["stop"] = json.dumps(params.stop, ensure_ascii=False)
+    if acceptance not in LOSSLESS and accept_top_k is None:
+        changed["acceptance"] = acceptance
     return {"prompt": prompt, "chat": int(chat)} | changed
 
 

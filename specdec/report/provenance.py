@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from specdec.errors import quoted
 from specdec.events import Started
 from specdec.facts import DraftFacts, MachineFacts, ModelFacts, PairFacts
 from specdec.measure.plan import Plan
@@ -89,6 +90,7 @@ def run_settings(started: Started) -> str:
     parts.append(f"top-p {params.top_p:g}" if params.top_p != 1 else "")
     parts.append(f"min-p {params.min_p:g}" if params.min_p else "")
     parts.append(f"repetition penalty {params.repetition_penalty:g}" if params.repetition_penalty != 1 else "")
+    parts.append(f"stop at {sentences.listed([quoted(text) for text in params.stop])}" if params.stop else "")
     own = {"lossless": "", "block": "block verification", "top-k": f"top-{started.accept_top_k} acceptance (lossy)"}
     claim = "claims to be lossless" if started.claims_lossless else "lossy"
     parts.append(own.get(started.acceptance, f"{started.acceptance} acceptance ({claim})"))

@@ -10,6 +10,7 @@ from specdec.events import Finished, SamplingParams
 from specdec.lanes.table import entrants_of_race
 from specdec.measure.metrics import compute_metrics
 from specdec.measure.plan import Trial
+from specdec.measure.prompts import message_of
 from specdec.measure.result import LaneEvents, written_ids
 from specdec.measure.results.format import About
 from specdec.measure.summary import summary_rows
@@ -82,7 +83,7 @@ def race_recording(race: FinishedRace) -> str:
     )
     events = [event for lanes in race.runs for lane in lanes.values() for event in lane]
     facts = race.about["pair"]
-    begin = begin_line(0, "run", facts, settings, keys, len(race.runs))
+    begin = begin_line(0, "run", facts, settings, keys, len(race.runs), race.about["at"])
     return "".join([begin, *event_lines(events, [], keys, recorder), verdict_line(race.verdict)])
 
 
@@ -99,7 +100,7 @@ def race_json(race: FinishedRace) -> str:
 
 def race_csv(race: FinishedRace) -> str:
     """A row for each lane: plain numbers (seconds, factors and shares, not percent), each with what was measured."""
-    params = {name: value for name, value in asdict(race.params).items() if name != "stop"}
+    params = asdict(race.params) | {"stop": literal(race.params.stop) if race.params.stop else ""}
     source = provenance.machine_columns(race.about) | {"prompt": race.prompt, "chat": race.chat}
     source |= params | {"acceptance_rule": race.acceptance}
     return csv_table([row | source for row in summary_rows(race.trials)])
@@ -107,7 +108,9 @@ def race_csv(race: FinishedRace) -> str:
 
 def race_markdown(race: FinishedRace) -> str:
     """The verdict and a table of the lanes, after lines that say what was measured."""
-    settings = ", ".join(filter(None, [race.verdict.caption, numbers.runs(len(race.runs))]))
+    seed = "" if race.params.greedy else f"seed {race.params.seed}"
+    chat = "as a chat message" if race.chat else ""
+    settings = ", ".join(filter(None, [race.verdict.caption, seed, chat, numbers.runs(len(race.runs))]))
     source = provenance.machine_rows(race.about) | {"Prompt": literal(race.prompt), "Settings": settings}
     head = "".join(f"- {name}: {value}\n" for name, value in source.items())
     table = markdown_table(COLUMNS, range(2, len(COLUMNS)), map(summary_cells, summary_rows(race.trials)))
@@ -120,8 +123,7 @@ def race_python(race: FinishedRace) -> str:
     asked: dict[str, Any] = {"gamma": race.gamma, "lanes": list(race.lanes), "runs": len(race.runs)}
     if race.acceptance != "lossless":
         asked["acceptance"] = race.acceptance
-    message = [{"role": "user", "content": race.prompt}] if race.chat else race.prompt
-    return race_code(race.load, message, race.params, asked)
+    return race_code(race.load, message_of(race.prompt, race.chat), race.params, asked)
 
 
 RACE_EXPORTS: dict[str, Callable[[FinishedRace], str]] = {

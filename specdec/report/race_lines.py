@@ -18,15 +18,22 @@ from specdec.report.verdict import Verdict
 
 
 def begin_line(
-    number: int, origin: str, facts: PairFacts, settings: dict[str, Any], keys: Sequence[str], runs: int
+    number: int,
+    origin: str,
+    facts: PairFacts,
+    settings: dict[str, Any],
+    keys: Sequence[str],
+    runs: int,
+    at: float | None = None,
 ) -> str:
     """The first line.
 
     ``number`` differs from race to race, so that a page notices a new one. ``facts`` are those of ``Pair.facts``,
-    ``settings`` those that a link holds, ``keys`` those of the lanes, and ``runs`` says how often each lane runs.
+    ``settings`` those that a link holds, ``keys`` those of the lanes, ``runs`` says how often each lane runs, and
+    ``at`` when the race began, in seconds since 1970; None for now.
     """
     record: dict[str, Any] = {"event": "begin", "version": VERSION, "number": number, "origin": origin}
-    record |= {"at": time.time(), "pair": provenance.pair_line(facts)}
+    record |= {"at": time.time() if at is None else at, "pair": provenance.pair_line(facts)}
     return line(record | {"settings": settings, "lanes": keys, "runs": runs})
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from specdec.errors import InvalidInput
-from specdec.events import Event, Finished, Round, Started
+from specdec.events import LOSSLESS, Event, Finished, Round, Started
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig, row_of
 from specdec.measure import metrics
 from specdec.measure.gain import RunMetrics, median_run
@@ -237,6 +237,8 @@ def _text_note(
     if not started.params.greedy:
         if not started.claims_lossless:
             return Note("texts", "With this acceptance, sampled text does not follow the target's distribution.")
+        if started.acceptance not in LOSSLESS:
+            return Note("texts", "Sampling: the two texts may differ. This acceptance claims the same distribution.")
         return Note("texts", "Sampling: the two texts may differ; their distribution is the same.")
     ours, theirs = written_ids(speculative), written_ids(plain)
     same = common_prefix(ours, theirs)

@@ -76,7 +76,7 @@ def is_logged_in(app: Any, cookies: Mapping[str, str]) -> bool:
     return any(cookies.get(f"{name}-{identity}") in tokens for name in ("access-token", "access-token-unsecure"))
 
 
-@functools.cache  # once, whatever is launched
+@functools.cache  # once for each ``change``, whatever is launched
 def change_templates(change: Callable[[str], str]) -> None:
     """Let ``change`` rewrite the text of every template of Gradio's HTML."""
     environment = _GRADIO.get(routes.templates, "env")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import specdec.cli
 from specdec.cli.parsers import COMMANDS
 from specdec.cli.parsers.shared import output_file
 
@@ -33,6 +34,15 @@ def test_help_needs_no_torch(words) -> None:
     assert (ended.returncode, ended.stderr) == (0, "") and ended.stdout.startswith("usage: specdec")
     named = words[:1] if len(words) > 1 else COMMANDS
     assert "--help" in ended.stdout and all(name in ended.stdout for name in named)
+
+
+def test_a_library_of_another_version_is_named_in_a_sentence(monkeypatch) -> None:
+    def changed(name: str) -> None:
+        raise specdec.LibraryChanged("torch 9 has no such name.")
+
+    monkeypatch.setattr(specdec.cli.importlib, "import_module", changed)
+    with pytest.raises(SystemExit, match=r"^specdec: torch 9 has no such name\.$"):
+        specdec.cli.main(["check", "a", "b"])
 
 
 def test_the_version_needs_no_torch() -> None:

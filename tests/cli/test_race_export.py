@@ -23,6 +23,8 @@ from specdec.report.code_export import race_code
 from specdec.report.compare import COMPARED
 from specdec.report.race_export import RACE_EXPORTS
 from specdec.report.recording import lanes
+from specdec.ui.jobs.limits import Limits
+from specdec.ui.jobs.race_settings import value_of
 from specdec.ui.tabs.race import _lane_rows
 
 ROOT = Path(specdec.__file__).parents[1]
@@ -70,6 +72,9 @@ def test_the_recording_is_one_that_the_page_opens(exported) -> None:
     assert found["lines"] == len(file.read_text(encoding="utf-8").splitlines())
     assert found["settings"]["prompt"] == PROMPT and found["settings"]["gamma"] == 3
     assert found["settings"]["lanes"] == "prompt-lookup" and found["settings"]["seed"] >= 0
+    assert found["settings"]["stop"] == '["zzz"]', "the page has no stop strings, so it must refuse to repeat this"
+    with pytest.raises(specdec.InvalidInput, match="no such setting"):
+        value_of("stop", found["settings"]["stop"], Limits())
     assert len(recorded(exported)) == 2 * len(LANES)
 
 
@@ -89,9 +94,11 @@ def test_the_table_has_the_same_figures(exported) -> None:
         rows = list(csv.DictReader(file))
     assert [float(row["speedup"]) for row in rows] == [row["speedup"] for row in found["rows"]]
     assert {row["prompt"] for row in rows} == {PROMPT} and {row["temperature"] for row in rows} == {"0.8"}
-    assert {row["seed"] for row in rows} == {str(found["params"]["seed"])}
+    assert {row["seed"] for row in rows} == {str(found["params"]["seed"])} and {row["stop"] for row in rows} == {
+        '["zzz"]'
+    }
     text = (exported / "race.md").read_text(encoding="utf-8")
-    assert found["verdict"]["sentence"] in text and "temperature 0.8, 2 runs" in text
+    assert found["verdict"]["sentence"] in text and "temperature 0.8, stop at 'zzz', seed " in text
     assert sum(line.startswith("| given |") for line in text.splitlines()) == len(rows) == len(LANES)
 
 
@@ -125,6 +132,8 @@ def test_a_chat_with_block_verification_is_repeated_as_one() -> None:
 
 def test_json_lines_and_files_are_of_the_same_run(tmp_path) -> None:
     file = tmp_path / "race.jsonl"
+    refused = specdec_command(PROMPT, "--json", "--runs", "2")
+    assert refused.returncode == 1 and "one race; leave --runs out" in refused.stderr
     ended = specdec_command(PROMPT, "--tokens", "12", "--json", "--export", str(file))
     assert ended.returncode == 0 and len(ended.stdout.splitlines()) + 5 == len(file.read_text().splitlines())
     assert [written_ids(lane) for lane in lanes(ended.stdout.splitlines())] == recorded(tmp_path)

@@ -131,6 +131,12 @@ class Loose(Liar):
     lossless = False
 
 
+@dataclass(frozen=True)
+class Needy(Cautious):
+    name = "needy"
+    most: int
+
+
 def test_no_other_package_takes_a_name_of_ours(offered) -> None:
     offered.append(EntryPoint("block", f"{__name__}:Cautious", entry_points.ACCEPTANCE))
     assert acceptance_of("block") == Block() and acceptance_of("cautious") == Cautious()
@@ -144,6 +150,10 @@ def test_a_wrong_name_is_refused_with_those_that_there_are(offered) -> None:
         acceptance_of("other")
     with pytest.raises(specdec.InvalidInput, match="leave one of them out"):
         acceptance_of("cautious", 3)
+    offered.append(EntryPoint("needy", f"{__name__}:Needy", entry_points.ACCEPTANCE))
+    entry_points.loaded.cache_clear()
+    with pytest.raises(specdec.InvalidInput, match="'needy' cannot be made without arguments"):
+        acceptance_of("needy")
 
 
 @pytest.mark.parametrize("value", ["no_such_module:Rule", "specdec.engine.acceptance:Acceptance", "json:dumps"])
@@ -151,6 +161,8 @@ def test_what_cannot_be_used_is_left_out_with_a_warning(offered, value: str) -> 
     offered.append(EntryPoint("broken", value, entry_points.ACCEPTANCE))
     with pytest.warns(UserWarning, match="'broken' .* (cannot be loaded|is no whole Acceptance)"):
         assert acceptance_of("cautious") == Cautious()
+    with pytest.raises(specdec.InvalidInput, match="'broken' of an installed package cannot be used"):
+        acceptance_of("broken")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert acceptance_of("lossless") == Lossless()

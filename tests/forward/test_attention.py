@@ -30,7 +30,7 @@ def test_every_way_gives_the_same(kv_heads: int, rows: int, takes: bool, monkeyp
     for found in (
         attention.attend(q, k, v, mask, False, 0.3),
         attention.attend_folded(q, k, v, mask, 0.3),
-        attention.attend_captured(q, k, v, mask, 0.3),
+        attention.attend_fixed(q, k, v, mask, 0.3),
     ):
         assert torch.allclose(found, expected, atol=1e-6)
 
@@ -39,7 +39,7 @@ def test_asking_for_a_kernel_leaves_the_process_as_it_was() -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         q = torch.ones(2, 1, 8)
-        attention.attend_captured(q, q, q, torch.zeros(1, 1), 1.0)
+        attention.attend_fixed(q, q, q, torch.zeros(1, 1), 1.0)
         assert not torch.backends.cuda.cudnn_sdp_enabled()
     finally:
         torch.backends.cuda.enable_cudnn_sdp(True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import pickle
+
 import torch
 from fakes import byte_tokenizer, noisy_copy, random_table, shared_tiny, table_pair
 
@@ -61,6 +65,8 @@ def test_the_pieces_are_made_when_they_are_asked_for(monkeypatch) -> None:
     assert result.pieces == [piece for piece in expected if piece[0]] and result.pieces is result.pieces
     assert len(asked) == 1
     assert specdec.collect(events).pieces is None
+    assert json.dumps(dataclasses.asdict(result)), "a result holds plain values, and no tokenizer"
+    assert pickle.loads(pickle.dumps(result)) == result
 
 
 def test_a_lane_that_reports_no_draft_is_not_shown_as_accepted() -> None:

@@ -6,6 +6,7 @@ from specdec.cli.parsers.shared import Parser, add_export_argument, add_pair_arg
 from specdec.entry_points import ACCEPTANCE, names_of
 from specdec.events import LOSSLESS
 from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP
+from specdec.report.link_settings import GAMMA, NEW_TOKENS
 
 RACE_FILES = (".jsonl", ".json", ".csv", ".md", ".py")  # the endings of files that hold a race
 
@@ -14,7 +15,10 @@ def run_arguments(parser: Parser) -> None:
     parser.description = 'Race a pair on one prompt: specdec "Once upon a time" --gamma 5.'
     parser.add_argument("prompt", help="the text to continue; - reads it from the standard input")
     parser.add_argument(
-        "--gamma", type=draft_length, default=5, help="draft length, 0-16 (default 5), auto, or confidence:0.4"
+        "--gamma",
+        type=draft_length,
+        default=GAMMA,
+        help=f"draft length, 0-16 (default {GAMMA}), auto, or confidence:0.4",
     )
     parser.add_argument(
         "--lanes",
@@ -23,7 +27,7 @@ def run_arguments(parser: Parser) -> None:
         default=DEFAULT_KEYS,
         help=f"{LOOP.key} is our loop without a draft; default: " + " ".join(DEFAULT_KEYS),
     )
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens (default 128)")
+    parser.add_argument("--tokens", type=int, default=NEW_TOKENS, help=f"new tokens (default {NEW_TOKENS})")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
     parser.add_argument("--top-k", type=int, default=0, help="sample from the k most likely tokens; 0: all (default)")
     parser.add_argument(

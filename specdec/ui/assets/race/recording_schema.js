@@ -290,7 +290,7 @@ export const SCHEMA = {
             "maximum": 1000000,
             "minimum": 0
           },
-          "maxItems": 1000000
+          "maxItems": 100
         },
         "more": {
           "type": "object",
@@ -298,7 +298,7 @@ export const SCHEMA = {
             "anyOf": [
               {
                 "type": "string",
-                "maxLength": 100000
+                "maxLength": 1000
               },
               {
                 "type": "integer",
@@ -317,7 +317,8 @@ export const SCHEMA = {
                 "type": "null"
               }
             ]
-          }
+          },
+          "maxProperties": 20
         },
         "own_forward": {
           "anyOf": [
