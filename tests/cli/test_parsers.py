@@ -6,12 +6,14 @@ import argparse
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-import specdec.cli
+from specdec import cli
 from specdec.cli.parsers import COMMANDS
 from specdec.cli.parsers.shared import output_file
+from specdec.errors import LibraryChanged
 
 ROOT = Path(__file__).parents[2]
 HEAVY = "torch", "transformers", "accelerate", "numpy", "gradio", "plotly", "rich"
@@ -38,11 +40,11 @@ def test_help_needs_no_torch(words) -> None:
 
 def test_a_library_of_another_version_is_named_in_a_sentence(monkeypatch) -> None:
     def changed(name: str) -> None:
-        raise specdec.LibraryChanged("torch 9 has no such name.")
+        raise LibraryChanged("torch 9 has no such name.")
 
-    monkeypatch.setattr(specdec.cli.importlib, "import_module", changed)
+    monkeypatch.setattr(cli, "importlib", SimpleNamespace(import_module=changed))
     with pytest.raises(SystemExit, match=r"^specdec: torch 9 has no such name\.$"):
-        specdec.cli.main(["check", "a", "b"])
+        cli.main(["check", "a", "b"])
 
 
 def test_the_version_needs_no_torch() -> None:
