@@ -24,6 +24,7 @@ const WORDS = {
   maxItems: (value, most) => value.length <= most,
   items: (value, rule) => value.every((item) => fits(item, rule)),
   prefixItems: (value, rules) => rules.every((rule, place) => fits(value[place], rule)),
+  maxProperties: (value, most) => Object.keys(value).length <= most,
   required: (value, names) => names.every((name) => Object.hasOwn(value, name)),
   properties: (value, rules) =>
     Object.entries(rules).every(([name, rule]) => !Object.hasOwn(value, name) || fits(value[name], rule)),
