@@ -67,7 +67,7 @@ def main(arguments: Namespace) -> None:
             lanes = turned(arguments.lanes, made)
             return chain.from_iterable(race(pair, prompt, **asked, params=params, lanes=lanes))
 
-        about, began = measured_on(pair), time.perf_counter()
+        about, began = measured_on(pair) if arguments.export else None, time.perf_counter()
         first = run(0, params)
         shown = _printed(first, pair.tokenizer) if arguments.json else _shown(console, first, pair.tokenizer, keys)
         runs = [by_lane(shown, keys)]
@@ -80,7 +80,7 @@ def main(arguments: Namespace) -> None:
             console.print(f"Run {len(runs) + 1} ...", style="dim")
             runs.append(by_lane(run(len(runs), seeded), keys))
             verdict = race_verdict(runs, text_of=text_of)
-        written = not arguments.export or export_race(
+        written = about is None or export_race(
             arguments.export,
             FinishedRace(
                 load=load_arguments(arguments),
