@@ -10,14 +10,14 @@ from typing import Annotated, Literal, NotRequired, TypeAlias
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict  # pydantic supports the standard one only from Python 3.12 on
 
-_OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 _Text = Annotated[str, Field(max_length=1000)]  # may be a path
 _Count = Annotated[int, Field(ge=0, le=1_000_000)]
 _Many = Annotated[int, Field(ge=0, le=2**53 - 1)]
 _Plain: TypeAlias = _Text | int | float | bool | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ModelFacts(TypedDict):
     """Facts about a model.
 
@@ -41,7 +41,7 @@ class ModelFacts(TypedDict):
     own_forward: NotRequired[_Text | None]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class DraftFacts(TypedDict):
     """Facts about a way to draft; see ``specdec.drafters.base.DraftMethod.describe``.
 
@@ -77,7 +77,7 @@ class DraftFacts(TypedDict):
     own_forward: NotRequired[_Text | None]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class EngineFacts(TypedDict):
     """What runs the passes. ``reason``: why the graph engine was asked for and cannot run; else None."""
 
@@ -85,7 +85,7 @@ class EngineFacts(TypedDict):
     reason: _Text | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class PairFacts(TypedDict):
     """Facts about a pair.
 
@@ -105,7 +105,7 @@ class PairFacts(TypedDict):
     engine: NotRequired[EngineFacts]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class MachineFacts(TypedDict):
     """The machine of a measurement. ``threads``: how many torch used; ``gpu`` is missing without one."""
 

@@ -15,17 +15,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NotRequired
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
 
 from specdec.engine.policy import Fixed, policy_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import LOSSLESS, SamplingParams
-from specdec.facts import DraftFacts, ModelFacts, PairFacts
+from specdec.facts import OPEN, DraftFacts, ModelFacts, PairFacts
 from specdec.measure.prompts import message_of
 from specdec.report.schema import place
 
-OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 FIXED = 5  # the draft length for tools that cannot choose it themselves
 NEUTRAL = {"top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1, "ignore_eos": False}
 

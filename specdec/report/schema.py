@@ -18,7 +18,8 @@ from typing_extensions import TypedDict  # pydantic supports the standard one on
 
 from specdec.errors import InvalidInput
 from specdec.events import DraftToken, Event, Finished, Round, Started
-from specdec.report.verdict import OPEN, STRICT, LaneEnd, Verdict
+from specdec.facts import OPEN
+from specdec.report.verdict import STRICT, LaneEnd, Verdict
 
 VERSION = 4
 ASSETS = Path(__file__).parents[1] / "ui" / "assets" / "race"

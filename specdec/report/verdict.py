@@ -14,10 +14,10 @@ from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict  # pydantic supports the standard one only from Python 3.12 on
 
 from specdec.events import MAX_GAMMA
+from specdec.facts import OPEN
 from specdec.report.judge import Doubt, Kind, Reason
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 Gamma: TypeAlias = Annotated[int, Field(ge=0, le=MAX_GAMMA)]
 

@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, FailFast, Field, TypeAdapter, ValidationError, with_config
+from pydantic import FailFast, Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import from_json, to_json
 from typing_extensions import TypedDict  # pydantic supports the standard one only from Python 3.12 on
 
 from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, SamplingParams
-from specdec.facts import MachineFacts, PairFacts
+from specdec.facts import OPEN, MachineFacts, PairFacts
 from specdec.lanes.table import LaneConfig, row_of
 from specdec.measure.metrics import with_rates
 from specdec.measure.plan import Key, Plan, Trial
@@ -33,7 +33,6 @@ MOST_HEAD = 100_000  # bytes of the first line besides the prompts
 MOST_OTHERS = 100  # lines of a file that are no calls; an interrupted measurement leaves one for each process
 SHOWN_OF_DRAFT = {"kind", "text", "name", "layers", "agreement"}
 LARGEST = 1e12  # the largest count or number of seconds
-OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 Text = Annotated[str, Field(max_length=1000)]  # may be a path
