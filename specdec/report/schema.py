@@ -209,9 +209,15 @@ def files() -> dict[str, str]:
     """The generated files by name."""
     found = schema()
     return {
-        "recording_schema.js": f"// {_MADE}\nexport const SCHEMA = {json.dumps(found, indent=2)};\n",
+        "recording_schema.js": f"// {_MADE}\nexport const SCHEMA = {_script(found)};\n",
         "recording.d.ts": typescript(found),
     }
+
+
+def _script(found: dict[str, Any]) -> str:
+    """The schema as data, with a line for each type, so that a change of one shows in one line."""
+    types = "".join(f"    {json.dumps(name)}: {json.dumps(part)},\n" for name, part in found["types"].items())
+    return f'{{\n  "version": {VERSION},\n  "lines": {json.dumps(found["lines"])},\n  "types": {{\n{types}  }}\n}}'
 
 
 if __name__ == "__main__":
