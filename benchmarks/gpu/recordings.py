@@ -14,9 +14,8 @@ from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS, entrants_of_race
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.pair import Pair
-from specdec.report.race_lines import begin_line, event_lines, verdict_line
 from specdec.report.race_verdict import race_verdict
-from specdec.report.recording import Recorder, shown_alone
+from specdec.report.recording import Recorder, begin_line, event_lines, shown_alone, verdict_line
 
 
 def embedded(setting: Setting) -> Iterator[Found]:

@@ -27,8 +27,7 @@ from specdec.measure.sweep import ENTRANTS
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair, silence_libraries
 from specdec.report import provenance
-from specdec.report.benchmark import benchmark_json
-from specdec.report.limit import shares_of_limit, show_limit
+from specdec.report.benchmark import benchmark_json, shares_of_limit, show_limit
 from specdec.report.sweep import sweep_table, theory_note
 from specdec.report.sweep_verdict import overall
 

@@ -17,13 +17,16 @@ from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.results.format import About
 from specdec.measure.summary import auto_share, find, summarise, summary_rows
-from specdec.report import numbers, provenance
-from specdec.report.limit import shares_of_limit, show_limit
+from specdec.report import numbers, provenance, sentences
 from specdec.report.provenance import provenance_columns, provenance_rows
 from specdec.report.recording import plain_json
-from specdec.report.summary import COLUMNS, summary_cells
 from specdec.report.sweep import sweep_rows
 from specdec.report.sweep_verdict import overall
+
+COLUMNS = (
+    "Category", "Lane", "\u03b3", "tokens/s", "speed-up", "time saved", "acceptance", "tokens per pass", "same text",
+)  # fmt: skip
+LIMIT_COLUMNS = ("Lane", "\u03b3", "least ms per token (computed)", "ms per token (measured)", "share of the limit")
 
 
 def benchmark_table(about: About, trials: Sequence[Trial]) -> Table:
@@ -164,3 +167,60 @@ def report(
     if (compared := closed_form_table(about, trials)) is not None:
         console.print(compared)
     show_limit(console, limit, label)
+
+
+def summary_cells(row: dict[str, Any]) -> list[str]:
+    """A row under ``COLUMNS``: medians over the runs, with the lowest and the highest."""
+    plain = row["lane"] == BASELINE.lane
+    return [
+        row["category"],
+        LaneConfig(row["lane"], row["gamma"]).row.label,
+        "" if row["gamma"] is None else str(row["gamma"]),
+        numbers.spread(_values(row, "tokens_per_second"), numbers.rate),
+        "1" if plain else numbers.times(_values(row, "speedup")),
+        "" if plain else numbers.percent(row["latency_reduction"]),
+        "" if row["acceptance"] is None else numbers.percent(row["acceptance"]),
+        "" if plain else numbers.number(row["tokens_per_target_pass"], 2),
+        "" if row["same_text"] is None else f"{row['same_text']} of {row['compared']}",
+    ]
+
+
+def _values(row: dict[str, Any], name: str) -> list[float]:
+    return [value for end in ("_min", "", "_max") if (value := row[name + end]) is not None]
+
+
+def shares_of_limit(record: dict[str, Any]) -> dict[LaneConfig, float]:
+    """The share of the limit that each lane reached; empty if the limit is not known."""
+    return {LaneConfig(row["lane"], row["gamma"]): row["share_of_limit"] for row in record.get("rows", ())}
+
+
+def show_limit(console: Console, record: dict[str, Any], label: str = "") -> None:
+    """Print the measured rates, then for each lane the computed limit and the share of it that was reached.
+
+    ``label``: the label of a synthetic measurement, for the title.
+    """
+    if "reason" in record:
+        console.print(sentences.NO_LIMIT.format(reason=record["reason"]))
+        return
+    title = "The least possible time per token on this machine"
+    out = Table(title=provenance.title_with_label(title, label))
+    for place, column in enumerate(LIMIT_COLUMNS):
+        out.add_column(column, justify="right" if place else "left", overflow="fold")
+    for row in record["rows"]:
+        times = (row["computed_least_seconds_per_token"], row["measured_seconds_per_token"])
+        out.add_row(
+            LaneConfig(row["lane"], row["gamma"]).row.label,
+            "" if row["gamma"] is None else str(row["gamma"]),
+            *(f"{1000 * seconds:.3g}" for seconds in times),
+            numbers.percent(row["share_of_limit"]),
+        )
+    console.print(out)
+    for role, rates in record["measured"].items():
+        console.print(
+            sentences.RATES.format(
+                Role=role.capitalize(),
+                size=numbers.number(rates["weight_bytes"] / 1e6),
+                bandwidth=numbers.number(rates["read_bytes_per_second"] / 1e9),
+                operations=numbers.number(rates["operations_per_second"] / 1e9),
+            )
+        )

@@ -15,12 +15,10 @@ from specdec.measure.result import LaneEvents, written_ids
 from specdec.measure.results.format import About
 from specdec.measure.summary import summary_rows
 from specdec.report import numbers, provenance
-from specdec.report.benchmark import csv_table, markdown_table
+from specdec.report.benchmark import COLUMNS, csv_table, markdown_table, summary_cells
 from specdec.report.code_export import literal, race_code
 from specdec.report.link_settings import link_settings
-from specdec.report.race_lines import begin_line, event_lines, verdict_line
-from specdec.report.recording import Recorder, plain_json
-from specdec.report.summary import COLUMNS, summary_cells
+from specdec.report.recording import Recorder, begin_line, event_lines, plain_json, verdict_line
 from specdec.report.verdict import Verdict
 
 # What the JSON has of the verdict: what a program reads, not the texts and tables for the page.

@@ -19,31 +19,23 @@ from specdec.measure.whatif import Costs
 from specdec.report import numbers, provenance, sentences
 from specdec.report.computed import computed_lengths
 from specdec.report.judge import Judgement, Kind, judge
-from specdec.report.places import passes_table, places_table
 from specdec.report.recording import Recorder
 from specdec.report.sentences import listed
-from specdec.report.tables import details, headline_figures, lane_rates, lane_rows, time_words
-from specdec.report.verdict import LaneEnd, Note, Verdict
+from specdec.report.tables import (
+    details,
+    headline_figures,
+    lane_end,
+    lane_rates,
+    lane_rows,
+    passes_table,
+    places_table,
+    time_words,
+)
+from specdec.report.verdict import Note, Verdict
 from specdec.report.why import of_race
 
 SPECULATIVE = "speculative"  # the lane that is judged
 REPETITIVE = 0.5
-
-
-def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
-    """The label at the end of a lane's line, when it has a token."""
-    figures = metrics.compute_metrics(events)
-    if figures is None:
-        return None
-    name = row_of(lane).label
-    duration = numbers.seconds(figures.decode_seconds)
-    return {
-        "event": "lane_end",
-        "lane": lane,
-        "name": name,
-        "duration": duration,
-        "spoken": f"{name} lane ended: {figures.new_tokens} tokens, {duration} from the first to the last.",
-    }
 
 
 LEAST = 8  # tokens that a stopped race must have written; the times of fewer are noise
@@ -98,14 +90,14 @@ def race_verdict(
     """
     notes: list[Note] = []
     if stopped and (complete := _complete(runs)):
-        notes.append(Note("stopped", f"{stopped} before all lanes ended. Only lanes that ended count."))
+        notes.append(Note("stopped", sentences.STOPPED_ENDED.format(stopped=stopped)))
         runs, stopped = complete, None
     if stopped:
         written = len(written_ids(runs[0].get(SPECULATIVE, ())))
         if written < LEAST or not _ended(runs[0].get(BASELINE.key, ())):
             return _incomplete(runs[0], stopped)
         asked = started_of(runs[0][SPECULATIVE]).params.max_new_tokens
-        text = f"{stopped} at {written} of {asked} tokens; only tokens that both lanes wrote are compared."
+        text = sentences.STOPPED_COMPARED.format(stopped=stopped, written=written, asked=asked)
         notes.append(Note("stopped", text))
         runs = [{**runs[0], BASELINE.key: _up_to(runs[0][BASELINE.key], written)}]
     measured = [
@@ -145,11 +137,14 @@ def race_verdict(
         saved=_saved(base, lane) if found.gain and not stopped else None,
         **_other_lengths(found, speculative, runs, sides[shown]),
     )
-    words = (
-        f"Tokens written over seconds. Plain: {base.new_tokens} tokens in {numbers.seconds(base.decode_seconds)}. "
-        f"Speculative: {lane.new_tokens} tokens in {numbers.seconds(lane.decode_seconds)}. {verdict.sentence}"
+    chart = sentences.CHART.format(
+        plain=base.new_tokens,
+        plain_time=numbers.seconds(base.decode_seconds),
+        speculative=lane.new_tokens,
+        speculative_time=numbers.seconds(lane.decode_seconds),
+        sentence=verdict.sentence,
     )
-    return replace(verdict, chart=words)
+    return replace(verdict, chart=chart)
 
 
 def _saved(base: Metrics, lane: Metrics) -> str | None:
@@ -236,29 +231,27 @@ def _text_note(
     started = started_of(speculative)
     if not started.params.greedy:
         if not started.claims_lossless:
-            return Note("texts", "With this acceptance, sampled text does not follow the target's distribution.")
-        if started.acceptance not in LOSSLESS:
-            return Note("texts", "Sampling: the two texts may differ. This acceptance claims the same distribution.")
-        return Note("texts", "Sampling: the two texts may differ; their distribution is the same.")
+            return Note("texts", sentences.TEXTS_LOSSY)
+        return Note("texts", sentences.TEXTS_SAMPLED if started.acceptance in LOSSLESS else sentences.TEXTS_CLAIMED)
     ours, theirs = written_ids(speculative), written_ids(plain)
     same = common_prefix(ours, theirs)
     if ours == theirs:
-        return Note("texts", f"Identical text{' so far' if stopped else ''}: {same} of {len(theirs)} tokens.")
-    tokens = [f"\u201c{text_of(ids[same])}\u201d" if same < len(ids) else "the end" for ids in (theirs, ours)]
-    difference = f"First difference at token {same + 1}: plain {tokens[0]}, speculative {tokens[1]}"
-    margin = _margin_at(speculative, same)
-    if margin is None:
-        return Note("texts", f"{difference}.")
-    raw = " (before the repetition penalty)" * (started.params.repetition_penalty != 1)
-    return Note("texts", f"{difference}; logit margin {margin:.3g}{raw}.")
+        text = sentences.TEXTS_SAME_SO_FAR if stopped else sentences.TEXTS_SAME
+        return Note("texts", text.format(same=same, tokens=len(theirs)))
+    tokens = [
+        sentences.TOKEN.format(text_of(ids[same])) if same < len(ids) else sentences.END for ids in (theirs, ours)
+    ]
+    difference = sentences.TEXTS_DIFFER.format(at=same + 1, plain=tokens[0], speculative=tokens[1])
+    if (margin := _margin_at(speculative, same)) is not None:
+        difference += sentences.MARGIN[started.params.repetition_penalty != 1].format(margin=margin)
+    return Note("texts", f"{difference}.")
 
 
 def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[Note]:
     share = metrics.repeated_ngrams(written_ids(speculative))
     if share < REPETITIVE or not lane.accepted:
         return []
-    text = f"{numbers.percent(share)} of the text repeats earlier text, which is easy to guess. "
-    return [Note("repetition", text + "Other prompts may gain less.")]
+    return [Note("repetition", sentences.REPEATS_ITSELF.format(share=numbers.percent(share)))]
 
 
 def _lengths(speculative: Sequence[Event]) -> list[Note]:
@@ -268,9 +261,9 @@ def _lengths(speculative: Sequence[Event]) -> list[Note]:
     drafted = [len(event.draft) for event in rounds if event.draft is not None]
     if isinstance(gamma, int) or not drafted:
         return []
-    idle = f"; {drafted.count(0)} of {len(drafted)} rounds had none" if 0 in drafted else ""
+    text = sentences.CHOSEN_LENGTHS_WITH_NONE if 0 in drafted else sentences.CHOSEN_LENGTHS
     mean = sum(drafted) / len(drafted)
-    return [Note("lengths", f"Draft length \u03b3 {gamma}: {mean:.1f} guesses per round on average{idle}.")]
+    return [Note("lengths", text.format(gamma=gamma, mean=mean, none=drafted.count(0), rounds=len(drafted)))]
 
 
 def _ended(events: Sequence[Event]) -> bool:

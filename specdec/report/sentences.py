@@ -152,6 +152,33 @@ UNLIKE = "These rows cannot be compared directly: they differ in {settings}."
 NOTHING_COMPARED = "There is nothing to compare: no prompt has a call of plain generate and a call of another lane."
 ALIKE_ASKED = "All files have the same prompts, new tokens and temperature."
 
+# How the two texts of a race compare.
+TEXTS_LOSSY = "With this acceptance, sampled text does not follow the target's distribution."
+TEXTS_CLAIMED = "Sampling: the two texts may differ. This acceptance claims the same distribution."
+TEXTS_SAMPLED = "Sampling: the two texts may differ; their distribution is the same."
+TEXTS_SAME = "Identical text: {same} of {tokens} tokens."
+TEXTS_SAME_SO_FAR = "Identical text so far: {same} of {tokens} tokens."
+TEXTS_DIFFER = "First difference at token {at}: plain {plain}, speculative {speculative}"
+TOKEN, END = "\u201c{}\u201d", "the end"
+# By whether the texts had a repetition penalty.
+MARGIN = {False: "; logit margin {margin:.3g}", True: "; logit margin {margin:.3g} (before the repetition penalty)"}
+
+# Other notes below the verdict on a race, and what a screen reader says of its chart.
+STOPPED_ENDED = "{stopped} before all lanes ended. Only lanes that ended count."
+STOPPED_COMPARED = "{stopped} at {written} of {asked} tokens; only tokens that both lanes wrote are compared."
+REPEATS_ITSELF = "{share} of the text repeats earlier text, which is easy to guess. Other prompts may gain less."
+CHOSEN_LENGTHS = "Draft length \u03b3 {gamma}: {mean:.1f} guesses per round on average."
+CHOSEN_LENGTHS_WITH_NONE = (
+    "Draft length \u03b3 {gamma}: {mean:.1f} guesses per round on average; {none} of {rounds} rounds had none."
+)
+LANE_ENDED = "{name} lane ended: {tokens} tokens, {duration} from the first to the last."
+TIME = "Drafting took {draft}, checking {verify} and other work {rest} of the {whole} after the first token."
+TIME_SHOWN = "In the run that is shown, d" + TIME[1:]
+CHART = (
+    "Tokens written over seconds. Plain: {plain} tokens in {plain_time}. "
+    "Speculative: {speculative} tokens in {speculative_time}. {sentence}"
+)
+
 # A race at another draft length, computed from it.
 COMPUTED = "\u03b3 {gamma} would run at {times}x the speed of plain generate."
 COMPUTED_FROM = "Computed from {runs}, not measured. Press Run race to measure it."

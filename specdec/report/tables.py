@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from specdec.events import Event
-from specdec.lanes.table import BASELINE, LANES
+from specdec.lanes.table import BASELINE, LANES, LaneConfig, row_of
 from specdec.measure import metrics
 from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import LaneEvents, common_prefix, first_difference, started_of, written_ids
-from specdec.report import numbers, provenance
+from specdec.report import numbers, provenance, sentences
 from specdec.report.definitions import make_figure
 from specdec.report.judge import Judgement
-from specdec.report.verdict import Figure, Table
+from specdec.report.verdict import Figure, LaneEnd, Table
+
+PLACES = ("Place in the draft", "tested", "kept, of tested", "kept, of all drafts")
+EXPECTED = "expected, of tested"  # only of a sampled lane
+PASSES = ("Tokens in a pass", "passes", "share of passes")
 
 
 def headline_figures(
@@ -127,9 +131,76 @@ def time_words(lane: Metrics, runs: int) -> str | None:
     if lane.draft_seconds is None or lane.verify_seconds is None or not lane.decode_seconds:
         return None
     draft, verify = (part / lane.decode_seconds for part in (lane.draft_seconds, lane.verify_seconds))
-    shown = "In the run that is shown, drafting" if runs > 1 else "Drafting"
-    return (
-        f"{shown} took {numbers.percent(draft)}, checking {numbers.percent(verify)} and other work "
-        f"{numbers.percent(max(0.0, 1 - draft - verify))} of the {numbers.seconds(lane.decode_seconds)} after the "
-        "first token."
+    row = sentences.TIME_SHOWN if runs > 1 else sentences.TIME
+    return row.format(
+        draft=numbers.percent(draft),
+        verify=numbers.percent(verify),
+        rest=numbers.percent(max(0.0, 1 - draft - verify)),
+        whole=numbers.seconds(lane.decode_seconds),
     )
+
+
+def places_table(lane: Metrics) -> Table | None:
+    """A row for each place of a draft; None if nothing was tested or the drafts are not observed."""
+    if not lane.tested_at or not lane.tested_at[0]:
+        return None
+    drafts = lane.tested_at[0]
+    both = zip(lane.tested_at, lane.kept_at, strict=True)
+    rows = [
+        [f"guess {at}", f"{tested:,}", _share(kept, tested), numbers.percent(kept / drafts)]
+        for at, (tested, kept) in enumerate(both, start=1)
+    ]
+    if not lane.overlap_at:
+        return {"columns": [*PLACES], "rows": rows}
+    overlaps = zip(lane.overlap_at, lane.tested_at, strict=False)
+    expected = [_share(overlap, tested) for overlap, tested in overlaps]
+    wider = [[*row[:3], share, row[3]] for row, share in zip(rows, expected, strict=True)]
+    return {"columns": [*PLACES[:3], EXPECTED, PLACES[3]], "rows": wider}
+
+
+def passes_table(lane: Metrics) -> Table | None:
+    """A row for each number of tokens that a target pass wrote; None if there was no pass."""
+    total = sum(lane.passes_of)
+    if not total:
+        return None
+    rows = [
+        [f"{tokens} token{'s' * (tokens != 1)}", f"{count:,}", numbers.percent(count / total)]
+        for tokens, count in enumerate(lane.passes_of)
+        if count
+    ]
+    return {"columns": [*PASSES], "rows": rows}
+
+
+def by_place(lanes: Sequence[tuple[LaneConfig, Metrics]]) -> tuple[list[str], list[list[str]]] | None:
+    """Column names and a row for each lane: the share kept of the guesses tested at each place; None without any."""
+    known = [(entrant, lane) for entrant, lane in lanes if lane.tested_at and lane.tested_at[0]]
+    if not known:
+        return None
+    most = max(len(lane.tested_at) for _, lane in known)
+    rows = []
+    for entrant, lane in known:
+        pairs = zip(lane.tested_at, lane.kept_at, strict=True)
+        shares = [_share(kept, tested) for tested, kept in pairs]
+        gamma = "" if entrant.gamma is None else str(entrant.gamma)
+        rows.append([entrant.row.label, gamma, *shares, *[""] * (most - len(shares))])
+    return ["Lane", "\u03b3", *(f"guess {at}" for at in range(1, most + 1))], rows
+
+
+def _share(part: float, whole: int) -> str:
+    return numbers.percent(part / whole) if whole else "\u2013"
+
+
+def lane_end(lane: str, events: Sequence[Event]) -> LaneEnd | None:
+    """The label at the end of a lane's line, when it has a token."""
+    figures = metrics.compute_metrics(events)
+    if figures is None:
+        return None
+    name = row_of(lane).label
+    duration = numbers.seconds(figures.decode_seconds)
+    return {
+        "event": "lane_end",
+        "lane": lane,
+        "name": name,
+        "duration": duration,
+        "spoken": sentences.LANE_ENDED.format(name=name, tokens=figures.new_tokens, duration=duration),
+    }

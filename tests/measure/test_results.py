@@ -21,8 +21,8 @@ from specdec.measure.results.format import Results, read_results
 from specdec.measure.results.link import INFLATED, link_text, read_link, read_short, short
 from specdec.measure.summary import summarise, summary_rows
 from specdec.measure.sweep import ENTRANTS
+from specdec.report.benchmark import summary_cells
 from specdec.report.provenance import HERE, LINK, RECORDING, Origin, provenance_line
-from specdec.report.summary import summary_cells
 from specdec.report.sweep import sweep_cells as sweep_cells
 from specdec.report.sweep import sweep_rows
 from specdec.report.sweep_verdict import overall

@@ -19,8 +19,8 @@ from specdec.report import schema
 from specdec.report.definitions import DEFINITIONS, label_of
 from specdec.report.judge import Doubt
 from specdec.report.losslessness import float32_note
-from specdec.report.race_lines import verdict_line
 from specdec.report.race_verdict import race_verdict
+from specdec.report.recording import verdict_line
 
 TEXT = list(range(10, 31))  # 21 tokens: the first, and 20 after it
 

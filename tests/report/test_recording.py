@@ -14,7 +14,7 @@ from fakes import byte_tokenizer, ids_of, noisy_copy, rounds_of, shared_tiny
 import specdec
 from specdec.report import recording
 from specdec.report.judge import Kind
-from specdec.report.race_lines import verdict_line
+from specdec.report.recording import verdict_line
 from specdec.report.verdict import Note, Verdict
 from specdec.text import TokenBytes
 

@@ -23,10 +23,9 @@ from specdec.measure.summary import auto_share, fastest, find, share_of, summari
 from specdec.measure.sweep import ENTRANTS
 from specdec.measure.trials import trials
 from specdec.report import sentences
-from specdec.report.benchmark import against_assisted
+from specdec.report.benchmark import against_assisted, summary_cells
 from specdec.report.judge import LOSING, Advice, Doubt, Kind, Reason, judge
 from specdec.report.sentences import lengths, percent
-from specdec.report.summary import summary_cells
 from specdec.report.sweep import marked, prediction_error, sweep_rows, theory_note
 from specdec.report.sweep_verdict import Overall, _against, overall
 from specdec.report.why import why_figures, why_paragraph

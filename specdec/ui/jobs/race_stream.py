@@ -21,9 +21,8 @@ from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report.enough import another_run
 from specdec.report.losslessness import FLOAT32_FAILED, float32_note
-from specdec.report.race_lines import begin_line, event_lines, verdict_line
 from specdec.report.race_verdict import race_verdict
-from specdec.report.recording import Recorder, line
+from specdec.report.recording import Recorder, begin_line, event_lines, line, verdict_line
 from specdec.report.verdict import Note, Verdict
 from specdec.ui.fields import LABELS
 from specdec.ui.jobs.context import JobContext

@@ -20,10 +20,9 @@ from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_
 from specdec.measure.results.format import Results
 from specdec.measure.summary import summarise, summary_rows
 from specdec.report import provenance
-from specdec.report.benchmark import EXPORTS, benchmark_json
-from specdec.report.places import by_place
+from specdec.report.benchmark import COLUMNS, EXPORTS, benchmark_json, summary_cells
 from specdec.report.provenance import HERE, Origin, plan_settings
-from specdec.report.summary import COLUMNS, summary_cells
+from specdec.report.tables import by_place
 from specdec.ui import html
 from specdec.ui.charts.figures import benchmark_figure
 from specdec.ui.fields import LABELS, integer, number_field, read_number, whole_or_none

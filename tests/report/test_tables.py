@@ -8,7 +8,7 @@ import specdec
 from specdec.lanes.table import LaneConfig
 from specdec.measure import metrics
 from specdec.report.definitions import DEFINITIONS
-from specdec.report.places import EXPECTED, by_place, passes_table, places_table
+from specdec.report.tables import EXPECTED, by_place, passes_table, places_table
 
 
 def lane_of(*drafts: str) -> metrics.Metrics:
