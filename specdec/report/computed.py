@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from specdec.measure.lengths import GammaPrediction, GammaPredictions
 from specdec.report import numbers, sentences
 from specdec.report.definitions import make_figure
@@ -40,16 +42,10 @@ def _length(length: GammaPrediction) -> GammaRecord:
         make_figure(numbers.number(length.tokens_per_pass, 2), "tokens per pass"),
         {"value": numbers.number(length.ms_per_token), "label": "ms per token"},
     ]
-    return {
-        "gamma": length.gamma,
-        "tokens_per_pass": length.tokens_per_pass,
-        "passes": length.passes,
-        "ms_per_token": length.ms_per_token,
-        "gain": length.gain,
-        "share": length.share,
-        "exact": length.exact,
-        "sentence": sentences.COMPUTED.format(gamma=length.gamma, times=times),
-        "factor": f"{times}x",
-        "figures": figures,
-        "notes": [] if length.exact else [Note("estimated", sentences.COMPUTED_ESTIMATED)],
-    }
+    return GammaRecord(
+        **asdict(length),
+        sentence=sentences.COMPUTED.format(gamma=length.gamma, times=times),
+        factor=f"{times}x",
+        figures=figures,
+        notes=[] if length.exact else [Note("estimated", sentences.COMPUTED_ESTIMATED)],
+    )

@@ -15,6 +15,7 @@ from typing_extensions import TypedDict  # pydantic supports the standard one on
 
 from specdec.events import MAX_GAMMA
 from specdec.facts import OPEN
+from specdec.measure.lengths import GammaPrediction
 from specdec.report.judge import Doubt, Kind, Reason
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -64,21 +65,16 @@ class Note:
     __pydantic_config__ = STRICT
 
 
-@with_config(OPEN)
-class GammaRecord(TypedDict):
-    """A lane at one draft length (``GammaPrediction``), and its texts."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GammaRecord(GammaPrediction):
+    """A lane at one draft length, and its texts."""
 
     gamma: Gamma
-    tokens_per_pass: float | None
-    passes: int
-    ms_per_token: float
-    gain: float
-    share: float
-    exact: bool
     sentence: str
     factor: str
     figures: Annotated[list[Figure], Field(max_length=8)]
     notes: Annotated[list[Note], Field(max_length=8)]
+    __pydantic_config__ = STRICT
 
 
 @with_config(OPEN)

@@ -128,11 +128,11 @@ def test_a_finished_greedy_race_tells_of_other_lengths() -> None:
     found = race_verdict(runs).whatif
     assert schema.parse(verdict_line(race_verdict(runs)), 1).whatif == found
     assert found["hits"][1:5] == [3, 2, 1, 0] and found["wrong"][1:5] == [None, None, None, 99]
-    assert [length["gamma"] for length in found["lengths"]] == list(range(17)) == list(range(len(found["costs"])))
-    assert found["lengths"][0]["ms_per_token"] == pytest.approx(500) and found["lengths"][0]["gain"] == 2.0
+    assert [length.gamma for length in found["lengths"]] == list(range(17)) == list(range(len(found["costs"])))
+    assert found["lengths"][0].ms_per_token == pytest.approx(500) and found["lengths"][0].gain == 2.0
     recorded = found["lengths"][4]
-    assert (recorded["passes"], recorded["tokens_per_pass"]) == (5, 4.0)
-    assert recorded["ms_per_token"] == pytest.approx(5 * 1450 / 20, rel=0.04)
+    assert (recorded.passes, recorded.tokens_per_pass) == (5, 4.0)
+    assert recorded.ms_per_token == pytest.approx(5 * 1450 / 20, rel=0.04)
     assert "extrapolated" in texts(found["notes"])[-1]
 
 

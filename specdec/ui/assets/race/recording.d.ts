@@ -67,13 +67,13 @@ export interface FinishedLine {
   "event": "finished";
 }
 export interface GammaRecord {
-  "gamma": number;
   "tokens_per_pass": number | null;
   "passes": number;
   "ms_per_token": number;
   "gain": number;
   "share": number;
   "exact": boolean;
+  "gamma": number;
   "sentence": string;
   "factor": string;
   "figures": Array<Figure>;
