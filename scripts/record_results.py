@@ -19,8 +19,7 @@ from specdec.measure.losslessness import LosslessnessResult, self_test
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
 from specdec.measure.results.file import measured_on
-from specdec.measure.results.format import Results
-from specdec.measure.results.link import short
+from specdec.measure.results.format import Results, figures_only
 from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
 from specdec.models.loading import load_pair
 from specdec.models.pair import Pair
@@ -40,11 +39,11 @@ def main() -> None:
     }
     for key, plan in plans.items():
         results = _measured(pair, plan)
-        _write(key, short(results))
+        _write(f"{key}.jsonl", figures_only(results))
         print(overall(results.trials, plan).headline)
     at = time.time()
     found = next(step for step in self_test(pair) if isinstance(step, LosslessnessResult))
-    _write("lossless", json.dumps({"about": measured_on(pair) | {"at": at}, "findings": asdict(found)}))
+    _write("lossless.json", json.dumps({"about": measured_on(pair) | {"at": at}, "findings": asdict(found)}) + "\n")
     print(losslessness_headline(found))
 
 
@@ -58,8 +57,8 @@ def _measured(pair: Pair, plan: Plan) -> Results:
     return Results(about, plan, found)
 
 
-def _write(key: str, text: str) -> None:
-    (RECORDED / f"recorded_{key}.json").write_text(text + "\n", encoding="utf-8")
+def _write(name: str, text: str) -> None:
+    (RECORDED / f"recorded_{name}").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 
 import specdec
 from specdec import cli
-from specdec.measure.results.link import CALLS, LONGEST
+from specdec.measure.results.format import CALLS_OF_LINK
 from specdec.ui.jobs.limits import PUBLIC
 
 ROOT = Path(__file__).parents[1]
@@ -125,4 +125,5 @@ def test_the_promised_limits_are_those_of_a_public_page() -> None:
     assert size in text
     assert f"at most {PUBLIC.waiting} wait." in text and f"at most {PUBLIC.waiting_short} wait." in text
     assert f"A session may hold {PUBLIC.places} places, a network address {PUBLIC.places_of_address}." in text
-    assert f"A link has at most {LONGEST:,} characters and {CALLS} calls." in text
+    longest = re.search(r"LONGEST = (\d+)", (ROOT / "specdec/ui/assets/lib/address.js").read_text(encoding="utf-8"))[1]
+    assert f"A link has at most {int(longest):,} characters and {CALLS_OF_LINK} calls." in text

@@ -25,7 +25,7 @@ SECONDS = (
 MOST_UNKNOWN = 0.1  # of the tokens read again: so many may be left out of ``reread_seconds``
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
     """The figures of one lane: counts, seconds, and shares from 0 to 1; None for what the lane does not report.
 
@@ -62,17 +62,17 @@ class Metrics:
     accepted: int | None
     rejected: int | None
     discarded: int | None
-    alpha: float | None
-    draft_acceptance_rate: float | None
+    alpha: float | None = None
+    draft_acceptance_rate: float | None = None
     mean_acceptance_length: float | None
     whole_passes: int
     prefill_seconds: float
     decode_tokens: int
     decode_seconds: float
-    tokens_per_second: float | None
+    tokens_per_second: float | None = None
     draft_seconds: float | None
     verify_seconds: float | None
-    overhead_share: float | None
+    overhead_share: float | None = None
     stall_seconds: float
     state_seconds: float = 0.0
     reread_seconds: float | None = 0.0

@@ -1,8 +1,9 @@
 """The schema of a recording's lines, which Python reads them with and the browser checks them with.
 
-A lane's lines have the fields of its events, and the last line has those of ``Verdict``. The other lines about a whole
-race are defined below. The scripts get the schema as ``recording_schema.js`` and the types as ``recording.d.ts``, both
-in ``ui/assets/race``. After a change, write them with ``python -m specdec.report.schema``.
+A link packs a race, and a results file, by the order of the fields in it. A lane's lines have the fields of its events,
+and the last line has those of ``Verdict``. The other lines about a whole race are defined below. The scripts get the
+schema as ``recording_schema.js`` and the types as ``recording.d.ts``, both in ``ui/assets/race``. After a change, write
+them with ``python -m specdec.report.schema``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing_extensions import TypedDict  # pydantic supports the standard one on
 from specdec.errors import InvalidInput
 from specdec.events import DraftToken, Event, Finished, Round, Started
 from specdec.facts import OPEN
+from specdec.measure.results import format as results_format
 from specdec.report.verdict import STRICT, LaneEnd, Verdict
 
 VERSION = 4
@@ -146,11 +148,17 @@ _DROPPED = {"title", "description", "default", "propertyNames"}
 
 
 def schema() -> dict[str, Any]:
-    """The version of recordings, the type of a line by the kind that its field ``event`` names, and all types."""
+    """The versions, the type of a line by the kind that its field ``event`` names, and all types.
+
+    Those of a results file are ``Head``, its first line, and ``Trial``.
+    """
     # In the form in which they are written.
-    whole = _LINES.json_schema(ref_template="{model}", schema_generator=_Bounded, mode="serialization")
+    written: list[tuple[str, Any, TypeAdapter[Any]]] = [("line", "serialization", _LINES)]
+    written += [("head", "serialization", results_format.HEAD), ("trial", "serialization", results_format.TRIAL)]
+    found, whole = TypeAdapter.json_schemas(written, ref_template="{model}", schema_generator=_Bounded)
     types = {name: _bare(part) for name, part in whole["$defs"].items()}
-    return {"version": VERSION, "lines": whole["discriminator"]["mapping"], "types": types}
+    lines = found["line", "serialization"]["discriminator"]["mapping"]
+    return {"version": VERSION, "results": results_format.VERSION, "lines": lines, "types": types}
 
 
 def _bare(part: Any) -> Any:
@@ -217,7 +225,8 @@ def files() -> dict[str, str]:
 def _script(found: dict[str, Any]) -> str:
     """The schema as data, with a line for each type, so that a change of one shows in one line."""
     types = "".join(f"    {json.dumps(name)}: {json.dumps(part)},\n" for name, part in found["types"].items())
-    return f'{{\n  "version": {VERSION},\n  "lines": {json.dumps(found["lines"])},\n  "types": {{\n{types}  }}\n}}'
+    head = "".join(f"  {json.dumps(name)}: {json.dumps(part)},\n" for name, part in found.items() if name != "types")
+    return f'{{\n{head}  "types": {{\n{types}  }}\n}}'
 
 
 if __name__ == "__main__":

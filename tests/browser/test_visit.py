@@ -8,7 +8,6 @@ import pytest
 
 from browser.conftest import WAIT, ask, edit, go_to, open_page, run, settle, text, visit
 from browser.test_share import SHOWN, link, open_link, save, share
-from specdec.measure.results.link import link_text, read_short
 from specdec.ui.tabs.results_io import RECORDED
 
 pytestmark = pytest.mark.xdist_group("browser visit")
@@ -221,7 +220,7 @@ def test_back_and_forward_go_through_the_chosen_tabs(page, browser, address):
     run(page)
     share(page)
     run_link = link(page, "this run").partition("#")[2]
-    results = "sweep=" + link_text(read_short((RECORDED / "recorded_sweep.json").read_text(encoding="utf-8")))
+    results = "sweep=" + page.evaluate(PACKED, (RECORDED / "recorded_sweep.jsonl").read_text(encoding="utf-8"))
     page.goto("about:blank")
     open_page(page, address, "#" + run_link, greeting="link")
     first = page.evaluate("history.length")
@@ -249,6 +248,12 @@ def test_back_and_forward_go_through_the_chosen_tabs(page, browser, address):
     other.close()
     at(page, "Benchmark", "#tab=benchmark", first + 2)
 
+
+# The results of a file as they stand in a link.
+PACKED = """async (text) => {
+  const load = (name) => import(new URL(`specdec-assets/${name}`, document.baseURI).href);
+  return (await load("lib/address.js")).toBase64(await (await load("share/packed_results.js")).packResults(text));
+}"""
 
 # The width of what is drawn in a row of the picture, from the left end of the bars on, and counts of blue pixels.
 DECODED = """async (data) => {

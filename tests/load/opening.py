@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from specdec.measure.results.link import link_text, read_short
 from specdec.ui.tabs.results_io import RECORDED
 from tests.load.runs import Alone, decoded, distinct, text_of
 from tests.load.served import Served, settled
@@ -31,11 +29,11 @@ def opening(report: Report) -> None:
 
 
 async def _on(page: Served, alone: Alone, report: Report) -> None:
-    record = (RECORDED / "recorded_bench.json").read_text(encoding="utf-8")
-    link = link_text(read_short(record))
+    record = (RECORDED / "recorded_bench.jsonl").read_text(encoding="utf-8")
+    link = {"text": record}
     async with Web(page.address) as web:
         by_link, by_file = linked(web, "bench"), web.functions.pressed("sd-bench-open")
-        heavy = [(by_link, ["x" * 63_000]), (by_file, [_file(_large(record))])]
+        heavy = [(by_link, [{"text": "x" * 63_000}]), (by_file, [_file(_large(record))])]
 
         async def attack(seconds: float) -> int:
             sent, end, home = [], time.monotonic() + seconds, an_address()
@@ -92,7 +90,7 @@ def _file(text: str) -> dict[str, str]:
 
 def _large(record: str) -> str:
     """A file of nearly 1 MB whose lines are no calls."""
-    return json.dumps({"results": json.loads(record)["head"]}) + "\n{}" * 330_000
+    return record.splitlines()[0] + "\n{}" * 330_000
 
 
 async def _posts(page: Served, web: Web, function: int, record: str) -> tuple[Any, Counter[str]]:

@@ -40,7 +40,7 @@ def test_every_text_list_and_number_is_bounded() -> None:
 
     def loose(part: dict) -> bool:
         bounds = {"string": {"maxLength", "const", "enum"}, "array": {"maxItems"}}
-        bounds |= {"integer": {"maximum"}, "number": {"maximum"}}
+        bounds |= {"integer": {"maximum", "const"}, "number": {"maximum"}}
         mine = part.get("type") in bounds and not bounds[part["type"]] & set(part)
         inner = [*part.get("anyOf", []), *part.get("prefixItems", []), *part.get("properties", {}).values()]
         inner += [part[word] for word in ("items", "additionalProperties") if isinstance(part.get(word), dict)]

@@ -6,7 +6,7 @@ import { fromBase64, toBase64 } from "../../specdec/ui/assets/lib/address.js";
 import { BitReader, BitWriter } from "../../specdec/ui/assets/share/bit_coding.js";
 import { deflate } from "../../specdec/ui/assets/lib/inflate.js";
 import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
-import { checksum } from "../../specdec/ui/assets/share/packing.js";
+import { checksum } from "../../specdec/ui/assets/share/envelope.js";
 import { Race, VERSION, kindsOf, readRecording } from "../../specdec/ui/assets/race/race.js";
 import { TABLE, records } from "./recording.js";
 

@@ -1,1 +1,1 @@
-"""Results of a sweep or a benchmark: their records, their file, and the link that holds them."""
+"""Results of a sweep or a benchmark: their records and their file."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import json
 import os
 import time
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ from pydantic_core import from_json
 from specdec.engine.request import machine_facts, versions
 from specdec.errors import InvalidInput
 from specdec.measure.plan import Key, Plan, Trial
-from specdec.measure.results.format import VERSION, About, trials_of
+from specdec.measure.results.format import VERSION, About, results_line, trials_of
 from specdec.models.pair import Pair
 
 LARGEST = 256_000_000  # bytes of a results file that is read
@@ -47,7 +46,7 @@ class ResultsText:
         """Write each trial once, in the plan's order."""
         by_key = {trial.key: trial for trial in known}
         ordered = sorted(by_key.values(), key=lambda trial: self._order[trial.key])
-        return _line({"results": self._head}) + "".join(map(_trial_line, ordered))
+        return results_line({"results": self._head}) + "".join(map(_trial_line, ordered))
 
     def read(self, text: str, name: str) -> list[Trial]:
         """Read the plan's trials from a text. A line that was cut short is dropped, and its trial runs again.
@@ -58,7 +57,7 @@ class ResultsText:
         head, *lines = text.splitlines() or [""]
         if not head:
             return []
-        self._head["at"] = _same(name, head, from_json(_line(self._head)))
+        self._head["at"] = _same(name, head, from_json(results_line(self._head)))
         return trials_of(lines, self._plan, name)
 
 
@@ -169,10 +168,10 @@ def _weights(pair: Pair) -> str:
     return digest.hexdigest()[:16]
 
 
-def _same(name: str, line: str, ours: dict[str, Any]) -> float:
+def _same(name: str, text: str, ours: dict[str, Any]) -> float:
     """When the measurement with this first line began. Raises ``InvalidInput`` if it is another measurement."""
     try:
-        theirs = from_json(line)["results"]
+        theirs = from_json(text)["results"]
         differing = [name for name in ours if name not in UNASKED and theirs.get(name) != ours[name]]
         if not differing:
             return float(theirs["at"])
@@ -182,8 +181,4 @@ def _same(name: str, line: str, ours: dict[str, Any]) -> float:
 
 
 def _trial_line(trial: Trial) -> str:
-    return _line(asdict(trial))
-
-
-def _line(record: dict[str, Any]) -> str:
-    return json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
+    return results_line(asdict(trial))

@@ -1,14 +1,16 @@
 """Reads kept measurements: what was measured where, and its trials. Needs no torch.
 
-A results file has everything; a link has only the figures. Both may come from a stranger, so every value that is shown
-is checked. Reading them does not need the pair that was measured.
+A results file has everything; a link holds the same lines with the figures only, which the browser packs. Both may come
+from a stranger, so every value that is shown is checked. Reading them does not need the pair that was measured.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -23,15 +25,21 @@ from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, SamplingParams
 from specdec.facts import OPEN, MachineFacts, PairFacts
 from specdec.lanes.table import LaneConfig, row_of
-from specdec.measure.metrics import with_rates
+from specdec.measure.metrics import Metrics, in_microseconds, with_rates
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.measure.prompts import LONGEST_NAME, Choice, PromptItem
 
-VERSION = 3  # of files and links
+VERSION = 3  # of files
+CALLS_OF_LINK = 500  # in a link; without a bound a short one can take minutes to show
 MOST_PROMPTS, MOST_CALLS, MOST_TOKENS = 10_000, 100_000, 1_000_000
-MOST_HEAD = 100_000  # bytes of the first line besides the prompts
+MOSTHEAD = 100_000  # bytes of the first line besides the prompts
 MOST_OTHERS = 100  # lines of a file that are no calls; an interrupted measurement leaves one for each process
 SHOWN_OF_DRAFT = {"kind", "text", "name", "layers", "agreement"}
+# Of a call's figures in a link: the rates follow from the others.
+NOT_SHOWN = {
+    "alpha", "draft_acceptance_rate", "tokens_per_second", "overhead_share", "tested_at", "kept_at", "overlap_at",
+    "passes_of",
+}  # fmt: skip
 LARGEST = 1e12  # the largest count or number of seconds
 
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]
@@ -55,8 +63,8 @@ class Head(TypedDict):
     chosen: Choice
 
 
-_HEAD: TypeAdapter[Head] = TypeAdapter(Head)
-_TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
+HEAD: TypeAdapter[Head] = TypeAdapter(Head)
+TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
 
 
 class About(TypedDict):
@@ -82,17 +90,17 @@ def read_results(text: str, name: str) -> Results:
 
     Raises ``InvalidInput``, with the ``name`` of the file, for anything else.
     """
-    lines = (line[0] for line in re.finditer(r"[^\n]+", text))  # as needed: a file may have a million
+    lines = (found[0] for found in re.finditer(r"[^\n]+", text))  # as needed: a file may have a million
     head = next(lines, "")
     try:
         about, plan = checked_head(from_json(head)["results"])
     except InvalidInput as error:
         raise InvalidInput(f"{name} cannot be opened: {error}") from error
     except (ValueError, TypeError, KeyError):
-        raise InvalidInput(f"{name} has no results of this program. Open another file.") from None
+        raise InvalidInput(f"{name} has no results of this program. Open others.") from None
     found = trials_of(lines, plan, name)
     if not found:
-        raise InvalidInput(f"{name} has no finished call. Open another file.")
+        raise InvalidInput(f"{name} has no finished call. Open others.")
     return Results(about, plan, found)
 
 
@@ -111,10 +119,10 @@ def checked_head(found: Any) -> tuple[About, Plan]:
             raise InvalidInput(f"it has more than {MOST_PROMPTS:,} prompts.")
         if len(prompts) * len(lanes) * runs > MOST_CALLS:
             raise InvalidInput(f"it plans more than {MOST_CALLS:,} calls.")
-    if len(to_json(found | {"prompts": []})) > MOST_HEAD:
-        raise InvalidInput(f"its first line has more than {MOST_HEAD:,} bytes besides its prompts.")
+    if len(to_json(found | {"prompts": []})) > MOSTHEAD:
+        raise InvalidInput(f"its first line has more than {MOSTHEAD:,} bytes besides its prompts.")
     try:
-        head = _HEAD.validate_json(to_json(found), strict=True)  # validated as JSON, because a tuple is a list there
+        head = HEAD.validate_json(to_json(found), strict=True)  # validated as JSON, because a tuple is a list there
     except ValidationError as error:
         where = error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"]
         raise InvalidInput(f"its field {where[0]!r} cannot be read.") from error
@@ -133,15 +141,42 @@ def checked_head(found: Any) -> tuple[About, Plan]:
     return about, Plan(tuple(head["prompts"]), entrants, head["params"], head["runs"], head["chosen"])
 
 
-def shown_head(results: Results) -> dict[str, Any]:
+def figures_only(results: Results) -> str:
+    """The text of a results file with only what verdict, table and chart need, for a link: no prompt and no text.
+
+    Instead of its tokens, each call has the number of its text among the texts of its prompt: equal numbers mean equal
+    texts. Sampled texts are not compared, so they have none.
+    """
+    numbers: defaultdict[str, dict[tuple[int, ...], int]] = defaultdict(dict)
+    lines = [results_line({"results": _shown_head(results)})]
+    for trial in results.trials:
+        known = numbers[trial.prompt]
+        ids = (known.setdefault(trial.token_ids, len(known)),) if trial.greedy else ()
+        record = asdict(replace(trial, token_ids=ids, finish_reason=None, metrics=_six_decimals(trial.metrics)))
+        record["metrics"] = {name: value for name, value in record["metrics"].items() if name not in NOT_SHOWN}
+        lines.append(results_line(record))
+    return "".join(lines)
+
+
+def results_line(record: dict[str, Any]) -> str:
+    """A record as a line of a results file."""
+    return json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def _six_decimals(lane: Metrics) -> Metrics:
+    mean = lane.mean_acceptance_length
+    return replace(in_microseconds(lane), mean_acceptance_length=None if mean is None else round(mean, 6))
+
+
+def _shown_head(results: Results) -> dict[str, Any]:
     """The first line without the prompts' texts and other values that are not shown."""
     plan = results.plan
     prompts = [{"name": item.name, "category": item.category, "prompt": ""} for item in plan.prompts]
     params = {"max_new_tokens": plan.params.max_new_tokens, "temperature": float(plan.params.temperature)}
     head: dict[str, Any] = {"version": VERSION, **results.about, "pair": _shown_pair(results.about["pair"])}
     head |= {"prompts": prompts, "entrants": plan.entrants, "runs": plan.runs, "chosen": plan.chosen, "params": params}
-    found = _HEAD.validate_json(to_json(head), strict=True)
-    return from_json(_HEAD.dump_json(found)) | {"params": params}
+    found = HEAD.validate_json(to_json(head), strict=True)
+    return from_json(HEAD.dump_json(found)) | {"params": params}
 
 
 def _shown_pair(facts: PairFacts) -> dict[str, Any]:
@@ -171,8 +206,8 @@ def trials_of(lines: Iterable[str], plan: Plan, name: str) -> list[Trial]:
     categories, entrants = {item.name: item.category for item in plan.prompts}, set(plan.entrants)
     found: dict[Key, Trial] = {}
     others = 0
-    for line in lines:
-        trial = _trial(line)
+    for text in lines:
+        trial = _trial(text)
         if (
             trial is not None
             and trial.run in range(plan.runs)
@@ -186,10 +221,10 @@ def trials_of(lines: Iterable[str], plan: Plan, name: str) -> list[Trial]:
     return list(found.values())
 
 
-def _trial(line: str) -> Trial | None:
+def _trial(text: str) -> Trial | None:
     """Read a line of a file; None if it is incomplete."""
     try:
-        return sound(_TRIAL.validate_json(line, strict=True))
+        return sound(TRIAL.validate_json(text, strict=True))
     except ValidationError:
         return None
 

@@ -82,7 +82,7 @@ class LosslessTab:
     def __init__(self, machine: JobQueue, limits: Limits):
         self._machine, self._limits = machine, limits
         gr.HTML(f'<p class="sd-lede">{LEDE}</p>', apply_default_css=False)
-        self._greeting = Greeting("lossless")
+        self._greeting = Greeting("recorded_lossless.json")
         self._buttons = Buttons("Run test", "lossless")
         with settings_fold("lossless"), gr.Row(elem_classes="sd-form"):
             self._lane = gr.Radio(

@@ -12,8 +12,7 @@ from typing import Any
 import gradio as gr
 
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.measure.results.format import Results, read_results
-from specdec.measure.results.link import link_text, read_link, read_short
+from specdec.measure.results.format import CALLS_OF_LINK, Results, figures_only, read_results
 from specdec.report import sentences
 from specdec.report.provenance import LINK, RECORDING, Origin
 from specdec.ui import html
@@ -23,6 +22,7 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed, short_job
 from specdec.ui.tabs.measurement import Values
 
+MOST_OF_LINK = 500_000  # characters of the text of a link's results
 RECORDED = Path(__file__).parents[2] / "data"
 _LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
 _OPEN = "import(%s).then((results) => results.open(element, props, trigger, %s));"
@@ -34,11 +34,11 @@ _OPENED = "() => { import(%s).then((results) => results.resultsOpened()); }"
 class Greeting:
     """Shows a recorded result when the tab is opened, until there is another one. Built inside a ``gr.Tab``.
 
-    ``key`` names the record in ``specdec/data``.
+    ``record`` names its file in ``specdec/data``.
     """
 
-    def __init__(self, key: str):
-        self._key = key
+    def __init__(self, record: str):
+        self._record = record
         self.filled = gr.State(False)  # whether the tab shows a result
 
     def wire(self, tab: gr.Tab, outputs: list[Any], show: Callable[[str], Values], wait: str | None = None) -> None:
@@ -49,7 +49,7 @@ class Greeting:
     @cached_property
     def _values(self) -> Values:
         """The values, which are the same for all visitors."""
-        return self._show((RECORDED / f"recorded_{self._key}.json").read_text(encoding="utf-8"))
+        return self._show((RECORDED / self._record).read_text(encoding="utf-8"))
 
     def _greet(self, filled: bool) -> Values:
         if filled:
@@ -66,7 +66,8 @@ class Opening:
 
     def __init__(self, key: str, script: str, machine: JobQueue):
         self._key, self._script, self._machine, self._limits = key, script, machine, machine.limits
-        self._greeting = Greeting(key)
+        self._record = f"recorded_{key}.jsonl"
+        self._greeting = Greeting(self._record)
 
     def button(self) -> None:
         """The button that opens a file."""
@@ -94,7 +95,7 @@ class Opening:
         """
         self._show, self._cleared, self._status = show, cleared, status
         outputs = [status, self._greeting.filled, *cleared]
-        recorded = list(cleared), lambda text: show(read_short(text), RECORDING)
+        recorded = list(cleared), lambda text: show(read_results(text, self._record), RECORDING)
         self._greeting.wire(tab, *recorded, wait=_WAIT % self._script)
         linked = getattr(address, self._key)
         by_file, by_link = self._opening(self._open_file, {self._file: None}), self._opening(self._open_link, {})
@@ -130,9 +131,9 @@ class Opening:
         results = read_results(file.text, file.name)
         return self._opened(results, Origin("file", file.name))
 
-    def _open_link(self, text: Any) -> Values:
+    def _open_link(self, value: Any) -> Values:
         try:
-            return self._opened(read_link(str(text)), LINK)
+            return self._opened(_linked(value), LINK)
         except InvalidInput as error:
             return {self._status: html.error(f"The results in this link cannot be shown. {error}", "address")}
 
@@ -143,8 +144,23 @@ class Opening:
 
 
 def packed(results: Results, code: dict[str, Any] | None = None) -> str:
-    """The value of the field for a link: the results, or nothing if they are too long for a link.
+    """The value of the field for a link: the results, or nothing if they have too many calls for a link.
 
     ``code`` is what ``code_answer`` gives for them, for the Share menu.
     """
-    return json.dumps({"packed": link_text(results) or "", "code": code})
+    text = figures_only(results) if len(results.plan) <= CALLS_OF_LINK else ""
+    return json.dumps({"text": text, "code": code})
+
+
+def _linked(value: Any) -> Results:
+    """The results that a browser has read in a link. Raises ``InvalidInput``, because a request may be forged."""
+    match value:
+        case {"text": str(text)} if len(text) <= MOST_OF_LINK:
+            results = read_results(text.encode(errors="replace").decode(), "It")
+        case {"problem": str(problem)}:
+            raise InvalidInput(problem[:200])
+        case _:
+            raise InvalidInput("It cannot be read.")
+    if len(results.plan) > CALLS_OF_LINK:
+        raise InvalidInput(f"It plans {len(results.plan):,} calls, more than the {CALLS_OF_LINK} of a link.")
+    return results

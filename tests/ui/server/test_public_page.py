@@ -202,7 +202,7 @@ def test_reading_what_a_visitor_sends_waits_in_the_line(address, page, monkeypat
     monkeypatch.setattr("specdec.ui.jobs.queue.GRACE", WAIT)
     go = threading.Event()
     for name in (
-        "tabs.results_io.read_link",
+        "tabs.results_io.read_results",
         "tabs.compare.read_results",
         "tabs.benchmark.parse_prompts",
         "page.code_answer",
@@ -213,7 +213,7 @@ def test_reading_what_a_visitor_sends_waits_in_the_line(address, page, monkeypat
     async def ask() -> tuple[list[str], str]:
         async with Web(address) as web:
             f = web.functions
-            names = {"_opening": ["x" * 63_000], "_listen": [[{"name": "a", "text": "b"}]]}
+            names = {"_opening": [{"text": "x" * 63_000}], "_listen": [[{"name": "a", "text": "b"}]]}
             names["_categories_of"] = [{"name": "a", "text": "b"}]
             of = {
                 n: number

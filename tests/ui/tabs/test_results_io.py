@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
@@ -13,7 +15,7 @@ from judged import loop, plain, plan, trial
 from specdec.errors import InvalidInput
 from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.measure.results.link import read_short
+from specdec.measure.results.format import figures_only, read_results
 from specdec.measure.summary import share_of
 from specdec.measure.sweep import ENTRANTS
 from specdec.report import sentences
@@ -25,11 +27,11 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.tabs import benchmark, best_gamma
 from specdec.ui.tabs.lossless import recorded_test
 from specdec.ui.tabs.measurement import Buttons, Measurement
-from specdec.ui.tabs.results_io import RECORDED, Greeting
+from specdec.ui.tabs.results_io import MOST_OF_LINK, RECORDED, Greeting, _linked, packed
 
 
 def test_the_recorded_results_are_whole_and_of_the_page_s_examples() -> None:
-    found = {key: read_short((RECORDED / f"recorded_{key}.json").read_text()) for key in ("sweep", "bench")}
+    found = {key: read_results((RECORDED / f"recorded_{key}.jsonl").read_text(), key) for key in ("sweep", "bench")}
     examples = [item.name for item in read_prompts(EXAMPLES)]
     assert [item.name for item in found["sweep"].plan.prompts] == examples[:1]
     assert found["sweep"].plan.entrants == ENTRANTS
@@ -42,10 +44,40 @@ def test_the_recorded_results_are_whole_and_of_the_page_s_examples() -> None:
     assert "A recording, not measured here" in origin and findings.verdict == "lossless" and findings.common
 
 
+def _heads(change: dict) -> str:
+    """The recorded sweep with another first line."""
+    head, rest = (RECORDED / "recorded_sweep.jsonl").read_text().split("\n", 1)
+    return json.dumps({"results": json.loads(head)["results"] | change}) + "\n" + rest
+
+
+@pytest.mark.parametrize(
+    "value, words",
+    [
+        ({"problem": "The link is damaged: a part of it may be missing."}, "The link is damaged"),
+        ({"text": _heads({"runs": 1000})}, "It plans 19,000 calls, more than the 500 of a link."),
+        ({"text": _heads({"version": 2})}, "its version is 2"),
+        ({"text": "x" * (MOST_OF_LINK + 1)}, "It cannot be read."),
+        ({"text": "my diary\ud800"}, "It has no results of this program."),
+        *((value, "It cannot be read.") for value in ("x", None, 5, [], {}, {"text": 5}, {"problem": ["<b>"]})),
+    ],
+)  # fmt: skip
+def test_a_forged_link_is_refused_in_a_sentence(value, words: str) -> None:
+    """The browser unpacks a link; whatever is sent instead is refused before it is shown."""
+    with pytest.raises(InvalidInput, match=words):
+        _linked(value)
+
+
+def test_a_link_has_the_figures_of_what_it_shows() -> None:
+    found = _linked({"text": (RECORDED / "recorded_bench.jsonl").read_text()})
+    assert json.loads(packed(found)) == {"text": figures_only(found), "code": None}
+    long = replace(found, plan=replace(found.plan, runs=100))
+    assert json.loads(packed(long))["text"] == ""
+
+
 def test_a_tab_greets_until_it_has_a_result_and_every_visitor_alike() -> None:
     """Every visitor gets the same greeting. Gradio empties the updates it sends, so each needs a copy."""
     with gr.Blocks(), gr.Tab("x") as tab:
-        greeting, table = Greeting("sweep"), gr.HTML()
+        greeting, table = Greeting("recorded_sweep.jsonl"), gr.HTML()
         shown = []
         greeting.wire(tab, [table], lambda text: shown.append(text) or {table: {"value": "one", "visible": True}})
     for _ in range(2):

@@ -8,6 +8,11 @@ export interface Begin {
   "lanes": Array<string>;
   "runs": number;
 }
+export interface Choice {
+  "name"?: string;
+  "first"?: number | null;
+  "chat"?: boolean;
+}
 export interface Decision {
   "p": Array<[number, number]>;
   "q": Array<[number, number]> | null;
@@ -79,6 +84,18 @@ export interface GammaRecord {
   "figures": Array<Figure>;
   "notes": Array<Note>;
 }
+export interface Head {
+  "version": 3;
+  "at": number;
+  "pair": PairFacts;
+  "machine": MachineFacts;
+  "versions": Record<string, string>;
+  "prompts": Array<PromptItem>;
+  "entrants": Array<[string, number | string | null]>;
+  "runs": number;
+  "params": SamplingParams;
+  "chosen": Choice;
+}
 export type Kind = "faster" | "faster_unsplit" | "faster_perhaps" | "faster_by_engine" | "unclear" | "unclear_unsplit" | "unclear_gains" | "unclear_loses" | "slower" | "slower_unsplit" | "slower_perhaps" | "slower_by_engine" | "busy" | "noisy" | "no_guesses" | "nothing_guessed" | "too_few_tokens" | "no_token" | "incomplete" | "too_early" | "not_measured";
 export interface LaneEnd {
   "event": "lane_end";
@@ -93,6 +110,32 @@ export interface MachineFacts {
   "threads": number;
   "device": string;
   "gpu"?: string;
+}
+export interface Metrics {
+  "new_tokens": number;
+  "target_passes": number;
+  "accepted": number | null;
+  "rejected": number | null;
+  "discarded": number | null;
+  "alpha"?: number | null;
+  "draft_acceptance_rate"?: number | null;
+  "mean_acceptance_length": number | null;
+  "whole_passes": number;
+  "prefill_seconds": number;
+  "decode_tokens": number;
+  "decode_seconds": number;
+  "tokens_per_second"?: number | null;
+  "draft_seconds": number | null;
+  "verify_seconds": number | null;
+  "overhead_share"?: number | null;
+  "stall_seconds": number;
+  "state_seconds"?: number;
+  "reread_seconds"?: number | null;
+  "tested_at"?: Array<number>;
+  "kept_at"?: Array<number>;
+  "overlap_at"?: Array<number>;
+  "passes_of"?: Array<number>;
+  "cpu_seconds"?: number | null;
 }
 export interface ModelFacts {
   "name": string;
@@ -122,6 +165,12 @@ export interface Part {
   "event": "part";
   "number": number;
   "from": number;
+}
+export interface PromptItem {
+  "name": string;
+  "category": string;
+  "prompt": string;
+  "chat"?: boolean;
 }
 export type Reason = "guesses_cost" | "few_kept" | "checking_grows" | "checking_or_loop" | "uneven" | "overhead" | "cut" | "unknown";
 export interface RoundLine {
@@ -174,6 +223,17 @@ export interface Table {
   "columns": Array<string>;
   "rows": Array<Array<string>>;
 }
+export interface Trial {
+  "run": number;
+  "prompt": string;
+  "category": string;
+  "lane": string;
+  "gamma": number | string | null;
+  "token_ids": Array<number>;
+  "finish_reason": string | null;
+  "greedy": boolean;
+  "metrics": Metrics;
+}
 export interface VerdictLine {
   "kind": Kind;
   "sentence": string;
@@ -223,4 +283,4 @@ export interface Why {
   "figures": Array<Figure>;
   "steps": Array<[string, number]>;
 }
-export type Line = Begin | ErrorLine | FinishedLine | LaneEnd | Part | RoundLine | StartedLine | VerdictLine;
+export type Line = StartedLine | RoundLine | FinishedLine | Begin | LaneEnd | VerdictLine | ErrorLine | Part;

@@ -1,7 +1,8 @@
 // Makes and reads links to a run and to settings.
-import { LONGEST, fromBase64, inAddress, linkWith, resultLink, settingsInFragment, toBase64 } from "../lib/address.js";
+import { inAddress, linkWith, resultLink, settingsInFragment, toBase64 } from "../lib/address.js";
 import { keptFields } from "./session_state.js";
-import { OtherVersion, pack, unpack } from "./packing.js";
+import { opened } from "./envelope.js";
+import { pack, unpack } from "./packing.js";
 import { checked } from "../race/race.js";
 
 // The settings in the address, as texts by name: its own, or those of its run. None after a reload, because the form
@@ -19,16 +20,7 @@ export async function settingsInAddress() {
 // The records of the run in the address, or null. Throws an Error that says what is wrong with it.
 export async function runInAddress() {
   const packed = inAddress("run");
-  if (!packed) return null;
-  if (packed.length > LONGEST)
-    throw new Error(`It has ${packed.length} characters, more than the ${LONGEST} of a link.`);
-  let records;
-  try {
-    records = await unpack(fromBase64(packed));
-  } catch (error) {
-    throw error instanceof OtherVersion ? error : new Error("The link is damaged: a part of it may be missing.");
-  }
-  return checked(records);
+  return packed ? checked(await opened(packed, unpack)) : null;
 }
 
 export const settingsLink = (settings) => linkWith(settings);

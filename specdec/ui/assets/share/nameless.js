@@ -1,5 +1,5 @@
 // Turns records into lists and back. A link needs no names of fields, because the schema of recordings has them in a
-// fixed order. A change of that order is a new version of recordings.
+// fixed order. A change of that order is a new version of recordings or results.
 import { SCHEMA } from "../race/recording_schema.js";
 
 // A value that fits a rule of the schema, with a list in place of each object whose fields the schema names.
@@ -34,7 +34,9 @@ export function withNames(value, rule) {
   );
 }
 
+// The rules of a line of a recording, and of a type that the schema names.
 export const ruleOf = (kind) => SCHEMA.types[SCHEMA.lines[kind]];
+export const typeOf = (name) => SCHEMA.types[name];
 
 // The rule of a value that is not null.
 function resolved(rule) {

@@ -1,18 +1,14 @@
 // A race as few bytes for a link: facts and token texts as packed text, rounds as columns of small numbers. It has
 // token texts, statuses and times, but no probabilities.
-import { BitReader, BitWriter } from "./bit_coding.js";
+import { BitWriter } from "./bit_coding.js";
 import { Numbering, packLane, unpackLane } from "./columns.js";
-import { deflate, inflate } from "../lib/inflate.js";
+import { OtherVersion, join, seal, unseal } from "./envelope.js";
 import { labelOf, laneKeys, laneOf } from "../lib/lanes.js";
 import { ruleOf, withNames, withoutNames } from "./nameless.js";
 import { VERSION } from "../race/race.js";
 
-const INFLATED = 100_000; // bytes that facts and texts may unpack to
-const HEAD = 6; // bytes: a checksum, then the length of the facts
 const [BEGIN, STARTED, VERDICT] = ["begin", "started", "verdict"].map(ruleOf);
 const LEFT_OUT = { details: null, lanes: null, places: null, passes: null, time: null, whatif: null }; // of a verdict
-
-export class OtherVersion extends Error {}
 
 // null if the race is too long for a link.
 export async function pack(race) {
@@ -24,26 +20,16 @@ export async function pack(race) {
   lanes.forEach((lane, at) => packLane(lane, lanes.slice(0, at), bits, numbering));
   const texts = numbering.ids.map((id) => race.bytes.get(id) ?? []);
   bits.column(texts.map((bytes) => bytes.length));
-  const facts = JSON.stringify(factsOf(race, lanes), rounded);
-  const plain = join(new TextEncoder().encode(`${facts}\0`), texts.flat());
-  if (plain.length > INFLATED || !bits.fits) return null;
-  const packed = await deflate(plain);
-  const all = join([packed.length >> 8, packed.length & 255], packed, bits.bytes);
-  return join(checksum(all), all);
+  return seal(JSON.stringify(factsOf(race, lanes), rounded), bits, texts);
 }
 
 // The lines again; a value is missing where the bytes have none. Throws an Error if the bytes are damaged.
 export async function unpack(bytes) {
-  if (checksum(bytes.subarray(4)).some((byte, at) => byte !== bytes[at])) throw new RangeError("damaged");
-  const size = bytes[4] * 256 + bytes[5];
-  const plain = await inflate(bytes.subarray(HEAD, HEAD + size), "deflate-raw", INFLATED);
-  let at = plain.indexOf(0);
-  const facts = new TextDecoder().decode(plain.subarray(0, at++));
-  const [version, start, lanes, end] = facts.startsWith("[") ? JSON.parse(facts) : [];
+  const { facts, texts: joined, bits } = await unseal(bytes);
+  const [version, start, lanes, end] = facts;
   if (version !== VERSION) throw new OtherVersion("It was made by another version of this page.");
   if (lanes.length > laneKeys().length) throw new RangeError("too many lanes");
   const begin = withNames(start, BEGIN);
-  const bits = new BitReader(bytes.subarray(HEAD + size));
   const numbering = new Numbering();
   const prompt_ids = bits.column().map((code) => numbering.id(code));
   const found = [];
@@ -55,7 +41,8 @@ export async function unpack(bytes) {
         numbering,
       ),
     );
-  const texts = bits.column().map((length) => plain.subarray(at, (at += length)));
+  let at = 0;
+  const texts = bits.column().map((length) => joined.subarray(at, (at += length)));
   const tokens = Object.fromEntries(texts.map((text, id) => [id, String.fromCharCode(...text)]));
   begin.settings.prompt ??= textOf(prompt_ids.map((id) => texts[id]));
   return [
@@ -112,12 +99,4 @@ function rounded(_, value) {
 }
 
 const alike = (one, other) => JSON.stringify(one) === JSON.stringify(other);
-const join = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
 const textOf = (texts) => new TextDecoder().decode(join(...texts));
-
-// A checksum that detects a damaged link (FNV-1a).
-export function checksum(bytes) {
-  let sum = 0x811c9dc5;
-  for (const byte of bytes) sum = Math.imul(sum ^ byte, 0x01000193);
-  return [24, 16, 8, 0].map((shift) => (sum >>> shift) & 255);
-}

@@ -1,9 +1,11 @@
-// Results of a measurement as files and links. The server packs, unpacks and checks them.
-import { resultLink, resultsInAddress } from "../lib/address.js";
+// Results of a measurement as files and links. The server checks them.
+import { resultLink, resultsInAddress, toBase64 } from "../lib/address.js";
 import { el } from "../lib/dom.js";
 import { addPlace, mended } from "../lib/errors.js";
 import { textOf } from "../lib/files.js";
 import { offer } from "../lib/offered.js";
+import { opened as unpacked } from "./envelope.js";
+import { packResults, unpackResults } from "./packed_results.js";
 import { Copyable, FIGURES_ONLY, TOO_LONG } from "./share.js";
 
 // The results in the address are opened by the server. Until it has opened or refused them, no recorded result is shown.
@@ -16,17 +18,22 @@ let opening = resultsInAddress() ? expected() : Promise.resolve();
 export const whenOpened = () => opening;
 export const resultsOpened = () => opened();
 
-// Sends the packed results as the value, now and when the address names others.
+// Sends the results in the address as the value, now and when it names others: { text }, or { problem }.
 export function followAddress(props, trigger) {
   let shown = "";
-  const read = () => {
+  const read = async () => {
     const { key, packed } = resultsInAddress() ?? { packed: "" };
     if (packed === shown) return;
     shown = packed;
     mended("address");
     if (!key) return;
     opening = expected();
-    props.value = packed;
+    const value = await unpacked(packed, unpackResults).then(
+      (text) => ({ text }),
+      (error) => ({ problem: error.message }),
+    );
+    if (packed !== shown) return; // the address names others by now
+    props.value = value;
     trigger(key);
   };
   window.addEventListener("hashchange", read);
@@ -58,13 +65,16 @@ export function open(element, props, trigger, { id, label, most }) {
   element.replaceChildren(chooser, name, problem);
 }
 
-// The link to results, from one JSON value: { packed, code }. `packed` is empty if they are too long for a link, and
-// `code`, if there is any, is for the Share menu.
+// The link to results, from one JSON value: { text, code }. `text` is that of a results file, and empty if it has too
+// many calls for a link. `code`, if there is any, is for the Share menu.
 export function link(element, props, watch, { key }) {
   const field = new Copyable("Link to these results");
-  const update = () => {
-    const found = props.value ? JSON.parse(props.value) : null;
-    const address = found?.packed ? resultLink({ [key]: found.packed }) : null;
+  const update = async () => {
+    const { value } = props;
+    const found = value ? JSON.parse(value) : null;
+    const packed = found?.text ? await packResults(found.text) : null;
+    if (value !== props.value) return; // there are other results by now
+    const address = packed && resultLink({ [key]: toBase64(packed) });
     field.set(address ?? "", address ? FIGURES_ONLY : TOO_LONG);
     offer(key, { link: found && (address ?? ""), code: found?.code });
     element.replaceChildren(...(found ? [el("h3", "", "Link to these results"), field.node] : []));
