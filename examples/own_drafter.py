@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 
 import specdec
-from specdec.drafters.base import Choices, DraftMethod, Finding, NoDraft, Planned, Proposal
+from specdec.drafters.base import DraftChoices, DraftMethod, Finding, NoDraft, Planned, Proposal
 from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
@@ -76,7 +76,7 @@ class BigramDraft(NoDraft):
         # q is the distribution that each guess was drawn from. These guesses are certain, so q is one-hot. A comparison
         # makes it without waiting for the device, as ``one_hot`` would.
         q = None if self._greedy else (ids[:, None] == torch.arange(self._vocabulary, device=ids.device)).float()
-        return Proposal(ids, q, Choices(ids, neg_log_probs=torch.zeros(len(guesses), device=ids.device)))
+        return Proposal(ids, q, DraftChoices(ids, neg_log_probs=torch.zeros(len(guesses), device=ids.device)))
 
 
 def main() -> None:

@@ -93,8 +93,8 @@ def stand_in_for_captures(patch: Patch) -> None:
 
     def known_passes(self, model):
         found = passes(self, model)
-        _, slots = self._slots[model]
-        self.fixed += [*slots.held, *slots.angles, *model.parameters(), *model.buffers()]
+        _, buffer = self._buffers[model]
+        self.fixed += [*buffer.held, *buffer.angles, *model.parameters(), *model.buffers()]
         self._capture.known += self.fixed
         return found
 

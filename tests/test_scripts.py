@@ -75,11 +75,11 @@ def races(hurried, tmp_path_factory) -> Path:
             for step in task.run(pair):
                 yield from ([event] for event in step) if isinstance(step, list) else [step]
 
-        turn, text = JobContext(SimpleNamespace(pair=one, facts=one.facts()), one_by_one, threading.Event()), ""
-        for text, *_ in stream(turn, ask, limits=Limits()):
+        context, text = JobContext(SimpleNamespace(pair=one, facts=one.facts()), one_by_one, threading.Event()), ""
+        for text, *_ in stream(context, ask, limits=Limits()):
             rounds = text.count('"event":"round"')
             if (name == "stopped" and rounds > ask.params.max_new_tokens + 12) or (name == "early" and rounds > 12):
-                turn.stop.set()
+                context.stop.set()
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     (folder / "lanes.json").write_text(_lane_rows(), encoding="utf-8")
     (folder / "definitions.json").write_text(_definitions(), encoding="utf-8")

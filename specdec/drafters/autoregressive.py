@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import torch
 
-from specdec.drafters.base import Choices, Proposal, nothing
+from specdec.drafters.base import DraftChoices, Proposal, nothing
 from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
 from specdec.runtime.tokens import TokenBuffer
 
@@ -61,7 +61,7 @@ class ChainDraft(ABC):
         if least_confidence and context.blocks_host:
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
         joined = torch.cat(ids)
-        choices = Choices(
+        choices = DraftChoices(
             ids=torch.cat([joined, *(choice for _, choice in missed)]) if missed else joined,
             logits=(*logits, *(raw for raw, _ in missed)),
         )

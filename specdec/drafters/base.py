@@ -138,7 +138,7 @@ class DraftMethod(ABC):
         return None
 
 
-class Choices(NamedTuple):
+class DraftChoices(NamedTuple):
     """What a draft of g tokens chose and how sure it was; verification does not use it, the events report it.
 
     - ``ids``: the draft tokens, and after them the draft's choices at m earlier places. The target had added a token at
@@ -168,7 +168,7 @@ class Proposal(NamedTuple):
 
     ids: torch.Tensor  # (g,)
     q: torch.Tensor | None  # (g, V)
-    choices: Choices
+    choices: DraftChoices
     limit: torch.Tensor | None = None  # ()
     key: Hashable | None = None
 
@@ -176,7 +176,7 @@ class Proposal(NamedTuple):
 def nothing(vocabulary: int, device: torch.device, key: Hashable | None = None) -> Proposal:
     """A draft of no tokens. ``key``: see ``Proposal``. The prompt is read with such a draft, once in a call."""
     ids = torch.empty(0, dtype=torch.long, device=device)
-    choices = Choices(ids, neg_log_probs=torch.empty(0, device=device))
+    choices = DraftChoices(ids, neg_log_probs=torch.empty(0, device=device))
     return Proposal(ids, torch.empty(0, vocabulary, device=device), choices, key=key)
 
 

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import torch
 
-from specdec.drafters.base import Choices, Proposal, nothing
+from specdec.drafters.base import DraftChoices, Proposal, nothing
 from specdec.drafters.translation import Translation
 from specdec.events import MAX_GAMMA
 from specdec.forward.model_info import context_length
@@ -96,7 +96,7 @@ class TranslatedDraft:
         context.write_host(target_ids)
         places = context.ids(context.length, context.length + len(target_ids))
         of_target = torch.tensor(target_neg_log_probs[: len(places)], device=context.device)
-        return Proposal(places, None, Choices(places, neg_log_probs=of_target))
+        return Proposal(places, None, DraftChoices(places, neg_log_probs=of_target))
 
     def _draft_shared(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
         feed = torch.tensor(self._ids[len(self._runner) :])
@@ -117,7 +117,7 @@ class TranslatedDraft:
         if least_confidence and context.blocks_host:
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
         joined = torch.cat(ids)
-        return Proposal(joined, torch.cat(q), Choices(joined, tuple(logits)), limit)
+        return Proposal(joined, torch.cat(q), DraftChoices(joined, tuple(logits)), limit)
 
     def _catch_up(self, tokens: list[int]) -> None:
         """Bring the draft's ids up to the committed text, and crop the cache to the ids that are still right.

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, Self
 
 import torch
 
-from specdec.drafters.base import Choices, Drafter, DraftMethod, Finding, NoDraft, Planned, Proposal, after_kind
+from specdec.drafters.base import DraftChoices, Drafter, DraftMethod, Finding, NoDraft, Planned, Proposal, after_kind
 from specdec.drafters.forms import FORMS
 from specdec.errors import InvalidInput
 from specdec.facts import DraftFacts
@@ -138,4 +138,4 @@ class LookupDraft(NoDraft):
         ids = context.ids(context.length, context.length + count)
         tokens = torch.arange(self._vocabulary, device=ids.device)
         q = None if self._greedy else (ids[:, None] == tokens).float()  # ``one_hot`` waits for the device
-        return Proposal(ids, q, Choices(ids, neg_log_probs=torch.zeros(count, device=ids.device)))
+        return Proposal(ids, q, DraftChoices(ids, neg_log_probs=torch.zeros(count, device=ids.device)))

@@ -108,7 +108,7 @@ def _collect(proposal: Proposal, decided: TargetStep, waits: bool) -> RoundTenso
 
 
 def _values(gathered: RoundTensors, already_reported: int) -> RoundValues:
-    """Bring a round's figures to the host. ``already_reported``: see ``Choices``."""
+    """Bring a round's figures to the host. ``already_reported``: see ``DraftChoices``."""
     seen = _to_host(gathered)
     n, drafted, values = seen["accepted"], len(seen["accept_prob"]), seen["values"]
     gamma = seen.get("limit", drafted)

@@ -102,7 +102,7 @@ class GraphEngine:
         self._place = StaticPositions(device, room)
         self._rows = torch.zeros(2, room, dtype=torch.long, device=device)
         self._rng = torch.Generator(device)
-        self._slots: WeakKeyDictionary[PreTrainedModel, tuple[LeanModel, StaticKVBuffer]] = WeakKeyDictionary()
+        self._buffers: WeakKeyDictionary[PreTrainedModel, tuple[LeanModel, StaticKVBuffer]] = WeakKeyDictionary()
         self._capture = capture_for(device)
         self._seen: set[Hashable] = set()
         self._graphs: dict[Hashable, tuple[Any, Callable[[], None]]] = {}
@@ -117,17 +117,17 @@ class GraphEngine:
         return self._rng.manual_seed(seed)
 
     def passes(self, model: PreTrainedModel) -> LeanForward:
-        stack = lean_model(model)
-        assert isinstance(stack, LeanModel)  # otherwise the eager engine would run
-        known, slots = self._slots.get(model, (None, None))
-        if slots is None or known is not stack:
+        lean = lean_model(model)
+        assert isinstance(lean, LeanModel)  # otherwise the eager engine would run
+        known, buffer = self._buffers.get(model, (None, None))
+        if buffer is None or known is not lean:
             if known is not None:  # the graphs read the weights that the model had
                 self._forget_graphs()
-            slots = StaticKVBuffer(len(stack.layers), stack.shape, stack.embedding, stack.rotary, self._place)
-            self._slots[model] = stack, slots
+            buffer = StaticKVBuffer(len(lean.layers), lean.shape, lean.embedding, lean.rotary, self._place)
+            self._buffers[model] = lean, buffer
         else:
-            slots.renew_angles()
-        return LeanForward(stack, slots)
+            buffer.renew_angles()
+        return LeanForward(lean, buffer)
 
     def run(self, name: str, key: Hashable | None, step: Callable[[], T]) -> T:
         if key is None or self._capture is None or self.failure is not None:
@@ -178,8 +178,8 @@ class GraphEngine:
 
     def serves(self, model: PreTrainedModel, tokens: int) -> bool:
         """Whether it has buffers for calls of ``model`` of up to ``tokens`` tokens."""
-        stack, _ = self._slots.get(model, (None, None))
-        return self.room >= tokens and stack is lean_model(model)
+        lean, _ = self._buffers.get(model, (None, None))
+        return self.room >= tokens and lean is lean_model(model)
 
     def _forget_graphs(self) -> None:
         self._graphs.clear()
@@ -209,13 +209,13 @@ def no_graphs(models: Sequence[PreTrainedModel]) -> str | None:
     if len({model.device for model in models}) > 1:
         return "Target and draft are on different devices."
     for model in models:
-        stack = lean_model(model)
-        if isinstance(stack, str):
+        lean = lean_model(model)
+        if isinstance(lean, str):
             return f"{type(model).__name__} has no lean forward pass here."
         with _lock:
             known = _reasons.get(model)
-        if known is None or known[0] is not stack:
-            known = stack, _difference(model, stack)
+        if known is None or known[0] is not lean:
+            known = lean, _difference(model, lean)
             if known[1] != NOT_COMPARED:
                 with _lock:
                     _reasons[model] = known
@@ -225,16 +225,16 @@ def no_graphs(models: Sequence[PreTrainedModel]) -> str | None:
 
 
 @torch.inference_mode()
-def _difference(model: PreTrainedModel, stack: LeanModel) -> str | None:
+def _difference(model: PreTrainedModel, lean: LeanModel) -> str | None:
     """How the graph engine's logits differ from the eager engine's, in a sentence; None if they agree."""
-    slots, differences = stack.new_slots(), []
+    buffer, differences = lean.new_buffer(), []
     try:
         with torch.inference_mode(False):
             engine = GraphEngine(model, bound_of(sum(CHECKED)))
             passes = engine.passes(model)
-        for start, fed in compared_passes(stack, CHECKED):
+        for start, fed in compared_passes(lean, CHECKED):
             ours = engine.run("pass", len(fed), engine.checked_step(passes, fed, start))
-            differences.append(share_apart(ours, stack.forward(fed, slots, start, None)))
+            differences.append(share_apart(ours, lean.forward(fed, buffer, start, None)))
         largest = float(torch.stack(differences).max())
     except RuntimeError as error:
         return f"A step of the graph engine fails ({str(error).splitlines()[0]})."

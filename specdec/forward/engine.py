@@ -102,8 +102,8 @@ class EagerEngine:
 
     def passes(self, model: PreTrainedModel) -> Passes:
         """By the lean forward if the model has one whose logits agree; else by the model's own."""
-        stack = lean_model(model)
-        return HFForward(model) if isinstance(stack, str) else LeanForward(stack)
+        lean = lean_model(model)
+        return HFForward(model) if isinstance(lean, str) else LeanForward(lean)
 
     def run(self, name: str, key: Hashable | None, step: Callable[[], T]) -> T:
         return step()

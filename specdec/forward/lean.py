@@ -161,14 +161,14 @@ class LeanModel:
         """The shape of the keys and values of one token in one layer."""
         return (self.kv_heads, 2, self.size) if self.head_major else (2, self.kv_heads, self.size)
 
-    def new_slots(self) -> KVBuffer:
+    def new_buffer(self) -> KVBuffer:
         """Room for one call's keys and values."""
         return KVBuffer(len(self.layers), self.shape, self.embedding, self.rotary)
 
     def forward(
         self,
         ids: torch.Tensor,
-        slots: KVBuffer,
+        buffer: KVBuffer,
         start: int,
         keep: int | None,
         taps: dict[int, torch.Tensor] | None = None,
@@ -178,12 +178,12 @@ class LeanModel:
         ``taps`` gets the inputs (n, H) of the layers whose numbers are its keys; the number of layers stands for the
         output of the last.
         """
-        span = slots.span(start, len(ids))
+        span = buffer.span(start, len(ids))
         hidden = F.embedding(ids, self.embedding)
         if self.positions is not None:
             hidden = hidden + F.embedding(span.positions, self.positions)
         # An early exit has fewer layers than slots.
-        for number, (layer, held) in enumerate(zip(self.layers, slots.held, strict=False)):
+        for number, (layer, held) in enumerate(zip(self.layers, buffer.held, strict=False)):
             if taps and number in taps:
                 taps[number] = hidden
             attended = self._attend(layer, layer.attention_norm(hidden), held, span)
@@ -234,17 +234,17 @@ class LeanModel:
 class LeanForward:
     """Passes by the lean forward; see ``Passes``."""
 
-    def __init__(self, stack: LeanModel, slots: KVBuffer | None = None):
-        self._stack = stack
-        self._slots = stack.new_slots() if slots is None else slots
+    def __init__(self, lean: LeanModel, buffer: KVBuffer | None = None):
+        self._lean = lean
+        self._buffer = lean.new_buffer() if buffer is None else buffer
         self._tapped: Sequence[int] = ()
         self._taps: dict[int, torch.Tensor] = {}
 
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
-        return self._stack.forward(ids, self._slots, start, keep, self._taps)
+        return self._lean.forward(ids, self._buffer, start, keep, self._taps)
 
     def tap(self, layers: Sequence[int]) -> None:
-        self._tapped, self._taps = layers, dict.fromkeys(layers, self._stack.embedding[:0])
+        self._tapped, self._taps = layers, dict.fromkeys(layers, self._lean.embedding[:0])
 
     def features(self) -> torch.Tensor:
         return torch.cat([self._taps[number] for number in self._tapped], -1)
@@ -259,7 +259,7 @@ class LeanForward:
         return count
 
     def first_layers(self, early: PreTrainedModel, count: int) -> LeanForward:
-        return LeanForward(self._stack.first(count), self._slots)
+        return LeanForward(self._lean.first(count), self._buffer)
 
     def require_cache(self, length: int) -> None:
         """Nothing to do: slots can always be rolled back."""

@@ -180,18 +180,18 @@ def _build(model: PreTrainedModel) -> LeanModel | str:
         return "Two of its parts share weights."
     try:
         with torch.inference_mode(False), torch.no_grad():  # the model's parameters become views of tensors made here
-            stack = LeanModel(model)
+            lean = LeanModel(model)
         cached = [getattr(layer, "sliding_window", None) for layer in DynamicCache(config=model.config).layers]
-        if any(window not in (None, layer.window) for window, layer in zip(cached, stack.layers, strict=False)):
+        if any(window not in (None, layer.window) for window, layer in zip(cached, lean.layers, strict=False)):
             return "Its config sets windows that its layers do not have."
-        worst = _largest_difference(model, stack)
+        worst = _largest_difference(model, lean)
     except (NotLean, RuntimeError, AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
         return f"Its lean forward pass could not be built ({str(error).splitlines()[0]})."
     if not math.isfinite(worst):
         return NOT_COMPARED
     if worst > BOUNDS[model.dtype]:
         return f"Its logits would differ from those of transformers by {worst:.0e} of their range."
-    return stack
+    return lean
 
 
 def _share_memory(model: PreTrainedModel) -> bool:
@@ -209,24 +209,24 @@ def _share_memory(model: PreTrainedModel) -> bool:
 
 
 @torch.inference_mode()
-def _largest_difference(model: PreTrainedModel, stack: LeanModel) -> float:
-    """The largest difference between the logits of ``stack`` and of ``forward``, as a share of their range."""
-    cache, slots, differences = DynamicCache(config=model.config), stack.new_slots(), []
-    for start, fed in compared_passes(stack, ROWS):
+def _largest_difference(model: PreTrainedModel, lean: LeanModel) -> float:
+    """The largest difference between the logits of ``lean`` and of ``forward``, as a share of their range."""
+    cache, buffer, differences = DynamicCache(config=model.config), lean.new_buffer(), []
+    for start, fed in compared_passes(lean, ROWS):
         positions = torch.arange(start, start + len(fed), device=fed.device)[None]
         own = model(input_ids=fed[None], position_ids=positions, past_key_values=cache, use_cache=True).logits[0]
-        differences.append(share_apart(stack.forward(fed, slots, start, None), own))
+        differences.append(share_apart(lean.forward(fed, buffer, start, None), own))
     return float(torch.stack(differences).max())
 
 
-def compared_passes(stack: LeanModel, rows: Sequence[int]) -> Iterator[tuple[int, torch.Tensor]]:
+def compared_passes(lean: LeanModel, rows: Sequence[int]) -> Iterator[tuple[int, torch.Tensor]]:
     """The passes of a comparison: for each the number of tokens before it, and its random ids.
 
     ``rows`` says how many ids each pass has. The passes end where the model's positions end.
     """
-    total = sum(rows) if stack.positions is None else min(sum(rows), len(stack.positions))
+    total = sum(rows) if lean.positions is None else min(sum(rows), len(lean.positions))
     rng = torch.Generator().manual_seed(0)
-    ids = torch.randint(len(stack.embedding), (total,), generator=rng).to(stack.embedding.device)
+    ids = torch.randint(len(lean.embedding), (total,), generator=rng).to(lean.embedding.device)
     start = 0
     for fed in ids.tensor_split(list(accumulate(rows))):
         if len(fed):

@@ -42,8 +42,8 @@ def attends(kind: str) -> bool:
 
 def why_not_lean(model: PreTrainedModel) -> str | None:
     """Why passes use the model's own ``forward``; None if they use the lean one. Compares both the first time."""
-    stack = lean_model(model)
-    return stack if isinstance(stack, str) else None
+    lean = lean_model(model)
+    return lean if isinstance(lean, str) else None
 
 
 def context_length(config: Any) -> int | None:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from pydantic import TypeAdapter
 
-from specdec.drafters.base import Choices, DraftMethod, Proposal
+from specdec.drafters.base import DraftChoices, DraftMethod, Proposal
 from specdec.engine.acceptance import Acceptance
 from specdec.engine.decode import decode, speculative
 from specdec.engine.request import make_request
@@ -158,7 +158,7 @@ class AcceptanceConformance:
     ) -> tuple[int, int]:
         """How many draft tokens the rule keeps, and which token follows."""
         drafted, most = torch.tensor(ids, dtype=torch.long), min(len(ids), len(ids) if limit is None else limit)
-        draft = Proposal(drafted, q, Choices(drafted), None if limit is None else torch.tensor(most))
+        draft = Proposal(drafted, q, DraftChoices(drafted), None if limit is None else torch.tensor(most))
         p = None if sampler.greedy else sampler.probabilities(logits)
         found = self.rule.judge(draft, logits, logits.argmax(-1), p, sampler)
         kept, token = int(found.accepted), int(found.token_id)

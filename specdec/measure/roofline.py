@@ -86,30 +86,30 @@ class Limit:
         return seconds / tokens
 
 
-def weight_bytes(stack: LeanModel) -> int:
+def weight_bytes(lean: LeanModel) -> int:
     """Bytes of the matrices that every pass reads completely."""
-    return sum(weight.nbytes for weight in _matrices(stack))
+    return sum(weight.nbytes for weight in _matrices(lean))
 
 
-def work_of(stack: LeanModel, rows: float, cached: float) -> Work:
+def work_of(lean: LeanModel, rows: float, cached: float) -> Work:
     """The work of a pass over ``rows`` after ``cached`` tokens. Both may be means over passes."""
-    itemsize, tables = stack.embedding.itemsize, 1 if stack.positions is None else 2
-    read = weight_bytes(stack) + tables * rows * stack.embedding.shape[1] * itemsize
-    operations = 2.0 * rows * sum(weight.numel() for weight in _matrices(stack) if weight.dim() > 1)
-    for layer in stack.layers:
+    itemsize, tables = lean.embedding.itemsize, 1 if lean.positions is None else 2
+    read = weight_bytes(lean) + tables * rows * lean.embedding.shape[1] * itemsize
+    operations = 2.0 * rows * sum(weight.numel() for weight in _matrices(lean) if weight.dim() > 1)
+    for layer in lean.layers:
         window = layer.window or float("inf")
-        read += min(cached + rows, window + rows - 1) * 2 * stack.kv_heads * stack.size * itemsize
+        read += min(cached + rows, window + rows - 1) * 2 * lean.kv_heads * lean.size * itemsize
         seen = min(cached + (rows + 1) / 2, window)  # by the middle row
-        operations += 4 * stack.heads * stack.size * seen * rows
+        operations += 4 * lean.heads * lean.size * seen * rows
     return Work(read, operations)
 
 
 def limit_of(pair: Pair) -> Limit | str:
     """Measure the rates for both models of a pair. A sentence instead, if the work of its passes is not known."""
     target, draft = lean_model(pair.target), _draft_stack(pair)
-    for role, stack in (("target", target), ("draft", draft)):
-        if isinstance(stack, str):
-            return f"The work of a pass of the {role} is not known. {stack}"
+    for role, lean in (("target", target), ("draft", draft)):
+        if isinstance(lean, str):
+            return f"The work of a pass of the {role} is not known. {lean}"
     assert isinstance(target, LeanModel) and not isinstance(draft, str)
     return Limit(target, rates_for(target), draft, rates_for(draft) if draft else None)
 
@@ -117,8 +117,8 @@ def limit_of(pair: Pair) -> Limit | str:
 def _draft_stack(pair: Pair) -> LeanModel | str | None:
     draft = pair.draft
     if isinstance(draft, EarlyExit):
-        stack = lean_model(pair.target)
-        return stack if isinstance(stack, str) else stack.first(draft.layers)
+        lean = lean_model(pair.target)
+        return lean if isinstance(lean, str) else lean.first(draft.layers)
     if draft is not None and draft.heads:
         return "A head is not a whole model."
     if draft is None or not draft.models:
@@ -128,10 +128,10 @@ def _draft_stack(pair: Pair) -> LeanModel | str | None:
     return lean_model(draft.models[0])
 
 
-def rates_for(stack: LeanModel) -> Rates:
+def rates_for(lean: LeanModel) -> Rates:
     """Measure both rates for one model, in its number type and with the present number of threads."""
-    device, dtype = stack.embedding.device, stack.embedding.dtype
-    size = min(weight_bytes(stack), LARGEST, free_bytes(device) // 2)
+    device, dtype = lean.embedding.device, lean.embedding.dtype
+    size = min(weight_bytes(lean), LARGEST, free_bytes(device) // 2)
     buffer = torch.ones(max(1, size // 4096), 1024, device=device)  # float32; bytes are read alike in any type
     row = torch.ones(1, 1024, device=device)
     with torch.inference_mode():
@@ -193,17 +193,17 @@ def limit_record(limit: Limit | str, pair: Pair, plan: Plan, trials: Sequence[Tr
     models = {"target": (limit.target, limit.target_rates), "draft": (limit.draft, limit.draft_rates)}
     measured = {
         role: {
-            "weight_bytes": weight_bytes(stack),
+            "weight_bytes": weight_bytes(lean),
             "read_bytes_per_second": rates.bandwidth,
             "operations_per_second": rates.operations,
         }
-        for role, (stack, rates) in models.items()
-        if stack and rates
+        for role, (lean, rates) in models.items()
+        if lean and rates
     }
     return {"measured": measured, "cached_tokens": cached, "rows": rows}
 
 
-def _matrices(stack: LeanModel) -> list[torch.Tensor]:
+def _matrices(lean: LeanModel) -> list[torch.Tensor]:
     """The weights and biases of the matrices of all layers and of the output head."""
-    layers = (part for layer in stack.layers for part in (layer.qkv, layer.out, layer.up, layer.down))
-    return [tensor for part in (*layers, stack.head) for tensor in (part.weight, part.bias) if tensor is not None]
+    layers = (part for layer in lean.layers for part in (layer.qkv, layer.out, layer.up, layer.down))
+    return [tensor for part in (*layers, lean.head) for tensor in (part.weight, part.bias) if tensor is not None]

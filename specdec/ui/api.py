@@ -32,7 +32,7 @@ from specdec.ui.jobs.race_stream import RaceStep, enforce_limits, stream
 from specdec.ui.jobs.submit import UNLIMITED, followed
 
 
-def add_endpoints(machine: JobQueue, limits: Limits) -> None:
+def add_endpoints(jobs: JobQueue, limits: Limits) -> None:
     """Add both endpoints to the Blocks that are being built."""
     names = {
         "lanes": _named_lanes(LANES),
@@ -40,12 +40,12 @@ def add_endpoints(machine: JobQueue, limits: Limits) -> None:
         "further": _named_lanes([lane for lane in LANES if not lane.race]),
         "limits": _said(limits),
     }
-    for endpoint in (_decode_endpoint(machine, limits), _race_endpoint(machine, limits)):
+    for endpoint in (_decode_endpoint(jobs, limits), _race_endpoint(jobs, limits)):
         # The whole text is given, because Gradio reads only the lines above "Parameters:" from a function.
         gr.api(endpoint, api_description=cleandoc(endpoint.__doc__ or "").format(**names), **UNLIMITED)
 
 
-def _decode_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIterator[str]]:
+def _decode_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncIterator[str]]:
     async def decode(
         request: gr.Request,
         prompt: str,
@@ -100,7 +100,7 @@ def _decode_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIt
             )
             settings = {"prompt": prompt, "chat": chat, "lane": lane, "gamma": entrant.gamma} | asdict(params)
             job = Job("decode", task.tokens, partial(_decode, prompt=message, params=params, task=task, limits=limits))
-            async with aclosing(followed(machine, request, replace(job, settings=settings))) as steps:
+            async with aclosing(followed(jobs, request, replace(job, settings=settings))) as steps:
                 async for lines in steps:
                     if not isinstance(lines, QueuePosition):
                         yield lines
@@ -108,7 +108,7 @@ def _decode_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIt
     return decode
 
 
-def _race_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIterator[dict[str, Any]]]:
+def _race_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncIterator[dict[str, Any]]]:
     async def race(
         request: gr.Request,
         prompt: str,
@@ -154,7 +154,7 @@ def _race_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIter
             job = Job("race of a program", ask.tokens, work, ask.settings() | {"stop": params.stop})
             problem = ""
             # Each step only shows the caller that the race goes on. The last output is the answer.
-            async with aclosing(followed(machine, request, job)) as steps:
+            async with aclosing(followed(jobs, request, job)) as steps:
                 async for step in steps:
                     problem = step.problem if isinstance(step, RaceStep) else ""
                     yield step if isinstance(step, dict) else {"running": not isinstance(step, QueuePosition)}
@@ -164,14 +164,14 @@ def _race_endpoint(machine: JobQueue, limits: Limits) -> Callable[..., AsyncIter
     return race
 
 
-def _race(turn: JobContext, ask: RaceSettings, limits: Limits) -> Iterator[RaceStep | dict[str, Any]]:
+def _race(context: JobContext, ask: RaceSettings, limits: Limits) -> Iterator[RaceStep | dict[str, Any]]:
     """The steps of a race. After them, if it did not fail, its verdict and what each lane wrote in the shown run."""
     last = RaceStep("")
-    with closing(stream(turn, ask=ask, limits=limits, names={})) as steps:  # a program knows the names of Python
+    with closing(stream(context, ask=ask, limits=limits, names={})) as steps:  # a program knows the names of Python
         for last in steps:
             yield last
     if last.verdict is not None:
-        results = {lane: _fields_of(collect(events, turn.pair.tokenizer)) for lane, events in last.lanes.items()}
+        results = {lane: _fields_of(collect(events, context.pair.tokenizer)) for lane, events in last.lanes.items()}
         yield asdict(last.verdict) | {"results": results}
 
 
@@ -182,20 +182,20 @@ def _fields_of(result: Result) -> dict[str, Any]:
 
 
 def _decode(
-    turn: JobContext,
+    context: JobContext,
     prompt: str | list[dict[str, str]],
     params: SamplingParams,
     task: Task[list[Event]],
     limits: Limits,
 ) -> Iterator[str]:
     """The events of a task as lines, until the job is stopped."""
-    enforce_limits(turn.pair, prompt, params, limits)
-    recorder = Recorder(turn.pair.tokenizer)
-    with closing(turn.run(task)) as batches:
+    enforce_limits(context.pair, prompt, params, limits)
+    recorder = Recorder(context.pair.tokenizer)
+    with closing(context.run(task)) as batches:
         for batch in batches:
             if batch:
                 yield "".join(map(recorder.line, batch))
-            if turn.stop.is_set():
+            if context.stop.is_set():
                 return
 
 

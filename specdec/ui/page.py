@@ -71,16 +71,16 @@ class Page:
     """The page as a Gradio app, and the queue of its jobs; ``serve`` launches it."""
 
     demo: gr.Blocks
-    machine: JobQueue
+    jobs: JobQueue
 
     def health(self) -> dict[str, Any]:
         """For monitors: whether jobs are taken and run."""
-        found = self.machine.health()
+        found = self.jobs.health()
         return found | {"ok": found["ok"] and not is_stopped(queue_of(self.demo))}
 
     def close(self) -> None:
         """End what runs, and the server."""
-        self.machine.close("The page is closed.", 5)
+        self.jobs.close("The page is closed.", 5)
         self.demo.close()
 
 
@@ -98,7 +98,7 @@ def build(
     name its visitors' addresses; None if that is not known.
     """
     examples = read_prompts(EXAMPLES)
-    machine = JobQueue(
+    jobs = JobQueue(
         slot,
         run or (lambda task: task.run(slot.pair)),
         limits,
@@ -106,12 +106,12 @@ def build(
         lent=run is not None,
         proxies=proxies,
     )
-    startup = StartupRace(machine, examples[0].prompt) if run is None else None
+    startup = StartupRace(jobs, examples[0].prompt) if run is None else None
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
-        _Components(machine, slot, limits, startup, examples).wire(demo)
-        add_endpoints(machine, limits)
+        _Components(jobs, slot, limits, startup, examples).wire(demo)
+        add_endpoints(jobs, limits)
     demo.queue(api_open=False)  # a job's listener can only be called through the queue
-    return Page(demo, machine)
+    return Page(demo, jobs)
 
 
 class _Components:
@@ -119,13 +119,13 @@ class _Components:
 
     def __init__(
         self,
-        machine: JobQueue,
+        jobs: JobQueue,
         slot: Slot,
         limits: Limits,
         startup: StartupRace | None,
         examples: Sequence[PromptItem],
     ):
-        self._machine, self._slot, self._limits, self._startup = machine, slot, limits, startup
+        self._jobs, self._slot, self._limits, self._startup = jobs, slot, limits, startup
         self._ask = RaceForm(limits)
         with gr.Row(elem_id="sd-top"):
             self._header = gr.HTML(pair_header(slot, limits), elem_id="sd-header")
@@ -140,13 +140,13 @@ class _Components:
                 gr.HTML(own_pair_command(space), elem_id="sd-own", apply_default_css=False)
         with gr.Tabs(elem_id="sd-tabs", overflow_behavior="wrap") as self._tabs:
             with _tab("Race"):
-                self._race = RaceTab(machine, limits, self._ask, examples, _LIVE)
+                self._race = RaceTab(jobs, limits, self._ask, examples, _LIVE)
             with _tab("Best gamma") as gamma:
-                self._gamma = GammaTab(machine, examples, limits, self._ask, _SCRIPTS)
+                self._gamma = GammaTab(jobs, examples, limits, self._ask, _SCRIPTS)
             with _tab("Benchmark") as bench:
-                self._bench = BenchTab(machine, limits, _SCRIPTS)
+                self._bench = BenchTab(jobs, limits, _SCRIPTS)
             with _tab("Lossless?") as lossless:
-                self._lossless = LosslessTab(machine, limits)
+                self._lossless = LosslessTab(jobs, limits)
             with _tab("How it works"):
                 how_tab(_ASSET % "explain/how.js")
         self._measuring = gamma, bench, lossless  # they show a result when they are opened
@@ -169,7 +169,7 @@ class _Components:
         renewed |= {"queue": False} | INTERNAL
         self._menu.pair(trigger_mode="always_last", **renewed)
         if self._panel is not None:
-            for changed in self._panel.wire(self._machine, race.start, faces):
+            for changed in self._panel.wire(self._jobs, race.start, faces):
                 changed.then(**renewed)
         ask.wire()
         opened = demo.load(**renewed).then(**linked)
@@ -212,7 +212,7 @@ class _Components:
                 return found | {"problem": with_names(error, LABELS)}
 
         try:
-            found = await done(self._machine, request, "share", answer)
+            found = await done(self._jobs, request, "share", answer)
         except SpecdecError as error:
             found = {"problem": str(error)}
         return {self._menu: json.dumps({"number": number} | found)} | self._named()

@@ -117,9 +117,9 @@ def test_a_page_that_anyone_can_use_says_so(monkeypatch, capsys, arguments, spac
 def test_a_page_whose_device_is_lost_ends_with_status_1(monkeypatch) -> None:
     """Even if a pass hangs, so that a Space starts it again."""
     closed: list[str] = []
-    machine = SimpleNamespace(close=lambda why, seconds: closed.append(why) or False)
-    served = SimpleNamespace(machine=machine, demo=SimpleNamespace(close=lambda: closed.append("demo")))
-    monkeypatch.setattr(launch, "serve", lambda page: page.machine.on_lost())
+    jobs = SimpleNamespace(close=lambda why, seconds: closed.append(why) or False)
+    served = SimpleNamespace(jobs=jobs, demo=SimpleNamespace(close=lambda: closed.append("demo")))
+    monkeypatch.setattr(launch, "serve", lambda page: page.jobs.on_lost())
     monkeypatch.setattr(launch.signal, "signal", lambda number, handler: None)
     monkeypatch.setattr(launch.sandbox, "end", lambda: None)
     monkeypatch.setattr(launch, "LAST_WORDS", 0)

@@ -20,7 +20,7 @@ import specdec
 import specdec.cli
 from specdec import entry_points
 from specdec.drafters import forms, registry
-from specdec.drafters.base import Choices, DraftMethod, Finding, NoDraft, Proposal, after_kind
+from specdec.drafters.base import DraftChoices, DraftMethod, Finding, NoDraft, Proposal, after_kind
 from specdec.drafters.draft_model import DraftModel
 from specdec.models import loading
 from specdec.models.pair_check import check_pair
@@ -75,7 +75,7 @@ class EchoDraft(NoDraft):
         ids = torch.tensor((context.tokens[-self._back :] * gamma)[:gamma], dtype=torch.long)
         context.write(0, ids)
         q = None if self._greedy else F.one_hot(ids, self._vocabulary).float()
-        return Proposal(ids, q, Choices(ids, neg_log_probs=torch.zeros(gamma)))
+        return Proposal(ids, q, DraftChoices(ids, neg_log_probs=torch.zeros(gamma)))
 
 
 # --- ... and one row in each of two tables ---------------------------------------------------------------------------

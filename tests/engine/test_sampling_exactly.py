@@ -19,7 +19,7 @@ from enumeration import Target
 from fakes import letter_tokenizer, random_table, rounds_of, table_model
 
 import specdec
-from specdec.drafters.base import Choices
+from specdec.drafters.base import DraftChoices
 from specdec.drafters.cross_tokenizer import TranslatedDraft
 from specdec.drafters.draft_model import ModelDraft
 from specdec.engine.policy import AutoGamma, Chooser, Policy
@@ -432,7 +432,7 @@ def test_a_confidence_stop_that_drops_its_last_token_is_caught(monkeypatch) -> N
         if n == 0:
             return self._nothing
         ids, q = proposal.ids[:n], proposal.q[:n]
-        return proposal._replace(ids=ids, q=q, choices=Choices(ids, proposal.choices.logits[:n]))
+        return proposal._replace(ids=ids, q=q, choices=DraftChoices(ids, proposal.choices.logits[:n]))
 
     monkeypatch.setattr(ModelDraft, "propose", dropped)
     policy = specdec.ConfidenceStop(3, 0.5)

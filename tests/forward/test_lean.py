@@ -621,7 +621,7 @@ def test_an_early_exit_writes_into_the_slots_of_its_target() -> None:
         early.crop_to(5)
         alone.forward(ids[:5])
         torch.testing.assert_close(runner.forward(ids[5:9]), alone.forward(ids[5:9]))
-    assert early._passes._slots is runner._passes._slots, "no layer holds a token twice"
+    assert early._passes._buffer is runner._passes._buffer, "no layer holds a token twice"
 
 
 def test_which_forward_runs_is_said_with_its_reason() -> None:

@@ -20,21 +20,21 @@ from specdec.measure.roofline import Limit, Rates, Work, limit_of, limit_record,
 from specdec.measure.trials import trials
 
 
-def counted_operations(stack, cached: int) -> int:
+def counted_operations(lean, cached: int) -> int:
     """Operations of a pass over one row, as torch counts them while it runs."""
-    slots = stack.new_slots()
+    buffer = lean.new_buffer()
     with torch.inference_mode():
-        stack.forward(torch.arange(cached), slots, 0, 1)
+        lean.forward(torch.arange(cached), buffer, 0, 1)
         with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # the fused one is not counted
-            stack.forward(torch.arange(1), slots, cached, None)
+            lean.forward(torch.arange(1), buffer, cached, None)
     return counter.get_total_flops()
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox", "qwen3", "mistral"])
 def test_operations_are_those_that_run(family: str) -> None:
     """The counted operations equal torch's, also with windows (mistral), grouped queries and a tied head (gpt2)."""
-    stack = lean_model(shared_tiny(family))
-    assert work_of(stack, 1, 20).operations == counted_operations(stack, 20)
+    lean = lean_model(shared_tiny(family))
+    assert work_of(lean, 1, 20).operations == counted_operations(lean, 20)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
@@ -48,15 +48,15 @@ def test_bytes_of_a_pass(family: str) -> None:
     head = vocabulary * width if family == "gpt2" else 0  # llama's is a matrix of its own
     matrices = model.num_parameters() - norms - embeddings + head
     token = 2 * 2 * {"llama": 24, "gpt2": 48}[family]  # keys and values of two layers; llama's 4 heads share 2
-    stack = lean_model(model)
-    assert weight_bytes(stack) == 4 * matrices
+    lean = lean_model(model)
+    assert weight_bytes(lean) == 4 * matrices
     for rows, cached in ((1, 0), (1, 50), (6, 50)):
-        assert work_of(stack, rows, cached).bytes == 4 * (matrices + tables * rows * width + (cached + rows) * token)
+        assert work_of(lean, rows, cached).bytes == 4 * (matrices + tables * rows * width + (cached + rows) * token)
 
 
 def test_more_rows_compute_more_and_read_hardly_more() -> None:
-    stack = lean_model(shared_tiny("llama"))
-    one, six = work_of(stack, 1, 50), work_of(stack, 6, 50)
+    lean = lean_model(shared_tiny("llama"))
+    one, six = work_of(lean, 1, 50), work_of(lean, 6, 50)
     assert six.operations > 6 * one.operations and six.bytes < 1.1 * one.bytes
     windowed = lean_model(shared_tiny("mistral"))
     assert work_of(windowed, 1, 100) == work_of(windowed, 1, 50), "what left the window is not read"
@@ -91,16 +91,16 @@ def test_rates_are_measured_over_a_buffer_as_large_as_the_weights(monkeypatch) -
         return made
 
     monkeypatch.setattr(torch, "ones", noted)
-    stack = lean_model(shared_tiny("llama", layers=3))
-    found = rates_for(stack)
-    assert max(sizes) == pytest.approx(weight_bytes(stack), abs=4096)
+    lean = lean_model(shared_tiny("llama", layers=3))
+    found = rates_for(lean)
+    assert max(sizes) == pytest.approx(weight_bytes(lean), abs=4096)
     limits._product_rate.cache_clear()
     assert 0 < found.bandwidth < math.inf and 0 < found.operations < math.inf
 
 
 @pytest.fixture
 def known_rates(monkeypatch) -> None:
-    monkeypatch.setattr(limits, "rates_for", lambda stack: Rates(1e9, 1e9))
+    monkeypatch.setattr(limits, "rates_for", lambda lean: Rates(1e9, 1e9))
 
 
 def test_no_limit_without_a_lean_forward(known_rates) -> None:

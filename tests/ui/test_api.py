@@ -138,7 +138,7 @@ def test_chat_sends_a_message(client: Client, page: Page, monkeypatch, name: str
     """The prompt goes through the chat template of the target's tokenizer. A target without one refuses it."""
     with pytest.raises(AppError, match="the target's tokenizer has no chat template; write the prompt as text"):
         client.predict(PROMPT, chat=True, api_name=name)
-    tokenizer = page.machine.slot.pair.tokenizer
+    tokenizer = page.jobs.slot.pair.tokenizer
     monkeypatch.setattr(tokenizer, "chat_template", "{% for m in messages %}Two {{ m.content }}:{% endfor %}")
     pair = specdec.load_pair()
     if name == "/decode":

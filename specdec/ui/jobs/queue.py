@@ -220,22 +220,22 @@ class JobQueue:
         return None
 
     def _work(self, place: QueuedJob) -> None:
-        turn = JobContext(self.slot, self._watched, place.stop, self.lent)
+        context = JobContext(self.slot, self._watched, place.stop, self.lent)
         try:
-            for value in place.job.work(turn):
+            for value in place.job.work(context):
                 if not place.left:
                     place.tell("value", value)
         except (SpecdecError, gr.Error) as error:
             # Its frames hold what the job read, and in a cycle with the error they would stay for a long time.
             error.__traceback__ = error.__cause__ = error.__context__ = None
-            turn.problem = error
+            context.problem = error
             place.tell("error", error)
         except Exception as error:
             LOG.exception("A job of the kind %s failed.", place.job.kind)
-            turn.problem = error
+            context.problem = error
             place.tell("error", Refused("The job failed. The log of the program gives the reason."))
         try:
-            self._note(place, turn)
+            self._note(place, context)
         except Exception:
             LOG.exception("A job of the kind %s could not be noted.", place.job.kind)
         with self._changed:
@@ -243,20 +243,20 @@ class JobQueue:
             self._changed.notify_all()
         place.tell("end", None)
 
-    def _note(self, place: QueuedJob, turn: JobContext) -> None:
+    def _note(self, place: QueuedJob, context: JobContext) -> None:
         """Remember how fast the job was, and write its line in the log."""
         with self._changed:
-            self._token_seconds = turn.token_seconds or self._token_seconds
+            self._token_seconds = context.token_seconds or self._token_seconds
         if place.visitor is None:
             return
         took, job = time.monotonic() - (place.began or 0.0), place.job
-        whole = turn.problem is None and not place.stop.is_set()
-        outcome = type(turn.problem).__name__ if turn.problem else "left" if place.left else "stopped"
+        whole = context.problem is None and not place.stop.is_set()
+        outcome = type(context.problem).__name__ if context.problem else "left" if place.left else "stopped"
         if whole and job.tokens:
             with self._changed:
                 self._seconds_per_token.pop(job.kind, None)  # so that the latest kind comes last
                 self._seconds_per_token[job.kind] = took / job.tokens
-        self.journal.wrote(place, "done" if whole else outcome, turn.problem, took, turn.counts)
+        self.journal.wrote(place, "done" if whole else outcome, context.problem, took, context.counts)
 
     def _watched(self, task: Task[Any]) -> Generator[Any, None, None]:
         """Run a task, and notice a lost device, whatever the job does with the error."""

@@ -55,32 +55,34 @@ class RaceStep(NamedTuple):
 
 
 def stream(
-    turn: JobContext, ask: RaceSettings, *, limits: Limits, origin: str = "run", names: Mapping[str, str] = LABELS
+    context: JobContext, ask: RaceSettings, *, limits: Limits, origin: str = "run", names: Mapping[str, str] = LABELS
 ) -> Generator[RaceStep, None, None]:
-    """Run a race. Yield its lines so far each time there are new ones. ``turn.stop`` ends it early.
+    """Run a race. Yield its lines so far each time there are new ones. ``context.stop`` ends it early.
 
     Of a long race only the latest lines are yielded, after a ``part`` line with the number of the first of them. The
     last value has all lines again. The last line is a ``verdict``, or an ``error`` with a sentence to show.
     ``names`` are those of settings in that sentence (``with_names``).
     """
-    enforce_limits(turn.pair, ask.message, ask.params, limits)  # before the prompt, which may be too long, is sent back
+    enforce_limits(
+        context.pair, ask.message, ask.params, limits
+    )  # before the prompt, which may be too long, is sent back
     number = next(_numbers)
-    begun = begin_line(number, origin, turn.slot.facts, ask.settings(), ask.keys, ask.runs)
+    begun = begin_line(number, origin, context.slot.facts, ask.settings(), ask.keys, ask.runs)
     written = _Written(number, begun)
     yield RaceStep(written.latest())
     runs: list[dict[str, list[Event]]] = []
     keys, asked, planned = ask.keys, ask, ask.runs
     stopped = None
     try:
-        recorder = Recorder(turn.pair.tokenizer)
+        recorder = Recorder(context.pair.tokenizer)
         while True:
-            with closing(turn.run(asked.task)) as batches:
+            with closing(context.run(asked.task)) as batches:
                 for batch in batches:
                     written.lines += event_lines(batch, runs, keys, recorder)
                     yield RaceStep(written.latest())
-                    if turn.stop.is_set():
+                    if context.stop.is_set():
                         stopped = "Stopped"
-                    elif limits.seconds is not None and turn.seconds > limits.seconds:
+                    elif limits.seconds is not None and context.seconds > limits.seconds:
                         stopped = f"Stopped after {limits.seconds:.0f}\u00a0s, this page's limit,"
                     if stopped:
                         break
@@ -89,24 +91,24 @@ def stream(
             ended = [lane for run in runs for lane, events in run.items() if isinstance(events[-1], Finished)]
             complete = len(ended) == len(keys) * planned
             verdict = race_verdict(runs, None if complete else stopped, recorder.text_of)
-            once_more = ask.until_clear and planned < limits.runs and not turn.lent  # a lent device is given back
-            if stopped or not once_more or not another_run(verdict, turn.seconds):
+            once_more = ask.until_clear and planned < limits.runs and not context.lent  # a lent device is given back
+            if stopped or not once_more or not another_run(verdict, context.seconds):
                 break
             seed = started_of(next(iter(runs[0].values()))).params.seed
             asked, planned = ask.again(planned, seed), planned + 1
-        if complete and verdict.shown is not None and (note := _float32(turn, runs[verdict.shown], recorder)):
+        if complete and verdict.shown is not None and (note := _float32(context, runs[verdict.shown], recorder)):
             verdict = replace(verdict, notes=(*verdict.notes, Note("float32", note)))
-        turn.token_seconds = _token_seconds(runs)
-        turn.counts.update(runs=len(runs), tokens={lane: _tokens(events) for lane, events in runs[-1].items()})
+        context.token_seconds = _token_seconds(runs)
+        context.counts.update(runs=len(runs), tokens={lane: _tokens(events) for lane, events in runs[-1].items()})
         last = RaceStep(written.all(verdict_line(verdict)), verdict, lanes=runs[verdict.shown or 0])
     except SpecdecError as error:
-        turn.problem = error
+        context.problem = error
         last = written.failed(with_names(error, names))
     except gr.Error:  # Gradio shows it itself, when the quota of a shared GPU is used up
         raise
     except Exception as error:
         LOG.exception("The race failed.")
-        turn.problem = error
+        context.problem = error
         last = written.failed("The race failed. The log of the program gives the reason.")
     yield last
 
@@ -151,12 +153,12 @@ def _token_seconds(runs: list[dict[str, list[Event]]]) -> float | None:
     return sum(seconds for _, seconds in ended) / tokens if tokens else None
 
 
-def _float32(turn: JobContext, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
+def _float32(context: JobContext, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
     """The note on a difference between the texts. A failure here must not lose the race."""
-    if turn.lent:  # it would use up the visitor's time on the device
+    if context.lent:  # it would use up the visitor's time on the device
         return None
     try:
-        found = next(iter(turn.run(Task(partial(_checked, run=run), 0))))
+        found = next(iter(context.run(Task(partial(_checked, run=run), 0))))
         return float32_note(found, recorder.text_of) if found else None
     except Exception:
         LOG.exception("Looking at the difference in float32 failed.")

@@ -25,8 +25,8 @@ LOOK = 0.2  # seconds between two checks if the race is over
 class StartupRace:
     """A short race that runs when nobody else needs the machine, until it has ended once."""
 
-    def __init__(self, machine: JobQueue, prompt: str):
-        self._machine, self._prompt = machine, prompt
+    def __init__(self, jobs: JobQueue, prompt: str):
+        self._jobs, self._prompt = jobs, prompt
         self._text: str | None = None
         self._job: Job | None = None
         self._last, self._gave_way = RaceStep(""), False
@@ -39,12 +39,12 @@ class StartupRace:
         limits = Limits(seconds=SECONDS)
         self._text, self._over = None, threading.Event()
         self._job = job = Job("start-up race", 0, partial(self._steps, ask=ask, limits=limits))
-        self._machine.when_idle(job, partial(self._take, job))
+        self._jobs.when_idle(job, partial(self._take, job))
 
     def forget(self) -> None:
         """Drop the race, because its pair is being replaced."""
         self._text, self._job = None, None
-        self._machine.forget_speeds()
+        self._jobs.forget_speeds()
         self._over.set()
 
     async def lines(self) -> AsyncIterator[str]:
@@ -61,9 +61,9 @@ class StartupRace:
         if self._text is not None:
             yield self._text
 
-    def _steps(self, turn: JobContext, ask: RaceSettings, limits: Limits) -> Iterator[RaceStep]:
-        yield from stream(turn, ask, limits=limits, origin="startup")
-        self._gave_way = turn.stop.is_set()
+    def _steps(self, context: JobContext, ask: RaceSettings, limits: Limits) -> Iterator[RaceStep]:
+        yield from stream(context, ask, limits=limits, origin="startup")
+        self._gave_way = context.stop.is_set()
 
     def _take(self, job: Job, kind: str, value: Any) -> None:
         if job is not self._job:
@@ -71,7 +71,7 @@ class StartupRace:
         if kind == "value":
             self._last = value
         elif kind == "end" and self._gave_way:
-            self._machine.when_idle(job, partial(self._take, job))
+            self._jobs.when_idle(job, partial(self._take, job))
         elif kind == "end":
             last, self._last = self._last, RaceStep("")
             shown = last.verdict and last.verdict.figures  # a failed race is not shown

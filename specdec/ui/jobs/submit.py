@@ -24,7 +24,7 @@ UNLIMITED: dict[str, Any] = {"concurrency_limit": None}  # Gradio's queue passes
 TICK = 1.0  # seconds between two checks of the jobs ahead
 
 
-async def followed(machine: JobQueue, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
+async def followed(jobs: JobQueue, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
     """Ask for a job. Yield what is ahead of it (``QueuePosition``) when that changes, then the values of its work.
 
     Raises what the job raises, and ``Refused`` if it does not run. A caller that leaves before the end must close the
@@ -36,12 +36,12 @@ async def followed(machine: JobQueue, request: gr.Request, job: Job) -> AsyncGen
         with suppress(RuntimeError):  # the server and its loop are closed
             loop.call_soon_threadsafe(news.put_nowait, (kind, value))
 
-    visitor = Visitor(request.session_hash or "", address_of(request, machine.proxies))
-    place = machine.join(visitor, job, tell)
+    visitor = Visitor(request.session_hash or "", address_of(request, jobs.proxies))
+    place = jobs.join(visitor, job, tell)
     told = None
     try:
         while True:
-            if (ahead := machine.ahead(place)) is not None and ahead.jobs and ahead != told:
+            if (ahead := jobs.ahead(place)) is not None and ahead.jobs and ahead != told:
                 told = ahead
                 yield ahead
             try:
@@ -57,16 +57,16 @@ async def followed(machine: JobQueue, request: gr.Request, job: Job) -> AsyncGen
                     del value  # else its traceback and this frame would hold each other
             yield value
     finally:
-        machine.leave(place)
+        jobs.leave(place)
 
 
 def short_job(kind: str, work: Callable[[], Any]) -> Job:
     """A job that yields what ``work`` returns, and does not need the device."""
-    return Job(kind, 0, lambda turn: iter([work()]), device=False)
+    return Job(kind, 0, lambda context: iter([work()]), device=False)
 
 
-async def done(machine: JobQueue, request: gr.Request, kind: str, work: Callable[[], T]) -> T:
-    """What ``work`` returns, in its turn among the short jobs. Raises what it raises, and ``Refused``."""
-    async with aclosing(followed(machine, request, short_job(kind, work))) as steps:
+async def done(jobs: JobQueue, request: gr.Request, kind: str, work: Callable[[], T]) -> T:
+    """What ``work`` returns, in its context among the short jobs. Raises what it raises, and ``Refused``."""
+    async with aclosing(followed(jobs, request, short_job(kind, work))) as steps:
         found: list[T] = [step async for step in steps if not isinstance(step, QueuePosition)]
     return found[-1]

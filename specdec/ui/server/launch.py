@@ -107,15 +107,15 @@ def serve(page: Page, root_path: str = "", **options: Any) -> str:
     ``root_path`` is the path under which a proxy shows the page, such as "/tool", whether or not the proxy passes it
     on. ``options`` are others of ``launch``.
     """
-    machine, limits = page.machine, page.machine.limits
-    listeners = Listeners(machine.left) if limits.public else Listeners(machine.left, MANY, MANY)
+    jobs, limits = page.jobs, page.jobs.limits
+    listeners = Listeners(jobs.left) if limits.public else Listeners(jobs.left, MANY, MANY)
     queue = queue_of(page.demo)
     bound_sessions(queue, listeners.listening, MESSAGES if limits.public else MANY)
     log_tracebacks()
     change_templates(_named_by_path)
-    machine.listening = listeners.listening
+    jobs.listening = listeners.listening
     launched = Event()
-    gateway = {"listeners": listeners, "health": page.health, "proxies": machine.proxies}
+    gateway = {"listeners": listeners, "health": page.health, "proxies": jobs.proxies}
     gateway["launched"] = launched.is_set
     gateway["joined"] = messages_of(queue).__contains__
     gateway["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark has two files
@@ -154,7 +154,7 @@ def serve_until_stopped(page: Page, **options: Any) -> None:
     Waiting visitors are told, and the running job ends with its findings so far.
     """
     stopped: list[str] = []
-    page.machine.on_lost = lambda: stopped.append("lost")
+    page.jobs.on_lost = lambda: stopped.append("lost")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: stopped.append("asked"))
     serve(page, **options)
@@ -162,7 +162,7 @@ def serve_until_stopped(page: Page, **options: Any) -> None:
         time.sleep(0.2)
     with contextlib.suppress(OSError):  # a closed pipe must not keep visitors from being told
         print("Stopping.", flush=True)
-    ended = page.machine.close("The page is being stopped. Try again in a minute. Nothing ran.", PATIENCE)
+    ended = page.jobs.close("The page is being stopped. Try again in a minute. Nothing ran.", PATIENCE)
     time.sleep(LAST_WORDS)
     page.demo.close()
     sandbox.end()

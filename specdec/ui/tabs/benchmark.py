@@ -47,12 +47,12 @@ MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
 class BenchTab:
     """Built inside a ``gr.Tab``. ``scripts`` has the addresses of scripts by name."""
 
-    def __init__(self, machine: JobQueue, limits: Limits, scripts: dict[str, str]):
+    def __init__(self, jobs: JobQueue, limits: Limits, scripts: dict[str, str]):
         files = scripts["files"]
-        self._machine, self._limits = machine, limits
+        self._jobs, self._limits = jobs, limits
         lede = '<p class="sd-lede">Compare methods over many prompts.</p>'
         gr.HTML(lede, apply_default_css=False)
-        self._opening = Opening("bench", scripts["results"], machine)
+        self._opening = Opening("bench", scripts["results"], jobs)
         self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
         with settings_fold("bench"):
             with gr.Row(elem_classes="sd-form"):
@@ -86,15 +86,15 @@ class BenchTab:
         hint = f"{RESULTS} contains every call. To continue this benchmark, give it as earlier results."
         self._files = file_buttons(files, "Save results", hint, "sd-bench-files", "bench")
         self._link = self._opening.link_field()
-        self._compare = ComparePanel(machine, files, RESULTS)
+        self._compare = ComparePanel(jobs, files, RESULTS)
 
     def wire(self, tab: gr.Tab, address: gr.HTML, named: Callable[[], Values]) -> None:
         asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
         read = self._set.change(self._categories_of, self._set, self._categories, **UNLIMITED, **INTERNAL)
         sized = [self._categories, self._lanes, self._gammas, *self._sizes]
-        self._buttons.estimate(self._machine, tab, sized, _size, after=read)
+        self._buttons.estimate(self._jobs, tab, sized, _size, after=read)
         cleared = self._findings.cleared | {self._files: None, self._link: None}
-        self._buttons.wire(self._machine, self._job, asked, cleared, named)
+        self._buttons.wire(self._jobs, self._job, asked, cleared, named)
         self._compare.wire()
         self._opening.wire(tab, address, self._buttons.status, cleared, self._finished)
 
@@ -106,7 +106,7 @@ class BenchTab:
             return [item.category for item in (parse_prompts(own.text) if own else read_prompts(EXAMPLES))]
 
         try:
-            return await done(self._machine, request, "read prompts", read)
+            return await done(self._jobs, request, "read prompts", read)
         except SpecdecError:
             return []
 
@@ -136,8 +136,8 @@ class BenchTab:
         work = partial(self._measure, plan=plan, before=before)
         return Job(self._buttons.name, plan.tokens, work, asked | asdict(plan.params))
 
-    def _measure(self, turn: JobContext, plan: Plan, before: TextFile | None) -> Iterator[Values]:
-        measured = Measurement(turn, plan, self._limits, before)
+    def _measure(self, context: JobContext, plan: Plan, before: TextFile | None) -> Iterator[Values]:
+        measured = Measurement(context, plan, self._limits, before)
         for text, draw in measured.steps():
             results = measured.results
             yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})

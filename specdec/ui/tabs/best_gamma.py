@@ -57,16 +57,16 @@ class GammaTab:
     """Built inside a ``gr.Tab``. ``ask`` holds the race's fields, ``scripts`` the addresses of scripts by name."""
 
     def __init__(
-        self, machine: JobQueue, examples: Sequence[PromptItem], limits: Limits, ask: RaceForm, scripts: dict[str, str]
+        self, jobs: JobQueue, examples: Sequence[PromptItem], limits: Limits, ask: RaceForm, scripts: dict[str, str]
     ):
-        self._machine, self._limits = machine, limits
+        self._jobs, self._limits = jobs, limits
         self._examples = {item.name: item for item in examples}
         gr.HTML(
             '<p class="sd-lede">Measures every draft length here and names the fastest.</p>',
             apply_default_css=False,
         )
         self._prompt, self._chat = ask.prompt, ask.chat
-        self._opening = Opening("sweep", scripts["results"], machine)
+        self._opening = Opening("sweep", scripts["results"], jobs)
         self._buttons = Buttons("Find the best \u03b3", "gamma", self._opening.button)
         with settings_fold("gamma"):
             with gr.Row(elem_classes="sd-form"):
@@ -102,13 +102,13 @@ class GammaTab:
         asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
         cleared = self._findings.cleared | {self._home: gr.update(visible=False), self._lines: ""}
         cleared |= {self._files: None, self._link: None}
-        self._buttons.wire(self._machine, self._sweep_job, asked, cleared, named)
+        self._buttons.wire(self._jobs, self._sweep_job, asked, cleared, named)
         self._opening.wire(tab, address, self._buttons.status, cleared, self._finished)
         sized = [self._chosen, self._tokens, self._runs]
-        self._buttons.estimate(self._machine, tab, sized, _size)
+        self._buttons.estimate(self._jobs, tab, sized, _size)
         given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature]
         cleared = {self._outcomes: "", self.best: "", self.race_it: gr.update(visible=False)}
-        self._record.wire(self._machine, self._what_if_job, given, cleared, named)
+        self._record.wire(self._jobs, self._what_if_job, given, cleared, named)
 
     def _items(self, prompt: str, chat: bool, chosen: Sequence[str]) -> tuple[PromptItem, ...]:
         if not chosen:
@@ -124,15 +124,15 @@ class GammaTab:
         settings = {"prompts": len(plan.prompts), "runs": plan.runs} | asdict(plan.params)
         return Job(self._buttons.name, plan.tokens, partial(self._sweep, plan=plan), settings)
 
-    def _sweep(self, turn: JobContext, plan: Plan) -> Iterator[Values]:
-        measured = Measurement(turn, plan, self._limits)
+    def _sweep(self, context: JobContext, plan: Plan) -> Iterator[Values]:
+        measured = Measurement(context, plan, self._limits)
         for text, draw in measured.steps():
             results = measured.results
             yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})
         if (results := measured.results) is None:
             return
         yield {self._files: offered({RESULTS: measured.text}), self._link: packed(results)}
-        if ending := self._ending(turn, results):
+        if ending := self._ending(context, results):
             yield ending
 
     def _shown(self, results: Results, origin: Origin, draw: bool) -> Values:
@@ -147,7 +147,7 @@ class GammaTab:
         """A finished sweep that is opened: verdict, chart, table and explanation."""
         return self._shown(results, origin, True) | self._findings.explain(results)
 
-    def _ending(self, turn: JobContext, results: Results) -> Values:
+    def _ending(self, context: JobContext, results: Results) -> Values:
         """The end of a whole sweep: why the fastest draft length is fastest, and the code that uses it."""
         plan, best = results.plan, fastest(summarise(results.trials))
         if best is None or not share_of(results.trials, plan).whole:
@@ -155,9 +155,9 @@ class GammaTab:
         item = plan.prompts[0]
         # The code to take home lets the text end at its EOS.
         params, gamma = replace(plan.params, ignore_eos=False), best.gamma or 0
-        settings = {"prompt": item.prompt, "chat": int(item.message(turn.pair.tokenizer) != item.prompt)}
+        settings = {"prompt": item.prompt, "chat": int(item.message(context.pair.tokenizer) != item.prompt)}
         started: dict[str, Any] = {
-            "pair": turn.slot.facts,
+            "pair": context.slot.facts,
             "gamma": gamma if isinstance(gamma, int) else str(policy_of(gamma)),
         }
         started |= {"params": asdict(params), "acceptance": "lossless", "accept_top_k": None}
@@ -173,15 +173,15 @@ class GammaTab:
         work = partial(self._what_if, item=item, params=params)
         return Job(self._record.name, params.max_new_tokens, work, asdict(params))
 
-    def _what_if(self, turn: JobContext, item: PromptItem, params: SamplingParams) -> Iterator[Values]:
-        status, message, events = self._record.status, item.message(turn.pair.tokenizer), list[Event]()
-        enforce_limits(turn.pair, message, params, self._limits)
+    def _what_if(self, context: JobContext, item: PromptItem, params: SamplingParams) -> Iterator[Values]:
+        status, message, events = self._record.status, item.message(context.pair.tokenizer), list[Event]()
+        enforce_limits(context.pair, message, params, self._limits)
         yield {status: html.status(f"Recording {params.max_new_tokens} tokens.")}
         recorded = partial(_recorded, prompt=message, params=params, seconds=self._limits.seconds)
-        with closing(turn.run(Task(recorded, params.max_new_tokens))) as batches:
+        with closing(context.run(Task(recorded, params.max_new_tokens))) as batches:
             for batch in batches:
                 events += batch
-                if turn.stop.is_set():
+                if context.stop.is_set():
                     yield {status: html.status("Stopped.")}
                     return
         costs = Costs.of(events)

@@ -31,8 +31,8 @@ TEMPERATURE = (
 class ComparePanel:
     """Built inside a ``gr.Tab``. ``script`` is the address of the script that reads files in the browser."""
 
-    def __init__(self, machine: JobQueue, script: str, results: str):
-        self._machine, self._limits = machine, machine.limits
+    def __init__(self, jobs: JobQueue, script: str, results: str):
+        self._jobs, self._limits = jobs, jobs.limits
         with gr.Accordion("Compare results", open=False, elem_id="sd-bench-compare", elem_classes="sd-after"):
             hint = (
                 f"One or more {results}, of any pair, machine or settings; together up to "
@@ -52,7 +52,7 @@ class ComparePanel:
     async def _listen(self, request: gr.Request, value: Any) -> dict[Any, Any]:
         """Show the chosen files. If some cannot be read, name the first of them."""
         try:
-            return await done(self._machine, request, "compare", partial(self._compare, value))
+            return await done(self._jobs, request, "compare", partial(self._compare, value))
         except SpecdecError as error:
             return self._charts(None) | {self._shown: html.error(str(error))}
 

@@ -79,8 +79,8 @@ _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 class LosslessTab:
     """Built inside a ``gr.Tab``."""
 
-    def __init__(self, machine: JobQueue, limits: Limits):
-        self._machine, self._limits = machine, limits
+    def __init__(self, jobs: JobQueue, limits: Limits):
+        self._jobs, self._limits = jobs, limits
         gr.HTML(f'<p class="sd-lede">{LEDE}</p>', apply_default_css=False)
         self._greeting = Greeting("recorded_lossless.json")
         self._buttons = Buttons("Run test", "lossless")
@@ -106,8 +106,8 @@ class LosslessTab:
     def wire(self, tab: gr.Tab, named: Callable[[], Values]) -> None:
         cleared: Values = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
         self._greeting.wire(tab, list(cleared), lambda text: self._shown(*recorded_test(text)))
-        self._buttons.estimate(self._machine, tab, [self._draws], _size, by_race=False)
-        self._buttons.wire(self._machine, self._job, [self._lane, self._draws], cleared, named)
+        self._buttons.estimate(self._jobs, tab, [self._draws], _size, by_race=False)
+        self._buttons.wire(self._jobs, self._job, [self._lane, self._draws], cleared, named)
 
     def _job(self, lane: str, draws: float | None) -> Job:
         count, seconds = integer("Draws", draws), self._limits.seconds
@@ -115,17 +115,17 @@ class LosslessTab:
         task = Task(partial(self_test, lane=lane, draws=count, seconds=seconds), PARTS * count * TOKENS)
         return Job(self._buttons.name, task.tokens, partial(self._test, task=task))
 
-    def _test(self, turn: JobContext, task: Task[Progress | LosslessnessResult]) -> Iterator[dict[Any, Any]]:
+    def _test(self, context: JobContext, task: Task[Progress | LosslessnessResult]) -> Iterator[dict[Any, Any]]:
         status, shown, most = self._buttons.status, 0.0, self._limits.seconds
-        with closing(turn.run(task)) as steps:
+        with closing(context.run(task)) as steps:
             for step in steps:
                 if isinstance(step, LosslessnessResult):
-                    origin = html.origin(HERE.sentence, provenance.pair_line(turn.slot.facts))
+                    origin = html.origin(HERE.sentence, provenance.pair_line(context.slot.facts))
                     yield {status: ""} | self._shown(origin, step)
-                elif turn.stop.is_set():
+                elif context.stop.is_set():
                     yield {status: html.status(STOPPED)}
                     return
-                elif most is not None and turn.seconds > 2 * most:
+                elif most is not None and context.seconds > 2 * most:
                     drew = step.done // SAMPLES if step.unit == "continuations" else 0
                     raise InvalidInput(
                         f"This pair is too slow for the test: it drew {drew} continuations of each sample "
@@ -133,7 +133,7 @@ class LosslessTab:
                     )
                 elif time.monotonic() - shown > 0.25:
                     shown = time.monotonic()
-                    turn.counts["drawn"] = step.done if step.unit == "continuations" else 0
+                    context.counts["drawn"] = step.done if step.unit == "continuations" else 0
                     yield {status: _progress(step)}
 
     def _shown(self, origin: str, found: LosslessnessResult) -> Values:

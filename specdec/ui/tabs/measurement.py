@@ -71,7 +71,7 @@ class Buttons:
 
     def estimate(
         self,
-        machine: JobQueue,
+        jobs: JobQueue,
         tab: gr.Tab,
         fields: list[Any],
         size_of: Callable[..., tuple[str, int, int]],
@@ -90,9 +90,9 @@ class Buttons:
                 name, count, tokens = size_of(*values)
             except SpecdecError:
                 return ""  # Start shows what is wrong
-            if not (0 < count <= MOST_CALLS and 0 < tokens <= machine.limits.new_tokens):
+            if not (0 < count <= MOST_CALLS and 0 < tokens <= jobs.limits.new_tokens):
                 return ""
-            return sentences.work_ahead(name, count, tokens, machine.expected(self.name, count * tokens, by_race))
+            return sentences.work_ahead(name, count, tokens, jobs.expected(self.name, count * tokens, by_race))
 
         said: Values = {"fn": say, "inputs": fields, "outputs": self._estimate, "queue": False} | INTERNAL
         gr.on([tab.select, *(field.change for field in fields)], trigger_mode="always_last", **said)
@@ -101,7 +101,7 @@ class Buttons:
 
     def wire(
         self,
-        machine: JobQueue,
+        jobs: JobQueue,
         job_of: Callable[..., Job],
         inputs: list[Any],
         cleared: Values,
@@ -118,8 +118,8 @@ class Buttons:
             try:
                 yield {self.status: ""}
                 # Reading a file of prompts takes a while.
-                job = await done(machine, request, "read settings", partial(job_of, *values))
-                async with aclosing(followed(machine, request, job)) as steps:
+                job = await done(jobs, request, "read settings", partial(job_of, *values))
+                async with aclosing(followed(jobs, request, job)) as steps:
                     async for shown in steps:
                         if isinstance(shown, QueuePosition):
                             yield {self.status: html.status(sentences.ahead(*shown))}
@@ -134,7 +134,7 @@ class Buttons:
                 yield {self.status: html.error(with_names(error, LABELS))} | named()
 
         def stop(request: gr.Request) -> None:
-            machine.stop(request.session_hash or "", self.name)
+            jobs.stop(request.session_hash or "", self.name)
 
         begin = f"(...values) => {{ window.specdec.go({json.dumps(self.name)}); return values; }}"
         rest = f"() => {{ window.specdec.rest({json.dumps(self.name)}); }}"
@@ -211,9 +211,9 @@ def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
 class Measurement:
     """Runs the calls of a plan one after another, and keeps their results."""
 
-    def __init__(self, turn: JobContext, plan: Plan, limits: Limits, before: TextFile | None = None):
+    def __init__(self, context: JobContext, plan: Plan, limits: Limits, before: TextFile | None = None):
         """``before`` is a file of results. Calls that it contains are not measured again."""
-        self._turn, self._limits, self._plan = turn, limits, allowed(turn.pair, plan, limits)
+        self._turn, self._limits, self._plan = context, limits, allowed(context.pair, plan, limits)
         self._task = Task(partial(kept_trials, plan=plan, before=before), plan.tokens)
         self._found: list[Trial] = []
         self._lines: ResultsText | None = None

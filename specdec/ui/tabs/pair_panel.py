@@ -98,7 +98,7 @@ class PairPanel:
         """The fields that name a pair."""
         return [self.preset, self.target, self.draft, self.method]
 
-    def wire(self, machine: JobQueue, start: gr.Button, facing: Sequence[Any]) -> tuple[Any, Any]:
+    def wire(self, jobs: JobQueue, start: gr.Button, facing: Sequence[Any]) -> tuple[Any, Any]:
         """Wire both buttons. Returns the events of a check and of a load.
 
         ``start`` is Run, which is locked during a load and shows why. ``facing`` are the components that the function
@@ -108,13 +108,13 @@ class PairPanel:
 
         async def look(request: gr.Request, *values: Any) -> AsyncIterator[Any]:
             job = Job("check", 0, partial(self.check, choice=values))
-            async for shown in _told(machine, request, job):
+            async for shown in _told(jobs, request, job):
                 yield shown if isinstance(shown, str) else shown[0]
 
         async def load(request: gr.Request, *values: Any) -> AsyncIterator[Any]:
             job = Job("load", 0, partial(self.change, choice=values))
             skipped = [gr.skip()] * len(facing)
-            async for shown in _told(machine, request, job):
+            async for shown in _told(jobs, request, job):
                 ended = not isinstance(shown, str)
                 ready = ("Run race", True) if ended else ("A pair is loading", False)
                 button = gr.update(value=ready[0], interactive=ready[1])
@@ -124,16 +124,16 @@ class PairPanel:
         entered = [self.look.click, self.target.submit, self.draft.submit]  # the key Enter, which loads nothing
         return gr.on(entered, look, choice, self.report, **settings), self.load.click(load, choice, locked, **settings)
 
-    def check(self, turn: JobContext, choice: Sequence[Any]) -> Iterator[tuple[str, None]]:
+    def check(self, context: JobContext, choice: Sequence[Any]) -> Iterator[tuple[str, None]]:
         """The check of a choice, as HTML."""
         yield html.findings(check_pair(self._plan(*choice))), None
 
-    def change(self, turn: JobContext, choice: Sequence[Any]) -> Iterator[str | tuple[str, tuple[Any, ...]]]:
+    def change(self, context: JobContext, choice: Sequence[Any]) -> Iterator[str | tuple[str, tuple[Any, ...]]]:
         """Load a choice. Yield progress as HTML, and at the end the page's texts about the new pair too."""
         said = ["Loading."]
 
         def progress(name: str, done: int, total: int) -> None:
-            if turn.stop.is_set():
+            if context.stop.is_set():
                 raise LoadFailed("The visitor who asked for this pair has left.")
             said[0] = f"Fetching {name}: {gigabytes(done)} of {gigabytes(total)}."
 
@@ -188,14 +188,14 @@ class PairPanel:
         return not named or self._row(method) is not DraftModel
 
 
-async def _told(machine: JobQueue, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
+async def _told(jobs: JobQueue, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
     """The values of a job's step: HTML, or at its end HTML and further values."""
     try:
-        async with aclosing(followed(machine, request, job)) as steps:
+        async with aclosing(followed(jobs, request, job)) as steps:
             async for shown in steps:
                 yield html.note(sentences.ahead(*shown)) if isinstance(shown, QueuePosition) else shown
     except SpecdecError as error:
-        said = _PATH.sub("a file", str(error)) if machine.limits.public else str(error)
+        said = _PATH.sub("a file", str(error)) if jobs.limits.public else str(error)
         yield html.error(said), None
 
 

@@ -43,8 +43,8 @@ _ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50);
 class RaceTab:
     """Built inside a ``gr.Tab``. ``ask`` makes the form's fields, and ``script`` is the address of ``live.js``."""
 
-    def __init__(self, machine: JobQueue, limits: Limits, ask: RaceForm, examples: Sequence[PromptItem], script: str):
-        self._machine, self._limits, self._ask = machine, limits, ask
+    def __init__(self, jobs: JobQueue, limits: Limits, ask: RaceForm, examples: Sequence[PromptItem], script: str):
+        self._jobs, self._limits, self._ask = jobs, limits, ask
         self._begin, self._again, self._asked = (code % script for code in (_BEGIN, _AGAIN, _ASKED))
         with gr.Row(elem_id="sd-line"):
             # The form in one line, which the live view fills.
@@ -119,7 +119,7 @@ class RaceTab:
                 self._limits.take(asked.params.max_new_tokens, asked.runs)
                 job = Job("race", asked.tokens, partial(stream, ask=asked, limits=self._limits), asked.settings())
                 waited, first = False, True
-                async with aclosing(followed(self._machine, request, job)) as steps:
+                async with aclosing(followed(self._jobs, request, job)) as steps:
                     async for step in steps:
                         if isinstance(step, QueuePosition):
                             waited = True
@@ -146,7 +146,7 @@ class RaceTab:
         raise InvalidInput("The request does not name the run to repeat. Nothing ran.")
 
     def _stop(self, request: gr.Request) -> None:
-        self._machine.stop(request.session_hash or "", "race")
+        self._jobs.stop(request.session_hash or "", "race")
 
 
 def _definitions() -> str:

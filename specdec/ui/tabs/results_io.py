@@ -64,8 +64,8 @@ class Opening:
     ``key`` names the results in an address. ``script`` is the address of ``results.js``.
     """
 
-    def __init__(self, key: str, script: str, machine: JobQueue):
-        self._key, self._script, self._machine, self._limits = key, script, machine, machine.limits
+    def __init__(self, key: str, script: str, jobs: JobQueue):
+        self._key, self._script, self._jobs, self._limits = key, script, jobs, jobs.limits
         self._record = f"recorded_{key}.jsonl"
         self._greeting = Greeting(self._record)
 
@@ -115,7 +115,7 @@ class Opening:
                 yield dict(taken)
             try:
                 job = short_job("open", partial(shown, value))
-                async with aclosing(followed(self._machine, request, job)) as steps:
+                async with aclosing(followed(self._jobs, request, job)) as steps:
                     async for step in steps:
                         waits = isinstance(step, QueuePosition)
                         yield {self._status: html.status(sentences.ahead(*step))} if waits else step

@@ -30,7 +30,7 @@ def page() -> Iterator[Page]:
 def test_a_lent_page_shows_a_recording_first_and_needs_no_device(page: Page) -> None:
     listeners = [fn.fn for fn in page.demo.fns.values()]
     assert recorded_race in listeners
-    assert page.machine.health()["running"] is None and page.machine.lent
+    assert page.jobs.health()["running"] is None and page.jobs.lent
 
 
 def test_the_pair_of_a_lent_page_is_fixed(page: Page) -> None:

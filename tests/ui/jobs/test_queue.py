@@ -56,17 +56,17 @@ class Gate:
         self.begun, self.go = threading.Event(), threading.Event()
         self.job = Job(kind, tokens, self._work, {"prompt": "secret"}, device)
 
-    def _work(self, turn: JobContext) -> Iterator[str]:
+    def _work(self, context: JobContext) -> Iterator[str]:
         self.begun.set()
         yield "begun"
-        while not (self.go.wait(0.01) or turn.stop.is_set()):
+        while not (self.go.wait(0.01) or context.stop.is_set()):
             yield "tick"
-        turn.counts["tokens"] = 3
-        yield "stopped" if turn.stop.is_set() else "done"
+        context.counts["tokens"] = 3
+        yield "stopped" if context.stop.is_set() else "done"
 
 
-def quick(turn: JobContext) -> Iterator[str]:
-    yield f"on {turn.pair}"
+def quick(context: JobContext) -> Iterator[str]:
+    yield f"on {context.pair}"
 
 
 QUICK = Job("race", 0, quick)
@@ -74,31 +74,31 @@ QUICK = Job("race", 0, quick)
 
 @pytest.fixture
 def made() -> Iterator[Callable[..., JobQueue]]:
-    machines: list[JobQueue] = []
+    queues: list[JobQueue] = []
 
     def make(limits=LOCAL, **options) -> JobQueue:
-        machines.append(JobQueue(SLOT, lambda task: task.run("pair"), limits, options.pop("journal", JobLog())))
+        queues.append(JobQueue(SLOT, lambda task: task.run("pair"), limits, options.pop("journal", JobLog())))
         for name, value in options.items():
-            setattr(machines[-1], name, value)
-        return machines[-1]
+            setattr(queues[-1], name, value)
+        return queues[-1]
 
     yield make
-    for machine in machines:
-        assert machine.close("over", WAIT)
+    for jobs in queues:
+        assert jobs.close("over", WAIT)
 
 
 def visitor(session: str, address: str = "") -> Visitor:
     return Visitor(session, address or f"address of {session}")
 
 
-def asked(machine: JobQueue, session: str, job: Job = QUICK, address: str = "") -> tuple[QueuedJob, Heard]:
+def asked(jobs: JobQueue, session: str, job: Job = QUICK, address: str = "") -> tuple[QueuedJob, Heard]:
     heard = Heard()
-    return machine.join(visitor(session, address), job, heard), heard
+    return jobs.join(visitor(session, address), job, heard), heard
 
 
 def test_jobs_run_one_at_a_time_in_the_order_they_came(made) -> None:
-    machine, gates = made(), [Gate() for _ in range(3)]
-    told = [asked(machine, str(number), gate.job)[1] for number, gate in enumerate(gates)]
+    jobs, gates = made(), [Gate() for _ in range(3)]
+    told = [asked(jobs, str(number), gate.job)[1] for number, gate in enumerate(gates)]
     for number, gate in enumerate(gates):
         assert gate.begun.wait(WAIT) and not any(later.begun.is_set() for later in gates[number + 1 :])
         gate.go.set()
@@ -107,15 +107,15 @@ def test_jobs_run_one_at_a_time_in_the_order_they_came(made) -> None:
 
 def test_short_jobs_run_beside_the_one_that_has_the_device(made) -> None:
     """One short job runs at a time, in order. It waits for no device, and the page's own race goes on."""
-    machine, own, race = made(), Gate(), Gate()
-    machine.when_idle(own.job, Heard())
+    jobs, own, race = made(), Gate(), Gate()
+    jobs.when_idle(own.job, Heard())
     assert own.begun.wait(WAIT)
     shorts = [Gate(kind="open", device=False) for _ in range(2)]
-    told = [asked(machine, str(number), gate.job) for number, gate in enumerate(shorts)]
+    told = [asked(jobs, str(number), gate.job) for number, gate in enumerate(shorts)]
     assert shorts[0].begun.wait(WAIT) and not shorts[1].begun.is_set()
-    assert machine.ahead(told[1][0]) == (1, None)
-    asked(machine, "a", race.job)
-    assert race.begun.wait(WAIT) and machine.health() == {"ok": True, "running": "race", "waiting": 1}
+    assert jobs.ahead(told[1][0]) == (1, None)
+    asked(jobs, "a", race.job)
+    assert race.begun.wait(WAIT) and jobs.health() == {"ok": True, "running": "race", "waiting": 1}
     for gate, (_, heard) in zip(shorts, told, strict=True):
         gate.go.set()
         assert heard.ended() and heard.values[-1] == "done"
@@ -125,58 +125,58 @@ def test_short_jobs_run_beside_the_one_that_has_the_device(made) -> None:
 
 def test_what_is_ahead_counts_down(made) -> None:
     """The time is estimated from the seconds a token took in the latest job."""
-    machine, first = made(), Gate(tokens=100)
-    asked(machine, "a", first.job)
+    jobs, first = made(), Gate(tokens=100)
+    asked(jobs, "a", first.job)
     assert first.begun.wait(WAIT)
-    place, _ = asked(machine, "b", Gate(tokens=100).job)
-    assert machine.ahead(place) == (1, None)
-    machine._seconds_per_token["race"] = 1.0
-    jobs, seconds = machine.ahead(place)
-    assert jobs == 1 and 0 < seconds < 100
+    place, _ = asked(jobs, "b", Gate(tokens=100).job)
+    assert jobs.ahead(place) == (1, None)
+    jobs._seconds_per_token["race"] = 1.0
+    ahead, seconds = jobs.ahead(place)
+    assert ahead == 1 and 0 < seconds < 100
     time.sleep(0.2)
-    assert machine.ahead(place).seconds < seconds - 0.1
-    behind, heard = asked(machine, "c")
-    assert machine.ahead(behind).jobs == 2 and machine.ahead(behind).seconds == pytest.approx(200, abs=WAIT)
-    machine.stop("b", "race")
-    assert machine.ahead(behind).jobs == 1
+    assert jobs.ahead(place).seconds < seconds - 0.1
+    behind, heard = asked(jobs, "c")
+    assert jobs.ahead(behind).jobs == 2 and jobs.ahead(behind).seconds == pytest.approx(200, abs=WAIT)
+    jobs.stop("b", "race")
+    assert jobs.ahead(behind).jobs == 1
     first.go.set()
-    assert heard.ended() and machine.ahead(behind) is None
+    assert heard.ended() and jobs.ahead(behind) is None
 
 
 def test_stop_takes_a_job_off_the_line_at_once(made) -> None:
-    machine, first = made(), Gate()
-    asked(machine, "a", first.job)
+    jobs, first = made(), Gate()
+    asked(jobs, "a", first.job)
     assert first.begun.wait(WAIT)
-    place, heard = asked(machine, "b")
-    machine.stop("b", "sweep")  # another kind of work
-    machine.stop("a nobody", "race")
-    assert machine.ahead(place) is not None
-    machine.stop("b", "race")
+    place, heard = asked(jobs, "b")
+    jobs.stop("b", "sweep")  # another kind of work
+    jobs.stop("a nobody", "race")
+    assert jobs.ahead(place) is not None
+    jobs.stop("b", "race")
     assert heard.over.is_set() and isinstance(heard.errors[0], Cancelled) and not heard.values
-    assert machine.health()["waiting"] == 0
+    assert jobs.health()["waiting"] == 0
     first.go.set()
 
 
 def test_stop_lets_what_runs_end_with_what_it_found(made) -> None:
-    machine, gate = made(), Gate()
-    _, heard = asked(machine, "a", gate.job)
+    jobs, gate = made(), Gate()
+    _, heard = asked(jobs, "a", gate.job)
     assert gate.begun.wait(WAIT)
-    machine.stop("a", "race")
+    jobs.stop("a", "race")
     assert heard.ended() and heard.values[-1] == "stopped" and not heard.errors
 
 
 @pytest.mark.parametrize("how", ["the handler is closed", "the stream is closed"])
 def test_a_visitor_who_leaves_frees_the_machine(made, how: str) -> None:
-    machine, gate = made(), Gate()
-    place, _ = asked(machine, "a", gate.job)
-    waiting, _ = asked(machine, "a", Gate(kind="sweep").job)
-    _, next_one = asked(machine, "b")
+    jobs, gate = made(), Gate()
+    place, _ = asked(jobs, "a", gate.job)
+    waiting, _ = asked(jobs, "a", Gate(kind="sweep").job)
+    _, next_one = asked(jobs, "b")
     assert gate.begun.wait(WAIT)
     if how == "the handler is closed":
-        machine.leave(place)
-        machine.leave(waiting)
+        jobs.leave(place)
+        jobs.leave(waiting)
     else:
-        machine.left("a")
+        jobs.left("a")
     assert next_one.ended() and next_one.values == ["on pair"]
 
 
@@ -184,55 +184,55 @@ def test_nothing_begins_that_nobody_listens_to(made, monkeypatch) -> None:
     """A job without a listener never begins. It keeps its place for a few seconds, and others pass it."""
     monkeypatch.setattr("specdec.ui.jobs.queue.GRACE", 0.5)
     heard_of = {"real"}
-    machine = made(listening=heard_of.__contains__)
+    jobs = made(listening=heard_of.__contains__)
     forged = Gate()
-    _, nobody = asked(machine, "forged", forged.job)
-    _, real = asked(machine, "real")
+    _, nobody = asked(jobs, "forged", forged.job)
+    _, real = asked(jobs, "real")
     assert real.ended() and real.values == ["on pair"]
-    assert nobody.ended() and not forged.begun.is_set() and machine.health()["waiting"] == 0
+    assert nobody.ended() and not forged.begun.is_set() and jobs.health()["waiting"] == 0
 
 
 def test_a_visitor_has_few_places_in_the_queue(made) -> None:
     """Places are limited by session, by address and in total. A refused job takes none."""
-    machine, first = made(replace(PUBLIC, waiting=5, places=2, places_of_address=3)), Gate()
-    asked(machine, "a", first.job, "home")
+    jobs, first = made(replace(PUBLIC, waiting=5, places=2, places_of_address=3)), Gate()
+    asked(jobs, "a", first.job, "home")
     assert first.begun.wait(WAIT)
-    asked(machine, "a", address="home")
+    asked(jobs, "a", address="home")
     with pytest.raises(Refused, match="You already have 2 jobs"):
-        asked(machine, "a", address="elsewhere")
-    asked(machine, "b", address="home")
+        asked(jobs, "a", address="elsewhere")
+    asked(jobs, "b", address="home")
     with pytest.raises(Refused, match="address already has 3 jobs"):
-        asked(machine, "c", address="home")
+        asked(jobs, "c", address="home")
     for session in "def":
-        asked(machine, session)
+        asked(jobs, session)
     with pytest.raises(Refused, match="queue is full: 5 jobs are waiting"):
-        asked(machine, "g")
+        asked(jobs, "g")
     first.go.set()
 
 
 def test_short_jobs_have_places_like_others_and_their_own_line(made) -> None:
-    machine = made(replace(PUBLIC, waiting=1, waiting_short=2, places=2, places_of_address=9))
+    jobs = made(replace(PUBLIC, waiting=1, waiting_short=2, places=2, places_of_address=9))
     gates = [Gate(), Gate(kind="open", device=False)]
     for session, gate in zip("ab", gates, strict=True):
-        asked(machine, session, gate.job)
+        asked(jobs, session, gate.job)
         assert gate.begun.wait(WAIT)
     short = Gate(kind="open", device=False).job
     for session in "ac":
-        asked(machine, session, short)
+        asked(jobs, session, short)
     with pytest.raises(Refused, match="You already have 2 jobs"):
-        asked(machine, "a")
+        asked(jobs, "a")
     with pytest.raises(Refused, match="queue is full: 2 jobs are waiting"):
-        asked(machine, "d", short)
-    asked(machine, "d")
+        asked(jobs, "d", short)
+    asked(jobs, "d")
     for gate in gates:
         gate.go.set()
 
 
 def test_errors_reach_the_visitor_and_the_next_job_runs(made, caplog) -> None:
-    machine = made()
+    jobs = made()
 
     def failing(error: Exception) -> Job:
-        def work(turn: JobContext) -> Iterator[str]:
+        def work(context: JobContext) -> Iterator[str]:
             yield "begun"
             raise error
 
@@ -240,14 +240,14 @@ def test_errors_reach_the_visitor_and_the_next_job_runs(made, caplog) -> None:
 
     quota = gr.Error("Your quota is used up.")
     for error in (InvalidInput("Nothing ran."), quota, ZeroDivisionError("at /home/somebody/secret.py")):
-        _, heard = asked(machine, "a", failing(error))
+        _, heard = asked(jobs, "a", failing(error))
         assert heard.ended()
         if isinstance(error, ZeroDivisionError):
             assert isinstance(heard.errors[0], Refused) and "secret" not in str(heard.errors[0])
             assert "secret.py" in caplog.text
         else:
             assert heard.errors == [error]
-        _, after = asked(machine, "a")
+        _, after = asked(jobs, "a")
         assert after.ended() and after.values == ["on pair"]
 
 
@@ -257,7 +257,7 @@ def test_what_a_refused_job_has_read_is_freed_at_once(made) -> None:
     class Read:
         pass
 
-    machine, kept = made(), []
+    jobs, kept = made(), []
 
     def work() -> None:
         read = Read()
@@ -270,7 +270,7 @@ def test_what_a_refused_job_has_read_is_freed_at_once(made) -> None:
     async def ask() -> None:
         request = SimpleNamespace(session_hash="a", client=None, headers=Headers())
         with contextlib.suppress(InvalidInput):
-            await done(machine, request, "open", work)
+            await done(jobs, request, "open", work)
 
     gc.disable()
     try:
@@ -284,11 +284,11 @@ def test_what_a_refused_job_has_read_is_freed_at_once(made) -> None:
 
 
 def test_the_line_goes_on_whatever_a_job_s_figures_are(made) -> None:
-    machine = made()
-    _, heard = asked(machine, "a", Job("race", 10**400, quick))
+    jobs = made()
+    _, heard = asked(jobs, "a", Job("race", 10**400, quick))
     assert heard.ended() and heard.values == ["on pair"]
-    _, after = asked(machine, "a")
-    assert after.ended() and after.values == ["on pair"] and machine.health()["ok"]
+    _, after = asked(jobs, "a")
+    assert after.ended() and after.values == ["on pair"] and jobs.health()["ok"]
 
 
 def test_the_wait_for_a_lent_device_is_not_the_job_s_time() -> None:
@@ -297,47 +297,47 @@ def test_the_wait_for_a_lent_device_is_not_the_job_s_time() -> None:
         yield from task.run("pair")
 
     for is_lent in (False, True):
-        turn = JobContext(SLOT, lent, threading.Event(), is_lent)
-        assert (turn.seconds == 0) == is_lent
-        for _ in turn.run(Task(lambda pair: iter([1]), 1)):
-            assert (turn.seconds < 0.2) == is_lent
+        context = JobContext(SLOT, lent, threading.Event(), is_lent)
+        assert (context.seconds == 0) == is_lent
+        for _ in context.run(Task(lambda pair: iter([1]), 1)):
+            assert (context.seconds < 0.2) == is_lent
 
 
 def test_the_page_s_own_job_gives_way_and_comes_again(made) -> None:
-    machine, own, mine = made(), Gate(), Heard()
-    machine.when_idle(own.job, mine)
+    jobs, own, mine = made(), Gate(), Heard()
+    jobs.when_idle(own.job, mine)
     assert own.begun.wait(WAIT)
-    place, heard = asked(machine, "a")
-    assert machine.ahead(place) in (None, (0, 0)) and heard.ended()
+    place, heard = asked(jobs, "a")
+    assert jobs.ahead(place) in (None, (0, 0)) and heard.ended()
     assert mine.over.is_set() and mine.values[-1] == "stopped"
     again = Heard()
-    machine.when_idle(own.job, again)
+    jobs.when_idle(own.job, again)
     own.go.set()
     assert again.ended() and again.values[-1] == "done"
 
 
 def test_closing_tells_those_who_wait_and_ends_what_runs(made) -> None:
-    machine, gate = made(), Gate()
-    _, running = asked(machine, "a", gate.job)
-    _, waiting = asked(machine, "b")
-    assert gate.begun.wait(WAIT) and machine.health()["ok"]
-    assert machine.close("The page is being stopped.", WAIT)
+    jobs, gate = made(), Gate()
+    _, running = asked(jobs, "a", gate.job)
+    _, waiting = asked(jobs, "b")
+    assert gate.begun.wait(WAIT) and jobs.health()["ok"]
+    assert jobs.close("The page is being stopped.", WAIT)
     assert running.values[-1] == "stopped"
     assert str(waiting.errors[0]) == "The page is being stopped." and not waiting.values
     with pytest.raises(Refused, match="being stopped"):
-        asked(machine, "c")
-    assert not machine.health()["ok"]
+        asked(jobs, "c")
+    assert not jobs.health()["ok"]
 
 
 @pytest.mark.parametrize("prompts", [False, True])
 def test_the_log_has_a_line_for_each_job(made, caplog, prompts: bool) -> None:
     """Each job has a line in the log: request, end and time, no address, and a prompt only if asked."""
     caplog.set_level(logging.INFO, "specdec.jobs")
-    machine, gate = made(journal=JobLog(prompts)), Gate()
-    _, heard = asked(machine, "a", gate.job, "192.0.2.7")
+    jobs, gate = made(journal=JobLog(prompts)), Gate()
+    _, heard = asked(jobs, "a", gate.job, "192.0.2.7")
     assert gate.begun.wait(WAIT)
-    _, cancelled = asked(machine, "b", Gate().job, "192.0.2.7")
-    machine.stop("b", "race")
+    _, cancelled = asked(jobs, "b", Gate().job, "192.0.2.7")
+    jobs.stop("b", "race")
     gate.go.set()
     assert heard.ended() and cancelled.ended()
     lines = [json.loads(record.message) for record in caplog.records if record.name == "specdec.jobs"]
@@ -353,20 +353,20 @@ def test_the_log_has_a_line_for_each_job(made, caplog, prompts: bool) -> None:
 def test_a_line_of_the_log_is_short_whatever_a_visitor_asked_for(made, caplog, prompts: bool) -> None:
     """Names and values are cut, and it is written how much was left out. A prompt is whole if that was asked for."""
     caplog.set_level(logging.INFO, "specdec.jobs")
-    machine = made(journal=JobLog(prompts))
+    jobs = made(journal=JobLog(prompts))
     long = "x" * 100_000
     values = {
         "prompt": "p" * 5000, "gamma": long, "seed": 7**5000, "lanes": [long] * 50, "kept": ["a", 1.5, None, True, 2],
         "deep": {"a": {"b": [{"c": long}]}}, "odd": SimpleNamespace(text=long), "escaped": "\n\0" * 200, long: long,
     }  # fmt: skip
 
-    def fail(turn: JobContext) -> Iterator[str]:
-        turn.counts["tokens"] = {long: long}
+    def fail(context: JobContext) -> Iterator[str]:
+        context.counts["tokens"] = {long: long}
         raise InvalidInput(long)
         yield
 
     for settings in (values, values | {f"setting {number}": long for number in range(1000)}):
-        assert asked(machine, "a", Job("race", 0, fail, settings))[1].ended()
+        assert asked(jobs, "a", Job("race", 0, fail, settings))[1].ended()
     few, many = (json.loads(record.message) for record in caplog.records)
     for line in (few, many):
         assert prompts or line["settings"].pop("prompt_characters") == 5000
@@ -385,27 +385,27 @@ def test_a_line_of_the_log_is_short_whatever_a_visitor_asked_for(made, caplog, p
 
 
 def test_a_task_runs_with_the_runner_of_the_page(made) -> None:
-    machine = made()
+    jobs = made()
 
-    def work(turn: JobContext) -> Iterator[str]:
-        yield from turn.run(Task(lambda pair: (f"ran on {one}" for one in [pair]), 1))
+    def work(context: JobContext) -> Iterator[str]:
+        yield from context.run(Task(lambda pair: (f"ran on {one}" for one in [pair]), 1))
 
-    _, heard = asked(machine, "a", Job("race", 0, work))
+    _, heard = asked(jobs, "a", Job("race", 0, work))
     assert heard.ended() and heard.values == ["ran on pair"]
 
 
 def test_a_lost_device_ends_the_page(made) -> None:
     """After a lost device its visitor is told, the page's owner is called, and the page is no longer healthy."""
     ended = threading.Event()
-    machine = made(on_lost=ended.set)
+    jobs = made(on_lost=ended.set)
 
     def lose(pair: str) -> Iterator[None]:
         yield None
         raise DeviceLost("CUDA error: device-side assert triggered")
 
-    def work(turn: JobContext) -> Iterator[str]:
-        yield from turn.run(Task(lose, 1))
+    def work(context: JobContext) -> Iterator[str]:
+        yield from context.run(Task(lose, 1))
 
-    _, heard = asked(machine, "a", Job("race", 0, work))
+    _, heard = asked(jobs, "a", Job("race", 0, work))
     assert ended.wait(WAIT) and heard.ended()
-    assert isinstance(heard.errors[0], DeviceLost) and not machine.health()["ok"]
+    assert isinstance(heard.errors[0], DeviceLost) and not jobs.health()["ok"]

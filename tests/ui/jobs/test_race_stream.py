@@ -30,8 +30,8 @@ def values(pair: specdec.Pair, **settings) -> list[list[dict]]:
         "Once upon a time", params=specdec.SamplingParams(max_new_tokens=100, ignore_eos=True), **settings
     )
     slot = SimpleNamespace(pair=pair, facts=pair.describe())
-    turn = JobContext(slot, lambda task: task.run(pair), threading.Event())
-    texts = [step.text for step in module.stream(turn, ask, limits=LOCAL)]
+    context = JobContext(slot, lambda task: task.run(pair), threading.Event())
+    texts = [step.text for step in module.stream(context, ask, limits=LOCAL)]
     return [[json.loads(line) for line in text.splitlines()] for text in texts]
 
 

@@ -25,14 +25,14 @@ from specdec.ui.visitor import Visitor
 
 
 @pytest.fixture
-def machine(monkeypatch) -> Iterator[JobQueue]:
+def jobs(monkeypatch) -> Iterator[JobQueue]:
     monkeypatch.setattr(module, "TOKENS", 40)  # long enough to be interrupted
     target = shared_tiny("llama", 4, layers=3)
     pair = specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
     slot = SimpleNamespace(pair=pair, loaded=True, facts=pair.describe())
-    machine = JobQueue(slot, lambda task: task.run(pair), LOCAL, JobLog())
-    yield machine
-    assert machine.close("over", 20)
+    jobs = JobQueue(slot, lambda task: task.run(pair), LOCAL, JobLog())
+    yield jobs
+    assert jobs.close("over", 20)
 
 
 def greets(race: StartupRace) -> bool:
@@ -50,30 +50,30 @@ def told(race: StartupRace) -> list[str]:
     return asyncio.run(values())
 
 
-def asked(machine: JobQueue, work) -> threading.Event:
+def asked(jobs: JobQueue, work) -> threading.Event:
     over = threading.Event()
-    machine.join(Visitor("a", "b"), Job("race", 0, work), lambda kind, value: kind == "end" and over.set())
+    jobs.join(Visitor("a", "b"), Job("race", 0, work), lambda kind, value: kind == "end" and over.set())
     return over
 
 
-def nothing(turn: JobContext) -> Iterator[None]:
+def nothing(context: JobContext) -> Iterator[None]:
     return iter(())
 
 
-def failing(turn: JobContext) -> Iterator[None]:
+def failing(context: JobContext) -> Iterator[None]:
     raise RuntimeError("on purpose")
 
 
-def test_a_new_visitor_sees_the_start_up_race(machine: JobQueue) -> None:
+def test_a_new_visitor_sees_the_start_up_race(jobs: JobQueue) -> None:
     """A visitor before its end sees the recorded race first; a later one sees this race at once."""
-    race = StartupRace(machine, "Once upon a time")
+    race = StartupRace(jobs, "Once upon a time")
     recorded, own = told(race)
     assert recorded == recorded_race()
     assert told(race) == [own]
 
 
-def test_the_start_up_race_shows_one_run_of_three(machine: JobQueue) -> None:
-    race = StartupRace(machine, "Once upon a time")
+def test_the_start_up_race_shows_one_run_of_three(jobs: JobQueue) -> None:
+    race = StartupRace(jobs, "Once upon a time")
     lines = told(race)[-1].splitlines()
     begin, verdict = json.loads(lines[0]), json.loads(lines[-1])
     assert (begin["runs"], verdict["runs"], verdict["shown"]) == (3, 3, 0)
@@ -86,38 +86,40 @@ def test_the_start_up_race_shows_one_run_of_three(machine: JobQueue) -> None:
 FAILED = {"event": "error", "message": "no"}
 
 
-def test_a_race_that_fails_leaves_the_recorded_one(machine: JobQueue, monkeypatch) -> None:
-    monkeypatch.setattr(module, "stream", lambda turn, ask, **more: iter([module.RaceStep(line(FAILED), problem="no")]))
-    race = StartupRace(machine, "Once upon a time")
+def test_a_race_that_fails_leaves_the_recorded_one(jobs: JobQueue, monkeypatch) -> None:
+    monkeypatch.setattr(
+        module, "stream", lambda context, ask, **more: iter([module.RaceStep(line(FAILED), problem="no")])
+    )
+    race = StartupRace(jobs, "Once upon a time")
     assert told(race) == told(race) == [recorded_race()]
 
 
 @pytest.mark.parametrize("work", [nothing, failing], ids=["a job that ends", "a job that fails"])
-def test_the_start_up_race_stops_for_a_visitor_and_runs_again(machine: JobQueue, work) -> None:
-    race = StartupRace(machine, "Once upon a time")
-    while machine.health()["running"] is None:
+def test_the_start_up_race_stops_for_a_visitor_and_runs_again(jobs: JobQueue, work) -> None:
+    race = StartupRace(jobs, "Once upon a time")
+    while jobs.health()["running"] is None:
         pass
-    assert asked(machine, work).wait(20)
+    assert asked(jobs, work).wait(20)
     assert greets(race)
 
 
-def test_while_a_job_runs_the_recorded_race_is_shown(machine: JobQueue, monkeypatch) -> None:
+def test_while_a_job_runs_the_recorded_race_is_shown(jobs: JobQueue, monkeypatch) -> None:
     monkeypatch.setattr(module, "SECONDS", 0.5)
     release = threading.Event()
 
-    def busy(turn: JobContext) -> Iterator[None]:
+    def busy(context: JobContext) -> Iterator[None]:
         release.wait(20)
         yield None
 
-    over = asked(machine, busy)
-    race = StartupRace(machine, "Once upon a time")
+    over = asked(jobs, busy)
+    race = StartupRace(jobs, "Once upon a time")
     assert told(race) == [recorded_race()]
     release.set()
     assert over.wait(20)
 
 
-def test_a_race_of_a_replaced_pair_is_forgotten(machine: JobQueue) -> None:
-    race = StartupRace(machine, "Once upon a time")
+def test_a_race_of_a_replaced_pair_is_forgotten(jobs: JobQueue) -> None:
+    race = StartupRace(jobs, "Once upon a time")
     assert greets(race)
     race.forget()
     assert told(race) == [recorded_race()]

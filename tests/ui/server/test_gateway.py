@@ -675,8 +675,8 @@ def test_only_a_space_is_served_for_frames(monkeypatch, space):
     monkeypatch.setattr(launch, "in_front", lambda **options: given.update(options))
     monkeypatch.setattr(gr.Blocks, "launch", lambda *args, **options: (None, "http://127.0.0.1:7860/", None))
     monkeypatch.setenv("SPACE_ID", "me/specdec") if space else monkeypatch.delenv("SPACE_ID", raising=False)
-    machine = SimpleNamespace(limits=PUBLIC, left=LEFT.append, proxies=1)
-    launch.serve(SimpleNamespace(machine=machine, demo=gr.Blocks(), health=dict))
+    jobs = SimpleNamespace(limits=PUBLIC, left=LEFT.append, proxies=1)
+    launch.serve(SimpleNamespace(jobs=jobs, demo=gr.Blocks(), health=dict))
     assert given.get("frames") == (SPACE_FRAMES if space else None) and given["launched"]()
 
 

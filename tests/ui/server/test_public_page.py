@@ -75,7 +75,7 @@ def served(pair) -> Iterator[tuple[Page, str]]:
 def page(served) -> Iterator[Page]:
     """The page while nobody uses it."""
     wait_until(served[0], lambda health: not health["waiting"] and health["running"] is None)
-    served[0].machine.journal.lines.clear()
+    served[0].jobs.journal.lines.clear()
     yield served[0]
     assert served[0].health()["ok"]
 
@@ -139,8 +139,8 @@ def test_a_visitor_who_leaves_frees_the_machine(address, page, alone, slow, kind
     took, text = asyncio.run(leave())
     read = [("read settings", "done")] if kind in ("whatif", "lossless") else []
     assert took < 5 and alone.is_right(distinct(1), text)
-    assert [line for line in page.machine.journal.lines if line[1] == "done"] == read + [("decode", "done")]
-    assert page.machine.journal.lines[len(read)][0] == kind
+    assert [line for line in page.jobs.journal.lines if line[1] == "done"] == read + [("decode", "done")]
+    assert page.jobs.journal.lines[len(read)][0] == kind
 
 
 def test_a_job_that_nobody_listens_to_never_runs(address, page, monkeypatch) -> None:
@@ -155,8 +155,8 @@ def test_a_job_that_nobody_listens_to_never_runs(address, page, monkeypatch) -> 
                 assert (await web.join(new_session(), function, values, an_address())).status_code == 200
 
     asyncio.run(ask())
-    wait_until(page, lambda health: len(page.machine.journal.lines) == 2)
-    assert Counter(page.machine.journal.lines) == {("decode", "left"): 1, ("race", "left"): 1}
+    wait_until(page, lambda health: len(page.jobs.journal.lines) == 2)
+    assert Counter(page.jobs.journal.lines) == {("decode", "left"): 1, ("race", "left"): 1}
 
 
 @pytest.mark.parametrize(("by", "places"), [("session", PUBLIC.places), ("address", PUBLIC.places_of_address)])
@@ -234,7 +234,7 @@ def test_reading_what_a_visitor_sends_waits_in_the_line(address, page, monkeypat
 
     refused, _ = asyncio.run(ask())
     assert all("network address already has 4 jobs" in text for text in refused)
-    kinds = Counter(kind for kind, outcome in page.machine.journal.lines if outcome != "refused")
+    kinds = Counter(kind for kind, outcome in page.jobs.journal.lines if outcome != "refused")
     assert kinds == {"open": 1, "compare": 1, "read prompts": 1, "share": 1, "decode": 1}
 
 
@@ -375,7 +375,7 @@ def test_bad_inputs_are_refused(address, alone) -> None:
 def test_programs_have_the_limits_of_the_page(address, page, monkeypatch, name: str) -> None:
     """Stop strings and the prompt, with what a chat template adds to it, are within the public limits."""
     longest, most = PUBLIC.stop_characters, PUBLIC.stop_strings
-    monkeypatch.setattr(page.machine.slot.pair.tokenizer, "chat_template", "<user>{{ messages[0].content }}</user>")
+    monkeypatch.setattr(page.jobs.slot.pair.tokenizer, "chat_template", "<user>{{ messages[0].content }}</user>")
     within = {"max_new_tokens": 4, "stop": ["x" * longest] * most, "chat": True}
     refused = {
         f"stop has {most + 1} strings; this page allows at most {most}": {"stop": ["x"] * (most + 1)},

@@ -110,10 +110,10 @@ def test_the_chart_grows_at_most_every_so_often(monkeypatch, every: float, drawn
     asked = plan((BASELINE, LOOP), runs=3)
     made = [trial(run, e, plain(0.01) if e == BASELINE else loop(0.01)) for run in range(3) for e in asked.entrants]
     monkeypatch.setattr("specdec.ui.tabs.measurement.allowed", lambda pair, plan, limits: plan)
-    turn = SimpleNamespace(
+    context = SimpleNamespace(
         pair=None, seconds=1.0, counts={}, stop=SimpleNamespace(is_set=lambda: False), run=lambda task: _steps(made)
     )
-    steps = list(Measurement(turn, asked, LOCAL).steps())
+    steps = list(Measurement(context, asked, LOCAL).steps())
     assert [draw for _, draw in steps].count(True) == drawn + 1
     assert [draw for _, draw in steps][:2] == [False, False] and steps[-1] == ("", True)
     assert "1 of 6 calls." in steps[1][0] and "left" in steps[2][0]
@@ -123,7 +123,7 @@ def test_the_chart_grows_at_most_every_so_often(monkeypatch, every: float, drawn
 def test_the_first_answer_of_a_measurement_names_the_loaded_pair(fails: bool) -> None:
     """Its first findings, or its refusal, come with the header, because another visitor may have changed the pair."""
 
-    def work(turn: JobContext) -> Iterator[dict[gr.HTML, str]]:
+    def work(context: JobContext) -> Iterator[dict[gr.HTML, str]]:
         if fails:
             raise InvalidInput("This pair cannot do it.")
         yield {found: "first"}
@@ -131,8 +131,8 @@ def test_the_first_answer_of_a_measurement_names_the_loaded_pair(fails: bool) ->
 
     with gr.Blocks() as demo:
         header, found, buttons = gr.HTML(), gr.HTML(), Buttons("Start", "gamma")
-        machine = JobQueue(SimpleNamespace(pair=None, loaded=True), lambda task: iter(()), LOCAL, JobLog())
-        buttons.wire(machine, lambda: Job("gamma", 0, work), [], {found: ""}, lambda: {header: "the pair of now"})
+        jobs = JobQueue(SimpleNamespace(pair=None, loaded=True), lambda task: iter(()), LOCAL, JobLog())
+        buttons.wire(jobs, lambda: Job("gamma", 0, work), [], {found: ""}, lambda: {header: "the pair of now"})
     run = next(block.fn for block in demo.fns.values() if getattr(block.fn, "__name__", "") == "run")
 
     async def answers() -> list[dict[gr.HTML, str]]:
@@ -140,7 +140,7 @@ def test_the_first_answer_of_a_measurement_names_the_loaded_pair(fails: bool) ->
         return [shown async for shown in run(request) if shown != {buttons.status: ""}]
 
     shown = asyncio.run(answers())
-    machine.close("over")
+    jobs.close("over")
     assert [step.get(header) for step in shown] == ["the pair of now", *[None] * (len(shown) - 1)]
     assert ("cannot do it" in shown[0][buttons.status]) if fails else [s[found] for s in shown] == ["first", "second"]
 
