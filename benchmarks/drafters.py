@@ -57,7 +57,7 @@ def main() -> None:
     ):
         rows = []
         for (name, gamma), lane in in_turns(turns, items, runs).items():
-            length = numbers.number(lane.middle("mean_acceptance_length"), 2)
+            length = numbers.number(lane.figure("mean_acceptance_length"), 2)
             rows.append([name, str(gamma), *cells(lane), by_place([side.lane for side in lane.sides]), length])
         text += f"\n{title}\n\n" + table(
             ("Draft", "γ", *COLUMNS, "kept at each place, %", "tokens a target pass"), rows

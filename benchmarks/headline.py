@@ -24,7 +24,7 @@ COLUMNS = ("Lane", "γ", "over plain `generate`", "guesses kept", "tokens a targ
 
 
 def row(summary: Summary) -> list[str]:
-    alpha, length = summary.middle("alpha"), summary.middle("mean_acceptance_length")
+    alpha, length = summary.figure("alpha"), summary.figure("mean_acceptance_length")
     return [
         summary.entrant.row.choice,
         "" if summary.gamma is None else str(summary.gamma),

@@ -65,5 +65,5 @@ def cells(lane: Summary) -> list[str]:
         numbers.times(lane.gains),
         numbers.times([side.speculation for side in lane.sides]),
         *(f"{median(values):.2f}" if values else "" for values in costs),
-        numbers.percent(lane.middle("alpha")),
+        numbers.percent(lane.figure("alpha")),
     ]

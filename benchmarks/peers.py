@@ -206,7 +206,7 @@ def _line(
         numbers.spread(ours.rates, numbers.rate),
         "1" if entrant == BASELINE else numbers.times(ours.gains),
         "1" if entrant.lane == "assisted" else numbers.times(theirs.gains),
-        numbers.number(ours.middle("mean_acceptance_length"), 2),
+        numbers.number(ours.figure("mean_acceptance_length"), 2),
         f"{ours.same} of {ours.compared}",
         f"{compiled[entrant]:.0f} s" if entrant in compiled else "",
     ]

@@ -28,7 +28,7 @@ def main() -> None:
     rows = []
     for (name, _), lane in in_turns(turns, read_prompts(EXAMPLES), runs).items():
         expected = [side.lane.overlap for side in lane.sides if side.lane.overlap is not None]
-        length = numbers.number(lane.middle("mean_acceptance_length"), 2)
+        length = numbers.number(lane.figure("mean_acceptance_length"), 2)
         rows.append([name, *cells(lane), numbers.percent(median(expected)) if expected else "", length])
     about = f"`python -m benchmarks.temperature --runs {runs}`: γ {GAMMA}, 128 tokens of each example prompt.\n\n"
     write("temperature", about + table(("Temperature", *COLUMNS, "expected", "tokens a target pass"), rows))

@@ -25,7 +25,7 @@ from specdec.forward.runner import Runner
 from specdec.lanes.hf_generate import transformers_lane
 from specdec.lanes.table import BASELINE, LOOP, Lane, LaneConfig
 from specdec.measure import roofline
-from specdec.measure.gain import RunMetrics, median_of
+from specdec.measure.gain import RunMetrics, median_run
 from specdec.measure.metrics import Metrics, pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
@@ -194,6 +194,7 @@ def _lane(measured: Sequence[Trial], entrant: LaneConfig) -> Found:
     runs = sorted({trial.run for trial in measured})
     sides = [RunMetrics(*(_pooled(measured, run, each) for each in (BASELINE, entrant, loop))) for run in runs]
     speculates = entrant in (EAGER, SPECULATIVE)
+    middle = median_run(sides)
     return {
         "lane": entrant.lane,
         "label": entrant.row.choice,
@@ -203,11 +204,11 @@ def _lane(measured: Sequence[Trial], entrant: LaneConfig) -> Found:
         "speculation": [side.speculation for side in sides] if speculates else None,
         "same_text": summary.same,
         "compared": summary.compared,
-        "alpha": summary.middle("alpha"),
-        "tokens_a_pass": summary.middle("mean_acceptance_length"),
-        "c": median_of(sides, lambda side: side.cost_coefficient) if speculates else None,
-        "v": median_of(sides, lambda side: side.verify_growth) if speculates else None,
-        "outside_passes": summary.middle("overhead_share"),
+        "alpha": summary.figure("alpha"),
+        "tokens_a_pass": summary.figure("mean_acceptance_length"),
+        "c": middle.cost_coefficient if speculates else None,
+        "v": middle.verify_growth if speculates else None,
+        "outside_passes": summary.figure("overhead_share"),
     }
 
 

@@ -7,9 +7,8 @@ speculation's, and measures a target pass over one token. Where it did not run, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median_low
 
 from specdec.measure.metrics import Metrics, guess_cost, round_cost, speedup
 
@@ -101,18 +100,14 @@ class RunMetrics:
 
 
 def median_run(runs: Sequence[RunMetrics]) -> RunMetrics:
-    """The run with the median gain; of an even number the slower of the two in the middle.
+    """The run with the median gain; of an even number the slower of the two in the middle. ``runs`` is not empty.
 
-    All figures of a verdict are of this run, so that they fit together. Medians of each figure would come from
-    different runs: their rates would give another gain than the median gain.
+    All figures of a verdict and of a lane's row are of this run, so that they fit together. Medians of each figure
+    would come from different runs: their rates would give another gain than the median gain. Runs without a gain count
+    only if none has one. Where gains are equal, as those of plain ``generate`` itself, the speed decides.
     """
-    return sorted(runs, key=lambda run: run.gain or 0.0)[(len(runs) - 1) // 2]
-
-
-def median_of(runs: Iterable[RunMetrics], figure: Callable[[RunMetrics], float | None]) -> float | None:
-    """The median of a figure over the runs that have it."""
-    found = [value for run in runs if (value := figure(run)) is not None]
-    return median_low(found) if found else None
+    known = [run for run in runs if run.gain] or runs
+    return sorted(known, key=lambda run: (run.gain or 0.0, run.lane.tokens_per_second or 0.0))[(len(known) - 1) // 2]
 
 
 def steps(run: RunMetrics) -> Steps:

@@ -31,7 +31,6 @@ from specdec.drafters.early_exit import EarlyExit
 from specdec.forward.lean import LeanModel
 from specdec.forward.lean_check import lean_model
 from specdec.lanes.table import BASELINE, LOOP
-from specdec.measure.gain import median_of
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import summarise
 from specdec.models.memory import free_bytes
@@ -167,7 +166,7 @@ def limit_record(limit: Limit | str, pair: Pair, plan: Plan, trials: Sequence[Tr
 
     - ``measured``: for each model the bytes of its weights and the two rates.
     - ``rows``: for plain ``generate``, our loop and each fixed draft length the least seconds per token, the measured
-      ones (the median over the runs), and least / measured, which is 1 at the limit.
+      ones (of the median run), and least / measured, which is 1 at the limit.
     - ``cached_tokens``: the prompt and half of the new tokens, as a mean over the prompts.
     - ``reason``: why there is no limit.
     """
@@ -177,9 +176,10 @@ def limit_record(limit: Limit | str, pair: Pair, plan: Plan, trials: Sequence[Tr
     cached = sum(lengths) / len(lengths) + plan.params.max_new_tokens / 2
     rows = []
     for found in summarise(trials):
-        seconds = found.middle("seconds_per_token")
+        if (run := found.median_run) is None:
+            continue
         # All rounds count, because the seconds include all rounds too.
-        guesses, tokens = (median_of(found.sides, each) for each in (lambda s: s.guesses, lambda s: s.tokens_of_all))
+        seconds, guesses, tokens = run.lane.seconds_per_token, run.guesses, run.tokens_of_all
         if found.entrant in (BASELINE, LOOP):
             least = limit.plain(cached)
         elif found.lane == LOOP.lane and isinstance(found.gamma, int) and guesses and tokens:

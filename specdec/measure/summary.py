@@ -9,7 +9,7 @@ from statistics import median_low
 from typing import Any
 
 from specdec.lanes.table import BASELINE, LANES, LOOP, LaneConfig
-from specdec.measure.gain import RunMetrics, median_of
+from specdec.measure.gain import RunMetrics, median_run
 from specdec.measure.metrics import Metrics, latency_reduction, pool
 from specdec.measure.plan import Plan, Trial
 
@@ -51,9 +51,14 @@ class Summary:
     def entrant(self) -> LaneConfig:
         return LaneConfig(self.lane, self.gamma)
 
-    def middle(self, name: str) -> float | None:
-        """The median over the runs of one of the lane's figures, by its name in ``Metrics``."""
-        return median_of(self.sides, lambda side: getattr(side.lane, name))
+    @property
+    def median_run(self) -> RunMetrics | None:
+        """The run whose figures stand for this lane; None without a run of the baseline."""
+        return median_run(self.sides) if self.sides else None
+
+    def figure(self, name: str) -> float | None:
+        """One of the lane's figures in the median run, by its name in ``Metrics``."""
+        return getattr(self.median_run.lane, name) if self.median_run else None
 
 
 def summarise(trials: Iterable[Trial], baseline: LaneConfig = BASELINE) -> list[Summary]:
@@ -204,8 +209,8 @@ def summary_figures(summary: Summary) -> dict[str, Any]:
         "speedup_min": min(gains, default=None),
         "speedup_max": max(gains, default=None),
         "latency_reduction": latency_reduction(summary.gain) if summary.gain else None,
-        "acceptance": summary.middle("alpha"),
-        "expected_acceptance": summary.middle("overlap"),  # None for a greedy lane
-        "tokens_per_target_pass": summary.middle("mean_acceptance_length"),
-        "outside_forward": summary.middle("overhead_share"),
+        "acceptance": summary.figure("alpha"),
+        "expected_acceptance": summary.figure("overlap"),  # None for a greedy lane
+        "tokens_per_target_pass": summary.figure("mean_acceptance_length"),
+        "outside_forward": summary.figure("overhead_share"),
     }

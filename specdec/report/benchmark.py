@@ -159,7 +159,7 @@ def report(
     console.print(
         " ".join(filter(None, [label and f"{label.capitalize()}.", found.headline, *(n.text for n in found.notes)]))
     )
-    outside = [(s.gamma, s.middle("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
+    outside = [(s.gamma, s.figure("overhead_share")) for s in summaries if s.lane == LOOP.lane and s.gamma]
     told = ", ".join(f"\u03b3 {gamma}: {numbers.percent(share, 1)}" for gamma, share in outside if share is not None)
     console.print(f"Time outside the models' passes: {told or 'no guesses were made'}.")
     if rivals := against_assisted(trials):
@@ -170,7 +170,7 @@ def report(
 
 
 def summary_cells(row: dict[str, Any]) -> list[str]:
-    """A row under ``COLUMNS``: medians over the runs, with the lowest and the highest."""
+    """A row under ``COLUMNS``: the median over the runs, with the lowest and the highest, and figures of that run."""
     plain = row["lane"] == BASELINE.lane
     return [
         row["category"],

@@ -118,7 +118,7 @@ def _asked(results: Results) -> dict[str, tuple[str, object]]:
 def comparison_cells(row: ComparisonRow) -> list[str]:
     """A row for a person to read, under ``COLUMNS``."""
     found, plain = row.summary, row.summary.entrant == BASELINE
-    alpha, tokens = found.middle("alpha"), found.middle("mean_acceptance_length")
+    alpha, tokens = found.figure("alpha"), found.figure("mean_acceptance_length")
     return [
         str(row.file),
         row.pair,

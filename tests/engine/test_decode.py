@@ -91,6 +91,7 @@ def test_stream_has_one_shape(settings: str, gamma: int) -> None:
     assert events[0].prompt_ids == (1, 2, 3)
     assert (events[0].lane, events[0].gamma, events[0].acceptance) == ("speculative", gamma, "lossless")
     assert rounds[0].draft == () and rounds[0].token_kind == "target" and len(rounds[0].committed_ids) == 1
+    assert {r.reread for r in rounds} == {0}, "only recurrent state makes a target read kept tokens again"
     for r in rounds[1:]:
         assert len(r.draft) <= gamma
         statuses = [t.status for t in r.draft]
@@ -134,6 +135,8 @@ def test_started_tells_how_to_run_it_again() -> None:
     assert {"torch", "transformers"} <= set(started.versions)
     assert torch.__version__.startswith(started.versions["torch"])  # a CUDA build has a label after it
     assert started.pair and started.machine
+    default = next(specdec.speculative(table_pair(TARGET, DRAFT), PROMPT))
+    assert (default.gamma, default.acceptance, default.params.max_new_tokens) == (5, "lossless", 128)
 
 
 # --- acceptance ------------------------------------------------------------------------------------------------------
@@ -469,3 +472,11 @@ def test_seconds_add_up(monkeypatch) -> None:
         assert r.draft_seconds >= 0 and r.verify_seconds > 0
         assert r.draft_seconds + r.verify_seconds <= r.elapsed_seconds - earlier + 1e-9
         assert 0 < r.model_seconds <= r.draft_seconds + r.verify_seconds + 1e-9
+
+
+def test_copying_recurrent_state_is_a_part_of_its_own(monkeypatch) -> None:
+    """Copying it for a roll-back happens within the checking, and does not count as such; restoring comes after it."""
+    monkeypatch.setattr("specdec.forward.runner.Runner.take_copy_seconds", lambda self: (0.25, 0.5))
+    monkeypatch.setattr("specdec.engine.decode.between", lambda start, end: 1.0)
+    for r in rounds_of(run(max_new_tokens=4)):
+        assert (r.draft_seconds, r.verify_seconds, r.state_seconds) == (1.0, 0.75, 0.75)

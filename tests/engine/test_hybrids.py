@@ -134,14 +134,26 @@ def test_a_hybrid_drafts_for_a_target_without_state(family: str) -> None:
 
 @pytest.mark.parametrize("family", FEW)
 def test_what_is_read_again_is_bounded(family: str) -> None:
-    """With a draft that is never right, no pass is longer than the bound, the draft and the last token."""
+    """With a draft that is never right, no pass is longer than the bound, the draft and the last token.
+
+    Each round says how many kept tokens it read again: those since the last pass that was kept whole, which is also one
+    that only read what had piled up.
+    """
     target = model_of(family)
-    pair = pair_of(target, "model")
-    params = specdec.SamplingParams(max_new_tokens=60)
-    with count_passes(target) as passes:
-        specdec.collect(specdec.speculative(pair, prompt_of(14, VOCABULARY), gamma=4, params=params))
-    assert max(passes[1:]) <= REREAD + 1 + 4
-    assert max(passes[1:]) > 1 + 4
+    for drafting in ("model", "hybrid draft"):
+        pair = pair_of(target, drafting)
+        params = specdec.SamplingParams(max_new_tokens=60)
+        with count_passes(target) as passes:
+            events = list(specdec.speculative(pair, prompt_of(14, VOCABULARY), gamma=4, params=params))
+        assert max(passes[1:]) <= REREAD + 1 + 4
+        assert max(passes[1:]) > 1 + 4
+        unread = 0
+        for event in rounds_of(events):
+            assert event.reread == unread
+            if unread > REREAD:
+                unread = 0
+            whole = all(token.status == "accepted" for token in event.draft)
+            unread = 0 if whole else unread + len(event.committed_ids)
 
 
 @each_once(acceptance=("lossless", "block"), family=FEW)

@@ -191,3 +191,33 @@ def test_every_probability_of_an_event_is_one(rule: dict) -> None:
             found += [value for _, value in row or ()]
     values = [value for value in found if value is not None]
     assert len(values) > 200 and all(0 <= value <= 1 for value in values)
+
+
+@pytest.mark.parametrize("rule", [verify, verify_block])
+def test_a_guess_that_the_target_never_writes_is_rejected_by_every_draw(rule, monkeypatch) -> None:
+    """A draw may be exactly 0."""
+    monkeypatch.setattr("specdec.runtime.draws.uniform", lambda count, rng, like: torch.zeros(count))
+    found = rule(torch.tensor([0]), one_hot(0), torch.cat([one_hot(2), one_hot(3)]), torch.Generator().manual_seed(0))
+    assert (int(found.accepted), float(found.accept_prob)) == (0, 0.0)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_after_the_limit_nothing_was_drafted(limit: int, monkeypatch) -> None:
+    """Each rule judges the draft tokens before the limit as it judges a draft of these alone."""
+    monkeypatch.setattr("specdec.runtime.draws.uniform", lambda count, rng, like: torch.full((count,), 0.3))
+    ids, rows = torch.tensor([1, 1, 1]), torch.tensor([[0.2, 0.5, 0.2, 0.1]])
+    q, p = rows.repeat(3, 1), torch.tensor([[0.1, 0.4, 0.3, 0.2]]).repeat(4, 1)
+    choices, most, rng = torch.ones(4, dtype=torch.long), torch.tensor(limit), torch.Generator()
+    for rule in (
+        lambda n, most: verify(ids[:n], q[:n], p[: n + 1], rng.manual_seed(0), most),
+        lambda n, most: verify_block(ids[:n], q[:n], p[: n + 1], rng.manual_seed(0), most),
+        lambda n, most: verify_greedy(ids[:n], choices[: n + 1], most),
+        lambda n, most: verify_top_k(ids[:n], p[: n + 1].log(), choices[: n + 1], 2, most),
+    ):
+        limited, alone = rule(3, most), rule(limit, None)
+        assert int(limited.accepted) == int(alone.accepted) == limit
+        assert int(limited.token_id) == int(alone.token_id)
+        torch.testing.assert_close(limited.accept_prob[:limit], alone.accept_prob, check_dtype=False)
+        assert (limited.residual is None) == (alone.residual is None)
+        if limited.residual is not None:
+            torch.testing.assert_close(limited.residual, alone.residual)

@@ -19,8 +19,9 @@ from specdec.cli.arguments import console_of
 from specdec.cli.run import _print
 from specdec.cli.terminal import readable
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
-from specdec.measure.summary import summarise
-from specdec.report.benchmark import report
+from specdec.measure.summary import summarise, summary_rows
+from specdec.report import benchmark
+from specdec.report.benchmark import report, summary_cells
 from specdec.report.definitions import label_of
 from specdec.report.judge import LOSING, Kind
 from specdec.report.race_verdict import race_verdict
@@ -48,7 +49,8 @@ def runs_of(case: tuple) -> list[dict[str, list]]:
     found = []
     for at, noise in enumerate(NOISE[count]):
         stall = 20.0 if at == 0 and check == 3.0 and kept == (1,) else 0.0
-        lane = drafting(gamma, kept, noise * guess, noise * check, rest, made=made, stall=stall, text=TEXT)
+        also = tuple(k + (at == 1) for k in kept)  # sampled texts and chosen lengths keep other guesses in each run
+        lane = drafting(gamma, also, noise * guess, noise * check, rest, made=made, stall=stall, text=TEXT)
         run = {BASELINE.key: plain(1.0, text=TEXT), "speculative": lane}
         found.append(run | ({LOOP.key: loop(alone, text=TEXT)} if alone else {}))
     return found
@@ -144,6 +146,11 @@ def sweep_screen(trials: list, gamma: int | str, found) -> list[str]:
             lines += [f"row: {named.pop('speed-up')}", *(f"{name}: {text}" for name, text in named.items())]
         elif row.gamma == 0:
             lines.append(f"loop row: {named['speed-up']}")
+    for found_row in summary_rows(trials):
+        named = dict(zip(benchmark.COLUMNS, summary_cells(found_row), strict=True))
+        if (found_row["lane"], found_row["gamma"]) == ("speculative", gamma):
+            lines += [f"row: {named['speed-up']}", f"acceptance: {named['acceptance']}"]
+            lines.append(f"tokens per pass: {named['tokens per pass']}")
     return lines
 
 

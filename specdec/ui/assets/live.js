@@ -39,6 +39,7 @@ export async function mount(element, props, watch, plotlyAddress, lanes, definit
 
 class View {
   #race = null; // the shown race
+  #started = false; // whether a lane of the race that was asked for has begun
   #next = null; // the race whose lines arrive; shown from its first lane on, so that a refusal loses nothing
   #wanted = null; // the run for `again`
   #ignored = false; // a greeting that came when another race was shown
@@ -74,6 +75,7 @@ class View {
     Object.assign(state, {
       begin: () => {
         this.#pressed += 1;
+        this.#started = false;
         this.#setRunning(true);
       },
       // Called shortly after the verdict, perhaps when the next race has begun. `said` is the server's message about
@@ -87,7 +89,7 @@ class View {
       },
       halt: () => {
         this.#halting = true;
-        if (this.#race?.lane && !this.#race.verdict) this.stage.verdict.progress("Stopping \u2026");
+        if (this.#started && !this.#race.verdict) this.stage.verdict.progress("Stopping \u2026");
         else this.status.stopping();
       },
       loaded: (pair) => {
@@ -200,6 +202,7 @@ class View {
     },
     started: () => {
       this.#race = this.#next;
+      this.#started = true;
       const { lane } = this.#race;
       if (this.#race.lanes.size === 1) this.#reset();
       this.stage.show(lane);

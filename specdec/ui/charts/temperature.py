@@ -32,8 +32,8 @@ def temperature_figure(found: Sequence[tuple[float, Summary]]) -> go.Figure:
             error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": colour}
             | bars(gains, middles),
         )  # fmt: skip
-        kept = [(at, 100 * alpha) for at, summary in line if (alpha := summary.middle("alpha")) is not None]
-        expected = [(at, 100 * share) for at, summary in line if (share := summary.middle("overlap")) is not None]
+        kept = [(at, 100 * alpha) for at, summary in line if (alpha := summary.figure("alpha")) is not None]
+        expected = [(at, 100 * share) for at, summary in line if (share := summary.figure("overlap")) is not None]
         figure.add_scatter(
             x=[at for at, _ in kept], y=[share for _, share in kept], mode="lines+markers", showlegend=False, **look,
             row=2, col=1,

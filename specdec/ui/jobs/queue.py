@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeAlias
 
 import gradio as gr
 
@@ -28,6 +28,11 @@ LOG = logging.getLogger(__name__)
 
 LOOK = 0.02  # seconds between two checks if the session of the next job listens
 GRACE = 5.0  # seconds for a visitor's browser to start listening after it asked for a job
+EARLY = 10.0  # seconds for which a Stop that came before its job is remembered
+LATE = 1.0  # seconds after the end of a job in which a Stop was meant for that job
+
+CANCELLED = "Cancelled. Nothing ran."
+Owner: TypeAlias = tuple[str, str]  # a session, and a kind of job
 
 
 class JobQueue:
@@ -58,6 +63,8 @@ class JobQueue:
         self._idle: QueuedJob | None = None
         self._closed: str | None = None
         self._lost = False
+        self._stops: dict[Owner, float] = {}  # when somebody stopped a job that had not come yet
+        self._ends: dict[Owner, float] = {}  # when jobs ended; of both only the latest seconds are kept
         self._seconds_per_token: dict[str, float] = {}  # of the latest job of each kind
         self._token_seconds: float | None = None  # of the lanes of the latest race, without other work
         self._threads = [
@@ -74,11 +81,15 @@ class JobQueue:
             if (why := self._closed or self._no_place(visitor, job.device)) is not None:
                 self.journal.wrote(place, "refused", why)
                 raise Refused(why)
-            self._line.append(place)
-            running = self._running[job.device]
-            if running is not None and running.visitor is None:
-                running.stop.set()  # the page's own race stops for it
-            self._changed.notify_all()
+            stopped = time.monotonic() - self._stops.pop((visitor.session, job.kind), float("-inf")) < EARLY
+            if not stopped:
+                self._line.append(place)
+                running = self._running[job.device]
+                if running is not None and running.visitor is None:
+                    running.stop.set()  # the page's own race stops for it
+                self._changed.notify_all()
+        if stopped:
+            self._cancel(place, Cancelled(CANCELLED))
         return place
 
     def when_idle(self, job: Job, tell: OnResult) -> None:
@@ -88,11 +99,17 @@ class JobQueue:
             self._changed.notify_all()
 
     def stop(self, session: str, kind: str) -> None:
-        """Stop a visitor's job: a waiting one leaves the queue at once, a running one ends with its findings so far."""
+        """Stop a visitor's job: a waiting one leaves the queue at once, a running one ends with its findings so far.
+
+        A Stop may overtake its job, which Gradio's queue holds for a moment. Then the job is cancelled when it comes.
+        """
+        owner, now = (session, kind), time.monotonic()
         with self._changed:
             mine = [p for p in self._places() if p.visitor and p.visitor.session == session and p.job.kind == kind]
+            if not mine and now - self._ends.get(owner, float("-inf")) > LATE:
+                _remember(self._stops, owner)
         for place in mine:
-            self._withdraw(place, Cancelled("Cancelled. Nothing ran."))
+            self._withdraw(place, Cancelled(CANCELLED))
 
     def leave(self, place: QueuedJob) -> None:
         """End a job for which nobody waits any more."""
@@ -183,6 +200,10 @@ class JobQueue:
             if place not in self._line:
                 return  # it runs and will notice the flag, or it has ended
             self._line.remove(place)
+        self._cancel(place, error)
+
+    def _cancel(self, place: QueuedJob, error: Refused) -> None:
+        """End a job that did not begin."""
         self.journal.wrote(place, "left" if place.left else "cancelled")
         place.tell("error", error)
         place.tell("end", None)
@@ -240,6 +261,8 @@ class JobQueue:
             LOG.exception("A job of the kind %s could not be noted.", place.job.kind)
         with self._changed:
             self._running[place.job.device] = None
+            if place.visitor is not None:
+                _remember(self._ends, (place.visitor.session, place.job.kind))
             self._changed.notify_all()
         place.tell("end", None)
 
@@ -266,3 +289,11 @@ class JobQueue:
         except DeviceLost:
             self._lost = True
             raise
+
+
+def _remember(times: dict[Owner, float], owner: Owner) -> None:
+    """Note this moment, and forget what is older than ``EARLY``."""
+    now = time.monotonic()
+    for old in [one for one, at in times.items() if now - at > EARLY]:
+        del times[old]
+    times[owner] = now

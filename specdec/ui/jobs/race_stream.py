@@ -87,7 +87,8 @@ def stream(
                     if stopped:
                         break
             if not runs:
-                raise InvalidInput("Stopped before the first token.")
+                yield written.failed(f"{stopped or 'Stopped'} before the first token.")
+                return
             ended = [lane for run in runs for lane, events in run.items() if isinstance(events[-1], Finished)]
             complete = len(ended) == len(keys) * planned
             verdict = race_verdict(runs, None if complete else stopped, recorder.text_of)

@@ -45,7 +45,10 @@ RESULTS = "sweep.results.jsonl"
 _TAKE_HOME = "import(%s).then((home) => home.mount(element, props, watch));"
 OWN = "The prompt of the race"
 RECORDED = 128  # the fewest tokens for what-if
-MEDIANS = "Medians over the runs (lowest\u2013highest). Speed-up is over plain generate."
+MEDIANS = (
+    "Speed-up is over plain generate, the median over the runs (lowest\u2013highest); the other figures are those of "
+    "that run."
+)
 TERMS = (
     "The gain, measured and predicted by theory, is over our loop at \u03b3 0. c is the time of a draft pass and v the "
     "time to check a round, both in target passes over one token."

@@ -213,7 +213,7 @@ class Measurement:
 
     def __init__(self, context: JobContext, plan: Plan, limits: Limits, before: TextFile | None = None):
         """``before`` is a file of results. Calls that it contains are not measured again."""
-        self._turn, self._limits, self._plan = context, limits, allowed(context.pair, plan, limits)
+        self._context, self._limits, self._plan = context, limits, allowed(context.pair, plan, limits)
         self._task = Task(partial(kept_trials, plan=plan, before=before), plan.tokens)
         self._found: list[Trial] = []
         self._lines: ResultsText | None = None
@@ -240,7 +240,7 @@ class Measurement:
         found, planned, done = self._found, len(self._plan), 0
         first, drawn_at = 0.0, float("-inf")
         yield html.status("Warming up."), False
-        with closing(self._turn.run(self._task)) as steps:
+        with closing(self._context.run(self._task)) as steps:
             for step in steps:
                 if isinstance(step, Begun):
                     self._lines = step.lines
@@ -248,7 +248,7 @@ class Measurement:
                 elif step is not None:
                     found.append(step)
                     done += 1
-                    self._turn.counts["calls"] = done
+                    self._context.counts["calls"] = done
                 if (why := self._ended()) and len(found) < planned:
                     counted = len(comparable(found))
                     rest = f"; the verdict uses {counted:,} calls, of runs that all lanes finished" * (
@@ -270,6 +270,6 @@ class Measurement:
     def _ended(self) -> str:
         """Why there is no further call; empty if there is no reason."""
         most = self._limits.seconds
-        if most is not None and self._turn.seconds > most:
+        if most is not None and self._context.seconds > most:
             return f"Stopped after {most:.0f}\u00a0s, this page's limit"
-        return "Stopped" if self._turn.stop.is_set() else ""
+        return "Stopped" if self._context.stop.is_set() else ""

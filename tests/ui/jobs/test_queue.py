@@ -192,6 +192,26 @@ def test_nothing_begins_that_nobody_listens_to(made, monkeypatch) -> None:
     assert nobody.ended() and not forged.begun.is_set() and jobs.health()["waiting"] == 0
 
 
+def test_a_stop_that_overtakes_its_job_cancels_it(made, monkeypatch) -> None:
+    """Gradio's queue holds a job for a moment, and Stop does not wait there."""
+    jobs = made()
+    jobs.stop("a", "race")
+    jobs.stop("a", "gamma")
+    jobs.stop("b", "race")
+    _, stopped = asked(jobs, "a")
+    assert stopped.ended() and stopped.values == [] and "Cancelled. Nothing ran." in str(stopped.errors)
+    _, another = asked(jobs, "a")
+    assert another.ended() and another.values == ["on pair"], "it cancels one job"
+    jobs.stop("a", "race")  # meant for the job that has just ended
+    _, next_one = asked(jobs, "a")
+    assert next_one.ended() and next_one.values == ["on pair"]
+    monkeypatch.setattr("specdec.ui.jobs.queue.EARLY", 0.0)
+    jobs.stop("c", "race")
+    assert set(jobs._stops) == {("c", "race")}
+    _, late = asked(jobs, "b")
+    assert late.ended() and late.values == ["on pair"], "an old Stop is forgotten"
+
+
 def test_a_visitor_has_few_places_in_the_queue(made) -> None:
     """Places are limited by session, by address and in total. A refused job takes none."""
     jobs, first = made(replace(PUBLIC, waiting=5, places=2, places_of_address=3)), Gate()

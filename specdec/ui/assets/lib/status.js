@@ -40,7 +40,7 @@ export class Status {
 
   stopping() {
     this.#stopping = true;
-    this.node.textContent = "Stopping \u2026";
+    this.say("Stopping \u2026");
   }
 
   // `running`: it only holds while a race runs.
