@@ -42,7 +42,7 @@ class Bigrams(DraftMethod):
             "kind": self.kind,
             "text": self.kind,
             "python": "Bigrams()",  # "specdec.Bigrams()" as a public name
-            "depends_on_start": True,  # it counts what stands before the draft, and none of its own guesses
+            "depends_on_start": True,  # a draft ends where no bigram is known
         }
 
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:

@@ -170,9 +170,10 @@ class Round:
       after a full acceptance, "target" where nothing was drafted. Both are None where EOS or a stop string ends the
       text inside the draft.
     - ``committed_ids``: the tokens that the round appended.
-    - ``draft_seconds``, ``verify_seconds``: seconds of drafting and of checking.
+    - ``draft_seconds``, ``verify_seconds``: seconds of drafting, and of checking: the target's pass, the processed
+      logits and the decision. Committing the tokens and cutting the caches are in neither.
     - ``elapsed_seconds``: seconds since the call began, without the time in which the consumer held an event.
-    - ``model_seconds``: seconds inside the models' forward passes.
+    - ``model_seconds``: seconds inside the models' forward passes; of a captured step, with the choice of its tokens.
     - ``target_margin``: the gap between the target's two largest raw logits where it added its token.
     - ``decision``: the most likely tokens there.
     - ``missed``: what the draft would have guessed, with its confidence, at places where the target had added a token

@@ -47,7 +47,8 @@ class DraftFacts(TypedDict):
 
     - ``kind``: its name, such as "model" or "prompt-lookup"; ``text`` is what ``--draft`` takes, ``python`` the
       expression that builds it.
-    - ``depends_on_start``: whether a guess depends on the place where its draft began.
+    - ``depends_on_start``: whether a guess depends on the place where its draft began, or a draft may be shorter than
+      asked.
     - ``name`` to ``bits`` and ``own_forward``: as in ``ModelFacts``, of a draft that has a model or weights.
     - ``own_tokenizer``: whether a draft model has another tokenizer than the target.
     - ``agreement``: the chance that a synthetic draft agrees, 0 to 1.

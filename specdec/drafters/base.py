@@ -89,8 +89,9 @@ class DraftMethod(ABC):
         - ``text``: a text that ``parse`` reads.
         - ``python``: the expression that builds the method.
         - ``depends_on_start``: whether a guess depends on the place where its draft began, and not only on the text
-          before it, guesses included. If so, one run does not tell what other draft lengths would have guessed, and
-          "What if" (``measure/whatif.py``) refuses to compute them.
+          before it, guesses included; also whether a draft may be shorter than it was asked to be. If so, one run does
+          not tell what other draft lengths would have guessed, and "What if" (``measure/whatif.py``) refuses to compute
+          them.
         - the further fields of ``DraftFacts`` that fit; what a method of another package says besides is in ``more``.
         """
 

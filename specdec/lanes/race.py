@@ -54,10 +54,12 @@ def race(
     def run() -> Batches:
         for index in range(runs):
             for entrant in turned(entrants, index):
-                for _ in driven(warm_up(request, entrant, rule), interval):
-                    yield []  # so that the consumer can stop the race
-                for batch in driven(start(request, entrant, rule), interval, max_seconds):
-                    yield [named(event, entrant) for event in batch]
+                with closing(driven(warm_up(request, entrant, rule), interval)) as warming:
+                    for _ in warming:
+                        yield []  # so that the consumer can stop the race
+                with closing(driven(start(request, entrant, rule), interval, max_seconds)) as batches:
+                    for batch in batches:
+                        yield [named(event, entrant) for event in batch]
 
     return run()
 

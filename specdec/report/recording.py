@@ -178,8 +178,8 @@ def begin_line(
     """The first line.
 
     ``number`` differs from race to race, so that a page notices a new one. ``facts`` are those of ``Pair.facts``,
-    ``settings`` those that a link holds, ``keys`` those of the lanes, ``runs`` says how often each lane runs, and
-    ``at`` when the race began, in seconds since 1970; None for now.
+    ``settings`` those that a link holds, ``keys`` those of the lanes, ``runs`` says how often each lane runs at least,
+    and ``at`` when the race began, in seconds since 1970; None for now.
     """
     record: dict[str, Any] = {"event": "begin", "version": VERSION, "number": number, "origin": origin}
     record |= {"at": time.time() if at is None else at, "pair": provenance.pair_line(facts)}

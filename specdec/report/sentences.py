@@ -1,7 +1,8 @@
-"""The sentences of a verdict of speed, by kind.
+"""The sentences of a verdict of speed, by kind, and the notes below it.
 
-``specdec.report.judge`` decides the kind. The tables here have one row for each kind. The names in braces are figures
-of ``_fields``. tests/report/golden_sentences.txt has all sentences with their figures filled in.
+``specdec.report.judge`` decides the kind. The tables on top have one row for each kind, and the names in braces there
+are figures of ``_fields``; tests/report/golden_sentences.txt has these sentences with their figures filled in. The
+rows after them are filled in where they are used.
 """
 
 from __future__ import annotations

@@ -126,7 +126,8 @@ def test_a_wrong_draft_is_caught(monkeypatch, bug: str) -> None:
             "_pass",
             lambda self, layer, states, row: whole(self, (layer + step[0]) % 2, states, max(0, row - step[1])),
         )
-    with pytest.raises(AssertionError, match="logits differ"):
+    # A wrong draft may read a place of its cache where nothing was written, and so anything, NaN included.
+    with pytest.raises((AssertionError, specdec.NotNumbers), match="logits differ|hold NaN"):
         test_every_draft_is_that_of_the_published_layers(monkeypatch, "glm4_moe", 2)
 
 

@@ -1,4 +1,7 @@
-"""All sentences of a judgement are kept in one file, which ``python tests/report/test_sentences.py`` rewrites."""
+"""All sentences of a judgement are kept in one file.
+
+``PYTHONPATH=.:tests python tests/report/test_sentences.py`` writes it again.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ def all_sentences() -> Iterator[str]:
 
 
 def test_every_sentence_is_that_of_the_golden_file() -> None:
-    assert "\n".join(all_sentences()) + "\n" == GOLDEN.read_text(encoding="utf-8")
+    found, golden = [*all_sentences()], GOLDEN.read_text(encoding="utf-8").splitlines()
+    assert found == golden, (
+        "PYTHONPATH=.:tests python tests/report/test_sentences.py writes the file again; look at the difference"
+    )
 
 
 @pytest.mark.parametrize(("speculation", "alpha", "flat"), [

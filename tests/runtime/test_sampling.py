@@ -7,7 +7,7 @@ import torch
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 from specdec.events import SamplingParams
-from specdec.runtime.sampling import Sampler
+from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
 from specdec.runtime.tokens import TokenBuffer
 
 V = 12
@@ -45,3 +45,33 @@ def test_each_row_is_processed_as_generate_processes_it(model: GPT2LMHeadModel, 
     theirs = model._get_logits_processor(config, device="cpu")
     expected = torch.cat([theirs(ids[None, : 5 + row], logits[row : row + 1].clone()) for row in range(3)])
     assert torch.equal(Sampler(params, rng).process(logits, context, 7), expected)
+
+
+def test_a_setting_without_effect_costs_no_operator() -> None:
+    params = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0)
+    logits = torch.randn(2, V)
+    sampler = Sampler(params, torch.Generator())
+    assert sampler.process(logits, TokenBuffer(torch.arange(4), 8), 4) is logits
+    torch.testing.assert_close(sampler.probabilities(logits), logits.exp() / logits.exp().sum(1, keepdim=True))
+
+
+def test_the_chance_of_a_token_is_that_of_its_own_row() -> None:
+    logits = torch.tensor([[1.0, 3.0, 0.0], [2.0, 0.0, 1.0]]).log()
+    torch.testing.assert_close(chance_of(logits, torch.tensor([1, 2])), torch.tensor([0.75, 1 / 3]))
+
+
+@pytest.mark.parametrize(
+    ("chances", "count"),
+    [
+        ([], 0),
+        ([0.9], 1),
+        ([0.4], 1),
+        ([0.5, 0.5], 2),
+        ([0.9, 0.4, 0.9], 2),
+        ([0.4, 0.4, 0.4], 1),
+        ([0.9, 0.8, 0.7], 3),
+    ],
+)
+def test_a_draft_ends_with_the_first_token_below_the_confidence(chances: list[float], count: int) -> None:
+    """That token is drafted too; one that is exactly at the confidence is not below it."""
+    assert int(up_to_unsure(torch.tensor(chances), 0.5)) == count

@@ -155,6 +155,33 @@ test("a strip that grew pass by pass looks like one drawn at once", async () => 
   assert.deepEqual(drawn(), grown);
 });
 
+test("Stop is confirmed where its race is: above the result until a lane has begun, then in its headline", async () => {
+  await showRun(race("greedy"));
+  const [begin, started, ...rest] = race("greedy");
+  const failed = rest.slice(0, 3);
+  const error = { event: "error", message: "The race failed." };
+  await showRun([begin, started, ...failed, error]); // in its first lane, so that there is no verdict
+  state.begin();
+  state.halt();
+  assert.equal(words(".sd-headline"), "The race did not end.");
+  assert.equal(words(".sd-status"), "Stopping …");
+  assert.ok(!one(".sd-status").hidden);
+  state.end("Cancelled. Nothing ran.");
+  assert.equal(words(".sd-headline"), "The race did not end.");
+  state.begin();
+  await showRun([begin]); // it warms up
+  state.halt();
+  assert.equal(words(".sd-status"), "Stopping …");
+  assert.ok(!one(".sd-status").hidden);
+  state.end();
+  state.begin();
+  await showRun([begin, started, ...failed]);
+  state.halt();
+  assert.equal(words(".sd-headline"), "Stopping …");
+  state.end();
+  await showRun(race("greedy"));
+});
+
 test("a race stopped in its first lane says so and keeps its text", async () => {
   await showRun(race("early"));
   assert.match(words(".sd-headline"), /^Stopped at \d+ of 100 tokens in the plain lane\.$/);

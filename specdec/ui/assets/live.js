@@ -126,7 +126,7 @@ class View {
     });
   }
 
-  // New lines of a race that runs here. `text` has all of them.
+  // New lines of a race that runs here. `text` has all of them when the race has ended.
   take(records, text) {
     const [first] = records;
     // The start-up race replaces the recording, but not during its replay.
@@ -255,7 +255,7 @@ class View {
       if (state.replaying) this.stage.replay.skip();
     }
     swap("sd-running", running, "#sd-run, .sd-again", "#sd-stop");
-    // The old result is dimmed until the first token of the new race, and comes back after an error.
+    // The old result is dimmed until the first lane of the new race, and comes back after an error.
     this.root.classList.toggle("stale", running);
   }
 

@@ -69,9 +69,9 @@ class JobContext:
 class Job:
     """A piece of work for a visitor.
 
-    ``work(turn)`` yields values for the visitor, and ends soon after ``turn.stop`` is set. ``tokens`` is how many new
-    tokens it writes at most; the waiting time of other jobs is estimated from it. A job that does not need the
-    ``device`` is short, and runs beside those that do.
+    ``work(context)`` yields values for the visitor, and ends soon after ``context.stop`` is set. ``tokens`` is how many
+    new tokens it writes, without repeats of a race; the waiting time of other jobs is estimated from it. A job that
+    does not need the ``device`` is short, and runs beside those that do.
     """
 
     kind: str

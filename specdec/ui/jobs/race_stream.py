@@ -78,8 +78,9 @@ def stream(
         while True:
             with closing(context.run(asked.task)) as batches:
                 for batch in batches:
-                    written.lines += event_lines(batch, runs, keys, recorder)
-                    yield RaceStep(written.latest())
+                    if batch:  # during a warm-up they are empty
+                        written.lines += event_lines(batch, runs, keys, recorder)
+                        yield RaceStep(written.latest())
                     if context.stop.is_set():
                         stopped = "Stopped"
                     elif limits.seconds is not None and context.seconds > limits.seconds:

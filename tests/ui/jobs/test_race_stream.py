@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -82,6 +83,22 @@ def test_a_race_runs_again_until_it_is_clear(pair, monkeypatch) -> None:
     assert len({line["params"]["seed"] for line in started}) == 1
     assert [line["event"] for line in whole].count("verdict") == 1 and whole[-1]["runs"] == 3
     assert values(pair)[-1][-1]["runs"] == 1
+
+
+@pytest.mark.parametrize("by", ["Stop", "the limit"])
+def test_a_race_that_ends_before_its_first_event_says_why_and_is_no_failure(pair, by: str) -> None:
+    """The log names such a job by what ended it: a Stop, a visitor who left, or the page's limit."""
+    ask = RaceSettings("Once upon a time", params=specdec.SamplingParams(max_new_tokens=100))
+    stop = threading.Event()
+    if by == "Stop":
+        stop.set()
+    slot = SimpleNamespace(pair=pair, facts=pair.describe())
+    context = JobContext(slot, lambda task: (batch for batch in [[]]), stop)  # a warm-up yields no events
+    limits = LOCAL if by == "Stop" else replace(PUBLIC, seconds=0.0)
+    *_, last = module.stream(context, ask, limits=limits)
+    why = "Stopped" if by == "Stop" else "Stopped after 0\u00a0s, this page's limit,"
+    assert last.problem == f"{why} before the first token." and context.problem is None
+    assert json.loads(last.text.splitlines()[-1]) == {"event": "error", "message": last.problem}
 
 
 @pytest.mark.parametrize(
