@@ -221,3 +221,13 @@ def test_after_the_limit_nothing_was_drafted(limit: int, monkeypatch) -> None:
         assert (limited.residual is None) == (alone.residual is None)
         if limited.residual is not None:
             torch.testing.assert_close(limited.residual, alone.residual)
+
+
+@pytest.mark.parametrize(
+    ("draws", "accepted"), [((0.999, 0.999), 0), ((0.0, 0.999), 1), ((0.999, 0.0), 2), ((0.0, 0.0), 2)]
+)
+def test_a_block_is_accepted_up_to_its_last_test_that_passes(draws, accepted: int, monkeypatch) -> None:
+    monkeypatch.setattr("specdec.runtime.draws.uniform", lambda count, rng, like: torch.tensor(draws))
+    q, p = torch.tensor([[0.2, 0.5, 0.3]]).repeat(2, 1), torch.tensor([[0.3, 0.4, 0.3]]).repeat(3, 1)
+    found = verify_block(torch.tensor([1, 1]), q, p, torch.Generator().manual_seed(0))
+    assert int(found.accepted) == accepted and all(0 < chance < 0.999 for chance in found.accept_prob)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 from judged import TEXT, drafting, loop, plain, sides
@@ -275,3 +275,11 @@ def test_the_luckiest_of_many_lengths(gains: dict[int, float], count: int, kind:
         limited = judge_lengths(summaries, Share(1, 1, whole=True), {s.entrant: part for s in summaries})
         assert (Doubt.ABOVE_LIMIT in limited.doubts) == above
         assert limited == found if not above else limited.kind is Kind.NOISY
+
+
+def test_a_judgement_without_figures_claims_none() -> None:
+    found = Judgement(Kind.NO_TOKEN)
+    assert (found.runs, found.stalled, found.busy, found.gain, found.steps) == (0, 0, 0, None, ())
+    with pytest.raises(FrozenInstanceError):
+        found.kind = Kind.FASTER
+    assert [kind for kind in Kind if Judgement(kind).is_about] == [Kind.BUSY, Kind.NOISY]

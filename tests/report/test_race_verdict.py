@@ -21,6 +21,7 @@ from specdec.report.judge import Doubt
 from specdec.report.losslessness import float32_note
 from specdec.report.race_verdict import race_verdict
 from specdec.report.recording import verdict_line
+from specdec.report.verdict import Verdict
 
 TEXT = list(range(10, 31))  # 21 tokens: the first, and 20 after it
 
@@ -353,3 +354,71 @@ def noted(pair: specdec.Pair, run: dict) -> str | None:
 
 def replace_id(event: Round, token_id: int) -> Round:
     return replace(event, committed_ids=(token_id,), token_id=token_id)
+
+
+def note_of(said: Verdict, kind: str) -> str | None:
+    return next((note.text for note in said.notes if note.kind == kind), None)
+
+
+def test_the_texts_are_compared_as_far_as_both_went() -> None:
+    both = race_verdict([{"generate": plain(), "speculative": speculative()}])
+    assert note_of(both, "texts") == "Identical text: 21 of 21 tokens."
+    stopped = race_verdict([{"generate": plain(), "speculative": speculative()[:4]}], "Stopped")
+    assert note_of(stopped, "texts") == "Identical text so far: 9 of 9 tokens."
+    least = race_verdict([{"generate": plain(), "speculative": speculative(kept=6)[:3]}], "Stopped")
+    assert note_of(least, "stopped").startswith("Stopped at 8 of 21 tokens"), "the fewest that are compared"
+
+
+@pytest.mark.parametrize(("penalty", "raw"), [(1.0, ""), (1.3, " (before the repetition penalty)")])
+def test_the_first_difference_is_named_with_the_margin_of_that_token(penalty: float, raw: str) -> None:
+    """The margin is known where the target added the token, and not inside of a draft."""
+    settings = {"params": SamplingParams(max_new_tokens=21, repetition_penalty=penalty)}
+    ours = speculative(**settings)
+    ours = [replace(e, target_margin=0.25 * e.index) if isinstance(e, Round) else e for e in ours]
+    for at, margin in ((12, f"; logit margin 0.75{raw}"), (10, ""), (20, f"; logit margin 1.25{raw}")):
+        other = [*TEXT[:at], 77, *TEXT[at + 1 :]]
+        said = race_verdict([{"generate": plain(text=other, **settings), "speculative": ours}])
+        assert note_of(said, "texts") == (
+            f"First difference at token {at + 1}: plain \u201c77\u201d, speculative \u201c{TEXT[at]}\u201d{margin}."
+        )
+    said = race_verdict([{"generate": plain(text=TEXT[:20], **settings), "speculative": ours}])
+    assert "plain the end, speculative" in note_of(said, "texts")
+
+
+def test_text_that_repeats_itself_is_said_to_be_easy() -> None:
+    """From half of its 4-grams on, and only where something was accepted."""
+    again = [10, 11, 12, 13] * 5 + [10]
+    said = race_verdict([{"generate": plain(text=again), "speculative": speculative(text=again)}])
+    assert note_of(said, "repetition").startswith("78\u00a0% of the text")
+    alone = race_verdict([{"generate": plain(text=again), "speculative": speculative(kept=0, text=again)}])
+    other = race_verdict([{"generate": plain(), "speculative": speculative()}])
+    assert note_of(alone, "repetition") is note_of(other, "repetition") is None
+
+
+def test_chosen_lengths_are_told_and_a_set_one_is_not() -> None:
+    lane = speculative(gamma="auto")
+    said = race_verdict([{"generate": plain(), "speculative": lane}])
+    assert note_of(said, "lengths") == "Draft length γ auto: 4.0 guesses per round on average."
+    lane[3] = replace(lane[3], draft=())
+    said = race_verdict([{"generate": plain(), "speculative": lane}])
+    assert note_of(said, "lengths") == (
+        "Draft length γ auto: 3.2 guesses per round on average; 1 of 5 rounds had none."
+    )
+    assert note_of(race_verdict([{"generate": plain(), "speculative": speculative()}]), "lengths") is None
+    blind = [replace(e, draft=None) if isinstance(e, Round) and e.index else e for e in lane]
+    assert note_of(race_verdict([{"generate": plain(), "speculative": blind}]), "lengths") is None
+
+
+def test_events_that_are_no_race_are_refused() -> None:
+    lanes = [*plain(), *speculative()]
+    with pytest.raises(specdec.InvalidInput, match="needs the lane speculative; the events are of generate"):
+        specdec.verdict(plain())
+    with pytest.raises(specdec.InvalidInput, match="needs the lane generate; there are no events of a whole lane"):
+        specdec.verdict([])
+    for other in ({"acceptance": "block"}, {"params": SamplingParams(max_new_tokens=20)}):
+        with pytest.raises(specdec.InvalidInput, match="The lanes differ in prompt, settings, target or machine"):
+            specdec.verdict([*lanes, *speculative(**other)])
+    found = specdec.verdict(lanes)
+    assert (found.kind, found.stopped) == ("faster_unsplit", False)
+    assert specdec.verdict(lanes[:-1]).stopped
+    assert specdec.verdict([*plain(), *loop(0.5), *speculative()]).engine == pytest.approx(2.0)
