@@ -140,7 +140,7 @@ def reads_on_meta(patch: Patch) -> Reads:
     """Let models run on "meta", where draws need no generator. The result counts the host's reads."""
     make = torch.Generator
     patch(lean_check, "_build", lambda model: LeanModel(model))
-    patch(cuda_graph, "_difference", lambda model, stack: None)
+    patch(cuda_graph, "_difference", lambda model, lean: None)
     patch(torch, "Generator", lambda device=None: make())
     patch(draws, "draw", lambda p, rng: (p / torch.empty_like(p).exponential_()).argmax(-1))
     patch(draws, "uniform", lambda count, rng, like: torch.rand_like(like[:count, 0]))

@@ -182,7 +182,7 @@ class LeanModel:
         hidden = F.embedding(ids, self.embedding)
         if self.positions is not None:
             hidden = hidden + F.embedding(span.positions, self.positions)
-        # An early exit has fewer layers than slots.
+        # An early exit has fewer layers than the buffer.
         for number, (layer, held) in enumerate(zip(self.layers, buffer.held, strict=False)):
             if taps and number in taps:
                 taps[number] = hidden

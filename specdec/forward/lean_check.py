@@ -197,8 +197,8 @@ def _build(model: PreTrainedModel) -> LeanModel | str:
 def _share_memory(model: PreTrainedModel) -> bool:
     """Whether two weights share memory, except for one matrix at both ends.
 
-    A stack joins matrices in new memory. A weight that is joined at two places would be copied there, and only one copy
-    would see its changes.
+    A lean model joins matrices in new memory. A weight that is joined at two places would be copied there, and only one
+    copy would see its changes.
     """
     ends = model.get_input_embeddings(), model.get_output_embeddings()
     tied = ends[1].weight is ends[0].weight

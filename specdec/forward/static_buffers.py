@@ -3,7 +3,7 @@
 A CUDA graph repeats the kernels of its capture on the same addresses. So the number of committed tokens must be a value
 on the device, not a slice in Python. Positions are that value plus an offset. Keys and values are written by index.
 Every pass reads all slots up to a bound, with a mask that hides the slots after each row. The same code runs on a CPU
-without a capture, where it can be compared with the other slots.
+without a capture, where it can be compared with the other buffer.
 """
 
 from __future__ import annotations

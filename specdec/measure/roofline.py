@@ -105,7 +105,7 @@ def work_of(lean: LeanModel, rows: float, cached: float) -> Work:
 
 def limit_of(pair: Pair) -> Limit | str:
     """Measure the rates for both models of a pair. A sentence instead, if the work of its passes is not known."""
-    target, draft = lean_model(pair.target), _draft_stack(pair)
+    target, draft = lean_model(pair.target), _draft_lean(pair)
     for role, lean in (("target", target), ("draft", draft)):
         if isinstance(lean, str):
             return f"The work of a pass of the {role} is not known. {lean}"
@@ -113,7 +113,7 @@ def limit_of(pair: Pair) -> Limit | str:
     return Limit(target, rates_for(target), draft, rates_for(draft) if draft else None)
 
 
-def _draft_stack(pair: Pair) -> LeanModel | str | None:
+def _draft_lean(pair: Pair) -> LeanModel | str | None:
     draft = pair.draft
     if isinstance(draft, EarlyExit):
         lean = lean_model(pair.target)

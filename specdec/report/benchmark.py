@@ -31,7 +31,7 @@ LIMIT_COLUMNS = ("Lane", "\u03b3", "least ms per token (computed)", "ms per toke
 
 def benchmark_table(about: About, trials: Sequence[Trial]) -> Table:
     """The figures of every category and entrant."""
-    title = "Decode speed after the first token; medians over the runs (lowest\u2013highest)"
+    title = "Decode speed after the first token; figures of the run with the median speed-up (lowest\u2013highest)"
     out = Table(title=provenance.title_with_label(title, provenance.synthetic(about["pair"])))
     for place, column in enumerate(COLUMNS):
         out.add_column(column, justify="left" if place < 2 else "right", overflow="fold")
@@ -170,7 +170,7 @@ def report(
 
 
 def summary_cells(row: dict[str, Any]) -> list[str]:
-    """A row under ``COLUMNS``: the median over the runs, with the lowest and the highest, and figures of that run."""
+    """A row under ``COLUMNS``: the figures of the median run, two of them with the lowest and the highest."""
     plain = row["lane"] == BASELINE.lane
     return [
         row["category"],

@@ -21,8 +21,8 @@ COLUMNS = (
     "File", "Pair", "Machine", "Lane", "speed-up", "tokens/s", "acceptance", "tokens per pass", "settings that differ",
 )  # fmt: skip
 TITLE = (
-    "Each lane at its best \u03b3 over all prompts; medians over the runs (lowest\u2013highest), after the first "
-    "token; speed-up over plain generate of the same file"
+    "Each lane at its best \u03b3 over all prompts; figures of the run with the median speed-up (lowest\u2013highest), "
+    "after the first token; speed-up over plain generate of the same file"
 )
 FIGURES = range(4, 8)  # the places of the columns with figures
 DECISIVE = ("prompts", "new tokens", "temperature")  # settings that change the work itself
@@ -125,7 +125,7 @@ def comparison_cells(row: ComparisonRow) -> list[str]:
         row.machine,
         found.entrant.label,
         "1" if plain else numbers.times(found.gains),
-        numbers.spread(found.rates, numbers.rate),
+        numbers.spread(found.rates, numbers.rate, found.figure("tokens_per_second")),
         "" if alpha is None else numbers.percent(alpha),
         "" if plain else numbers.number(tokens, 2),
         row.differs,

@@ -63,8 +63,8 @@ DEFINITIONS = {
     "tokens/s": Definition(
         "tokens/s",
         "tokens a second",
-        "Tokens written after the first one / seconds from the first token to the last. With several runs, a "
-        "race gives that of the run with the median speed-up, and a benchmark the median.",
+        "Tokens written after the first one / seconds from the first token to the last. With several runs "
+        "it is that of the run with the median speed-up.",
         "It is not characters or words a second, and the prompt's tokens do not count.",
     ),
     "first token": Definition(

@@ -70,7 +70,9 @@ def sweep_cells(row: SweepRow, mark: bool) -> list[str]:
 
 
 def sweep_table(trials: Sequence[Trial], plan: Plan) -> Table:
-    out = Table(title="Draft lengths; medians over the runs (lowest\u2013highest), speed-up over plain generate")
+    out = Table(
+        title="Draft lengths; figures of the run with the median speed-up (lowest\u2013highest) over plain generate"
+    )
     for column in COLUMNS:
         out.add_column(column, justify="right", overflow="fold")
     rows = sweep_rows(summarise(trials))

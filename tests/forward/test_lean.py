@@ -105,7 +105,7 @@ def differences(model: PreTrainedModel, rows: tuple[int, ...]) -> list[float]:
 def differences_at(model: PreTrainedModel, contexts: tuple[int, ...], counts: tuple[int, ...]) -> list[float]:
     """The difference of logits as a share of their range, in a pass of each of ``counts`` rows after each context.
 
-    The stack rolls back between two passes; ``forward`` goes on from a copy of its cache.
+    The lean model rolls back between two passes; ``forward`` goes on from a copy of its cache.
     """
     ids, cache, runner = prompt_of(contexts[-1] + max(counts)), DynamicCache(config=model.config), Runner(model)
     assert isinstance(runner._passes, LeanForward), lean_check.lean_model(model)
@@ -145,7 +145,7 @@ def test_logits_beyond_a_sliding_window_differ_by_rounding_only(name: str) -> No
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "mistral", "smollm3", "phi3", "gpt2", "gpt_neox"])
 def test_half_precision_differs_by_no_more_than_forward_from_itself(name: str) -> None:
-    """In half precision the stack differs from ``forward`` no more than ``forward`` over other row counts does."""
+    """In half precision the lean model differs from ``forward`` no more than ``forward`` over other row counts does."""
     model, ids = MODELS[name]().bfloat16(), prompt_of(40)
     with torch.inference_mode():
         whole, cache = model(input_ids=ids[None]).logits[0], DynamicCache(config=model.config)

@@ -85,7 +85,7 @@ def test_the_graph_engine_captures_every_step_of_a_fixed_length_in_it(monkeypatc
     """In the measured call every step is a graph replay, but those of the prompt and of a new bound."""
     seen: list[object] = []
     run = GraphEngine.run
-    monkeypatch.setattr(cuda_graph, "_difference", lambda model, stack: None)  # a replay below repeats no values
+    monkeypatch.setattr(cuda_graph, "_difference", lambda model, lean: None)  # a replay below repeats no values
     monkeypatch.setattr(cuda_graph, "capture_for", lambda device: lambda step, rng: (step(), lambda: None))
 
     def noted(self, name, key, step):

@@ -78,6 +78,15 @@ test("a damaged link, and one made to hurt, is refused in a sentence", async () 
   };
   for (const [name, address] of Object.entries(refused))
     await assert.rejects(opened(address, unpackResults), /damaged|another version/, name);
+  const calls = new BitWriter();
+  for (const column of [2000, 2000]) calls.column(Array(column).fill(0));
+  const heavy = await link([SCHEMA.results, [], [["a".repeat(90_000)]], [[0]]], calls);
+  assert.ok(heavy.length < 300);
+  await assert.rejects(opened(heavy, unpackResults), /damaged/, "a long value in each of very many calls");
+  const few = new BitWriter();
+  for (const column of [400, 400]) few.column(Array(column).fill(0));
+  const long = await link([SCHEMA.results, [], [["a".repeat(90_000)]], [[0]]], few);
+  await assert.rejects(opened(long, unpackResults), /damaged/, "a long value in each call");
   await assert.rejects(opened("A".repeat(5000), unpackResults), /has 5000 characters, more than the 4096 of a link/);
   const older = await link([SCHEMA.results - 1, [], [], []], new BitWriter());
   await assert.rejects(opened(older, unpackResults), /another version of this page/);

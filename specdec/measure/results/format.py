@@ -32,11 +32,11 @@ from specdec.measure.prompts import LONGEST_NAME, Choice, PromptItem
 VERSION = 3  # of files
 CALLS_OF_LINK = 500  # in a link; without a bound a short one can take minutes to show
 MOST_PROMPTS, MOST_CALLS, MOST_TOKENS = 10_000, 100_000, 1_000_000
-MOSTHEAD = 100_000  # bytes of the first line besides the prompts
+MOST_HEAD = 100_000  # bytes of the first line besides the prompts
 MOST_OTHERS = 100  # lines of a file that are no calls; an interrupted measurement leaves one for each process
 SHOWN_OF_DRAFT = {"kind", "text", "name", "layers", "agreement"}
-# Of a call's figures in a link: the rates follow from the others.
-NOT_SHOWN = {
+# Figures of a call that a link leaves out: rates that follow from the others, and what only a file shows.
+NOT_IN_LINK = {
     "alpha", "draft_acceptance_rate", "tokens_per_second", "overhead_share", "tested_at", "kept_at", "overlap_at",
     "passes_of",
 }  # fmt: skip
@@ -85,26 +85,26 @@ class Results:
     trials: list[Trial]
 
 
-def read_results(text: str, name: str) -> Results:
+def read_results(text: str, name: str, most: int = MOST_CALLS) -> Results:
     """Read the results of a file. A line that was cut short or is no trial of the plan is dropped.
 
-    Raises ``InvalidInput``, with the ``name`` of the file, for anything else.
+    Raises ``InvalidInput``, with the ``name`` of the file, for anything else, also a plan of more than ``most`` calls.
     """
     lines = (found[0] for found in re.finditer(r"[^\n]+", text))  # as needed: a file may have a million
     head = next(lines, "")
     try:
-        about, plan = checked_head(from_json(head)["results"])
+        about, plan = checked_head(from_json(head)["results"], most)
     except InvalidInput as error:
         raise InvalidInput(f"{name} cannot be opened: {error}") from error
     except (ValueError, TypeError, KeyError):
-        raise InvalidInput(f"{name} has no results of this program. Open others.") from None
+        raise InvalidInput(f"{name} has no results of this program. Open other results.") from None
     found = trials_of(lines, plan, name)
     if not found:
-        raise InvalidInput(f"{name} has no finished call. Open others.")
+        raise InvalidInput(f"{name} has no finished call. Open other results.")
     return Results(about, plan, found)
 
 
-def checked_head(found: Any) -> tuple[About, Plan]:
+def checked_head(found: Any, most: int) -> tuple[About, Plan]:
     """Read the first line of a file and its plan. Raises ``InvalidInput``, whose message is a part of a sentence."""
     if not isinstance(found, dict):
         raise InvalidInput("it cannot be read.")
@@ -117,10 +117,10 @@ def checked_head(found: Any) -> tuple[About, Plan]:
     if isinstance(prompts, list) and isinstance(lanes, list) and isinstance(runs, int):
         if len(prompts) > MOST_PROMPTS:
             raise InvalidInput(f"it has more than {MOST_PROMPTS:,} prompts.")
-        if len(prompts) * len(lanes) * runs > MOST_CALLS:
-            raise InvalidInput(f"it plans more than {MOST_CALLS:,} calls.")
-    if len(to_json(found | {"prompts": []})) > MOSTHEAD:
-        raise InvalidInput(f"its first line has more than {MOSTHEAD:,} bytes besides its prompts.")
+        if len(prompts) * len(lanes) * runs > most:
+            raise InvalidInput(f"it plans more than {most:,} calls.")
+    if len(to_json(found | {"prompts": []})) > MOST_HEAD:
+        raise InvalidInput(f"its first line has more than {MOST_HEAD:,} bytes besides its prompts.")
     try:
         head = HEAD.validate_json(to_json(found), strict=True)  # validated as JSON, because a tuple is a list there
     except ValidationError as error:
@@ -153,7 +153,7 @@ def figures_only(results: Results) -> str:
         known = numbers[trial.prompt]
         ids = (known.setdefault(trial.token_ids, len(known)),) if trial.greedy else ()
         record = asdict(replace(trial, token_ids=ids, finish_reason=None, metrics=_six_decimals(trial.metrics)))
-        record["metrics"] = {name: value for name, value in record["metrics"].items() if name not in NOT_SHOWN}
+        record["metrics"] = {name: value for name, value in record["metrics"].items() if name not in NOT_IN_LINK}
         lines.append(results_line(record))
     return "".join(lines)
 

@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 
 LOOK = 0.02  # seconds between two checks if the session of the next job listens
 GRACE = 5.0  # seconds for a visitor's browser to start listening after it asked for a job
-EARLY = 10.0  # seconds for which a Stop that came before its job is remembered
+EARLY = 3.0  # seconds for which a Stop that came before its job is remembered
 LATE = 1.0  # seconds after the end of a job in which a Stop was meant for that job
 
 CANCELLED = "Cancelled. Nothing ran."
@@ -78,10 +78,10 @@ class JobQueue:
         """Take a place at the end of the queue. Raises ``Refused`` with the reason if there is none."""
         place = QueuedJob(visitor, job, tell)
         with self._changed:
+            stopped = time.monotonic() - self._stops.pop((visitor.session, job.kind), float("-inf")) < EARLY
             if (why := self._closed or self._no_place(visitor, job.device)) is not None:
                 self.journal.wrote(place, "refused", why)
                 raise Refused(why)
-            stopped = time.monotonic() - self._stops.pop((visitor.session, job.kind), float("-inf")) < EARLY
             if not stopped:
                 self._line.append(place)
                 running = self._running[job.device]
@@ -204,9 +204,16 @@ class JobQueue:
 
     def _cancel(self, place: QueuedJob, error: Refused) -> None:
         """End a job that did not begin."""
+        self._note_end(place)
         self.journal.wrote(place, "left" if place.left else "cancelled")
         place.tell("error", error)
         place.tell("end", None)
+
+    def _note_end(self, place: QueuedJob) -> None:
+        """A Stop that comes soon after this was meant for this job, and for no later one."""
+        if place.visitor is not None:
+            with self._changed:
+                _remember(self._ends, (place.visitor.session, place.job.kind))
 
     def _seconds_left(self, place: QueuedJob) -> float | None:
         known = self._seconds_per_token
@@ -223,7 +230,7 @@ class JobQueue:
                 self.on_lost()
 
     def _next(self, device: bool) -> QueuedJob | None:
-        """Wait for the next job that needs the device, or that does not; None when the machine closes."""
+        """Wait for the next job that needs the device, or that does not; None when the queue closes."""
         with self._changed:
             while self._closed is None:
                 line = [place for place in self._line if place.job.device == device]
@@ -259,10 +266,9 @@ class JobQueue:
             self._note(place, context)
         except Exception:
             LOG.exception("A job of the kind %s could not be noted.", place.job.kind)
+        self._note_end(place)
         with self._changed:
             self._running[place.job.device] = None
-            if place.visitor is not None:
-                _remember(self._ends, (place.visitor.session, place.job.kind))
             self._changed.notify_all()
         place.tell("end", None)
 

@@ -66,7 +66,7 @@ def short_job(kind: str, work: Callable[[], Any]) -> Job:
 
 
 async def done(jobs: JobQueue, request: gr.Request, kind: str, work: Callable[[], T]) -> T:
-    """What ``work`` returns, in its context among the short jobs. Raises what it raises, and ``Refused``."""
+    """What ``work`` returns, in its turn among the short jobs. Raises what it raises, and ``Refused``."""
     async with aclosing(followed(jobs, request, short_job(kind, work))) as steps:
         found: list[T] = [step async for step in steps if not isinstance(step, QueuePosition)]
     return found[-1]

@@ -33,15 +33,15 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done
 from specdec.ui.tabs.compare import ComparePanel
 from specdec.ui.tabs.measurement import Buttons, Measurement, ResultPanel, Values, settings_fold, sizes
-from specdec.ui.tabs.results_io import Opening, packed
+from specdec.ui.tabs.results_io import Opening, link_value
 
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
 FIRST = LABELS["first"]
 MOST_TEXT = 200  # characters in the field for draft lengths
 MEDIANS = (
-    "Medians over the runs (lowest\u2013highest), after the first token; speed-up over plain generate. Acceptance and "
-    "tokens per pass are those of the run with the median speed-up."
+    "Figures of the run with the median speed-up over plain generate (lowest\u2013highest of all runs), after the "
+    "first token."
 )
 KEPT = "Guesses kept, of those tested at each place, over all prompts and runs."
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
@@ -163,7 +163,7 @@ class BenchTab:
         about, found = results.about, results.trials
         files = {f"benchmark{suffix}": export(about, results.plan, found) for suffix, export in EXPORTS.items()}
         files |= {"benchmark.json": benchmark_json(about, results.plan, found), RESULTS: text}
-        return {self._files: offered(files), self._link: packed(results)} | self._findings.explain(results)
+        return {self._files: offered(files), self._link: link_value(results)} | self._findings.explain(results)
 
 
 def _size(

@@ -39,7 +39,7 @@ from specdec.ui.jobs.race_stream import enforce_limits
 from specdec.ui.tabs.code import code_answer
 from specdec.ui.tabs.measurement import Buttons, Measurement, ResultPanel, Values, settings_fold, sizes
 from specdec.ui.tabs.race_form import RaceForm
-from specdec.ui.tabs.results_io import Opening, packed
+from specdec.ui.tabs.results_io import Opening, link_value
 
 RESULTS = "sweep.results.jsonl"
 _TAKE_HOME = "import(%s).then((home) => home.mount(element, props, watch));"
@@ -134,7 +134,7 @@ class GammaTab:
             yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})
         if (results := measured.results) is None:
             return
-        yield {self._files: offered({RESULTS: measured.text}), self._link: packed(results)}
+        yield {self._files: offered({RESULTS: measured.text}), self._link: link_value(results)}
         if ending := self._ending(context, results):
             yield ending
 
@@ -166,7 +166,7 @@ class GammaTab:
         started |= {"params": asdict(params), "acceptance": "lossless", "accept_top_k": None}
         answer = json.loads(code_answer(json.dumps({"settings": settings, "started": started})))
         lines = json.dumps({"gamma": started["gamma"]} | answer)
-        shown = {self._home: gr.update(visible=True), self._lines: lines, self._link: packed(results, answer)}
+        shown = {self._home: gr.update(visible=True), self._lines: lines, self._link: link_value(results, answer)}
         return shown | self._findings.explain(results)
 
     def _what_if_job(self, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float) -> Job:

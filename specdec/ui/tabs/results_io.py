@@ -22,7 +22,7 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed, short_job
 from specdec.ui.tabs.measurement import Values
 
-MOST_OF_LINK = 500_000  # characters of the text of a link's results
+MOST_OF_LINK = 150_000  # characters of the text of a link's results; ``packed_results.js`` has the same bound
 RECORDED = Path(__file__).parents[2] / "data"
 _LOOK: dict[str, Any] = {"html_template": "", "apply_default_css": False, "elem_classes": "sd-files"}
 _OPEN = "import(%s).then((results) => results.open(element, props, trigger, %s));"
@@ -76,7 +76,7 @@ class Opening:
         self._file = gr.HTML(js_on_load=script, elem_id=f"sd-{self._key}-open", **_LOOK)
 
     def link_field(self) -> gr.HTML:
-        """The field for a link, whose value ``packed`` makes; empty if that is None."""
+        """The field for a link. Its value is what ``link_value`` gives; it is empty without results."""
         settings = json.dumps({"key": self._key})
         self.link = gr.HTML(js_on_load=_LINK % (self._script, settings), elem_id=f"sd-{self._key}-link", **_LOOK)
         return self.link
@@ -98,21 +98,20 @@ class Opening:
         recorded = list(cleared), lambda text: show(read_results(text, self._record), RECORDING)
         self._greeting.wire(tab, *recorded, wait=_WAIT % self._script)
         linked = getattr(address, self._key)
-        by_file, by_link = self._opening(self._open_file, {self._file: None}), self._opening(self._open_link, {})
+        by_file, by_link = self._opening(self._open_file, self._file), self._opening(self._open_link, address)
         opened_file: dict[str, Any] = {"trigger_mode": "multiple"} | UNLIMITED | INTERNAL  # none is dropped
         self._file.upload(by_file, self._file, [self._file, *outputs], **opened_file)
-        opened = linked(by_link, address, outputs, **UNLIMITED, **INTERNAL)
+        opened = linked(by_link, address, [address, *outputs], **UNLIMITED, **INTERNAL)
         opened.then(None, js=_OPENED % self._script, **INTERNAL)
 
-    def _opening(self, shown: Callable[[Any], Values], taken: Values) -> Callable[..., AsyncIterator[Values]]:
-        """A listener that shows results in its turn: ``shown`` gives the values for its input.
+    def _opening(self, shown: Callable[[Any], Values], field: gr.HTML) -> Callable[..., AsyncIterator[Values]]:
+        """A listener that shows results in its turn: ``shown`` gives the values for its input, that of ``field``.
 
-        ``taken`` has the values that the inputs get, because Gradio keeps those of a hundred sessions.
+        The field is emptied, because Gradio keeps the values of a hundred sessions.
         """
 
         async def listen(request: gr.Request, value: Any) -> AsyncIterator[Values]:
-            if taken:
-                yield dict(taken)
+            yield {field: None}
             try:
                 job = short_job("open", partial(shown, value))
                 async with aclosing(followed(self._jobs, request, job)) as steps:
@@ -139,11 +138,11 @@ class Opening:
 
     def _opened(self, results: Results, origin: Origin) -> Values:
         cleared = {k: dict(v) if isinstance(v, dict) else v for k, v in self._cleared.items()}
-        shown = self._show(results, origin) | {self.link: packed(results)}
+        shown = self._show(results, origin) | {self.link: link_value(results)}
         return cleared | shown | {self._status: "", self._greeting.filled: True}
 
 
-def packed(results: Results, code: dict[str, Any] | None = None) -> str:
+def link_value(results: Results, code: dict[str, Any] | None = None) -> str:
     """The value of the field for a link: the results, or nothing if they have too many calls for a link.
 
     ``code`` is what ``code_answer`` gives for them, for the Share menu.
@@ -156,11 +155,8 @@ def _linked(value: Any) -> Results:
     """The results that a browser has read in a link. Raises ``InvalidInput``, because a request may be forged."""
     match value:
         case {"text": str(text)} if len(text) <= MOST_OF_LINK:
-            results = read_results(text.encode(errors="replace").decode(), "It")
+            return read_results(text.encode(errors="replace").decode(), "It", CALLS_OF_LINK)
         case {"problem": str(problem)}:
             raise InvalidInput(problem[:200])
         case _:
             raise InvalidInput("It cannot be read.")
-    if len(results.plan) > CALLS_OF_LINK:
-        raise InvalidInput(f"It plans {len(results.plan):,} calls, more than the {CALLS_OF_LINK} of a link.")
-    return results

@@ -205,6 +205,16 @@ def test_a_stop_that_overtakes_its_job_cancels_it(made, monkeypatch) -> None:
     jobs.stop("a", "race")  # meant for the job that has just ended
     _, next_one = asked(jobs, "a")
     assert next_one.ended() and next_one.values == ["on pair"]
+    gate = Gate()
+    asked(jobs, "d", gate.job)
+    assert gate.begun.wait(WAIT)
+    _, waiting = asked(jobs, "a")
+    for _ in range(2):  # pressed twice
+        jobs.stop("a", "race")
+    assert waiting.ended() and waiting.values == []
+    gate.go.set()
+    _, after = asked(jobs, "a")
+    assert after.ended() and after.values == ["on pair"], "the second press was meant for the same job"
     monkeypatch.setattr("specdec.ui.jobs.queue.EARLY", 0.0)
     jobs.stop("c", "race")
     assert set(jobs._stops) == {("c", "race")}

@@ -27,7 +27,7 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.tabs import benchmark, best_gamma
 from specdec.ui.tabs.lossless import recorded_test
 from specdec.ui.tabs.measurement import Buttons, Measurement
-from specdec.ui.tabs.results_io import MOST_OF_LINK, RECORDED, Greeting, _linked, packed
+from specdec.ui.tabs.results_io import MOST_OF_LINK, RECORDED, Greeting, _linked, link_value
 
 
 def test_the_recorded_results_are_whole_and_of_the_page_s_examples() -> None:
@@ -54,7 +54,7 @@ def _heads(change: dict) -> str:
     "value, words",
     [
         ({"problem": "The link is damaged: a part of it may be missing."}, "The link is damaged"),
-        ({"text": _heads({"runs": 1000})}, "It plans 19,000 calls, more than the 500 of a link."),
+        ({"text": _heads({"runs": 1000})}, "It cannot be opened: it plans more than 500 calls."),
         ({"text": _heads({"version": 2})}, "its version is 2"),
         ({"text": "x" * (MOST_OF_LINK + 1)}, "It cannot be read."),
         ({"text": "my diary\ud800"}, "It has no results of this program."),
@@ -69,9 +69,9 @@ def test_a_forged_link_is_refused_in_a_sentence(value, words: str) -> None:
 
 def test_a_link_has_the_figures_of_what_it_shows() -> None:
     found = _linked({"text": (RECORDED / "recorded_bench.jsonl").read_text()})
-    assert json.loads(packed(found)) == {"text": figures_only(found), "code": None}
+    assert json.loads(link_value(found)) == {"text": figures_only(found), "code": None}
     long = replace(found, plan=replace(found.plan, runs=100))
-    assert json.loads(packed(long))["text"] == ""
+    assert json.loads(link_value(long))["text"] == ""
 
 
 def test_a_tab_greets_until_it_has_a_result_and_every_visitor_alike() -> None:

@@ -6,12 +6,16 @@ import { typeOf, withNames, withoutNames } from "./nameless.js";
 import { SCHEMA } from "../race/recording_schema.js";
 
 const MOST_DIGITS = 6; // after the point of a number; seconds are rounded to microseconds
+// Of a link. A listed value may be long and stand in every row, so rows and their text have bounds of their own.
+const MOST_CALLS = 500;
+const MOST_TEXT = 150_000; // characters; the server takes no more
 const FEW = 0.25; // of the values of a column; so few different ones are listed
 const { metrics: _, ...OF_CALL } = typeOf("Trial").properties;
 const TABLES = [OF_CALL, typeOf("Metrics").properties].map(Object.keys); // the columns of both tables
 
 // null if the results are too long for a link.
 export async function packResults(text) {
+  if (text.length > MOST_TEXT) return null;
   const [{ results }, ...calls] = text
     .trimEnd()
     .split("\n")
@@ -28,10 +32,12 @@ export async function unpackResults(bytes) {
   const [version, head, ...columns] = facts;
   if (version !== SCHEMA.results) throw new OtherVersion("It was made by another version of this page.");
   const [calls, metrics] = TABLES.map((names, at) => unpackRows(columns[at], names, bits));
-  const records = calls.map((call, at) => ({ ...call, metrics: metrics[at] }));
-  return [{ results: withNames(head, typeOf("Head")) }, ...records]
-    .map((record) => `${JSON.stringify(record)}\n`)
-    .join("");
+  let text = `${JSON.stringify({ results: withNames(head, typeOf("Head")) })}\n`;
+  for (const [at, call] of calls.entries()) {
+    text += `${JSON.stringify({ ...call, metrics: metrics[at] })}\n`;
+    if (text.length > MOST_TEXT) throw new RangeError("too long");
+  }
+  return text;
 }
 
 // Writes the values of rows. Returns how each column is written; null for one that the rows do not have.
@@ -50,7 +56,8 @@ function packRows(rows, names, bits) {
 function unpackRows(columns, names, bits) {
   const found = columns.flatMap((how, at) => (how === null ? [] : [[names[at], unpackColumn(how, bits)]]));
   const { length } = found[0][1];
-  if (found.some(([, values]) => values.length !== length)) throw new RangeError("columns of different lengths");
+  if (length > MOST_CALLS || found.some(([, values]) => values.length !== length))
+    throw new RangeError("columns of different lengths");
   return Array.from({ length }, (_, at) => Object.fromEntries(found.map(([name, values]) => [name, values[at]])));
 }
 

@@ -26,7 +26,7 @@ export function followAddress(props, trigger) {
     if (packed === shown) return;
     shown = packed;
     mended("address");
-    if (!key) return;
+    if (!key) return opened();
     opening = expected();
     const value = await unpacked(packed, unpackResults).then(
       (text) => ({ text }),
