@@ -42,22 +42,15 @@ export async function unpackResults(bytes) {
 
 // Writes the values of rows. Returns how each column is written; null for one that the rows do not have.
 function packRows(rows, names, bits) {
-  const there = names.map((name) => rows.length > 0 && name in rows[0]);
-  return names.map((name, at) =>
-    there[at]
-      ? packColumn(
-          rows.map((row) => row[name]),
-          bits,
-        )
-      : null,
-  );
+  const valuesOf = (name) => rows.map((row) => row[name]);
+  return names.map((name) => (name in (rows[0] ?? {}) ? packColumn(valuesOf(name), bits) : null));
 }
 
 function unpackRows(columns, names, bits) {
   const found = columns.flatMap((how, at) => (how === null ? [] : [[names[at], unpackColumn(how, bits)]]));
   const { length } = found[0][1];
   if (length > MOST_CALLS || found.some(([, values]) => values.length !== length))
-    throw new RangeError("columns of different lengths");
+    throw new RangeError("too many calls, or columns of different lengths");
   return Array.from({ length }, (_, at) => Object.fromEntries(found.map(([name, values]) => [name, values[at]])));
 }
 
