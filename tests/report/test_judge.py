@@ -12,7 +12,7 @@ from specdec.lanes.table import LOOP
 from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.summary import Share, Summary
-from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason, judge, judge_lengths
+from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason, _reason, judge, judge_lengths
 
 
 def runs(lane: float, alone: float | None, before: float = 1.0, count: int = 1) -> list[RunMetrics]:
@@ -283,3 +283,16 @@ def test_a_judgement_without_figures_claims_none() -> None:
     with pytest.raises(FrozenInstanceError):
         found.kind = Kind.FASTER
     assert [kind for kind in Kind if Judgement(kind).is_about] == [Kind.BUSY, Kind.NOISY]
+
+
+@pytest.mark.parametrize(
+    ("c", "tokens", "v", "reason"),
+    [(0.9, 2.0, 1.2, Reason.GUESSES_COST), (0.1, 2.0, 2.0, Reason.FEW_KEPT), (0.1, 4.0, 5.0, Reason.CHECKING_GROWS)],
+)
+def test_the_reason_is_the_largest_loss_against_an_ideal_round(c: float, tokens: float, v: float, reason) -> None:
+    """Of four guesses and one token: 4 c lost by drafting, v - 1 by checking, and 5 - tokens by what was not kept."""
+    found = Judgement(
+        Kind.SLOWER, 4, engine=1.0, alpha=0.4, needed_alpha=0.99, c=c, v=v, guesses=4.0, cost=4 * c + v, tokens=tokens,
+        tokens_of_all=tokens,
+    )  # fmt: skip
+    assert _reason(found) is reason
