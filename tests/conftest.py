@@ -38,6 +38,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Progress(config))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that are marked ``full``, unless all were asked for."""
+    if config.getoption("full") or config.getoption("hours"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
+
 def pytest_collection_finish() -> None:
     """Leave what is loaded so far out of later collections of garbage, which tests ask for hundreds of times."""
     gc.collect()

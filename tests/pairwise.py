@@ -18,6 +18,11 @@ def pairwise(**choices: Sequence[Any]) -> Any:
     return _every(choices) if FULL else _some(choices, [tuple(case) for case in AllPairs(list(choices.values()))])
 
 
+def few(values: Sequence[Any], count: int) -> Sequence[Any]:
+    """The first ``count`` of the values; with ``--full`` all of them."""
+    return values if FULL else list(values)[:count]
+
+
 def each_once(**choices: Sequence[Any]) -> Any:
     """The same for tests that take long: each choice is tried at least once."""
     longest = max(map(len, choices.values()))

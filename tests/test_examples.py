@@ -63,6 +63,7 @@ def test_all_lanes_write_the_text_of_generate(capsys) -> None:
     assert all(row.endswith("yes") for row in rows)
 
 
+@pytest.mark.full
 def test_a_pair_of_ones_own_is_measured_or_refused(capsys) -> None:
     module = example("own_pair")
     module.main(str(EMBEDDED / "target"), str(EMBEDDED / "draft"), "Once upon a time")
@@ -73,6 +74,7 @@ def test_a_pair_of_ones_own_is_measured_or_refused(capsys) -> None:
         module.main("/no/such/folder")
 
 
+@pytest.mark.full
 def test_sampling_keeps_about_what_is_expected(capsys) -> None:
     example("sampling").main()
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:6]]
@@ -80,12 +82,14 @@ def test_sampling_keeps_about_what_is_expected(capsys) -> None:
         assert abs(float(kept.rstrip("%")) - float(expected.rstrip("%"))) < 15
 
 
+@pytest.mark.full
 def test_a_sweep_writes_its_chart(capsys, tmp_path) -> None:
     example("gamma_sweep").main()
     assert "γ 5: " in capsys.readouterr().out
     assert "predicted by the closed form" in (tmp_path / "gamma_sweep.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_lossy_acceptance_keeps_more_and_loses_the_text(capsys) -> None:
     example("lossy").main()
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:6]]
@@ -94,12 +98,14 @@ def test_lossy_acceptance_keeps_more_and_loses_the_text(capsys) -> None:
     assert all(kept > lossless[0] and same < 96 for kept, same in lossy)
 
 
+@pytest.mark.full
 def test_a_drafter_of_ones_own_is_lossless(capsys) -> None:
     """The example's own drafter leaves the text unchanged. The script compares the texts itself."""
     example("own_drafter").main()
     assert "bigrams" in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_the_notebook_runs_from_top_to_bottom() -> None:
     """All steps of the notebook write the same text, as its last step asserts."""
     cells = json.loads((EXAMPLES / "from_scratch.ipynb").read_text(encoding="utf-8"))["cells"]

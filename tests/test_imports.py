@@ -80,6 +80,7 @@ def test_reports_load_without_torch(folder: str) -> None:
     assert load(WITHOUT_TORCH[folder], (*TORCH, *PAGE)) == ""
 
 
+@pytest.mark.full
 def test_the_core_loads_without_the_page() -> None:
     """The engine, and all commands but ``page``, load without gradio and plotly.
 
@@ -88,6 +89,7 @@ def test_the_core_loads_without_the_page() -> None:
     assert load(CORE, PAGE) == ""
 
 
+@pytest.mark.full
 def test_the_library_needs_no_extra() -> None:
     """The public names load without the packages of the command and of the page."""
     homes = tuple(f"specdec.{module}" for module in specdec._MODULES)

@@ -50,6 +50,7 @@ def test_this_folder_fits_every_kind_of_space(home: str) -> None:
     assert bad(ROOT, home) == []
 
 
+@pytest.mark.full
 def test_the_app_is_built_as_on_a_space() -> None:
     """The real app is built with the embedded pair. It ends before it serves the page."""
     assert [finding.level for finding in found(ROOT)] == ["good"] * 4
@@ -114,6 +115,7 @@ def test_a_file_above_ten_megabytes(folder: Path) -> None:
     assert bad(folder) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("app", "says"),
     [("raise ValueError('no model')", "ValueError: no model"), ("import gradio", "ends before it serves a page")],

@@ -49,6 +49,7 @@ def checkout(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_a_rehearsal_goes_on_after_a_failure_in_each_step(tmp_path: Path, capsys) -> None:
     """Every part of the measurement runs on a CPU; its results are marked as a rehearsal's in the documents."""
     out = tmp_path / "results"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pairwise import few
 
 from browser.conftest import ask, go_to, open_page, run, unfold, visit
 from specdec.lanes.table import entrants_of
@@ -11,7 +12,7 @@ from specdec.ui.tabs import best_gamma
 pytestmark = pytest.mark.xdist_group("browser access")
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 390)])
+@pytest.mark.parametrize(("theme", "width"), few([("light", 1440), ("dark", 390)], 1))
 def test_no_serious_accessibility_fault(browser, address, theme: str, width: int, monkeypatch):
     """With every fold and the Share menu open, after a sampled race with further lanes."""
     axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")

@@ -89,6 +89,7 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     assert outside == []
 
 
+@pytest.mark.full
 def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, address, unhurried):
     """A waiting sweep is stopped and a race is started. The race starts at once, and the sweep never runs."""
     with visit(browser, address) as other:
@@ -193,6 +194,7 @@ def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_pa
     assert [url for url in asked if "upload" in url or "file=" in url] == []
 
 
+@pytest.mark.full
 def test_a_stopped_benchmark_leaves_files_to_go_on_from(page, tmp_path, monkeypatch):
     write_set(tmp_path / "set.jsonl", ("one", "story"))
     go_to(page, "Benchmark")

@@ -59,6 +59,7 @@ def require_texts_in_view(page, width: int, height: int, *what: object) -> None:
         assert inside(page, selector, width, height), (selector, width, *what)
 
 
+@pytest.mark.full
 def test_a_race_plays_in_view_by_itself(browser, address, motion):
     """The shown race plays once by itself. The verdict and both texts fit the window without scrolling.
 

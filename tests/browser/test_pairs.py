@@ -95,6 +95,7 @@ def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside, browser, addre
     assert outside == []
 
 
+@pytest.mark.full
 def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, browser, address):
     """A run names its own pair once another one is loaded.
 
@@ -152,6 +153,7 @@ def typed(page) -> list[str]:
     return [page.input_value(field) for field in FIELDS if page.locator(field).count()]
 
 
+@pytest.mark.full
 def test_what_is_typed_into_the_pair_panel_stays(page):
     """A pair may be typed into the field of the list, and Load reads it at once.
 
@@ -184,6 +186,7 @@ def test_what_is_typed_into_the_pair_panel_stays(page):
     assert typed(page) == ["Another pair", "/nowhere/mine", "/nowhere/other"]
 
 
+@pytest.mark.full
 def test_drafting_without_a_second_model(page, monkeypatch):
     """The embedded target drafts for itself, as many tokens as pay, and the greedy text stays the same.
 

@@ -103,6 +103,7 @@ def test_a_recording_greets_where_the_device_is_lent(browser, slot):
         demo.close()
 
 
+@pytest.mark.full
 def test_a_full_queue_is_reported_and_run_is_back(browser, slot):
     """When the queue is full, the page and its tabs say so and change nothing.
 

@@ -142,6 +142,7 @@ def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_pat
         assert other.locator("#sd-sweep-link input").input_value() == link
 
 
+@pytest.mark.full
 def test_a_benchmark_travels_as_a_link(page, browser, address, tmp_path):
     go_to(page, "Benchmark")
     unfold(page, "#sd-bench-settings")

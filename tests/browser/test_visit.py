@@ -71,6 +71,7 @@ def test_a_reload_keeps_prompt_settings_and_result(page):
     assert "Another prompt" in page.evaluate(SHOWN)["prompt"]
 
 
+@pytest.mark.full
 def test_a_link_wins_over_what_is_kept_until_a_race_of_ones_own(page, browser, address):
     """In one browser tab the link is shown first.
 
@@ -136,6 +137,7 @@ def test_links_pasted_over_the_open_page_are_followed(page, browser, address):
         assert other.evaluate("window.same") is True
 
 
+@pytest.mark.full
 def test_a_link_pasted_into_a_race_waits(page, tmp_path, unhurried):
     """The page says why the run is not opened; a button opens it once the race has ended. A file is refused in words.
 
@@ -200,6 +202,7 @@ def at(page, tab: str, fragment: str, entries: int) -> None:
     assert (page.evaluate("location.hash"), page.evaluate("history.length")) == (fragment, entries)
 
 
+@pytest.mark.full
 def test_back_and_forward_go_through_the_chosen_tabs(page, browser, address):
     """Each chosen tab is one entry of the history, and neither opening the page nor Back adds one.
 

@@ -102,6 +102,7 @@ def test_the_table_has_the_same_figures(exported) -> None:
     assert sum(line.startswith("| given |") for line in text.splitlines()) == len(rows) == len(LANES)
 
 
+@pytest.mark.full
 def test_the_code_repeats_the_race(exported, monkeypatch) -> None:
     """It writes the same sampled texts in every lane of every run, and prints a verdict."""
     code, race, events = (exported / "race.py").read_text(encoding="utf-8"), specdec.race, []

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from programs import specdec_command
 
 import specdec
@@ -114,6 +115,7 @@ def test_a_sweep_keeps_its_calls_and_prints_numbers(tmp_path) -> None:
     assert other.returncode == 2 and "must end in .csv, .json or .md" in other.stderr
 
 
+@pytest.mark.full
 def test_a_sweep_that_is_stopped_or_refused_loses_nothing(tmp_path, monkeypatch) -> None:
     """After Ctrl-C it says how much was measured and where it is kept. A refused sweep leaves no file behind."""
     results, whole = tmp_path / "sweep.results.jsonl", sweep.trials

@@ -88,6 +88,7 @@ def test_every_round_runs_the_same_operators(monkeypatch: pytest.MonkeyPatch) ->
         assert len({operators for count, operators in passes[2:] if count == rows}) == 1, rows
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_late_round_creates_as_many_tensors_as_an_early_one(temperature: float) -> None:
     """The compared rounds have equally many guesses, and equally many tokens that the draft had not read."""

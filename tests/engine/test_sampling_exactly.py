@@ -17,6 +17,7 @@ import pytest
 import torch
 from enumeration import Target
 from fakes import letter_tokenizer, random_table, rounds_of, table_model
+from pairwise import each_once, few
 
 import specdec
 from specdec.drafters.base import DraftChoices
@@ -266,13 +267,12 @@ def test_sizes(drafting: str, settings: str) -> None:
     assert difference(pair_of(drafting), SETTINGS[settings], gamma=2, tokens=4, rounds=1) < CLOSE
 
 
-@pytest.mark.parametrize("gamma", range(1, 6))
-@pytest.mark.parametrize("drafting", METHODS)
+@each_once(drafting=METHODS, gamma=range(1, 6))
 def test_draft_lengths(drafting: str, gamma: int) -> None:
     assert difference(pair_of(drafting), NARROW, gamma, tokens=gamma + 2, rounds=1) < CLOSE
 
 
-@pytest.mark.parametrize("drafting", METHODS + SIZES)
+@pytest.mark.parametrize("drafting", few(METHODS + SIZES, 5))
 def test_several_rounds(drafting: str) -> None:
     """Up to four rounds, each after whatever the one before it left in the caches, until the length cuts the last."""
     assert difference(pair_of(drafting), NARROW, gamma=2, tokens=5) < CLOSE
@@ -296,8 +296,7 @@ def test_a_draft_is_no_longer_than_the_text_may_be(drafting: str, tokens: int) -
     assert difference(pair_of(drafting), NARROW, gamma=5, tokens=tokens) < CLOSE
 
 
-@pytest.mark.parametrize("drafting", ["model", "early exit", "other tokenizer"])
-@pytest.mark.parametrize("least_confidence", [0.3, 0.6])
+@each_once(drafting=("model", "early exit", "other tokenizer"), least_confidence=(0.3, 0.6))
 def test_a_confidence_stop(drafting: str, least_confidence: float) -> None:
     """The token at which it stops is kept. Otherwise a draft's length would reveal which token was drawn."""
     policy = specdec.ConfidenceStop(3, least_confidence)

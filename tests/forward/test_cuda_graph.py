@@ -14,7 +14,7 @@ import torch
 from comparison import FULL
 from cuda_standins import Reads, forget_engines, on_meta, reads_on_meta, stand_in_for_captures
 from fakes import byte_tokenizer, noisy_copy, prompt_of, shared_tiny, shuffled_tokenizer, tensors, tiny
-from pairwise import each_once
+from pairwise import each_once, few
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import specdec
@@ -113,7 +113,7 @@ def test_replays_write_what_the_eager_engine_writes(mode: str, captured) -> None
     assert engine._capture.replays > 6 and not engine._capture.unknown, engine._capture.unknown
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", few(FAMILIES, 3))
 def test_each_family_and_a_text_that_outgrows_its_bound(family: str, captured, monkeypatch) -> None:
     """Graphs of one bound are not replayed beyond it."""
     monkeypatch.setattr("specdec.forward.static_buffers.SMALLEST", 32)
@@ -242,7 +242,7 @@ def test_the_stand_in_catches_a_step_that_reads_a_changing_address(captured, mon
 # --- without a capture ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gamma", [2, specdec.ConfidenceStop(2, 0.4)], ids=str)
+@pytest.mark.parametrize("gamma", few([2, specdec.ConfidenceStop(2, 0.4)], 1), ids=str)
 def test_sampled_text_has_the_distribution_of_the_eager_engine(gamma: Any) -> None:
     """Both engines have the same exact distribution, up to the rounding of two attention kernels.
 
@@ -284,7 +284,7 @@ class Operators(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", few(MODES, 5))
 def test_steps_of_one_key_run_the_same_operators(mode: str, monkeypatch) -> None:
     traces: dict[Any, list] = {}
     counts: dict[Any, int] = {}
@@ -325,7 +325,7 @@ def reads_by_round(reads: Reads, pair: specdec.Pair, mode: dict[str, Any]) -> se
     return {after - before for before, after in zip(counts, counts[1:], strict=False)}
 
 
-@each_once(mode=(*MODES, "auto"), engine=("graph", "eager"))
+@each_once(mode=few((*MODES, "auto"), 6), engine=("graph", "eager"))
 def test_the_host_reads_once_a_round(engine: str, mode: str, reads) -> None:
     """The host reads once a round with every draft method. The device "meta" has no values, so other reads fail."""
     settings = MODES.get(mode, {"gamma": "auto"})

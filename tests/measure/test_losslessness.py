@@ -16,6 +16,7 @@ import pytest
 import torch
 from comparison import FULL
 from fakes import chain, count_passes, random_table, table_pair
+from pairwise import few
 from scipy import stats
 from transformers.generation.candidate_generator import AssistedCandidateGenerator
 
@@ -113,6 +114,7 @@ def test_findings_are_plain_values(one) -> None:
     assert again["params"]["max_new_tokens"] == 4 and again["params"]["seed"] == 0
 
 
+@pytest.mark.full
 def test_a_draft_far_from_the_target_is_lossless_too() -> None:
     """A draft that prefers the target's least likely token is lossless too. Most guesses are rejected."""
     findings = found(table_pair(TARGET, -3 * TARGET), accept_top_k=3)[1]
@@ -120,6 +122,7 @@ def test_a_draft_far_from_the_target_is_lossless_too() -> None:
     assert findings.verdict == "lossless"
 
 
+@pytest.mark.full
 def test_missing_residual_is_caught(monkeypatch) -> None:
     """A correction drawn from p itself is caught.
 
@@ -149,6 +152,7 @@ def test_a_test_without_guesses_is_untested() -> None:
     assert idle.verdict == "untested" and "passes" not in sentence(idle)
 
 
+@pytest.mark.full
 def test_a_seed_repeats_a_test() -> None:
     """One seed gives the same findings, another seed others. Without a seed one is drawn and reported."""
     pair = table_pair(TARGET, DRAFT)
@@ -302,7 +306,7 @@ def test_too_few_for_a_cell_join_the_smallest() -> None:
 # --- transformers' own lanes on trial --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lane", ["prompt-lookup", "assisted", "transformers-lookup"])
+@pytest.mark.parametrize("lane", few(["prompt-lookup", "assisted", "transformers-lookup"], 1))
 def test_other_lanes_pass_too(lane: str) -> None:
     findings = found(table_pair(TARGET, DRAFT), lane=lane)[1]
     assert findings.lane == lane and findings.verdict == "lossless", findings

@@ -248,6 +248,7 @@ def test_a_killed_benchmark_resumes_to_the_same_rows(folder, uninterrupted, tmp_
         assert rows_of(path) == uninterrupted
 
 
+@pytest.mark.full
 def test_two_processes_give_the_rows_of_one(folder, uninterrupted, tmp_path) -> None:
     """Two processes share the prompts and leave one file with the same rows. One of them reports.
 

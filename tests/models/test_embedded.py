@@ -14,6 +14,7 @@ import pytest
 import torch
 from comparison import FULL, HOURS, Comparison
 from fakes import generated, ids_of
+from pairwise import few
 
 import specdec
 from specdec.measure.metrics import repeated_ngrams
@@ -76,7 +77,7 @@ GROUPS = {gamma: FIFTY if HOURS else SOME[i :: len(GAMMAS)] for i, gamma in enum
 
 
 @pytest.mark.xdist_group("fifty")  # the reference texts are generated once
-@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize("gamma", few(GAMMAS, 1))
 def test_prompts_come_out_as_generate_writes_them(gamma: int) -> None:
     """The embedded pair's greedy text is the target's own, token for token."""
     assert len(set(FIFTY)) == 50 and set(OTHERS) < set().union(*GROUPS.values())
@@ -110,6 +111,7 @@ def test_any_text_survives_the_tokenizer(text: str) -> None:
     assert tokenizer.decode(tokenizer(text).input_ids) == text
 
 
+@pytest.mark.full
 def test_the_whole_context_is_usable() -> None:
     """A prompt that nearly fills the context gives the text of ``generate``, and late tokens have no higher loss."""
     text = "".join(f"{row.prompt}\n\n" for row in read_prompts(EXAMPLES))
@@ -122,6 +124,7 @@ def test_the_whole_context_is_usable() -> None:
     comparison.require_few_ties()
 
 
+@pytest.mark.full
 def test_every_target_layer_earns_its_place() -> None:
     """Leaving out any one layer makes the target worse on held-out Python source: depth is not padding.
 
@@ -151,6 +154,7 @@ def test_a_deepened_model_goes_on_where_the_shallow_one_was() -> None:
     assert (after - before).norm() < 0.5 * (strong - before).norm()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("row", read_prompts(EXAMPLES), ids=lambda row: row.name)
 def test_texts_of_example_prompts_do_not_repeat_themselves(row: dict) -> None:
     """At most a fifth of the 4-grams in 128 greedy tokens repeat, as repetition would raise acceptance."""

@@ -215,6 +215,7 @@ for target, draft, revision in json.load(sys.stdin):
 """
 
 
+@pytest.mark.full
 def test_a_file_on_the_hub_is_planned_by_its_beginning_and_fetched_alone(shelf, tmp_path) -> None:
     names = ["me/one", "me/one:tiny.gguf", "me/two:a.gguf", "me/two", "me/two:c.gguf"]
     (tmp_path / "hub").mkdir()

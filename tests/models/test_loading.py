@@ -178,6 +178,7 @@ def test_too_little_memory_is_said_before_weights_are_read(shelf, monkeypatch) -
         specdec.load_pair(str(shelf / "me/good"), str(shelf / "me/draft"))
 
 
+@pytest.mark.full
 def test_models_that_a_user_compiled_write_the_same_text_through_their_own_forward() -> None:
     graphs: list = []
     target = tiny("llama", 3, layers=1)

@@ -52,6 +52,7 @@ def decoded(client: Client, **settings) -> list:
     return list(recording.read_recording(lines))
 
 
+@pytest.mark.full
 def test_the_example_runs(address: str, capsys) -> None:
     example("client").main(address)
     out = capsys.readouterr().out

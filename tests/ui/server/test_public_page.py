@@ -19,6 +19,7 @@ import pytest
 import torch
 from comparison import FULL
 from fastapi.routing import iter_route_contexts
+from pairwise import few
 
 from specdec.models.loading import plan_pair
 from specdec.models.pair_slot import Slot
@@ -105,6 +106,7 @@ def note(done: str, asked: str, measured: str, ok: bool) -> None:
     assert ok, f"{done}: {asked}; {measured}"
 
 
+@pytest.mark.full
 def test_visitors_at_once_each_get_their_own(address, alone) -> None:
     async def visit() -> list[str]:
         async with Web(address) as web:
@@ -114,7 +116,7 @@ def test_visitors_at_once_each_get_their_own(address, alone) -> None:
     assert [alone.is_right(distinct(number), text) for number, text in enumerate(asyncio.run(visit()))] == [True] * 8
 
 
-@pytest.mark.parametrize("kind", ["race", "decode", "whatif", "lossless"])
+@pytest.mark.parametrize("kind", few(["race", "decode", "whatif", "lossless"], 2))
 def test_a_visitor_who_leaves_frees_the_machine(address, page, alone, slow, kind: str) -> None:
     async def leave() -> tuple[float, str]:
         async with Web(address) as web:
@@ -434,6 +436,7 @@ def test_a_request_writes_one_short_line_at_most(address, page, alone, caplog, c
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.full
 def test_probes_are_refused(address) -> None:
     probes.files(address, note)
     with probes.snare() as (trap, caught):
