@@ -30,7 +30,7 @@ from specdec.measure.shapes import recorded
 from specdec.models.pair import Pair, silence_libraries
 from specdec.models.shapes import shape_pair
 from specdec.report import sentences
-from specdec.report.benchmark import report
+from specdec.report.benchmark import report, show_table
 from specdec.report.compare import COMPARED, compare_results, comparison_table
 from specdec.text import whole_text
 
@@ -117,7 +117,7 @@ def _compare(paths: Sequence[Path], exported: Sequence[Path]) -> None:
     names = [path.name for path in paths]
     written = write_exports(exported, {suffix: partial(export, found, names) for suffix, export in COMPARED.items()})
     console = console_of(piped=180)
-    console.print(comparison_table(found))
+    show_table(console, comparison_table(found))
     if found.sentence:
         console.print(found.sentence)
     if not written:

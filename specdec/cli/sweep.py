@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -23,12 +23,13 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem, read_prompts
 from specdec.measure.results.file import ResultsFile, measured_on
 from specdec.measure.roofline import limit_of, limit_record
+from specdec.measure.summary import summarise
 from specdec.measure.sweep import ENTRANTS
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair, silence_libraries
 from specdec.report import provenance
-from specdec.report.benchmark import benchmark_json, shares_of_limit, show_limit
-from specdec.report.sweep import sweep_table, theory_note
+from specdec.report.benchmark import benchmark_json, shares_of_limit, show_limit, terminal_table
+from specdec.report.sweep import marked, sweep_rows, sweep_table, theory_note
 from specdec.report.sweep_verdict import overall
 
 NAMES = OPTIONS | {"gamma": "--gammas"}
@@ -104,16 +105,21 @@ def _measure(
                 file.add(trial)
             bar.advance(task)
             if live:
-                live.update(Group(sweep_table(found, plan), bar))
+                live.update(Group(_table(found, plan), bar))
         return True
     return False
+
+
+def _table(found: Sequence[Trial], plan: Plan) -> RenderableType:
+    rows = sweep_rows(summarise(found))
+    return terminal_table(sweep_table(rows, marked(rows, found, plan)))
 
 
 def _report(console: Output, pair: Pair, plan: Plan, found: list[Trial], limit: dict[str, Any]) -> None:
     console.print(f"Pair: {provenance.pair_line(pair.facts())}")
     count = len(plan.prompts)
     console.print(f"{count} prompt{'s' * (count != 1)}, {plan.params.max_new_tokens} tokens each.")
-    console.print(sweep_table(found, plan))
+    console.print(_table(found, plan))
     result = overall(found, plan, of_limit=shares_of_limit(limit))
     console.print(" ".join(filter(None, [result.headline, *(note.text for note in result.notes), theory_note(found)])))
     if found:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from statistics import median
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as TerminalTable
 
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.metrics import repeated_ngrams
@@ -18,6 +16,7 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.results.format import About
 from specdec.measure.summary import auto_share, find, summarise, summary_rows
 from specdec.report import numbers, provenance, sentences
+from specdec.report.figure_table import FigureTable, csv_table, markdown_table
 from specdec.report.provenance import provenance_columns, provenance_rows
 from specdec.report.recording import plain_json
 from specdec.report.sweep import sweep_rows
@@ -26,18 +25,18 @@ from specdec.report.sweep_verdict import overall
 COLUMNS = (
     "Category", "Lane", "\u03b3", "tokens/s", "speed-up", "time saved", "acceptance", "tokens per pass", "same text",
 )  # fmt: skip
+MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
+MEDIANS = (
+    "Figures of the run with the median speed-up over plain generate (lowest\u2013highest of all runs), after the "
+    "first token"
+)
+CLOSED_FORM_COLUMNS = ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted")
 LIMIT_COLUMNS = ("Lane", "\u03b3", "least ms per token (computed)", "ms per token (measured)", "share of the limit")
 
 
-def benchmark_table(about: About, trials: Sequence[Trial]) -> Table:
-    """The figures of every category and entrant."""
-    title = "Decode speed after the first token; figures of the run with the median speed-up (lowest\u2013highest)"
-    out = Table(title=provenance.title_with_label(title, provenance.synthetic(about["pair"])))
-    for place, column in enumerate(COLUMNS):
-        out.add_column(column, justify="left" if place < 2 else "right", overflow="fold")
-    for row in summary_rows(trials):
-        out.add_row(*summary_cells(row))
-    return out
+def benchmark_table(rows: Sequence[dict[str, Any]]) -> FigureTable:
+    """The rows of ``measure.summary.summary_rows`` for a person to read."""
+    return FigureTable(MEDIANS, COLUMNS, [*map(summary_cells, rows)], range(2, 9), minor=MINOR)
 
 
 def benchmark_markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
@@ -45,29 +44,13 @@ def benchmark_markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str
     label = provenance.synthetic(about["pair"])
     head = f"{label.capitalize()}\n\n" if label else ""
     head += "".join(f"- {name}: {value}\n" for name, value in provenance_rows(about, plan).items()) + "\n"
-    return head + markdown_table(COLUMNS, range(2, len(COLUMNS)), map(summary_cells, summary_rows(trials)))
-
-
-def markdown_table(columns: Sequence[str], right: Container[int], lines: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown. ``right`` are the columns of figures, which are set to the right."""
-    rules = ["---:" if place in right else "---" for place in range(len(columns))]
-    cells = ((" ".join(text.split("\n")).replace("|", "\\|") for text in line) for line in (columns, rules, *lines))
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+    return head + markdown_table(benchmark_table(summary_rows(trials)))
 
 
 def benchmark_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
     """The rows as plain numbers (seconds, factors and shares, not percent), each with what was measured."""
     source = provenance_columns(about, plan)
     return csv_table([row | source for row in labelled_rows(about, trials)])
-
-
-def csv_table(found: Sequence[dict[str, Any]]) -> str:
-    """One or more rows with the same columns as CSV."""
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, fieldnames=list(found[0]))  # with its own line ends it quotes every kind of them
-    writer.writeheader()
-    writer.writerows(found)
-    return out.getvalue().replace("\r\n", "\n")
 
 
 def benchmark_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None = None) -> str:
@@ -101,19 +84,16 @@ def closed_form(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     ]
 
 
-def closed_form_table(about: About, trials: Sequence[Trial]) -> Table | None:
+def closed_form_table(trials: Sequence[Trial]) -> FigureTable | None:
     """The same for a person to read; None if there is nothing to compare."""
-    found = closed_form(trials)
-    title = "Gain over our loop without a draft, predicted by theory and measured"
-    out = Table(title=provenance.title_with_label(title, provenance.synthetic(about["pair"])))
-    for column in ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted"):
-        out.add_column(column, justify="right", overflow="fold")
-    for row in found:
-        factors = [numbers.times_or_none(row[name]) for name in ("predicted", "measured")]
-        share = numbers.number(row["measured"] / row["predicted"], 2)
-        terms = [numbers.number(row[name], 2) for name in ("c", "v")]
-        out.add_row(str(row["gamma"]), numbers.percent(row["alpha"]), *terms, *factors, share)
-    return out if found else None
+    rows = []
+    for found in closed_form(trials):
+        factors = [numbers.times_or_none(found[name]) for name in ("predicted", "measured")]
+        share = numbers.number(found["measured"] / found["predicted"], 2)
+        terms = [numbers.number(found[name], 2) for name in ("c", "v")]
+        rows.append([str(found["gamma"]), numbers.percent(found["alpha"]), *terms, *factors, share])
+    caption = "Gain over our loop without a draft, predicted by theory and measured"
+    return FigureTable(caption, CLOSED_FORM_COLUMNS, rows, range(7)) if rows else None
 
 
 def repetition(trials: Iterable[Trial]) -> str:
@@ -145,7 +125,7 @@ def report(
         console.print(f"{name}: {value}")
     for sentence in left_out:
         console.print(sentence)
-    console.print(benchmark_table(about, trials))
+    show_table(console, benchmark_table(summary_rows(trials)), label)
     if not label:  # the text of random weights means nothing
         console.print(repetition(trials))
     summaries = summarise(trials)
@@ -164,8 +144,8 @@ def report(
     console.print(f"Time outside the models' passes: {told or 'no guesses were made'}.")
     if rivals := against_assisted(trials):
         console.print(f"Speed-up over assisted generation at the same \u03b3: {rivals}.")
-    if (compared := closed_form_table(about, trials)) is not None:
-        console.print(compared)
+    if (compared := closed_form_table(trials)) is not None:
+        show_table(console, compared, label)
     show_limit(console, limit, label)
 
 
@@ -194,6 +174,33 @@ def shares_of_limit(record: dict[str, Any]) -> dict[LaneConfig, float]:
     return {LaneConfig(row["lane"], row["gamma"]): row["share_of_limit"] for row in record.get("rows", ())}
 
 
+def limit_table(rows: Sequence[dict[str, Any]]) -> FigureTable:
+    """The computed limit of each lane, its measured time and the share of the limit that it reached."""
+    cells = []
+    for row in rows:
+        gamma = "" if row["gamma"] is None else str(row["gamma"])
+        times = (row["computed_least_seconds_per_token"], row["measured_seconds_per_token"])
+        milliseconds = [f"{1000 * seconds:.3g}" for seconds in times]
+        label = LaneConfig(row["lane"], row["gamma"]).row.label
+        cells.append([label, gamma, *milliseconds, numbers.percent(row["share_of_limit"])])
+    return FigureTable("The least possible time per token on this machine", LIMIT_COLUMNS, cells, range(1, 5))
+
+
+def terminal_table(table: FigureTable) -> TerminalTable:
+    """The table for a terminal, with its caption above it."""
+    out = TerminalTable(title=table.caption)
+    for place, column in enumerate(table.columns):
+        out.add_column(column, justify="right" if place in table.figures else "left", overflow="fold")
+    for row in table.rows:
+        out.add_row(*row)
+    return out
+
+
+def show_table(console: Console, table: FigureTable, label: str = "") -> None:
+    """Print a table. ``label`` is that of a synthetic measurement, for the caption."""
+    console.print(terminal_table(replace(table, caption=provenance.title_with_label(table.caption, label))))
+
+
 def show_limit(console: Console, record: dict[str, Any], label: str = "") -> None:
     """Print the measured rates, then for each lane the computed limit and the share of it that was reached.
 
@@ -202,19 +209,7 @@ def show_limit(console: Console, record: dict[str, Any], label: str = "") -> Non
     if "reason" in record:
         console.print(sentences.NO_LIMIT.format(reason=record["reason"]))
         return
-    title = "The least possible time per token on this machine"
-    out = Table(title=provenance.title_with_label(title, label))
-    for place, column in enumerate(LIMIT_COLUMNS):
-        out.add_column(column, justify="right" if place else "left", overflow="fold")
-    for row in record["rows"]:
-        times = (row["computed_least_seconds_per_token"], row["measured_seconds_per_token"])
-        out.add_row(
-            LaneConfig(row["lane"], row["gamma"]).row.label,
-            "" if row["gamma"] is None else str(row["gamma"]),
-            *(f"{1000 * seconds:.3g}" for seconds in times),
-            numbers.percent(row["share_of_limit"]),
-        )
-    console.print(out)
+    show_table(console, limit_table(record["rows"]), label)
     for role, rates in record["measured"].items():
         console.print(
             sentences.RATES.format(

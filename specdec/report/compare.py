@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from rich.table import Table
-
 from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.results.format import Results
 from specdec.measure.summary import Summary, best_lengths, find, share_of, summarise, summary_figures
 from specdec.report import numbers, provenance, sentences
-from specdec.report.benchmark import csv_table, markdown_table
 from specdec.report.cost_map import Point, point
+from specdec.report.figure_table import FigureTable, csv_table, markdown_table
 from specdec.report.recording import plain_json
 
 COLUMNS = (
@@ -24,7 +22,7 @@ TITLE = (
     "Each lane at its best \u03b3 over all prompts; figures of the run with the median speed-up (lowest\u2013highest), "
     "after the first token; speed-up over plain generate of the same file"
 )
-FIGURES = range(4, 8)  # the places of the columns with figures
+MINOR = ("Machine", "tokens/s", "acceptance", "tokens per pass", "settings that differ")
 DECISIVE = ("prompts", "new tokens", "temperature")  # settings that change the work itself
 
 
@@ -116,7 +114,7 @@ def _asked(results: Results) -> dict[str, tuple[str, object]]:
 
 
 def comparison_cells(row: ComparisonRow) -> list[str]:
-    """A row for a person to read, under ``COLUMNS``."""
+    """The cells of a row, under ``COLUMNS``."""
     found, plain = row.summary, row.summary.entrant == BASELINE
     alpha, tokens = found.figure("alpha"), found.figure("mean_acceptance_length")
     return [
@@ -132,14 +130,9 @@ def comparison_cells(row: ComparisonRow) -> list[str]:
     ]
 
 
-def comparison_table(found: ResultsComparison) -> Table:
-    """The same for a terminal."""
-    out = Table(title=TITLE)
-    for place, column in enumerate(COLUMNS):
-        out.add_column(column, justify="right" if place in FIGURES else "left", overflow="fold")
-    for row in found.rows:
-        out.add_row(*comparison_cells(row))
-    return out
+def comparison_table(found: ResultsComparison) -> FigureTable:
+    """The same for a person to read."""
+    return FigureTable(TITLE, COLUMNS, [*map(comparison_cells, found.rows)], range(4, 8), minor=MINOR)
 
 
 def records(found: ResultsComparison, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -165,7 +158,7 @@ def comparison_markdown(found: ResultsComparison, names: Sequence[str]) -> str:
     """The table that is printed, with the names of the files above it and the sentence below."""
     head = "".join(f"{number}. {name}\n" for number, name in enumerate(names, start=1))
     rest = f"\n{found.sentence}\n" if found.sentence else ""
-    return f"{head}\n{TITLE}.\n\n{markdown_table(COLUMNS, FIGURES, map(comparison_cells, found.rows))}{rest}"
+    return f"{head}\n{TITLE}.\n\n{markdown_table(comparison_table(found))}{rest}"
 
 
 COMPARED = {".csv": comparison_csv, ".json": comparison_json, ".md": comparison_markdown}

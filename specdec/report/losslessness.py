@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from specdec.lanes.table import row_of
 from specdec.report import numbers, sentences
+from specdec.report.figure_table import FigureTable
 
 if TYPE_CHECKING:
     from specdec.measure.float32_check import Float32Check
@@ -56,7 +57,7 @@ STEP_CAPTION = (
     "min-p. The target's distribution is computed again, by its own forward pass and the logits processors of "
     "transformers' generate. Gap: between recorded figures and what they must be. p: chi-square tests; all checks "
     "together fail a lossless lane once in 1,000 times. Bias per token: the mean total variation of the distribution "
-    "over the target's first choice, its second, its third and fourth, fifth to eighth, and all others."
+    "over the target's first choice, its second, its third and fourth, fifth to eighth, and all others"
 )
 VERDICTS = {True: "differs", False: "no difference found"}
 UNTESTED = "There was no guess to test."
@@ -70,7 +71,7 @@ CAPTION = (
     "(alike) to 1 (nothing in common); by chance alone: its mean if both samples come from one distribution, and the "
     "bound exceeded by chance once in 1,000; found from: a bias of this size between the two distributions, whatever "
     "its kind, is found in at least 9 of 10 such tests. p: chi-square test of homogeneity; the samples differ where it "
-    "is below {level:g}."
+    "is below {level:g}"
 )
 
 _NOT_TRIED = "The first difference was not checked in float32: the target's weights are {state}."
@@ -126,14 +127,6 @@ def sentence(found: LosslessnessResult) -> str:
     )  # fmt: skip
 
 
-def caption(found: LosslessnessResult) -> str:
-    params = found.params
-    return CAPTION.format(
-        draws=f"{found.draws:,}", tokens=params.max_new_tokens, gamma=found.gamma, temperature=params.temperature,
-        top_k=params.top_k, seed=params.seed, level=found.level,
-    )  # fmt: skip
-
-
 def tested(found: LosslessnessResult) -> str:
     """What was tested, as the beginning of a sentence."""
     choice = row_of(found.lane).choice
@@ -144,18 +137,24 @@ def sample_name(found: LosslessnessResult) -> str:
     return "speculative, lossless" if found.lane == "speculative" else row_of(found.lane).choice
 
 
-def losslessness_rows(found: LosslessnessResult) -> list[list[str]]:
-    """A row for each sample, under ``COLUMNS``."""
+def samples_table(found: LosslessnessResult) -> FigureTable:
+    """A row for each sample."""
+    params = found.params
+    caption = CAPTION.format(
+        draws=f"{found.draws:,}", tokens=params.max_new_tokens, gamma=found.gamma, temperature=params.temperature,
+        top_k=params.top_k, seed=params.seed, level=found.level,
+    )  # fmt: skip
     lossy = f"speculative, top-{found.accept_top_k} acceptance (lossy)"
-    return [
+    rows = [
         _row(sample_name(found), found.lossless, found.alpha, found.level),
         _row(lossy, found.lossy, found.lossy_alpha, found.level),
     ]
+    return FigureTable(caption, COLUMNS, rows, range(1, 6), minor=("by chance alone", "groups", "acceptance"))
 
 
-def step_rows(found: StepFindings) -> list[list[str]]:
-    """A row for each check, under ``STEP_COLUMNS``."""
-    return [
+def steps_table(found: StepFindings) -> FigureTable:
+    """A row for each check of the recorded steps."""
+    rows = [
         [
             sentences.capital(CHECKS[check.kind][0]),
             f"{check.places:,}",
@@ -165,10 +164,8 @@ def step_rows(found: StepFindings) -> list[list[str]]:
         ]
         for check in found.checks
     ]
-
-
-def step_caption(found: StepFindings) -> str:
-    return STEP_CAPTION.format(tokens=f"{found.tokens:,}", texts=f"{found.texts} text{'s' * (found.texts != 1)}")
+    texts = f"{found.texts} text{'s' * (found.texts != 1)}"
+    return FigureTable(STEP_CAPTION.format(tokens=f"{found.tokens:,}", texts=texts), STEP_COLUMNS, rows, range(1, 4))
 
 
 def _row(name: str, found: SampleComparison, alpha: float | None, level: float) -> list[str]:

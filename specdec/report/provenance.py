@@ -158,7 +158,7 @@ def synthetic(facts: PairFacts) -> str:
 
 
 def title_with_label(title: str, label: str) -> str:
-    """A table's title, with the label of a synthetic measurement."""
+    """A title with the label of a synthetic measurement."""
     return f"{title} \u00b7 {label}" if label else title
 
 

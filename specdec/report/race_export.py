@@ -15,8 +15,9 @@ from specdec.measure.result import LaneEvents, written_ids
 from specdec.measure.results.format import About
 from specdec.measure.summary import summary_rows
 from specdec.report import numbers, provenance
-from specdec.report.benchmark import COLUMNS, csv_table, markdown_table, summary_cells
+from specdec.report.benchmark import benchmark_table
 from specdec.report.code_export import literal, race_code
+from specdec.report.figure_table import csv_table, markdown_table
 from specdec.report.link_settings import link_settings
 from specdec.report.recording import Recorder, begin_line, event_lines, plain_json, verdict_line
 from specdec.report.verdict import Verdict
@@ -111,7 +112,7 @@ def race_markdown(race: FinishedRace) -> str:
     settings = ", ".join(filter(None, [race.verdict.caption, seed, chat, numbers.runs(len(race.runs))]))
     source = provenance.machine_rows(race.about) | {"Prompt": literal(race.prompt), "Settings": settings}
     head = "".join(f"- {name}: {value}\n" for name, value in source.items())
-    table = markdown_table(COLUMNS, range(2, len(COLUMNS)), map(summary_cells, summary_rows(race.trials)))
+    table = markdown_table(benchmark_table(summary_rows(race.trials)))
     said = "\n\n".join([race.verdict.sentence, *(note.text for note in race.verdict.notes)])
     return f"{head}\n{said}\n\n{table}"
 

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from rich.table import Table
-
 from specdec.lanes.table import LOOP
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import Summary, fastest, share_of, summarise
 from specdec.report import numbers, sentences
+from specdec.report.figure_table import FigureTable
 from specdec.report.judge import Judgement, judge
 
 COLUMNS = ("\u03b3", "speed-up", "acceptance", "tokens per pass", "gain over \u03b3 0", "predicted", "c", "v")
+CAPTION = (
+    "Speed-up is over plain generate, the median over the runs (lowest\u2013highest); the other figures are those of "
+    "that run"
+)
 CHECKED = range(1, 9)  # the draft lengths for the error of the closed form
 
 
@@ -56,7 +59,7 @@ def marked(rows: Sequence[SweepRow], trials: Sequence[Trial], plan: Plan) -> int
 
 
 def sweep_cells(row: SweepRow, mark: bool) -> list[str]:
-    """A row for a person to read, under ``COLUMNS``."""
+    """The cells of a row, under ``COLUMNS``."""
     found = row.judgement
     figures = (found.speculation, found.predicted) if found.split else (None, None)
     return [
@@ -69,17 +72,10 @@ def sweep_cells(row: SweepRow, mark: bool) -> list[str]:
     ]
 
 
-def sweep_table(trials: Sequence[Trial], plan: Plan) -> Table:
-    out = Table(
-        title="Draft lengths; figures of the run with the median speed-up (lowest\u2013highest) over plain generate"
-    )
-    for column in COLUMNS:
-        out.add_column(column, justify="right", overflow="fold")
-    rows = sweep_rows(summarise(trials))
-    best = marked(rows, trials, plan)
-    for at, row in enumerate(rows):
-        out.add_row(*sweep_cells(row, at == best))
-    return out
+def sweep_table(rows: Sequence[SweepRow], best: int | None) -> FigureTable:
+    """The rows for a person to read. ``best`` is the row to mark."""
+    cells = [sweep_cells(row, at == best) for at, row in enumerate(rows)]
+    return FigureTable(CAPTION, COLUMNS, cells, range(8), marked=best, minor=COLUMNS[3:])
 
 
 def theory_note(trials: Sequence[Trial]) -> str:

@@ -12,11 +12,13 @@ from specdec.measure.metrics import Metrics
 from specdec.measure.result import LaneEvents, common_prefix, first_difference, started_of, written_ids
 from specdec.report import numbers, provenance, sentences
 from specdec.report.definitions import make_figure
+from specdec.report.figure_table import FigureTable
 from specdec.report.judge import Judgement
 from specdec.report.verdict import Figure, LaneEnd, Table
 
 PLACES = ("Place in the draft", "tested", "kept, of tested", "kept, of all drafts")
 EXPECTED = "expected, of tested"  # only of a sampled lane
+KEPT = "Guesses kept, of those tested at each place, over all prompts and runs"
 PASSES = ("Tokens in a pass", "passes", "share of passes")
 
 
@@ -171,8 +173,11 @@ def passes_table(lane: Metrics) -> Table | None:
     return {"columns": [*PASSES], "rows": rows}
 
 
-def by_place(lanes: Sequence[tuple[LaneConfig, Metrics]]) -> tuple[list[str], list[list[str]]] | None:
-    """Column names and a row for each lane: the share kept of the guesses tested at each place; None without any."""
+def by_place(lanes: Sequence[tuple[LaneConfig, Metrics]]) -> FigureTable | None:
+    """A row for each lane with the share kept at each place of a draft; None if nothing was tested or is known.
+
+    Nothing is known of results from a link.
+    """
     known = [(entrant, lane) for entrant, lane in lanes if lane.tested_at and lane.tested_at[0]]
     if not known:
         return None
@@ -183,7 +188,8 @@ def by_place(lanes: Sequence[tuple[LaneConfig, Metrics]]) -> tuple[list[str], li
         shares = [_share(kept, tested) for tested, kept in pairs]
         gamma = "" if entrant.gamma is None else str(entrant.gamma)
         rows.append([entrant.row.label, gamma, *shares, *[""] * (most - len(shares))])
-    return ["Lane", "\u03b3", *(f"guess {at}" for at in range(1, most + 1))], rows
+    columns = ["Lane", "\u03b3", *(f"guess {at}" for at in range(1, most + 1))]
+    return FigureTable(KEPT, columns, rows, range(1, len(columns)))
 
 
 def _share(part: float, whole: int) -> str:

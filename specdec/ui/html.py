@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
 from specdec.report.definitions import DEFINITIONS, label_of
+from specdec.report.figure_table import FigureTable
 from specdec.report.sentences import capital
 from specdec.report.verdict import Figure
 
@@ -42,19 +43,19 @@ _TEMPLATES = """
 {% macro paragraph(text) %}<p class="sd-paragraph">{{ text }}</p>{% endmacro %}
 {% macro titled(title, text) %}<h3 class="sd-title">{{ title }}</h3>{{ paragraph(text) }}{% endmacro %}
 
-{% macro table(columns, rows, caption, marked, minor) %}
-<table class="sd-plainTable"><caption>{{ caption }}
+{% macro table(table) %}{% set minor = table.minor %}
+<table class="sd-plainTable"><caption>{{ table.caption }}.
 {%- if minor %}<span class="sd-narrow"> A wider screen shows more columns.</span>{% endif -%}
 </caption><thead><tr>
-{%- for name in columns %}<th scope="col"{{ hidden(name, minor) }}>{{ name }}</th>{% endfor -%}
+{%- for name in table.columns %}<th scope="col"{{ hidden(name, minor) }}>{{ name }}</th>{% endfor -%}
 </tr></thead><tbody>
-{%- for cells in rows -%}
-<tr{% if loop.index0 == marked %} class="marked"{% endif %}>
+{%- for cells in table.rows -%}
+<tr{% if loop.index0 == table.marked %} class="marked"{% endif %}>
 {%- for text in cells -%}
 {%- if loop.first -%}
-<th scope="row"{{ hidden(columns[0], minor) }}>{{ text }}</th>
+<th scope="row"{{ hidden(table.columns[0], minor) }}>{{ text }}</th>
 {%- else -%}
-<td{{ hidden(columns[loop.index0], minor) }}>{{ text }}</td>
+<td{{ hidden(table.columns[loop.index0], minor) }}>{{ text }}</td>
 {%- endif -%}
 {%- endfor -%}
 </tr>
@@ -133,15 +134,9 @@ def titled(title: str, text: str) -> str:
     return _HTML.titled(title, text)
 
 
-def table_html(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    caption: str,
-    marked: int | None = None,
-    minor: Collection[str] = (),
-) -> str:
-    """A table with its caption below. ``marked`` is the highlighted row; a phone leaves out the ``minor`` columns."""
-    return _HTML.table(columns, list(rows), caption, marked, minor).strip()
+def table_html(table: FigureTable) -> str:
+    """A table with its caption below, as a sentence."""
+    return _HTML.table(table).strip()
 
 
 def folded(title: str, inside: str) -> str:

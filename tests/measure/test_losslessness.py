@@ -31,7 +31,7 @@ from specdec.measure.losslessness import (
     pooled,
     self_test,
 )
-from specdec.report.losslessness import losslessness_headline, losslessness_notes, losslessness_rows, sentence, size
+from specdec.report.losslessness import losslessness_headline, losslessness_notes, samples_table, sentence, size
 
 verify_module = importlib.import_module("specdec.engine.verify")
 
@@ -65,7 +65,7 @@ def test_lossless_passes_and_lossy_is_caught(one) -> None:
     assert 0 < findings.alpha < findings.lossy_alpha < 1
     assert sentence(findings).startswith("Speculative decoding passes: the two samples differ by 0.")
     stated = size(findings.lossless.detectable)
-    assert findings.lossless.noise_bound < float(stated) < 0.6 and losslessness_rows(findings)[0][3] == stated
+    assert findings.lossless.noise_bound < float(stated) < 0.6 and samples_table(findings).rows[0][3] == stated
     assert losslessness_headline(findings) == (
         f"No difference found; a bias of {stated} or more (total variation) would have been found in 9 of 10 such "
         "tests."

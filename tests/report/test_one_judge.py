@@ -21,11 +21,11 @@ from specdec.cli.terminal import readable
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.summary import summarise, summary_rows
 from specdec.report import benchmark
-from specdec.report.benchmark import report, summary_cells
+from specdec.report.benchmark import report, show_table, summary_cells
 from specdec.report.definitions import label_of
 from specdec.report.judge import LOSING, Kind
 from specdec.report.race_verdict import race_verdict
-from specdec.report.sweep import COLUMNS, sweep_cells, sweep_rows, sweep_table
+from specdec.report.sweep import COLUMNS, marked, sweep_cells, sweep_rows, sweep_table
 from specdec.report.sweep_verdict import Overall, overall
 from specdec.report.verdict import Verdict
 from specdec.report.why import why_figures
@@ -184,7 +184,9 @@ def require_printed(runs: list[dict], trials: list, asked, race: Verdict, many) 
     about = {"pair": runs[0][BASELINE.key][0].pair, "machine": {}, "versions": {}, "at": 0.0}
     said = printed(lambda console: report(console, about, asked, trials, {"reason": "Not tried."}, []))
     assert all(readable(sentence) in said for sentence in (many.headline, *texts(many.notes)))
-    assert printed(lambda console: console.print(sweep_table(trials, asked))).count("fastest") == 1
+    rows = sweep_rows(summarise(trials))
+    table = sweep_table(rows, marked(rows, trials, asked))
+    assert printed(lambda console: show_table(console, table)).count("fastest") == 1
 
 
 def printed(show) -> str:

@@ -59,6 +59,6 @@ def test_a_lane_without_guesses_has_no_table() -> None:
 
 def test_lanes_side_by_side() -> None:
     lanes = [(LaneConfig("speculative", 3), lane_of("aaa")), (LaneConfig("speculative", 2), lane_of("rd"))]
-    names, rows = by_place(lanes)
-    assert names[2:] == ["guess 1", "guess 2", "guess 3"]
-    assert [len(row) for row in rows] == [5, 5] and rows[1][3:] == ["", ""]
+    found = by_place(lanes)
+    assert found.columns[2:] == ["guess 1", "guess 2", "guess 3"]
+    assert [len(row) for row in found.rows] == [5, 5] and found.rows[1][3:] == ["", ""]

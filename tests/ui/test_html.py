@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from specdec.report.figure_table import FigureTable
 from specdec.ui import html
 
 BITE = "<img src=x onerror='bite()'>\"&{{ 7 * 7 }}{% raw %}"
@@ -21,7 +23,7 @@ FINDING = SimpleNamespace(level=BITE, topic=BITE, sentence=BITE)
         html.folded(BITE, html.paragraph(BITE)),
         html.error(BITE),
         html.note(BITE),
-        html.table_html([BITE, "b"], [[BITE, BITE]], BITE, 0, {BITE}),
+        html.table_html(FigureTable(BITE, [BITE, "b"], [[BITE, BITE]], range(1, 2), 0, {BITE})),
         html.header(BITE, BITE),
         html.facts([{"label": BITE, "value": BITE, "name": "engine"}]),
         html.findings([FINDING]),
@@ -34,10 +36,11 @@ def test_markup_stays_text(made: str) -> None:
 
 
 def test_a_table_marks_its_row_and_hides_what_a_phone_leaves_out() -> None:
-    made = html.table_html(["a", "b"], [["1", "2"], ["3", "4"]], "c", marked=1, minor={"b"})
+    table = FigureTable("c", ["a", "b"], [["1", "2"], ["3", "4"]], range(2), marked=1, minor={"b"})
+    made = html.table_html(table)
     assert '<tr class="marked"><th scope="row">3</th><td class="minor">4</td></tr>' in made
     assert '<tr><th scope="row">1</th>' in made and '<th scope="col" class="minor">b</th>' in made
-    assert "more columns" in made and "more columns" not in html.table_html(["a"], [["1"]], "c")
+    assert "more columns" in made and "more columns" not in html.table_html(replace(table, minor=()))
 
 
 def test_empty_fragments_are_empty() -> None:

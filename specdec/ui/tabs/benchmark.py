@@ -20,7 +20,7 @@ from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_
 from specdec.measure.results.format import Results
 from specdec.measure.summary import summarise, summary_rows
 from specdec.report import provenance
-from specdec.report.benchmark import COLUMNS, EXPORTS, benchmark_json, summary_cells
+from specdec.report.benchmark import EXPORTS, benchmark_json, benchmark_table
 from specdec.report.provenance import HERE, Origin, plan_settings
 from specdec.report.tables import by_place
 from specdec.ui import html
@@ -39,12 +39,6 @@ KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text;
 RESULTS = "benchmark.results.jsonl"
 FIRST = LABELS["first"]
 MOST_TEXT = 200  # characters in the field for draft lengths
-MEDIANS = (
-    "Figures of the run with the median speed-up over plain generate (lowest\u2013highest of all runs), after the "
-    "first token."
-)
-KEPT = "Guesses kept, of those tested at each place, over all prompts and runs."
-MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
 
 
 class BenchTab:
@@ -182,21 +176,14 @@ def _size(
 
 
 def _tables(trials: Sequence[Trial]) -> str:
-    """A row for each lane over all prompts, and a fold with the rows of each category."""
-    lines, lanes = list(map(summary_cells, summary_rows(trials))), len(summarise(trials))
-    every = html.table_html(COLUMNS, lines, MEDIANS, minor=MINOR)
-    places = _places(trials)
-    if len(lines) == lanes:
-        return every + places
-    overall = html.table_html(COLUMNS[1:], [line[1:] for line in lines[-lanes:]], MEDIANS, minor=MINOR)
-    return overall + html.folded("By category", every) + places
-
-
-def _places(trials: Sequence[Trial]) -> str:
-    """A fold with the guesses kept at each place of a draft; empty if not known, as in results from a link."""
-    pooled = [(s.entrant, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides]
-    found = by_place(pooled)
-    return html.folded("By place in the draft", html.table_html(*found, KEPT)) if found else ""
+    """A row for each lane over all prompts, and folds with the rows of each category and the places in a draft."""
+    every, lanes = benchmark_table(summary_rows(trials)), len(summarise(trials))
+    kept = by_place([(s.entrant, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides])
+    places = html.folded("By place in the draft", html.table_html(kept)) if kept else ""
+    if (rows := len(every.rows)) == lanes:
+        return html.table_html(every) + places
+    overall = every.part(range(rows - lanes, rows), slice(1, None))
+    return html.table_html(overall) + html.folded("By category", html.table_html(every)) + places
 
 
 def _choices() -> list[Lane]:

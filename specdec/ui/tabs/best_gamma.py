@@ -26,8 +26,9 @@ from specdec.measure.trials import INTERVAL
 from specdec.measure.whatif import ORACLE, Calibration, Costs, PredictedRun, what_if
 from specdec.models.pair import Pair, Prompt
 from specdec.report import numbers, sentences
+from specdec.report.figure_table import FigureTable
 from specdec.report.provenance import HERE, Origin
-from specdec.report.sweep import COLUMNS, SweepRow, marked, sweep_cells, sweep_rows, theory_note
+from specdec.report.sweep import SweepRow, marked, sweep_rows, sweep_table, theory_note
 from specdec.ui import html
 from specdec.ui.charts.figures import sweep_figure
 from specdec.ui.fields import integer, number_field, read_number
@@ -45,13 +46,9 @@ RESULTS = "sweep.results.jsonl"
 _TAKE_HOME = "import(%s).then((home) => home.mount(element, props, watch));"
 OWN = "The prompt of the race"
 RECORDED = 128  # the fewest tokens for what-if
-MEDIANS = (
-    "Speed-up is over plain generate, the median over the runs (lowest\u2013highest); the other figures are those of "
-    "that run."
-)
 TERMS = (
     "The gain, measured and predicted by theory, is over our loop at \u03b3 0. c is the time of a draft pass and v the "
-    "time to check a round, both in target passes over one token."
+    "time to check a round, both in target passes over one token"
 )
 WHAT_IF = ("Draft length", "tokens per pass", "guesses", "ms per token", "computed gain over \u03b3 0")
 
@@ -202,13 +199,11 @@ def _tables(rows: Sequence[SweepRow], best: int | None) -> str:
     """The fastest row, \u03b3 0 and auto, and a fold with all rows. ``best`` is the marked row."""
     first = fastest([row.summary for row in rows])
     telling = [at for at, row in enumerate(rows) if row.gamma in (0, "auto") or row.summary is first]
-    lines = [sweep_cells(row, at == best) for at, row in enumerate(rows)]
-    every = html.table_html(COLUMNS, lines, f"{MEDIANS} {TERMS}", best, minor=COLUMNS[4:])
+    table = sweep_table(rows, best)
+    every = html.table_html(replace(table, caption=f"{table.caption}. {TERMS}"))
     if len(telling) == len(rows):
         return every
-    place = telling.index(best) if best is not None else None
-    few = html.table_html(COLUMNS[:4], [lines[at][:4] for at in telling], MEDIANS, place, minor=COLUMNS[3:4])
-    return few + html.folded("All draft lengths", every)
+    return html.table_html(table.part(telling, slice(4))) + html.folded("All draft lengths", every)
 
 
 def _recorded(pair: Pair, prompt: Prompt, params: SamplingParams, seconds: float | None) -> Batches:
@@ -242,7 +237,7 @@ def outcome_table(prompt: str, outcomes: Sequence[PredictedRun], best: Predicted
     exact = "all values are expected values"
     if any(outcome.exact for outcome in outcomes):
         exact = "tokens per pass are exact, except for a last guess that was not recorded"
-    rows = (
+    rows = [
         [
             _named(o),
             numbers.number(o.tokens_per_pass, 2),
@@ -251,9 +246,10 @@ def outcome_table(prompt: str, outcomes: Sequence[PredictedRun], best: Predicted
             f"{o.gain:.2f}x",
         ]
         for o in outcomes
-    )
+    ]
     caption = (
         f"Computed from one recorded run on \u201c{prompt}\u201d, not measured: {exact}; the times are those of the "
-        f"measured passes. {assumed or ''} The oracle is the best result that any choice of draft lengths could reach."
+        f"measured passes. {assumed or ''} The oracle is the best result that any choice of draft lengths could reach"
     )
-    return html.table_html(WHAT_IF, rows, caption, outcomes.index(best), minor=("guesses",))
+    table = FigureTable(caption, WHAT_IF, rows, range(1, 5), outcomes.index(best), minor=("guesses",))
+    return html.table_html(table)

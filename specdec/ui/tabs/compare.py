@@ -9,7 +9,7 @@ import gradio as gr
 
 from specdec.errors import SpecdecError
 from specdec.measure.results.format import read_results
-from specdec.report.compare import COLUMNS, TITLE, ResultsComparison, compare_results, comparison_cells
+from specdec.report.compare import ResultsComparison, compare_results, comparison_table
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place
 from specdec.ui.charts.temperature import temperature_figure
@@ -19,7 +19,6 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done
 from specdec.ui.tabs.cost_map import CostMap
 
-MINOR = ("Machine", "tokens/s", "acceptance", "tokens per pass", "settings that differ")
 TEMPERATURE = (
     "Speed-up and acceptance against temperature",
     "Each lane at its best \u03b3 in each file. The dashed line is the acceptance to be expected: the mean over the "
@@ -61,7 +60,7 @@ class ComparePanel:
         if not files:
             return self._charts(None) | {self._shown: ""}
         found = compare_results(files)
-        table = html.table_html(COLUMNS, map(comparison_cells, found.rows), f"{TITLE}.", minor=MINOR)
+        table = html.table_html(comparison_table(found))
         sentence = html.note(found.sentence) if found.sentence else ""
         return self._charts(found) | {self._shown: sentence + table}
 

@@ -30,15 +30,11 @@ from specdec.measure.results.format import About
 from specdec.measure.task import Task
 from specdec.report import provenance
 from specdec.report.losslessness import (
-    COLUMNS,
-    STEP_COLUMNS,
     STOPPED,
-    caption,
     losslessness_headline,
     losslessness_notes,
-    losslessness_rows,
-    step_caption,
-    step_rows,
+    samples_table,
+    steps_table,
 )
 from specdec.report.provenance import HERE, RECORDING, provenance_line
 from specdec.ui import html
@@ -139,11 +135,9 @@ class LosslessTab:
     def _shown(self, origin: str, found: LosslessnessResult) -> Values:
         """Show findings. ``origin`` says where they come from."""
         told = html.verdict_html(losslessness_headline(found), None, losslessness_notes(found))
-        table = html.table_html(
-            COLUMNS, losslessness_rows(found), caption(found), minor=("by chance alone", "groups", "acceptance")
-        )
+        table = html.table_html(samples_table(found))
         if found.steps is not None:
-            table += html.table_html(STEP_COLUMNS, step_rows(found.steps), step_caption(found.steps))
+            table += html.table_html(steps_table(found.steps))
         return {
             self._verdict: origin + told + html.paragraph(LOOK_AT.format(prompt=PROMPT)),
             self._plot: gr.update(value=drawn(samples_figure(found)), visible=True),
