@@ -12,7 +12,6 @@ from pathlib import Path
 
 import house
 import pytest
-from comparison import FULL
 from packaging.requirements import Requirement
 from setuptools import Distribution
 
@@ -64,7 +63,7 @@ rate: float = result.metrics
 """
 
 
-@pytest.mark.skipif(not FULL, reason="in the full suite only, because it builds a wheel")
+@pytest.mark.full  # it builds a wheel
 def test_a_users_script_is_checked_against_the_types_of_the_wheel(tmp_path: Path) -> None:
     """mypy takes the types of the public names from the installed package, and finds the one fault of a script."""
     pytest.importorskip("mypy")

@@ -16,7 +16,7 @@ from threading import Event
 from types import SimpleNamespace
 
 import pytest
-from comparison import FULL, HOURS
+from comparison import HOURS
 from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 from programs import specdec_command, started
 
@@ -32,7 +32,6 @@ from specdec.measure.trials import trials
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import LOCAL
 from specdec.ui.tabs.measurement import Measurement
-from tests.load.served import free_port
 
 ROOT = Path(specdec.__file__).parent.parent
 ITEMS = (PromptItem("one", "story", "Once upon a time"), PromptItem("two", "code", "def push(self"))
@@ -250,32 +249,17 @@ def test_a_killed_benchmark_resumes_to_the_same_rows(folder, uninterrupted, tmp_
 
 @pytest.mark.full
 def test_two_processes_give_the_rows_of_one(folder, uninterrupted, tmp_path) -> None:
-    """Two processes share the prompts and leave one file with the same rows. One of them reports.
+    """``accelerate launch`` starts two processes that share the prompts and leave one file with the same rows.
 
-    They have the environment that ``accelerate launch`` gives them; --full runs that program.
+    One of them reports.
     """
     path = tmp_path / "two.jsonl"
-    if FULL:
-        command = ["-m", "accelerate.commands.launch", "--cpu", *LAUNCHED, "-m", "specdec", "bench"]
-        ended = subprocess.run(
-            [sys.executable, *command, *given(folder, path)], **SETTINGS, capture_output=True, text=True, timeout=300
-        )
-        codes, said = [ended.returncode], ended.stdout
-    else:
-        common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        common |= {"ACCELERATE_USE_CPU": "true"}
-        outputs = [tmp_path.parent / f"{tmp_path.name}-{rank}" for rank in range(2)]
-        running = [
-            started(
-                "-m", "specdec", "bench", *given(folder, path), cwd=ROOT, out=output, err=Path(os.devnull),
-                env=SETTINGS["env"] | common | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            )
-            for rank, output in enumerate(outputs)
-        ]  # fmt: skip
-        for process in running:
-            process.join(300)
-        codes, said = [process.exitcode for process in running], "".join(output.read_text() for output in outputs)
-    assert set(codes) == {0}, said
+    command = ["-m", "accelerate.commands.launch", "--cpu", *LAUNCHED, "-m", "specdec", "bench"]
+    ended = subprocess.run(
+        [sys.executable, *command, *given(folder, path)], **SETTINGS, capture_output=True, text=True, timeout=300
+    )
+    said = ended.stdout
+    assert ended.returncode == 0, said
     assert rows_of(path) == uninterrupted
     assert [file.name for file in tmp_path.iterdir()] == ["two.jsonl"]
     assert said.count("Pair: ") == 1, "one process reports"
