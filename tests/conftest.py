@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import time
+from weakref import WeakKeyDictionary
 
 import pytest
 import torch
 from needed import missing_chromium, missing_node
 
+from specdec.forward import lean, lean_check
 from specdec.lanes import decoding_thread
 from specdec.measure.gain import RunMetrics
 from specdec.report import enough
@@ -74,6 +76,13 @@ def shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(RunMetrics, "busy", False)
     monkeypatch.setattr(enough, "LEAST", 1)
     monkeypatch.setattr(enough, "MOST", 1)
+
+
+@pytest.fixture
+def torch_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lean models are built anew, and their products are torch's: equal to those of ``forward`` to the last bit."""
+    monkeypatch.setattr(lean, "product_for", lambda dtype, device: "Not in this test.")
+    monkeypatch.setattr(lean_check, "_stacks", WeakKeyDictionary())
 
 
 class Progress:

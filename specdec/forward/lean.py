@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from specdec.forward.kv_buffer import READ_AHEAD, KVBuffer, PassView
+from specdec.forward.native.products import MOST, Product, product_for
 from specdec.forward.torch_private import parameters_of
 
 
@@ -34,19 +35,22 @@ class NotLean(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Weight (out, in) and bias (out,). ``ahead`` is the weight as a flat view, None if it is large or not on a CPU.
+    """Weight (out, in) and bias (out,). ``native`` computes products of few rows in C, where it can.
 
-    The product of a few rows with a small matrix waits for memory, because its kernel reads many rows of the matrix at
-    a time. A sum over the matrix reads the same bytes in order, three times as fast, and leaves them in the processor's
-    cache for the product. For one row, all products of the embedded target took 1.6 ms on one core with such sums, and
-    3.1 ms without.
+    ``ahead`` is the weight as a flat view, None if it is large or not on a CPU. torch's product of a few rows with a
+    small matrix waits for memory, because its kernel reads many rows of the matrix at a time. A sum over the matrix
+    reads the same bytes in order, three times as fast, and leaves them in the processor's cache for the product. For
+    one row, all products of the embedded target took 1.6 ms on one core with such sums, and 3.1 ms without.
     """
 
     weight: torch.Tensor
     bias: torch.Tensor | None
     ahead: torch.Tensor | None
+    native: Product | None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if self.native is not None and len(x) <= MOST:
+            return self.native(x, self.weight, self.bias)
         if self.ahead is not None:
             self.ahead.sum()
         return F.linear(x, self.weight, self.bias)
@@ -149,6 +153,14 @@ class LeanModel:
         modules = getattr(decoder, family.layers)[:count]
         rotary_dim = 0 if self.rotary is None else 2 * len(self.rotary.inv_freq)
         self.layers = [_layer(module, family, rotary_dim) for module in modules]
+
+    @property
+    def not_native(self) -> str | None:
+        """Why products of few rows are torch's; None if they are native."""
+        if any(layer.qkv.native for layer in self.layers):
+            return None
+        found = product_for(self.embedding.dtype, self.embedding.device)
+        return found if isinstance(found, str) else "Native products are for matrices that are not stored transposed."
 
     def first(self, count: int) -> LeanModel:
         """The first ``count`` layers with the same embedding, norm and head."""
@@ -335,7 +347,9 @@ def _require_plain(module: Any) -> None:
 def _as_matrix(weight: torch.Tensor, bias: torch.Tensor | None) -> Matrix:
     small = weight.device.type == "cpu" and weight.nbytes <= READ_AHEAD
     ahead = weight.as_strided((weight.numel(),), (1,)) if small else None
-    return Matrix(weight, None if bias is None else bias.detach(), ahead)
+    product = product_for(weight.dtype, weight.device)
+    native = product if callable(product) and weight.is_contiguous() else None
+    return Matrix(weight, None if bias is None else bias.detach(), ahead, native)
 
 
 def _joined(modules: Sequence[Any]) -> Matrix:

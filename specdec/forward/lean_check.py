@@ -160,6 +160,7 @@ def _state(model: PreTrainedModel) -> tuple[Any, ...] | str:
         places,
         settings,
         [str(vars(c)) for c in configs.values()],
+        torch.get_num_threads() == 1,  # native products use one thread
     )
 
 

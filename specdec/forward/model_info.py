@@ -46,6 +46,12 @@ def why_not_lean(model: PreTrainedModel) -> str | None:
     return lean if isinstance(lean, str) else None
 
 
+def why_not_native(model: PreTrainedModel) -> str | None:
+    """Why the lean forward's products of few rows are torch's; None if they are native."""
+    lean = lean_model(model)
+    return "Native products are part of the lean forward pass." if isinstance(lean, str) else lean.not_native
+
+
 def context_length(config: Any) -> int | None:
     """How many tokens a model can read; None if its config sets no bound."""
     text = config.get_text_config(decoder=True)

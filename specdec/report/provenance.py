@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -166,14 +167,26 @@ def passes(facts: PairFacts) -> str:
     """Which forward each model uses and, if it is not the lean one, why."""
     models: dict[str, ModelFacts | DraftFacts | None] = {"target": facts["target"], "draft": facts["draft"]}
     known = {role: model["own_forward"] for role, model in models.items() if model and "own_forward" in model}
+    if not known:
+        return "not recorded"
     if not any(known.values()):
         return (
-            "lean forward pass; its logits were compared once with those of transformers" if known else "not recorded"
+            f"lean forward pass; its logits were compared once with those of transformers. {_products(models)}".strip()
         )
     return " ".join(
         f"{role}: {f'the forward pass of transformers. {reason}' if reason else 'lean forward pass.'}"
         for role, reason in known.items()
     )
+
+
+def _products(models: Mapping[str, ModelFacts | DraftFacts | None]) -> str:
+    """What multiplies by the weights; empty for a recording that does not say it."""
+    known = [model["torch_products"] for model in models.values() if model and "torch_products" in model]
+    if not known:
+        return ""
+    if reasons := dict.fromkeys(filter(None, known)):
+        return f"Matrix products by torch. {' '.join(reasons)}"
+    return "Matrix products of few rows in C, compiled on that machine."
 
 
 def head(facts: PairFacts) -> dict[str, str]:

@@ -263,7 +263,18 @@ def test_the_facts_of_a_pair_are_plain_values() -> None:
     drafts = (noisy_copy(target, 4), specdec.PromptLookup(), specdec.EarlyExit(2), None)
     facts = [specdec.Pair(target, draft, byte_tokenizer()).describe() for draft in drafts]
     assert json.loads(json.dumps(facts)) == facts
-    model = {"name", "layers", "parameters", "dtype", "rows", "local", "revision", "bits", "own_forward"}
+    model = {
+        "name",
+        "layers",
+        "parameters",
+        "dtype",
+        "rows",
+        "local",
+        "revision",
+        "bits",
+        "own_forward",
+        "torch_products",
+    }
     assert all(set(f) == {"name", "context", "device", "engine", "compiled", "target", "draft"} for f in facts)
     assert all(set(f["target"]) == model for f in facts)
     every = {"kind", "text", "python", "depends_on_start"}

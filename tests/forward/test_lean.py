@@ -28,6 +28,7 @@ from specdec.forward.lean import LeanForward, LeanModel
 from specdec.forward.runner import Runner
 from specdec.report import provenance
 
+pytestmark = pytest.mark.usefixtures("torch_products")
 CONTEXT = 2100
 LAST_BIT, CLOSE = 0.0, 1e-5  # of the range of the logits
 

@@ -47,6 +47,11 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
         help="eager: start each pass separately; graph: use fixed buffers, captured as CUDA graphs on a GPU; auto: "
         f"graph on a GPU, else eager. {GRAPHS_TRIED}",
     )
+    parser.add_argument(
+        "--no-native",
+        action="store_true",
+        help="compute all matrix products by torch, none in C that is compiled on this machine",
+    )
 
 
 def add_device_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,1 @@
+"""Passes in C, compiled on the machine that runs them. Without a compiler everything runs by torch's kernels."""
