@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from difflib import get_close_matches
 from shlex import quote
@@ -14,6 +15,7 @@ from typing import Any
 from specdec.cli.parsers import COMMANDS, parser_of, whole_parser
 from specdec.cli.terminal import refused, terminal
 from specdec.errors import LibraryChanged
+from specdec.forward.native.build import SWITCH
 
 # The extra of pyproject.toml that installs a package which not every use needs.
 EXTRAS = {"rich": "cli", "gradio": "page", "plotly": "page", "jinja2": "page", "starlette": "page"}
@@ -38,12 +40,18 @@ def main(argv: Sequence[str] | None = None) -> None:
             whole_parser().parse_args(words)
         elif first in COMMANDS:
             arguments = parser_of(first).parse_args(words[1:])
-            _module(first).main(arguments)
+            _start(first, arguments)
         else:
             refuse_command(first)
             arguments = parser_of("run").parse_args(words)
             refuse_command(arguments.prompt)
-            _module("run").main(arguments)
+            _start("run", arguments)
+
+
+def _start(command: str, arguments: Namespace) -> None:
+    if getattr(arguments, "no_native", False):
+        os.environ[SWITCH] = "0"
+    _module(command).main(arguments)
 
 
 def _module(command: str) -> Any:

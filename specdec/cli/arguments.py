@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from argparse import Namespace
@@ -15,7 +14,6 @@ from rich.text import Text
 
 from specdec.cli.terminal import harmless, readable
 from specdec.errors import InvalidInput
-from specdec.forward.native.build import SWITCH
 from specdec.models.loading import PairPlan, load, plan_pair
 from specdec.models.pair import Pair
 from specdec.models.settings import LoadOptions
@@ -74,8 +72,6 @@ def console_of(piped: int | None = None, **options: Any) -> Output:
 
 def plan_of(arguments: Namespace) -> PairPlan:
     """The plan of the named pair, before its weights are loaded. An empty name counts as none."""
-    if arguments.no_native:
-        os.environ[SWITCH] = "0"
     dtype = arguments.dtype
     options = LoadOptions(arguments.device, dtype, dtype, bits=arguments.bits, engine=arguments.engine)
     return plan_pair(arguments.target, arguments.draft, options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,7 @@ from fakes import byte_tokenizer, ids_of, noisy_copy, rounds_of, shared_tiny
 import specdec
 from specdec.report import recording
 from specdec.report.judge import Kind
-from specdec.report.recording import verdict_line
+from specdec.report.recording import Recorder, begin_line, event_lines, verdict_line
 from specdec.report.verdict import Note, Verdict
 from specdec.text import TokenBytes
 
@@ -266,3 +267,35 @@ def test_lines_are_numbered_as_an_editor_numbers_them(pair) -> None:
     assert recording.token_bytes(["", *lines]) == recording.token_bytes(lines)
     with pytest.raises(specdec.InvalidInput, match="Line 4 is not a line"):
         list(recording.read_recording([lines[0], "", " \n", "nonsense"]))
+
+
+def test_a_race_is_written_line_by_line_and_its_runs_are_kept_apart(pair) -> None:
+    """Each lane ends with its label. A run begins where every lane of the one before it has begun."""
+    begin = json.loads(begin_line(3, "here", PAIR, {"gamma": 4}, ["generate", "speculative"], 2, at=7.5))
+    assert begin == {
+        "event": "begin", "version": recording.VERSION, "number": 3, "origin": "here", "at": 7.5,
+        "pair": begin["pair"], "settings": {"gamma": 4}, "lanes": ["generate", "speculative"], "runs": 2,
+    }  # fmt: skip
+    assert abs(json.loads(begin_line(3, "here", PAIR, {}, [], 1))["at"] - time.time()) < 60, "a race begins now"
+    batches = [record(pair, lane, {})[0] for lane in ("generate", "speculative")] * 2
+    runs: list[dict] = []
+    written = [list(event_lines(batch, runs, ["generate", "speculative"], Recorder(None))) for batch in batches]
+    assert runs == [{"generate": batches[0], "speculative": batches[1]}] * 2
+    for lane, events, lines in zip(["generate", "speculative"] * 2, batches, written, strict=True):
+        kinds = [json.loads(line)["event"] for line in lines]
+        assert kinds == ["started", *["round"] * (len(events) - 2), "finished", "lane_end"]
+        assert json.loads(lines[-1])["lane"] == lane
+
+
+def test_the_shown_run_of_a_race_can_stand_alone(pair) -> None:
+    """It has the texts of its tokens, also of those that an earlier run described. Its verdict is that of all runs."""
+    lanes, recorder, runs = ["generate", "speculative"], recording.Recorder(pair.tokenizer), []
+    batches = [record(pair, lane, {"seed": seed, "temperature": 1.0})[0] for seed in (1, 2) for lane in lanes]
+    written = [json.loads(line) for batch in batches for line in event_lines(batch, runs, lanes, recorder)]
+    begin, end = {"event": "begin", "lanes": lanes}, {"event": "verdict", "kind": "faster", "shown": 1}
+    whole = "".join(json.dumps(one) + "\n" for one in (begin, *written, end))
+    first, *rest, last = map(json.loads, recording.shown_alone(whole).splitlines())
+    described = {name: token for one in written for name, token in one.get("tokens", {}).items()}
+    assert (first, last) == (begin, end | {"shown": 0}) and rest[0].pop("tokens") == described
+    second = [place for place, one in enumerate(written) if one["event"] == "started"][2]
+    assert rest == [{name: one[name] for name in one if name != "tokens"} for one in written[second:]]

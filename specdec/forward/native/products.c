@@ -1,8 +1,8 @@
 /* y (rows, out) = x (rows, in) w (out, in)^T + bias (out,), all float32, for few rows.
  *
- * A product of few rows waits for memory: its time is that of reading w once. So a walk over w serves all rows. OUTS rows
- * of w are read side by side, and the sums of up to ROWS rows of x stay in registers. Each sum is added in the same order
- * whatever the number of rows is, so a row's result is the same to the last bit alone and beside others.
+ * A product of few rows waits for memory: its time is that of reading w once. So a walk over w serves all rows of x.
+ * A few rows of w are read side by side, and the sums of up to ROWS rows of x stay in registers. Each sum is added in the
+ * same order whatever the number of rows is, so a row's result is the same to the last bit alone and beside others.
  */
 #include <stddef.h>
 
@@ -23,7 +23,8 @@ enum { LANES = 4, OUTS = 4, ROWS = 6 };
 enum { LANES = 4, OUTS = 2, ROWS = 6 };
 #define FMA(a, b, c) ((a) * (b) + (c)) /* twice, by -ffp-contract=off */
 #endif
-enum { AHEAD = 512 }; /* floats that are asked for before they are needed, in each row of w */
+enum { SINGLE = 8 }; /* rows of w for a single row of x: many streams, which the processor reads ahead by itself */
+enum { AHEAD = 2048 }; /* floats that are asked for before they are needed, in each row of w, for several rows of x */
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 #define ALWAYS static inline __attribute__((always_inline))
@@ -39,7 +40,7 @@ ALWAYS float sum_of(Vector v) {
 
 /* outs results of rows rows; both are constants where this is inlined. */
 ALWAYS void tile(const float *x, size_t in, const float *w, const float *bias, float *y, size_t out, int rows, int outs) {
-    Vector sums[OUTS][ROWS];
+    Vector sums[SINGLE][ROWS];
     UNROLL
     for (int o = 0; o < outs; o++) {
         UNROLL
@@ -47,11 +48,11 @@ ALWAYS void tile(const float *x, size_t in, const float *w, const float *bias, f
     }
     size_t i = 0;
     for (; i + LANES <= in; i += LANES) {
-        Vector ws[OUTS];
+        Vector ws[SINGLE];
         UNROLL
         for (int o = 0; o < outs; o++) {
             ws[o] = *(const Vector *)(w + o * in + i);
-            if (i % 16 == 0) __builtin_prefetch(w + o * in + i + AHEAD);
+            if (rows > 1 && i % 16 == 0) __builtin_prefetch(w + o * in + i + AHEAD);
         }
         UNROLL
         for (int r = 0; r < rows; r++) {
@@ -78,18 +79,19 @@ ALWAYS void group(const float *x, size_t in, const float *w, const float *bias, 
     }
 }
 
-/* Results first to last of each row. The rows go in groups of nearly the same size. */
 void linear(const float *x, int rows, const float *w, const float *bias, float *y, size_t out, size_t in) {
-    int groups = (rows + ROWS - 1) / ROWS;
+    const size_t outs = rows > 1 ? OUTS : SINGLE;
+    const int groups = (rows + ROWS - 1) / ROWS; /* of nearly the same size */
     for (size_t o = 0; o < out;) {
-        int several = o + OUTS <= out;
+        const size_t left = out - o, step = left < outs ? 1 : outs;
         for (int g = 0; g < groups; g++) {
             int first = rows * g / groups, count = rows * (g + 1) / groups - first;
             const float *from = x + first * in, *weights = w + o * in, *added = bias ? bias + o : 0;
             float *to = y + first * out + o;
-            if (several) group(from, in, weights, added, to, out, count, OUTS);
+            if (step == SINGLE) tile(from, in, weights, added, to, out, 1, SINGLE);
+            else if (step == OUTS) group(from, in, weights, added, to, out, count, OUTS);
             else group(from, in, weights, added, to, out, count, 1);
         }
-        o += several ? OUTS : 1;
+        o += step;
     }
 }
