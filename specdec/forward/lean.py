@@ -46,10 +46,17 @@ class Matrix:
     weight: torch.Tensor
     bias: torch.Tensor | None
     ahead: torch.Tensor | None
-    native: Product | None
+    native: Product | None = None
+
+    @property
+    def suits_native(self) -> bool:
+        """Whether the numbers of each row lie side by side in memory, as C reads them."""
+        bias, out = self.bias, len(self.weight)
+        return self.weight.is_contiguous() and (bias is None or (bias.is_contiguous() and bias.shape == (out,)))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if self.native is not None and len(x) <= MOST:
+        # Under autocast torch hands over other numbers than the weights' own. C would misread them.
+        if self.native is not None and len(x) <= MOST and x.dtype == self.weight.dtype:
             return self.native(x, self.weight, self.bias)
         if self.ahead is not None:
             self.ahead.sum()
@@ -153,14 +160,22 @@ class LeanModel:
         modules = getattr(decoder, family.layers)[:count]
         rotary_dim = 0 if self.rotary is None else 2 * len(self.rotary.inv_freq)
         self.layers = [_layer(module, family, rotary_dim) for module in modules]
+        self.not_native = self._use_native()
 
-    @property
-    def not_native(self) -> str | None:
-        """Why products of few rows are torch's; None if they are native."""
-        if any(layer.qkv.native for layer in self.layers):
-            return None
-        found = product_for(self.embedding.dtype, self.embedding.device)
-        return found if isinstance(found, str) else "Native products are for matrices that are not stored transposed."
+    def _use_native(self) -> str | None:
+        """Let all matrices use native products; returns why they do not, if one of them cannot."""
+        product = product_for(self.embedding.dtype, self.embedding.device)
+        if isinstance(product, str):
+            return product
+        matrices = [matrix for layer in self.layers for matrix in (layer.qkv, layer.out, layer.up, layer.down)]
+        if not all(matrix.suits_native for matrix in (*matrices, self.head)):
+            return "Native products are for matrices that are not stored transposed."
+        self.head = replace(self.head, native=product)
+        for at, layer in enumerate(self.layers):
+            parts = {name: getattr(layer, name) for name in ("qkv", "out", "up", "down")}
+            native = {name: replace(matrix, native=product) for name, matrix in parts.items()}
+            self.layers[at] = replace(layer, **native)
+        return None
 
     def first(self, count: int) -> LeanModel:
         """The first ``count`` layers with the same embedding, norm and head."""
@@ -347,9 +362,7 @@ def _require_plain(module: Any) -> None:
 def _as_matrix(weight: torch.Tensor, bias: torch.Tensor | None) -> Matrix:
     small = weight.device.type == "cpu" and weight.nbytes <= READ_AHEAD
     ahead = weight.as_strided((weight.numel(),), (1,)) if small else None
-    product = product_for(weight.dtype, weight.device)
-    native = product if callable(product) and weight.is_contiguous() else None
-    return Matrix(weight, None if bias is None else bias.detach(), ahead, native)
+    return Matrix(weight, None if bias is None else bias.detach(), ahead)
 
 
 def _joined(modules: Sequence[Any]) -> Matrix:

@@ -25,6 +25,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from specdec.forward.accelerate_private import HOOK
 from specdec.forward.hf_private import attention_of
 from specdec.forward.lean import FAMILIES, LeanModel, NotLean
+from specdec.forward.native.products import product_for
 from specdec.forward.torch_private import (
     BUFFERS,
     CHILDREN,
@@ -160,7 +161,7 @@ def _state(model: PreTrainedModel) -> tuple[Any, ...] | str:
         places,
         settings,
         [str(vars(c)) for c in configs.values()],
-        torch.get_num_threads() == 1,  # native products use one thread
+        isinstance(product_for(model.dtype, model.device), str),  # switched off, or torch uses several threads
     )
 
 

@@ -169,24 +169,24 @@ def passes(facts: PairFacts) -> str:
     known = {role: model["own_forward"] for role, model in models.items() if model and "own_forward" in model}
     if not known:
         return "not recorded"
-    if not any(known.values()):
-        return (
-            f"lean forward pass; its logits were compared once with those of transformers. {_products(models)}".strip()
+    if any(known.values()):
+        said = " ".join(
+            f"{role}: {f'the forward pass of transformers. {reason}' if reason else 'lean forward pass.'}"
+            for role, reason in known.items()
         )
-    return " ".join(
-        f"{role}: {f'the forward pass of transformers. {reason}' if reason else 'lean forward pass.'}"
-        for role, reason in known.items()
-    )
+    else:
+        said = "lean forward pass; its logits were compared once with those of transformers"
+    products = _products(models)
+    return f"{said.removesuffix('.')}. {products}" if products else said
 
 
 def _products(models: Mapping[str, ModelFacts | DraftFacts | None]) -> str:
-    """What multiplies by the weights; empty for a recording that does not say it."""
-    known = [model["torch_products"] for model in models.values() if model and "torch_products" in model]
-    if not known:
-        return ""
-    if reasons := dict.fromkeys(filter(None, known)):
-        return f"Matrix products by torch. {' '.join(reasons)}"
-    return "Matrix products of few rows in C, compiled on that machine."
+    """What multiplies by the weights of each model; empty for a recording that does not say it."""
+    found = {role: model["torch_products"] for role, model in models.items() if model and "torch_products" in model}
+    told = {role: f"by torch. {reason}" if reason else "of few rows in C." for role, reason in found.items()}
+    if len(set(told.values())) == 1:
+        return f"Matrix products {next(iter(told.values()))}"
+    return " ".join(f"Matrix products of the {role} {said}" for role, said in told.items())
 
 
 def head(facts: PairFacts) -> dict[str, str]:

@@ -75,7 +75,7 @@ def sweep_cells(row: SweepRow, mark: bool) -> list[str]:
 def sweep_table(rows: Sequence[SweepRow], best: int | None) -> FigureTable:
     """The rows for a person to read. ``best`` is the row to mark."""
     cells = [sweep_cells(row, at == best) for at, row in enumerate(rows)]
-    return FigureTable(CAPTION, COLUMNS, cells, range(8), marked=best, minor=COLUMNS[3:])
+    return FigureTable(CAPTION, COLUMNS, cells, range(8), marked=best, minor=COLUMNS[4:])
 
 
 def theory_note(trials: Sequence[Trial]) -> str:

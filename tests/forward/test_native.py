@@ -15,7 +15,7 @@ from fakes import noisy_copy, prompt_of, rounds_of, shared_tiny
 from pairwise import few
 
 import specdec
-from specdec.forward import lean_check
+from specdec.forward import lean, lean_check
 from specdec.forward.native import build
 from specdec.forward.native.products import _SOURCE, MOST, Product, product_for
 from specdec.report import provenance
@@ -60,6 +60,32 @@ def test_a_row_has_one_result_whatever_stands_beside_it(product: Product, out: i
 def test_rows_that_do_not_lie_side_by_side(product: Product) -> None:
     wide, weight = torch.randn(4, 20), torch.randn(7, 10)
     assert torch.equal(product(wide[:, ::2], weight, None), product(wide[:, ::2].contiguous(), weight, None))
+
+
+def test_a_row_of_another_width_or_type_is_never_misread(product: Product) -> None:
+    """Under autocast the rows have other numbers than the weights; torch multiplies them, or refuses."""
+    weight = torch.randn(5, 8)
+    matrix = lean.Matrix(weight, None, None, product)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert matrix(torch.randn(2, 8).bfloat16()).shape == (2, 5)
+    for wrong in (torch.randn(2, 7), torch.randn(2, 8).double()):
+        with pytest.raises(RuntimeError):
+            matrix(wrong)
+    assert not lean.Matrix(weight, torch.zeros(1).expand(5), None).suits_native
+    assert not lean.Matrix(weight.t(), None, None).suits_native
+
+
+def test_a_transposed_model_is_left_to_torch_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lean, "product_for", lambda dtype, device: F.linear)
+    found = lean.LeanModel(shared_tiny("gpt2", 1, layers=2))
+    assert "transposed" in found.not_native and found.head.native is None
+
+
+def test_each_model_is_named_where_they_differ() -> None:
+    model = {"name": "a", "layers": 1, "dtype": "float32", "bits": None, "own_forward": None}
+    facts = {"target": model | {"torch_products": None}, "draft": model | {"torch_products": "It is."}}
+    said = "Matrix products of the target of few rows in C. Matrix products of the draft by torch. It is."
+    assert provenance.passes(facts).endswith(f"those of transformers. {said}")
 
 
 def test_infinity_and_nan_stay_what_they_are(product: Product) -> None:
@@ -124,6 +150,17 @@ def test_a_library_is_built_once(product: Product, home: Path, monkeypatch: pyte
     assert not isinstance(build.library(_SOURCE), str)
 
 
+def test_it_is_built_once_whatever_new_files_may_be_read_by(product: Product, home: Path, monkeypatch) -> None:
+    before = os.umask(0o002)
+    try:
+        build.library(_SOURCE)
+    finally:
+        os.umask(before)
+    build.library.cache_clear()
+    monkeypatch.setattr(build, "_compile", None)
+    assert not isinstance(build.library(_SOURCE), str)
+
+
 def another(path: Path) -> None:
     path.write_bytes(b"somebody else's")
 
@@ -145,7 +182,11 @@ def nobodys(path: Path) -> None:
     path.with_suffix(build.DIGEST).unlink()
 
 
-@pytest.mark.parametrize("harm", few([cut, open_to_all, another, a_link, nobodys], 2))
+def no_text(path: Path) -> None:
+    path.with_suffix(build.DIGEST).write_bytes(b"\xff\xfe")
+
+
+@pytest.mark.parametrize("harm", few([cut, open_to_all, another, a_link, nobodys, no_text], 2))
 def test_a_library_that_is_not_what_was_built_is_built_again(
     product: Product, home: Path, harm: Callable[[Path], None]
 ) -> None:
@@ -164,6 +205,17 @@ def test_a_folder_that_others_may_write_is_not_used(product: Product, home: Path
     assert list(home.iterdir()) == []
 
 
+def test_a_user_without_a_home_builds_for_each_process(product: Product, home: Path, tmp_path, monkeypatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(build.Path, "home", no_home)
+    monkeypatch.setattr(build.tempfile, "tempdir", str(tmp_path))
+    assert not isinstance(build.library(_SOURCE), str)
+    assert list(tmp_path.iterdir()) == [], "the library is loaded, and its file is gone"
+
+
 def test_where_nothing_can_be_kept_it_is_built_for_this_process(product: Product, home: Path) -> None:
     home.parent.parent.mkdir(exist_ok=True)
     home.parent.write_text("a file stands in the way")
@@ -173,29 +225,41 @@ def test_where_nothing_can_be_kept_it_is_built_for_this_process(product: Product
 def test_without_a_compiler_the_reason_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(home))
     monkeypatch.delenv("CC", raising=False)
-    assert build.library(_SOURCE).startswith("No C compiler was found (cc, gcc or clang)")
+    said = "Native products could not be built: no C compiler was found (cc, gcc or clang)."
+    assert build.library(_SOURCE) == said == product_for(torch.float32, CPU)
 
 
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("echo 'x.c:1: error: no vectors here' >&2; exit 1", "no vectors here"),
-        ("exit 1", "gave no reason"),
-        ("exit 0", "gave no reason"),
-        ("kill -9 $$", "could not be built"),
+        ("echo 'x.c:1:2: error: no vectors here' >&2; exit 1", "cc failed (no vectors here)"),
+        ("echo 'error: cannot write /home/alice/x' >&2; exit 1", "cc failed (it gave no reason)"),
+        ("exit 1", "cc failed (it gave no reason)"),
+        ("exit 0", "cc wrote no library"),
+        ("kill -9 $$", "cc failed (it gave no reason)"),
     ],
 )
 def test_a_compiler_that_fails_is_quoted(home: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str) -> None:
+    """Without a path: the sentence is kept with results, which are shared."""
     compiler = home.parent.parent / "cc"
-    compiler.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo 1 && exit 0\n{script}\n')
+    compiler.write_text(f'#!/bin/sh\n[ "$7" = -march=native ] && [ "$8" = -dM ] && exit 0\n{script}\n')
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
-    reason = build.library(_SOURCE)
-    assert said in reason or "could not build" in reason, reason
+    monkeypatch.setattr(build.platform, "machine", lambda: "x86_64")
+    assert build.library(_SOURCE) == f"Native products could not be built: {said}."
     assert list(home.iterdir()) == [], "nothing half-made stays"
 
 
 def test_it_can_be_switched_off(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(build.SWITCH, "0")
-    assert build.library(_SOURCE) == "Native passes are switched off (SPECDEC_NATIVE=0)."
-    assert not os.path.exists(home)
+    assert product_for(torch.float32, CPU) == "Native products are switched off (SPECDEC_NATIVE=0)."
+    assert not home.exists()
+
+
+def test_a_switch_counts_from_the_next_call_on(product: Product, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = shared_tiny("llama", 1, layers=2)
+    assert lean_check.lean_model(model).not_native is None
+    monkeypatch.setenv(build.SWITCH, "0")
+    assert "switched off" in lean_check.lean_model(model).not_native
+    monkeypatch.delenv(build.SWITCH)
+    assert lean_check.lean_model(model).not_native is None

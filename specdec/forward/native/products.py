@@ -8,12 +8,13 @@ result is the same to the last bit, alone and beside others.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from specdec.forward.native.build import library
+from specdec.forward.native.build import SWITCH, library
 
 MOST = 17  # rows; for more of them torch's product is as fast
 _SOURCE = Path(__file__).with_name("products.c")
@@ -24,6 +25,8 @@ Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tens
 
 def product_for(dtype: torch.dtype, device: torch.device) -> Product | str:
     """The native product for a model's weights, or a sentence that says why its products are torch's."""
+    if os.environ.get(SWITCH) == "0":
+        return f"Native products are switched off ({SWITCH}=0)."
     if device.type != "cpu" or dtype != torch.float32:
         return "Native products are for float32 weights on a CPU."
     if (threads := torch.get_num_threads()) > 1:
@@ -38,9 +41,11 @@ def product_for(dtype: torch.dtype, device: torch.device) -> Product | str:
 
 def _product(linear: Callable[..., None]) -> Product:
     def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        """``F.linear`` of ``x`` (rows, in), ``weight`` (out, in) and ``bias`` (out,): (rows, out), all contiguous."""
+        """``F.linear`` of ``x`` (rows, in), and of contiguous ``weight`` (out, in) and ``bias`` (out,): (rows, out)."""
         x = x.contiguous()
-        rows, (out, size) = x.shape[0], weight.shape
+        (rows, width), (out, size) = x.shape, weight.shape
+        if width != size:
+            raise RuntimeError(f"A matrix for {size} numbers cannot multiply a row of {width}.")
         y = x.new_empty(rows, out)
         added = None if bias is None else bias.data_ptr()
         linear(x.data_ptr(), rows, weight.data_ptr(), added, y.data_ptr(), out, size)
