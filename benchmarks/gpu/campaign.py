@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from specdec.forward.native.build import SWITCH
 from specdec.report.recording import plain_json
 
 Found = dict[str, Any]
@@ -190,6 +191,7 @@ def _child(part: Part, setting: Setting, sender: Connection, printed: str) -> No
     found: Found = {}
     try:
         if setting.rehearsal:
+            os.environ[SWITCH] = "0"  # the stand-in for a capture records torch's operators
             torch.set_num_threads(1)  # a forked process cannot use the threads of the first one
         for found in part.work(setting):
             sender.send({"state": "ended", "found": found})

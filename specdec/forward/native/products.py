@@ -19,6 +19,7 @@ from specdec.forward.native.build import SWITCH, library
 MOST = 17  # rows; for more of them torch's product is as fast
 _SOURCE = Path(__file__).with_name("products.c")
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
+_LINEAR = ctypes.CFUNCTYPE(None, _POINTER, ctypes.c_int, _POINTER, _POINTER, _POINTER, _SIZE, _SIZE)
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 
@@ -34,9 +35,7 @@ def product_for(dtype: torch.dtype, device: torch.device) -> Product | str:
     found = library(_SOURCE)
     if isinstance(found, str):
         return found
-    found.linear.argtypes = [_POINTER, ctypes.c_int, _POINTER, _POINTER, _POINTER, _SIZE, _SIZE]
-    found.linear.restype = None
-    return _product(found.linear)
+    return _product(_LINEAR(("linear", found)))
 
 
 def _product(linear: Callable[..., None]) -> Product:
