@@ -167,14 +167,13 @@ class LeanModel:
         product = product_for(self.embedding.dtype, self.embedding.device)
         if isinstance(product, str):
             return product
-        matrices = [matrix for layer in self.layers for matrix in (layer.qkv, layer.out, layer.up, layer.down)]
-        if not all(matrix.suits_native for matrix in (*matrices, self.head)):
+        matrices = [{name: getattr(layer, name) for name in ("qkv", "out", "up", "down")} for layer in self.layers]
+        if not all(matrix.suits_native for matrix in (self.head, *(m for each in matrices for m in each.values()))):
             return "Native products are for matrices that are not stored transposed."
         self.head = replace(self.head, native=product)
-        for at, layer in enumerate(self.layers):
-            parts = {name: getattr(layer, name) for name in ("qkv", "out", "up", "down")}
-            native = {name: replace(matrix, native=product) for name, matrix in parts.items()}
-            self.layers[at] = replace(layer, **native)
+        for at, each in enumerate(matrices):
+            native = {name: replace(matrix, native=product) for name, matrix in each.items()}
+            self.layers[at] = replace(self.layers[at], **native)
         return None
 
     def first(self, count: int) -> LeanModel:

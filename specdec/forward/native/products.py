@@ -8,6 +8,7 @@ result is the same to the last bit, alone and beside others.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -35,10 +36,13 @@ def product_for(dtype: torch.dtype, device: torch.device) -> Product | str:
     found = library(_SOURCE)
     if isinstance(found, str):
         return found
-    return _product(_LINEAR(("linear", found)))
+    return _product(found)
 
 
-def _product(linear: Callable[..., None]) -> Product:
+@functools.cache
+def _product(found: ctypes.CDLL) -> Product:
+    linear = _LINEAR(("linear", found))
+
     def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """``F.linear`` of ``x`` (rows, in), and of contiguous ``weight`` (out, in) and ``bias`` (out,): (rows, out)."""
         x = x.contiguous()

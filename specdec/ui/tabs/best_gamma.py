@@ -203,9 +203,8 @@ def _tables(rows: Sequence[SweepRow], best: int | None) -> str:
     every = html.table_html(replace(table, caption=f"{table.caption}. {TERMS}"))
     if len(telling) == len(rows):
         return every
-    return html.table_html(replace(table.part(telling, slice(4)), minor=table.columns[3:4])) + html.folded(
-        "All draft lengths", every
-    )
+    few = replace(table.part(telling, slice(4)), minor=table.columns[3:4])
+    return html.table_html(few) + html.folded("All draft lengths", every)
 
 
 def _recorded(pair: Pair, prompt: Prompt, params: SamplingParams, seconds: float | None) -> Batches:
