@@ -97,11 +97,13 @@ class Changed(MetaPathFinder, Loader):
     """Imports one module from another source."""
 
     def __init__(self, path: Path, source: str):
-        self.name = ".".join(path.with_suffix("").parts)
+        self.names = {".".join(path.with_suffix("").parts)}
+        if path.parts[0] == "scripts":  # pytest's pythonpath holds that folder, so tests import its modules by stem
+            self.names.add(path.stem)
         self.path, self.source = str(ROOT / path), source
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        return importlib.util.spec_from_loader(name, self, origin=self.path) if name == self.name else None
+        return importlib.util.spec_from_loader(name, self, origin=self.path) if name in self.names else None
 
     def exec_module(self, module: ModuleType) -> None:
         module.__file__ = self.path
