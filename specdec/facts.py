@@ -28,8 +28,8 @@ class ModelFacts(TypedDict):
     - ``revision``: the commit of the hub; None for a folder, and for a model that ``load_pair`` has not loaded.
     - ``own_forward``: why its passes use transformers' ``forward``; None if they use the lean one. Missing where
       nothing has been decoded.
-    - ``torch_products``: why the products of its passes are torch's; None if those of few rows are native. Missing
-      where nothing has been decoded.
+    - ``torch_passes``: why torch runs all its passes; None if those over few rows are native. Missing where nothing
+      has been decoded.
     """
 
     name: _Text
@@ -41,7 +41,7 @@ class ModelFacts(TypedDict):
     revision: NotRequired[_Text | None]
     bits: _Count | None
     own_forward: NotRequired[_Text | None]
-    torch_products: NotRequired[_Text | None]
+    torch_passes: NotRequired[_Text | None]
 
 
 @with_config(OPEN)
@@ -52,7 +52,7 @@ class DraftFacts(TypedDict):
       expression that builds it.
     - ``depends_on_start``: whether a guess depends on the place where its draft began, or a draft may be shorter than
       asked.
-    - ``name`` to ``bits``, ``own_forward`` and ``torch_products``: as in ``ModelFacts``, of a draft that has a model or
+    - ``name`` to ``bits``, ``own_forward`` and ``torch_passes``: as in ``ModelFacts``, of a draft that has a model or
       weights.
     - ``own_tokenizer``: whether a draft model has another tokenizer than the target.
     - ``agreement``: the chance that a synthetic draft agrees, 0 to 1.
@@ -80,7 +80,7 @@ class DraftFacts(TypedDict):
     layer_ids: NotRequired[Annotated[list[_Count], Field(max_length=100)]]
     more: NotRequired[Annotated[dict[_Text, _Plain], Field(max_length=20)]]
     own_forward: NotRequired[_Text | None]
-    torch_products: NotRequired[_Text | None]
+    torch_passes: NotRequired[_Text | None]
 
 
 @with_config(OPEN)

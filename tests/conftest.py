@@ -11,7 +11,8 @@ import pytest
 import torch
 from needed import missing_chromium, missing_node
 
-from specdec.forward import lean, lean_check
+from specdec.forward import lean_check, weights
+from specdec.forward.native import passes
 from specdec.lanes import decoding_thread
 from specdec.measure.gain import RunMetrics
 from specdec.report import enough
@@ -79,9 +80,10 @@ def shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture
-def torch_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lean models are built anew, and their products are torch's: equal to those of ``forward`` to the last bit."""
-    monkeypatch.setattr(lean, "product_for", lambda dtype, device: "Not in this test.")
+def torch_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lean models are built anew, and torch runs their passes: equal to those of ``forward`` to the last bit."""
+    monkeypatch.setattr(passes, "why_torch", lambda dtype, device: "Not in this test.")
+    monkeypatch.setattr(weights, "why_torch", passes.why_torch)
     monkeypatch.setattr(lean_check, "_stacks", WeakKeyDictionary())
 
 

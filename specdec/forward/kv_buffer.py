@@ -16,27 +16,32 @@ READ_AHEAD = 1 << 20  # bytes; a matrix up to here fits in a core's L2 cache
 class KVBuffer:
     """One slot for each token and layer. A pass overwrites the slots after its start. A full buffer grows.
 
-    held    a tensor (room, *shape) for each layer; ``shape`` holds the keys and values of one token
-    angles  cosines and sines (room, rotary dimensions) by position; the first half of the sines is negated, because
-            rotating two halves is then a roll, two products and a sum
+    held       a tensor (room, *shape) for each layer; ``shape`` holds the keys and values of one token
+    workspace  what native passes keep for these tensors; None if they are new
+    angles     cosines and sines (room, rotary dimensions) by position; the first half of the sines is negated, because
+               rotating two halves is then a roll, two products and a sum
     """
+
+    by_slices = True  # rows are written where their positions say, and not by index
 
     def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor, rotary: Any):
         self.held = [like.new_empty((0, *shape)) for _ in range(layers)]
         self.angles = angles(None, 0, like)
+        self.workspace: Any = None
         self._rotary = rotary
         self._room = 0
 
     def span(self, start: int, count: int) -> PassView:
         """The places of ``count`` rows after ``start`` tokens."""
-        self._reserve(start + count)
+        self.reserve(start + count)
         return PassView(start, start + count, self.angles, self.held[0])
 
-    def _reserve(self, end: int) -> None:
+    def reserve(self, end: int) -> None:
         """Make room for ``end`` tokens."""
         if end <= self._room:
             return
         self._room = end + max(SPARE, end // 8)
+        self.workspace = None
         for place, old in enumerate(self.held):
             self.held[place] = old.new_empty((self._room, *old.shape[1:]))
             self.held[place][: len(old)] = old

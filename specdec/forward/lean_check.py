@@ -24,8 +24,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from specdec.forward.accelerate_private import HOOK
 from specdec.forward.hf_private import attention_of
-from specdec.forward.lean import FAMILIES, LeanModel, NotLean
-from specdec.forward.native.products import product_for
+from specdec.forward.lean import LeanModel
+from specdec.forward.native.availability import why_torch
 from specdec.forward.torch_private import (
     BUFFERS,
     CHILDREN,
@@ -37,6 +37,7 @@ from specdec.forward.torch_private import (
     identity_of,
     parameters_of,
 )
+from specdec.forward.weights import FAMILIES, NotLean
 
 ROWS = (9, 1, 2, 6, 1)  # rows of each compared pass, in order
 # The largest difference of logits that counts as agreement, as a share of their range. With 16-bit numbers, a pass over
@@ -161,7 +162,7 @@ def _state(model: PreTrainedModel) -> tuple[Any, ...] | str:
         places,
         settings,
         [str(vars(c)) for c in configs.values()],
-        isinstance(product_for(model.dtype, model.device), str),  # switched off, or torch uses several threads
+        why_torch(model.dtype, model.device),  # native passes may be switched off and on
     )
 
 
@@ -187,6 +188,9 @@ def _build(model: PreTrainedModel) -> LeanModel | str:
         if any(window not in (None, layer.window) for window, layer in zip(cached, lean.layers, strict=False)):
             return "Its config sets windows that its layers do not have."
         worst = _largest_difference(model, lean)
+        if not worst <= BOUNDS[model.dtype] and lean.why_torch is None:
+            lean.use_torch("Its native passes would give other logits than transformers.")
+            worst = _largest_difference(model, lean)
     except (NotLean, RuntimeError, AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
         return f"Its lean forward pass could not be built ({str(error).splitlines()[0]})."
     if not math.isfinite(worst):

@@ -46,10 +46,10 @@ def why_not_lean(model: PreTrainedModel) -> str | None:
     return lean if isinstance(lean, str) else None
 
 
-def why_not_native(model: PreTrainedModel) -> str | None:
-    """Why the lean forward's products of few rows are torch's; None if they are native."""
+def why_torch_passes(model: PreTrainedModel) -> str | None:
+    """Why torch's operators run the passes over few rows of the lean forward; None if those are native."""
     lean = lean_model(model)
-    return "Native products are part of the lean forward pass." if isinstance(lean, str) else lean.not_native
+    return "Native passes are part of the lean forward pass." if isinstance(lean, str) else lean.why_torch
 
 
 def context_length(config: Any) -> int | None:

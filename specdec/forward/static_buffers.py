@@ -53,6 +53,8 @@ class StaticPositions:
 class StaticKVBuffer(KVBuffer):
     """A fixed number of slots. They start as zeros, because NaN in a slot would survive a mask."""
 
+    by_slices = False
+
     def __init__(self, layers: int, shape: tuple[int, ...], like: torch.Tensor, rotary: Any, place: StaticPositions):
         room = len(place.numbers)
         self.held = [like.new_zeros((room, *shape)) for _ in range(layers)]

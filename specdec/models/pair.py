@@ -17,7 +17,7 @@ from specdec.errors import InvalidInput, quoted
 from specdec.facts import PairFacts
 from specdec.forward.cuda_graph import graph_engine, no_graphs
 from specdec.forward.engine import EagerEngine, Engine
-from specdec.forward.model_info import context_length, model_facts, why_not_lean, why_not_native
+from specdec.forward.model_info import context_length, model_facts, why_not_lean, why_torch_passes
 from specdec.forward.runner import device_of
 from specdec.forward.torch_private import is_compiled
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
@@ -173,17 +173,17 @@ class Pair:
     def describe(self) -> PairFacts:
         """``facts``, and what runs the passes. The first call for a pair runs passes to find out.
 
-        Adds ``own_forward`` and ``torch_products`` to each model, and ``engine``, with a reason where the graph engine
+        Adds ``own_forward`` and ``torch_passes`` to each model, and ``engine``, with a reason where the graph engine
         was asked for and cannot run.
         """
         facts = self.facts()
         facts["target"]["own_forward"] = why_not_lean(self.target)
-        facts["target"]["torch_products"] = why_not_native(self.target)
+        facts["target"]["torch_passes"] = why_torch_passes(self.target)
         if self.draft and self.draft.models and facts["draft"]:
             forward, products = (
-                next(filter(None, map(why, self.draft.models)), None) for why in (why_not_lean, why_not_native)
+                next(filter(None, map(why, self.draft.models)), None) for why in (why_not_lean, why_torch_passes)
             )
-            facts["draft"] = {**facts["draft"], "own_forward": forward, "torch_products": products}
+            facts["draft"] = {**facts["draft"], "own_forward": forward, "torch_passes": products}
         no_graphs = self._no_graphs() if self._wants_graphs else None
         graphs = self._wants_graphs and no_graphs is None
         facts["engine"] = {"name": "graph" if graphs else "eager", "reason": no_graphs}

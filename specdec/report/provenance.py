@@ -176,17 +176,17 @@ def passes(facts: PairFacts) -> str:
         )
     else:
         said = "lean forward pass; its logits were compared once with those of transformers"
-    products = _products(models)
-    return f"{said.removesuffix('.')}. {products}" if products else said
+    runs = _native(models)
+    return f"{said.removesuffix('.')}. {runs}" if runs else said
 
 
-def _products(models: Mapping[str, ModelFacts | DraftFacts | None]) -> str:
-    """What multiplies by the weights of each model; empty for a recording that does not say it."""
-    found = {role: model["torch_products"] for role, model in models.items() if model and "torch_products" in model}
-    told = {role: f"by torch. {reason}" if reason else "of few rows in C." for role, reason in found.items()}
+def _native(models: Mapping[str, ModelFacts | DraftFacts | None]) -> str:
+    """What runs the passes of each model over few rows; empty for a recording that does not say it."""
+    found = {role: model["torch_passes"] for role, model in models.items() if model and "torch_passes" in model}
+    told = {role: f"run in torch. {reason}" if reason else "over few rows run in C." for role, reason in found.items()}
     if len(set(told.values())) == 1:
-        return f"Matrix products {next(iter(told.values()))}"
-    return " ".join(f"Matrix products of the {role} {said}" for role, said in told.items())
+        return f"Passes {next(iter(told.values()))}"
+    return " ".join(f"Passes of the {role} {said}" for role, said in told.items())
 
 
 def head(facts: PairFacts) -> dict[str, str]:

@@ -273,7 +273,7 @@ def test_the_facts_of_a_pair_are_plain_values() -> None:
         "revision",
         "bits",
         "own_forward",
-        "torch_products",
+        "torch_passes",
     }
     assert all(set(f) == {"name", "context", "device", "engine", "compiled", "target", "draft"} for f in facts)
     assert all(set(f["target"]) == model for f in facts)

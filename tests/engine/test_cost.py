@@ -55,7 +55,7 @@ def operators(layers: int, count: int, own: bool = False) -> Counter[str]:
 
 
 @pytest.mark.parametrize("count", [1, 6])
-def test_a_layer_takes_few_operators(count: int, torch_products) -> None:
+def test_a_layer_takes_few_operators(count: int, torch_passes) -> None:
     """Four products with the sums that read ahead, two norms, the rotation, one copy into the slots, the attention."""
     layer = operators(3, count) - operators(2, count)
     own = operators(3, count, own=True) - operators(2, count, own=True)

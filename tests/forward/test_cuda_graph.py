@@ -26,7 +26,7 @@ from specdec.measure.enumeration import distance, distribution
 from specdec.report import provenance
 
 FAMILIES = ("llama", "qwen3", "mistral", "gpt2", "gpt_neox", "phi3")
-pytestmark = pytest.mark.usefixtures("torch_products")  # the stand-in records torch's operators
+pytestmark = pytest.mark.usefixtures("torch_passes")  # the stand-in records torch's operators
 MODES: dict[str, dict[str, Any]] = {
     "greedy": {"gamma": 4},
     "sampling": {"gamma": 4, "params": {"temperature": 1.0, "seed": 5}},

@@ -1,122 +1,108 @@
-"""Native products: a row's result is the same alone and beside others, and without a compiler torch's are used."""
+"""Native passes: the logits of ``forward`` up to rounding, and a row's the same whatever runs beside it."""
 
 from __future__ import annotations
 
+import itertools
 import os
-import stat
-from collections.abc import Callable
-from pathlib import Path
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
 import pytest
 import torch
-import torch.nn.functional as F
-from fakes import noisy_copy, prompt_of, rounds_of, shared_tiny
+from enumeration import OfModel
+from fakes import noisy_copy, prompt_of, rounds_of, shared_tiny, tiny
+from lean_models import CLOSE, MODELS, WINDOWS, differences_at, with_config
 from pairwise import few
+from transformers import AutoModelForCausalLM
+from transformers.activations import QuickGELUActivation
 
 import specdec
-from specdec.forward import lean, lean_check
-from specdec.forward.native import build
-from specdec.forward.native.products import _SOURCE, MOST, Product, product_for
+from specdec.forward import lean_check
+from specdec.forward.lean import LeanModel
+from specdec.forward.native.availability import why_torch
+from specdec.forward.native.passes import MOST, NativePass
+from specdec.measure.enumeration import CLOSE as CLOSE_CHANCES
+from specdec.measure.enumeration import distance, distribution
 from specdec.report import provenance
 
-CPU = torch.device("cpu")
-# Outputs and inputs: more and fewer than a block has, with and without a rest in either direction.
-SHAPES = [(1, 1), (3, 5), (8, 16), (37, 29), (64, 33), (50, 64), (97, 130)]
+EVERY = MODELS | WINDOWS
+# A head of 12 has no whole vector, one of 24 has a rest after it, and the other widths have one too.
+UNEVEN = {
+    "llama of uneven widths": lambda: with_config(
+        "llama", hidden_size=60, intermediate_size=83, num_attention_heads=5, num_key_value_heads=1, head_dim=12,
+        vocab_size=301,
+    ),
+    "gpt_neox of uneven widths": lambda: with_config("gpt_neox", hidden_size=72, num_attention_heads=3),
+}  # fmt: skip
+THREADS = (1, 2, 3, 7)
 
 
-@pytest.fixture(scope="module")
-def product() -> Product:
-    found = product_for(torch.float32, CPU)
-    if isinstance(found, str):
-        assert "no C compiler was found" in found or "one thread" in found, found  # our own C file must compile
-        pytest.skip(found)
-    return found
+@pytest.fixture(autouse=True)
+def native(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lean models are built anew, on a machine that can compile."""
+    if (reason := why_torch(torch.float32, torch.device("cpu"))) is not None:
+        assert "no C compiler was found" in reason, reason  # our own C file must compile
+        pytest.skip(reason)
+    monkeypatch.setattr(lean_check, "_stacks", WeakKeyDictionary())
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, where nothing is built yet."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv(build.SWITCH, raising=False)
-    build.library.cache_clear()
-    yield tmp_path / "specdec" / "native"
-    build.library.cache_clear()
+def threads() -> None:
+    """torch uses as many threads as before again after the test."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("with_bias", [True, False])
-@pytest.mark.parametrize(("out", "size"), SHAPES)
-def test_a_row_has_one_result_whatever_stands_beside_it(product: Product, out: int, size: int, with_bias: bool) -> None:
-    rng = torch.Generator().manual_seed(out)
-    weight = torch.randn(out, size, generator=rng)
-    bias = torch.randn(out, generator=rng) if with_bias else None
-    x = torch.randn(MOST, size, generator=rng)
-    alone = torch.cat([product(x[row : row + 1], weight, bias) for row in range(MOST)])
-    exact = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
-    assert (alone - exact).abs().max() < 1e-5 * size**0.5
-    for rows in range(2, MOST + 1):
-        assert torch.equal(product(x[:rows], weight, bias), alone[:rows])
+def lean_of(model) -> LeanModel:
+    found = lean_check.lean_model(model)
+    assert isinstance(found, LeanModel) and found.why_torch is None, found
+    return found
 
 
-def test_rows_that_do_not_lie_side_by_side(product: Product) -> None:
-    wide, weight = torch.randn(4, 20), torch.randn(7, 10)
-    assert torch.equal(product(wide[:, ::2], weight, None), product(wide[:, ::2].contiguous(), weight, None))
+@torch.inference_mode()
+def logits(lean: LeanModel, ids: torch.Tensor, rows: int, context: int = 0) -> torch.Tensor:
+    """The logits of all ids after the first ``context``, read so many at a time."""
+    buffer, parts = lean.new_buffer(), [context] if context else []
+    parts += [rows] * ((len(ids) - context) // rows)
+    found, start = [], 0
+    for part in ids.split([*parts, len(ids) - sum(parts)]):
+        if len(part):
+            found.append(lean.forward(part, buffer, start, None))
+        start += len(part)
+    return torch.cat(found)[context:]
 
 
-def test_a_row_of_another_width_or_type_is_never_misread(product: Product) -> None:
-    """Under autocast the rows have other numbers than the weights; torch multiplies them, or refuses."""
-    weight = torch.randn(5, 8)
-    matrix = lean.Matrix(weight, None, None, product)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert matrix(torch.randn(2, 8).bfloat16()).shape == (2, 5)
-    for wrong in (torch.randn(2, 7), torch.randn(2, 8).double()):
-        with pytest.raises(RuntimeError):
-            matrix(wrong)
-    assert not lean.Matrix(weight, torch.zeros(1).expand(5), None).suits_native
-    assert not lean.Matrix(weight.t(), None, None).suits_native
+# --- what they compute -----------------------------------------------------------------------------------------------
 
 
-def test_a_transposed_model_is_left_to_torch_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lean, "product_for", lambda dtype, device: F.linear)
-    found = lean.LeanModel(shared_tiny("gpt2", 1, layers=2))
-    assert "transposed" in found.not_native and found.head.native is None
+@pytest.mark.parametrize("name", EVERY | UNEVEN)
+def test_logits_differ_from_those_of_forward_by_rounding(name: str) -> None:
+    model = (EVERY | UNEVEN)[name]()
+    lean_of(model)
+    assert max(differences_at(model, (0, 1, 7, 100, 700), (1, 2, 6, 17))) <= CLOSE
 
 
-def test_each_model_is_named_where_they_differ() -> None:
-    model = {"name": "a", "layers": 1, "dtype": "float32", "bits": None, "own_forward": None}
-    facts = {"target": model | {"torch_products": None}, "draft": model | {"torch_products": "It is."}}
-    said = "Matrix products of the target of few rows in C. Matrix products of the draft by torch. It is."
-    assert provenance.passes(facts).endswith(f"those of transformers. {said}")
+@pytest.mark.parametrize("name", [*UNEVEN, *few(EVERY, 0), "gpt2", "qwen3", "phi3 with windows"])
+def test_a_row_is_the_same_whatever_runs_beside_it(name: str, threads) -> None:
+    """To the last bit: alone, beside up to 16 others, and with any number of threads."""
+    lean, ids = lean_of((EVERY | UNEVEN)[name]()), prompt_of(2 * MOST)
+    torch.set_num_threads(1)
+    alone = logits(lean, ids, 1, context=MOST)
+    for count in THREADS:
+        torch.set_num_threads(count)
+        for rows in range(1, MOST + 1):
+            assert torch.equal(logits(lean, ids, rows, context=MOST), alone), (count, rows)
 
 
-def test_infinity_and_nan_stay_what_they_are(product: Product) -> None:
-    x = torch.zeros(3, 40)
-    x[1, 3], x[2, 39] = float("inf"), float("nan")
-    y = product(x, torch.ones(5, 40), None)
-    assert (y[0] == 0).all() and (y[1] == float("inf")).all() and y[2].isnan().all()
+def test_a_text_longer_than_its_buffers() -> None:
+    """Buffers and scratch grow with it; what was read stays."""
+    lean, ids = lean_of(MODELS["qwen2"]()), prompt_of(900)
+    torch.testing.assert_close(logits(lean, ids, 16)[-20:], logits(lean, ids, 6, context=880), rtol=0, atol=1e-4)
 
 
-def test_small_numbers_of_the_process_stay(product: Product) -> None:
-    """A library that is linked with -ffast-math makes every thread of the process compute them as zero."""
-    assert float(torch.tensor(1e-40) * 1.0) > 0 and product(torch.full((1, 3), 1e-40), torch.ones(2, 3), None).min() > 0
-
-
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "mistral", "phi3", "gpt_neox"])
-def test_a_model_uses_them_and_agrees(product: Product, family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its logits differ from those of torch's products by rounding, and a pass over several rows from none over one."""
-    monkeypatch.setattr(lean_check, "_stacks", WeakKeyDictionary())
-    model = shared_tiny(family, 1, layers=2)
-    native = lean_check.lean_model(model)
-    assert native.not_native is None
-    ids, together, apart = prompt_of(6), native.new_buffer(), native.new_buffer()
-    with torch.inference_mode():
-        rows = native.forward(ids, together, 0, None)
-        assert float(lean_check.share_apart(rows, model(ids[None]).logits[0])) < 1e-5
-        alone = torch.cat([native.forward(ids[at : at + 1], apart, at, None) for at in range(len(ids))])
-    assert float(lean_check.share_apart(rows, alone)) < 1e-5
-
-
-def test_the_text_is_that_of_generate_and_the_events_say_so(product: Product) -> None:
+def test_the_text_is_that_of_generate_and_the_events_say_so() -> None:
     target = shared_tiny("llama", 1, layers=3)
     pair = specdec.Pair(target, noisy_copy(target, 1))
     params = specdec.SamplingParams(max_new_tokens=40, ignore_eos=True)
@@ -124,143 +110,153 @@ def test_the_text_is_that_of_generate_and_the_events_say_so(product: Product) ->
     events = list(specdec.speculative(pair, prompt_of(7), gamma=4, params=params))
     assert specdec.collect(iter(events)).token_ids == plain and len(rounds_of(events)) < 40
     facts = events[0].pair
-    assert facts["target"]["torch_products"] is None is facts["draft"]["torch_products"]
-    assert "few rows in C" in provenance.passes(facts)
+    assert facts["target"]["torch_passes"] is None is facts["draft"]["torch_passes"]
+    assert provenance.passes(facts).endswith("Passes over few rows run in C.")
 
 
-def test_torch_multiplies_where_it_uses_several_threads_or_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    assert product_for(torch.float32, CPU) == "Native products use one thread, and torch uses 4."
-    assert "float32 weights on a CPU" in product_for(torch.bfloat16, CPU)
+@pytest.mark.parametrize("acceptance", ["lossless", "block"])
+def test_sampled_text_has_the_targets_distribution(acceptance: str) -> None:
+    """Every outcome of every draw."""
+    target = with_config("llama", vocab_size=3)
+    lean_of(target)
+    pair = specdec.Pair(target, noisy_copy(target, 1, 0.1))
+    prompt, params = (1, 2, 1), specdec.SamplingParams(temperature=1.5, max_new_tokens=3, seed=0, ignore_eos=True)
+
+    def write() -> tuple[int, ...]:
+        lane = specdec.speculative(pair, torch.tensor(prompt), gamma=2, params=params, acceptance=acceptance)
+        return tuple(itertools.chain.from_iterable(event.committed_ids for event in rounds_of(list(lane))))
+
+    texts, paths = distribution(write, every=acceptance == "block")
+    assert paths > 20
+    assert distance(texts, OfModel(target, prompt, params).completed({(): 1.0})) < CLOSE_CHANCES
 
 
-# --- building --------------------------------------------------------------------------------------------------------
+# --- what they must not change ---------------------------------------------------------------------------------------
 
 
-def built(home: Path) -> Path:
-    """The one library in the cache."""
-    (found,) = home.glob("*.so")
-    return found
+def test_gpt2_keeps_its_weights_and_can_be_saved(tmp_path) -> None:
+    """Its matrices are laid out in another order in memory. Values, shapes and saving do not change."""
+    model, fresh = MODELS["gpt2"](), MODELS["gpt2"]()
+    lean_of(model)
+    assert not model.transformer.h[0].attn.c_attn.weight.is_contiguous()
+    model.save_pretrained(tmp_path)
+    for other in (fresh, AutoModelForCausalLM.from_pretrained(tmp_path)):
+        assert all(torch.equal(value, model.state_dict()[name]) for name, value in other.state_dict().items())
 
 
-def test_a_library_is_built_once(product: Product, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not isinstance(build.library(_SOURCE), str)
-    assert not built(home).stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    build.library.cache_clear()
-    monkeypatch.setattr(build, "_compile", None)
-    assert not isinstance(build.library(_SOURCE), str)
+def test_weights_changed_in_place_are_read() -> None:
+    model, ids = tiny("llama"), prompt_of(5)
+    before = logits(lean_of(model), ids, 5)
+    model.model.layers[0].mlp.down_proj.weight.data.mul_(2)  # unseen by torch's count of changes
+    after = logits(lean_of(model), ids, 5)
+    assert not torch.equal(before, after)
+    assert float(lean_check.share_apart(after, model(ids[None]).logits[0].detach())) < CLOSE
 
 
-def test_it_is_built_once_whatever_new_files_may_be_read_by(product: Product, home: Path, monkeypatch) -> None:
-    before = os.umask(0o002)
-    try:
-        build.library(_SOURCE)
-    finally:
-        os.umask(before)
-    build.library.cache_clear()
-    monkeypatch.setattr(build, "_compile", None)
-    assert not isinstance(build.library(_SOURCE), str)
+def test_small_numbers_of_the_process_stay(threads) -> None:
+    """A library that is linked with -ffast-math makes every thread of the process compute them as zero."""
+    torch.set_num_threads(3)
+    lean = lean_of(tiny("llama"))
+    logits(lean, prompt_of(3), 3)
+    assert float(torch.tensor(1e-40) * 1.0) > 0
 
 
-def another(path: Path) -> None:
-    path.write_bytes(b"somebody else's")
+@pytest.mark.parametrize("place", ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
+def test_nan_in_a_weight_reaches_the_logits(place: str) -> None:
+    """Nothing on the way may swallow it, so that it is told and not decoded."""
+    model = tiny("llama")
+    lean = lean_of(model)
+    layer = model.model.layers[0]
+    getattr(layer.self_attn if hasattr(layer.self_attn, place) else layer.mlp, place).weight.data.fill_(float("nan"))
+    assert logits(lean, prompt_of(4), 4).isnan().all()
 
 
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:1000])
+def test_ids_and_places_that_there_are_not_are_refused() -> None:
+    """As torch does. C would read past the end of a table."""
+    lean = lean_of(with_config("gpt2", n_positions=64))
+    for ids, start in (([320], 0), ([-1], 0), ([1, 2], 63)):
+        buffer = lean.new_buffer()
+        with pytest.raises(IndexError):
+            lean.forward(torch.tensor(ids), buffer, start, None)
 
 
-def open_to_all(path: Path) -> None:
-    path.chmod(0o777)
+# --- where they run --------------------------------------------------------------------------------------------------
 
 
-def a_link(path: Path) -> None:
-    path.rename(path.with_name("elsewhere"))
-    path.symlink_to("elsewhere")
+def test_early_exits_and_taps() -> None:
+    lean, ids, found = lean_of(tiny("llama", layers=4)), prompt_of(9), {}
+    for how in ("native", "torch"):
+        if how == "torch":
+            lean.use_torch("This is a test.")
+        taps = dict.fromkeys((0, 2, 4), torch.empty(0))
+        with torch.inference_mode():
+            whole = lean.forward(ids, lean.new_buffer(), 0, 3, taps)
+            early = lean.first(2).forward(ids, lean.new_buffer(), 0, None)
+        found[how] = [whole, early, *taps.values()]
+    assert [len(part) for part in found["native"]] == [3, 9, 9, 9, 9]
+    for ours, theirs in zip(*found.values(), strict=True):
+        assert float(lean_check.share_apart(ours, theirs)) < CLOSE
 
 
-def nobodys(path: Path) -> None:
-    path.with_suffix(build.DIGEST).unlink()
+def test_torch_runs_under_autocast_and_over_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    lean = lean_of(tiny("llama"))
+    monkeypatch.setattr(NativePass, "logits", None)  # would fail
+    logits(lean, prompt_of(MOST + 1), MOST + 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits(lean, prompt_of(3), 3)
 
 
-def no_text(path: Path) -> None:
-    path.with_suffix(build.DIGEST).write_bytes(b"\xff\xfe")
+def test_a_pass_that_computes_something_else_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = NativePass.logits
+    monkeypatch.setattr(NativePass, "logits", lambda *given: right(*given) + torch.linspace(0, 1, 320))
+    model = tiny("llama")
+    lean = lean_check.lean_model(model)
+    assert lean.why_torch == "Its native passes would give other logits than transformers."
+    assert torch.equal(logits(lean, prompt_of(4), 4), model(prompt_of(4)[None]).logits[0])
 
 
-@pytest.mark.parametrize("harm", few([cut, open_to_all, another, a_link, nobodys, no_text], 2))
-def test_a_library_that_is_not_what_was_built_is_built_again(
-    product: Product, home: Path, harm: Callable[[Path], None]
-) -> None:
-    build.library(_SOURCE)
-    whole = built(home).read_bytes()
-    harm(built(home))
-    build.library.cache_clear()
-    assert not isinstance(build.library(_SOURCE), str)
-    assert built(home).read_bytes() == whole and not built(home).is_symlink()
+def test_an_unknown_activation_is_named() -> None:
+    model = tiny("llama")
+    for layer in model.model.layers:
+        layer.mlp.act_fn = QuickGELUActivation()
+    assert "QuickGELUActivation" in lean_check.lean_model(model).why_torch
 
 
-def test_a_folder_that_others_may_write_is_not_used(product: Product, home: Path) -> None:
-    home.mkdir(parents=True)
-    home.chmod(0o777)
-    assert not isinstance(build.library(_SOURCE), str)
-    assert list(home.iterdir()) == []
+def test_other_numbers_than_float32_are_left_to_torch() -> None:
+    assert "float32 weights on a CPU" in why_torch(torch.bfloat16, torch.device("cpu"))
+    assert "float32 weights on a CPU" in why_torch(torch.float32, torch.device("cuda"))
 
 
-def test_a_user_without_a_home_builds_for_each_process(product: Product, home: Path, tmp_path, monkeypatch) -> None:
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(build.Path, "home", no_home)
-    monkeypatch.setattr(build.tempfile, "tempdir", str(tmp_path))
-    assert not isinstance(build.library(_SOURCE), str)
-    assert list(tmp_path.iterdir()) == [], "the library is loaded, and its file is gone"
+def test_each_model_is_named_where_they_differ() -> None:
+    model = {"name": "a", "layers": 1, "dtype": "float32", "bits": None, "own_forward": None}
+    facts = {"target": model | {"torch_passes": None}, "draft": model | {"torch_passes": "It is."}}
+    said = "Passes of the target over few rows run in C. Passes of the draft run in torch. It is."
+    assert provenance.passes(facts).endswith(f"those of transformers. {said}")
 
 
-def test_where_nothing_can_be_kept_it_is_built_for_this_process(product: Product, home: Path) -> None:
-    home.parent.parent.mkdir(exist_ok=True)
-    home.parent.write_text("a file stands in the way")
-    assert not isinstance(build.library(_SOURCE), str)
+# --- threads and processes -------------------------------------------------------------------------------------------
 
 
-def test_without_a_compiler_the_reason_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(home))
-    monkeypatch.delenv("CC", raising=False)
-    said = "Native products could not be built: no C compiler was found (cc, gcc or clang)."
-    assert build.library(_SOURCE) == said == product_for(torch.float32, CPU)
+def test_calls_at_the_same_time(threads) -> None:
+    """One of them has the threads, and the others run alone; the logits are the same."""
+    torch.set_num_threads(3)
+    lean, ids = lean_of(MODELS["llama"]()), prompt_of(300)
+    expected, begin = logits(lean, ids, 3), threading.Barrier(4)
+
+    def again() -> bool:
+        begin.wait()
+        return all(torch.equal(logits(lean, ids, 3), expected) for _ in range(5))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda _: again(), range(4)))
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("echo 'x.c:1:2: error: no vectors here' >&2; exit 1", "cc failed (no vectors here)"),
-        ("echo 'error: cannot write /home/alice/x' >&2; exit 1", "cc failed (it gave no reason)"),
-        ("exit 1", "cc failed (it gave no reason)"),
-        ("exit 0", "cc wrote no library"),
-        ("kill -9 $$", "cc failed (it gave no reason)"),
-    ],
-)
-def test_a_compiler_that_fails_is_quoted(home: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str) -> None:
-    """Without a path: the sentence is kept with results, which are shared."""
-    compiler = home.parent.parent / "cc"
-    compiler.write_text(f'#!/bin/sh\n[ "$7" = -march=native ] && [ "$8" = -dM ] && exit 0\n{script}\n')
-    compiler.chmod(0o755)
-    monkeypatch.setenv("CC", str(compiler))
-    monkeypatch.setattr(build.platform, "machine", lambda: "x86_64")
-    assert build.library(_SOURCE) == f"Native products could not be built: {said}."
-    assert list(home.iterdir()) == [], "nothing half-made stays"
-
-
-def test_it_can_be_switched_off(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(build.SWITCH, "0")
-    assert product_for(torch.float32, CPU) == "Native products are switched off (SPECDEC_NATIVE=0)."
-    assert not home.exists()
-
-
-def test_a_switch_counts_from_the_next_call_on(product: Product, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = shared_tiny("llama", 1, layers=2)
-    assert lean_check.lean_model(model).not_native is None
-    monkeypatch.setenv(build.SWITCH, "0")
-    assert "switched off" in lean_check.lean_model(model).not_native
-    monkeypatch.delenv(build.SWITCH)
-    assert lean_check.lean_model(model).not_native is None
+def test_a_forked_process_has_threads_of_its_own(threads) -> None:
+    torch.set_num_threads(3)
+    lean, ids = lean_of(MODELS["llama"]()), prompt_of(4)
+    buffer = lean.new_buffer()  # the forked process uses it again, because torch's own threads do not survive a fork
+    expected = lean.forward(ids, buffer, 0, None)
+    child = os.fork()
+    if not child:
+        os._exit(0 if all(torch.equal(lean.forward(ids, buffer, 0, None), expected) for _ in range(20)) else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -31,7 +31,7 @@ def counted_operations(lean, cached: int) -> int:
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox", "qwen3", "mistral"])
-def test_operations_are_those_that_run(family: str, torch_products) -> None:
+def test_operations_are_those_that_run(family: str, torch_passes) -> None:
     """The counted operations equal torch's, also with windows (mistral), grouped queries and a tied head (gpt2)."""
     lean = lean_model(shared_tiny(family))
     assert work_of(lean, 1, 20).operations == counted_operations(lean, 20)

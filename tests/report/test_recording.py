@@ -20,7 +20,7 @@ from specdec.report.verdict import Note, Verdict
 from specdec.text import TokenBytes
 
 MODEL = {"name": "a/b", "layers": None, "parameters": 5, "dtype": "float32", "rows": 2, "local": False}
-MODEL |= {"revision": None, "bits": None, "own_forward": None, "torch_products": None}
+MODEL |= {"revision": None, "bits": None, "own_forward": None, "torch_passes": None}
 ECHO = {"kind": "echo", "text": "echo:1", "python": "Echo(1)", "depends_on_start": True, "more": {"back": 1}}
 PAIR: specdec.PairFacts = {"name": None, "context": None, "device": "cpu", "compiled": False, "target": MODEL}
 PAIR |= {"draft": ECHO, "engine": {"name": "eager", "reason": None}}

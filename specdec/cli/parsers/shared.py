@@ -50,7 +50,7 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-native",
         action="store_true",
-        help="compute all matrix products by torch, none in C that is compiled on this machine",
+        help="run all passes in torch, none in C that is compiled on this machine",
     )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 SWITCH = "SPECDEC_NATIVE"  # "0" in the environment switches native passes off
 # -ffast-math is left out: linked with it, a library makes a whole process compute small numbers as zero.
-FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-ffp-contract=off", "-fPIC", "-shared")
+FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-ffp-contract=off", "-fPIC", "-shared", "-pthread")
 SECONDS = 60.0  # a compiler that takes longer has failed
 DIGEST = ".sha256"
 QUOTED = 200  # characters of a compiler's message
@@ -39,18 +39,19 @@ def library(source: Path) -> ctypes.CDLL | str:
     try:
         return _loaded(source)
     except NotBuilt as error:
-        return f"Native products could not be built: {error}."
+        return f"Native passes could not be built: {error}."
     except OSError as error:
-        return f"Native products could not be built: {error.strerror or 'the library cannot be loaded'}."
+        return f"Native passes could not be built: {error.strerror or 'the library cannot be loaded'}."
     except (subprocess.SubprocessError, ValueError, RuntimeError) as error:
-        return f"Native products could not be built: {type(error).__name__}."
+        return f"Native passes could not be built: {type(error).__name__}."
 
 
 def _loaded(source: Path) -> ctypes.CDLL:
     compiler = _compiler()
     command = [compiler, *FLAGS, "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"]
     known = _run([*command, "-dM", "-E", "-x", "c", os.devnull]).stdout  # its version, and all the processor can do
-    parts = (source.read_bytes(), " ".join(command).encode(), known.encode())
+    files = [source, *sorted(source.parent.glob("*.h"))]
+    parts = (*(file.read_bytes() for file in files), " ".join(command).encode(), known.encode())
     name = f"{source.stem}-{hashlib.sha256(b'|'.join(parts)).hexdigest()[:24]}.so"
     folder = _cache_folder()
     if folder is None:

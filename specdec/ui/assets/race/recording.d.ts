@@ -39,7 +39,7 @@ export interface DraftFacts {
   "layer_ids"?: Array<number>;
   "more"?: Record<string, string | number | number | boolean | null>;
   "own_forward"?: string | null;
-  "torch_products"?: string | null;
+  "torch_passes"?: string | null;
 }
 export interface DraftToken {
   "token_id": number;
@@ -148,7 +148,7 @@ export interface ModelFacts {
   "revision"?: string | null;
   "bits": number | null;
   "own_forward"?: string | null;
-  "torch_products"?: string | null;
+  "torch_passes"?: string | null;
 }
 export interface Note {
   "kind": string;

@@ -1,0 +1,85 @@
+/* Vectors of the machine, and what is computed with them. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+/* Compilers round a * b + c once or twice as they see fit, also in vectors. So it is said which. */
+#if defined(__AVX512F__)
+#include <immintrin.h>
+enum { LANES = 16, OUTS = 4, ROWS = 6 };
+#define FMA(a, b, c) ((Vector)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
+#elif defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+enum { LANES = 8, OUTS = 2, ROWS = 6 };
+#define FMA(a, b, c) ((Vector)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+#include <arm_neon.h>
+enum { LANES = 4, OUTS = 4, ROWS = 6 };
+#define FMA(a, b, c) ((Vector)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
+#else
+enum { LANES = 4, OUTS = 2, ROWS = 6 };
+#define FMA(a, b, c) ((a) * (b) + (c)) /* twice, by -ffp-contract=off */
+#endif
+
+#define VECTOR_OF(type) type __attribute__((vector_size(sizeof(type) * LANES), aligned(sizeof(type)), may_alias))
+typedef VECTOR_OF(float) Vector;
+typedef VECTOR_OF(int32_t) Ints;
+#define ALWAYS static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+ALWAYS Vector load(const float *p) { return *(const Vector *)p; }
+ALWAYS void store(float *p, Vector v) { *(Vector *)p = v; }
+ALWAYS Vector all(float a) { return a - (Vector){0}; }
+ALWAYS Vector chosen(Ints where, Vector yes, Vector no) { return (Vector)((where & (Ints)yes) | (~where & (Ints)no)); }
+
+ALWAYS float sum_of(Vector v) {
+    float lanes[LANES];
+    store(lanes, v);
+    for (int width = LANES / 2; width; width /= 2)
+        for (int i = 0; i < width; i++) lanes[i] += lanes[i + width];
+    return lanes[0];
+}
+
+ALWAYS float dot(const float *a, const float *b, size_t size) {
+    Vector sums = {0};
+    size_t i = 0;
+    for (; i + LANES <= size; i += LANES) sums = FMA(load(a + i), load(b + i), sums);
+    float sum = sum_of(sums);
+    for (; i < size; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* e to the power of x, with a relative error of about 1e-7; NaN stays NaN. Polynomial: Cephes, expf. */
+ALWAYS Vector exp_of(Vector x) {
+    const Vector most = all(88.0f), least = all(-87.0f), round = all(12582912.0f); /* 1.5 * 2^23 has no fraction bits */
+    x = chosen(x > most, most, x);
+    x = chosen(x < least, least, x);
+    Vector whole = FMA(x, all(1.44269504088896341f), round);
+    Ints power = (Ints)whole << 23; /* the last bits of the sum are the whole number */
+    whole -= round;
+    Vector r = FMA(whole, all(2.12194440e-4f), FMA(whole, all(-0.693359375f), x)), p = all(1.9875691500e-4f);
+    p = FMA(p, r, all(1.3981999507e-3f));
+    p = FMA(p, r, all(8.3334519073e-3f));
+    p = FMA(p, r, all(4.1665795894e-2f));
+    p = FMA(p, r, all(1.6666665459e-1f));
+    p = FMA(p, r, all(5.0000001201e-1f));
+    Vector found = FMA(r * r, p, r) + 1.0f;
+    return (Vector)((Ints)found + power);
+}
+
+/* The activations of the MLPs, as transformers has them. */
+enum { SILU, GELU, GELU_TANH, RELU };
+
+ALWAYS Vector activated(Vector x, int kind) {
+    if (kind == SILU) return x / (1.0f + exp_of(-x));
+    if (kind == RELU) return chosen(x < 0.0f, (Vector){0}, x);
+    if (kind == GELU_TANH) { /* x / 2 (1 + tanh(y)) is x / (1 + exp(-2 y)) */
+        Vector y = 0.7978845608028654f * (x + 0.044715f * x * x * x);
+        return x / (1.0f + exp_of(-2.0f * y));
+    }
+    /* The error function to 1.5e-7: Abramowitz and Stegun 7.1.26. */
+    Vector z = 0.7071067811865476f * x, size = chosen(z < 0.0f, -z, z), t = 1.0f / (1.0f + 0.3275911f * size);
+    Vector tail = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    Vector erf = 1.0f - tail * exp_of(-size * size);
+    return 0.5f * x * (1.0f + chosen(z < 0.0f, -erf, erf));
+}
