@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 
@@ -18,6 +19,24 @@ def spliced(held: torch.Tensor, rows: int, new: torch.Tensor, start: int) -> tor
     """
     old, new = held[: max(0, start - rows)], new[max(0, rows - start) :]
     return torch.cat([old, new]) if len(old) else new
+
+
+def chain(
+    ids: torch.Tensor,
+    logits: Sequence[torch.Tensor],
+    q: torch.Tensor | None,
+    missed: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    limit: torch.Tensor | None = None,
+) -> Proposal:
+    """The proposal of a chain of guesses ``ids`` (g,) with their raw ``logits``, g rows in all; see ``Proposal``.
+
+    ``missed``: raw logits and choices at places that were not read before the target added its token.
+    """
+    choices = DraftChoices(
+        ids=torch.cat([ids, *(choice for _, choice in missed)]) if missed else ids,
+        logits=(*logits, *(raw for raw, _ in missed)),
+    )
+    return Proposal(ids, q, choices, limit)
 
 
 class ChainDraft(ABC):
@@ -60,12 +79,7 @@ class ChainDraft(ABC):
         # To look at each token would wait for the device, so the draft is cut afterwards.
         if least_confidence and context.blocks_host:
             limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
-        joined = torch.cat(ids)
-        choices = DraftChoices(
-            ids=torch.cat([joined, *(choice for _, choice in missed)]) if missed else joined,
-            logits=(*logits, *(raw for raw, _ in missed)),
-        )
-        return Proposal(joined, torch.cat(q) if q else None, choices, limit)
+        return chain(torch.cat(ids), logits, torch.cat(q) if q else None, missed, limit)
 
     def _choose(self, processed: torch.Tensor, context: TokenBuffer, offset: int) -> torch.Tensor:
         """The greedy guess (1,) by ``processed`` (1, V), at ``offset`` after the committed ids."""

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from specdec.drafters.autoregressive import ChainDraft
+from specdec.drafters.autoregressive import ChainDraft, chain
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Level, Loaded, Planned, Proposal
 from specdec.drafters.cross_tokenizer import TranslatedDraft
 from specdec.drafters.forms import FORMS
@@ -165,6 +165,8 @@ class ModelDraft(ChainDraft):
     two: its own last guess, which it has never read, and the bonus. Each later pass reads the token just drafted.
     """
 
+    own_choice = True  # whether a greedy guess is the draft's most likely token
+
     def __init__(self, runner: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         super().__init__(vocabulary, sampler, context)
         self._runner = runner
@@ -207,6 +209,26 @@ class ModelDraft(ChainDraft):
 
     def require_cache(self) -> None:
         self._runner.require_cache()
+
+    def _draft(
+        self,
+        context: TokenBuffer,
+        gamma: int,
+        least_confidence: float | None,
+        missed: list[tuple[torch.Tensor, torch.Tensor]],
+    ) -> Proposal:
+        """``ChainDraft._draft``, by one call of the model where nothing has to be done between its passes."""
+        found = None
+        if self.own_choice and self._sampler.takes_largest and not least_confidence and self._rows == self._vocabulary:
+            found = self._runner.greedy(context.ids(len(self._runner), context.length), gamma)
+        if found is None:
+            return super()._draft(context, gamma, least_confidence, missed)
+        logits, ids = found
+        context.write(0, ids)
+        unread = len(logits) - gamma
+        if unread:
+            missed.append((logits[:unread], logits[:unread].argmax(-1)))
+        return chain(ids, [logits[unread:]], None, missed)
 
     def _forward(
         self, context: TokenBuffer, end: int, keep: int | None = None, committed: bool = False

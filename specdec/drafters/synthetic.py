@@ -70,6 +70,8 @@ def given_guesses(prompt: list[int], continuation: Ids, agreement: float, vocabu
 class AgreeingDraft(ModelDraft):
     """``ModelDraft``, whose choice at each place is replaced by the given guess."""
 
+    own_choice = False
+
     def __init__(self, guesses: torch.Tensor, *arguments: Any):
         super().__init__(*arguments)
         self._guesses = guesses

@@ -22,6 +22,9 @@ class Passes(Protocol):
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
         """Feed ``ids`` (n,) after ``start`` cached tokens; logits (keep or n, V) of the last rows."""
 
+    def greedy(self, ids: torch.Tensor, start: int, count: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """``Runner.greedy`` after ``start`` cached tokens; None where passes cannot choose for themselves."""
+
     @property
     def stateful(self) -> bool:
         """Whether the model keeps recurrent state; known after its first pass."""

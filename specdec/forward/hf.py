@@ -108,6 +108,9 @@ class HFForward:
         finally:
             handle.remove()
 
+    def greedy(self, ids: torch.Tensor, start: int, count: int) -> None:
+        """None: each pass is a call of the model."""
+
     @property
     def stateful(self) -> bool:
         return bool(self._states)

@@ -68,9 +68,8 @@ class LeanModel(Weights):
         ``taps`` gets the inputs (n, H) of the layers whose numbers are its keys; the number of layers stands for the
         output of the last.
         """
-        # Under autocast torch computes with other numbers than the weights' own.
-        if self._native and buffer.by_slices and len(ids) <= MOST and not torch.is_autocast_enabled("cpu"):
-            return self._native.logits(ids, buffer, start, keep, len(self.layers), taps)
+        if native := self._native_for(ids, buffer):
+            return native.logits(ids, buffer, start, keep, len(self.layers), taps)
         span = buffer.span(start, len(ids))
         hidden = F.embedding(ids, self.embedding)
         if self.positions is not None:
@@ -89,6 +88,23 @@ class LeanModel(Weights):
             taps[len(self.layers)] = hidden
         last = hidden if keep is None else hidden[-keep:]
         return self.head(self.norm(last))
+
+    def greedy(
+        self, ids: torch.Tensor, buffer: KVBuffer, start: int, count: int
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Feed ``ids`` (n,) after ``start`` tokens and then the most likely token, ``count`` times (1 or more).
+
+        Returns logits (n + count - 1, V) and the chosen ids (count,), of which the last is not fed; None where torch
+        runs such passes.
+        """
+        native = self._native_for(ids, buffer)
+        return native.greedy(ids, buffer, start, count, len(self.layers)) if native else None
+
+    def _native_for(self, ids: torch.Tensor, buffer: KVBuffer) -> NativePass | None:
+        """What runs a pass over ``ids`` in C; None where torch does."""
+        # Under autocast torch computes with other numbers than the weights' own.
+        few = buffer.by_slices and len(ids) <= MOST and not torch.is_autocast_enabled("cpu")
+        return self._native if few else None
 
     def _attend(self, layer: Layer, x: torch.Tensor, held: torch.Tensor, span: PassView) -> torch.Tensor:
         """Attention of rows ``x`` (n, H) over the slots that they see. Writes their keys and values."""
@@ -135,6 +151,9 @@ class LeanForward:
 
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
         return self._lean.forward(ids, self._buffer, start, keep, self._taps)
+
+    def greedy(self, ids: torch.Tensor, start: int, count: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+        return self._lean.greedy(ids, self._buffer, start, count)
 
     def tap(self, layers: Sequence[int]) -> None:
         self._tapped, self._taps = layers, dict.fromkeys(layers, self._lean.embedding[:0])

@@ -52,6 +52,19 @@ class Runner:
             self._on_features(self._length - len(ids), self._passes.features())
         return logits
 
+    def greedy(self, ids: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Feed ``ids`` (n,) and then the most likely token, ``count`` times (1 or more), in one call.
+
+        Returns raw logits (n + count - 1, V) in float32 and the chosen ids (count,), of which the last is not fed; None
+        where each pass has to be started by itself. For a model without recurrent state, outside of ``run``.
+        """
+        start = mark(self.device)
+        found = self._passes.greedy(ids, self._length, count)
+        if found is not None:
+            self._marks.append((start, mark(self.device)))
+            self._length += len(ids) + count - 1
+        return found
+
     def tap(self, layers: Sequence[int], on_features: Callable[[int, torch.Tensor], None]) -> None:
         """Call ``on_features`` after each pass with the number of tokens before it and its hidden states.
 

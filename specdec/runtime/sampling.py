@@ -26,6 +26,7 @@ class Sampler:
 
     def __init__(self, params: SamplingParams, rng: torch.Generator):
         self.greedy = params.greedy
+        self.takes_largest = params.greedy and params.repetition_penalty == 1.0  # of the raw logits
         self.rng = rng
         self._penalty = None
         if params.repetition_penalty != 1.0:

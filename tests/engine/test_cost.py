@@ -63,7 +63,7 @@ def test_a_layer_takes_few_operators(count: int, torch_passes) -> None:
     assert layer.total() <= 32 < own.total(), (layer, own)
 
 
-def test_every_round_runs_the_same_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_round_runs_the_same_operators(monkeypatch: pytest.MonkeyPatch, torch_passes) -> None:
     """With any cache, a full round has one target pass, and a draft pass for each guess."""
     target = shared_tiny("llama", 1, layers=3)
     pair = specdec.Pair(target, noisy_copy(target, 1), byte_tokenizer())

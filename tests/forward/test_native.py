@@ -114,6 +114,42 @@ def test_the_text_is_that_of_generate_and_the_events_say_so() -> None:
     assert provenance.passes(facts).endswith("Passes over few rows run in C.")
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2 with windows in some layers"])
+def test_a_greedy_chain_is_that_of_passes_one_by_one(name: str) -> None:
+    """Its logits, its choices and what it leaves in the buffer, for one and for two unread ids."""
+    lean, ids = lean_of(EVERY[name]()), prompt_of(12)
+    for unread in (1, 2):
+        together, apart = lean.new_buffer(), lean.new_buffer()
+        for buffer in (together, apart):
+            lean.forward(ids[:-unread], buffer, 0, None)
+        found, chosen = lean.greedy(ids[-unread:], together, 12 - unread, 5)
+        fed, start, rows, choices = ids[-unread:], 12 - unread, [], []
+        for _ in range(5):
+            rows.append(lean.forward(fed, apart, start, None))
+            start, fed = start + len(fed), rows[-1][-1:].argmax(-1)
+            choices.append(fed)
+        assert torch.equal(found, torch.cat(rows)) and torch.equal(chosen, torch.cat(choices))
+        after = [lean.forward(ids[:1], buffer, start, None) for buffer in (together, apart)]
+        assert torch.equal(*after)
+
+
+def test_the_first_of_equal_logits_is_chosen_as_torch_chooses() -> None:
+    model = tiny("llama")
+    lean = lean_of(model)
+    head = model.get_output_embeddings().weight.data
+    head[:] = head[7]
+    assert lean.greedy(prompt_of(3), lean.new_buffer(), 0, 2)[1].tolist() == [0, 0]
+    head[:5] = 0
+    logits_ = lean.forward(prompt_of(3), lean.new_buffer(), 0, 1)
+    assert lean.greedy(prompt_of(3), lean.new_buffer(), 0, 1)[1].tolist() == logits_.argmax(-1).tolist()
+
+
+def test_a_chain_where_torch_runs_passes_is_left_to_the_loop() -> None:
+    lean = lean_of(tiny("llama"))
+    lean.use_torch("This is a test.")
+    assert lean.greedy(prompt_of(3), lean.new_buffer(), 0, 2) is None
+
+
 @pytest.mark.parametrize("acceptance", ["lossless", "block"])
 def test_sampled_text_has_the_targets_distribution(acceptance: str) -> None:
     """Every outcome of every draw."""

@@ -287,3 +287,31 @@ int run(const Model *m, const Pass *p, const Space *space) {
     together(pass_part, &job, (int)p->threads);
     return 0;
 }
+
+/* The place of the largest logit, the first of several; 0 where all are NaN. */
+static int64_t best(const float *logits, size_t count) {
+    float most = -INFINITY;
+    Vector tops = all(most);
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) tops = chosen(load(logits + i) > tops, load(logits + i), tops);
+    for (int lane = 0; lane < LANES; lane++) most = tops[lane] > most ? tops[lane] : most;
+    for (; i < count; i++) most = logits[i] > most ? logits[i] : most;
+    for (i = 0; i < count; i++)
+        if (logits[i] == most) return i;
+    return 0;
+}
+
+/* A pass over ids, and one over each chosen token but the last: of the last row's largest logit, count times. p->keep is
+ * p->rows, and p->logits has rows for all passes. Returns what run() does. */
+int run_greedy(const Model *m, const Pass *p, const Space *space, int64_t count, int64_t *chosen_ids) {
+    Pass next = *p;
+    for (int64_t i = 0; i < count; i++) {
+        if (run(m, &next, space)) return 1;
+        next.logits += next.rows * m->head.out;
+        chosen_ids[i] = best(next.logits - m->head.out, m->head.out);
+        next.start += next.rows;
+        next.ids = chosen_ids + i;
+        next.rows = next.keep = 1;
+    }
+    return 0;
+}

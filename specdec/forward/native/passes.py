@@ -91,6 +91,9 @@ class NativePass:
         found = library(PASS)
         assert isinstance(found, ctypes.CDLL)
         self._run = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p)(("run", found))
+        self._run_greedy = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)(
+            ("run_greedy", found)
+        )
         self._scratch_of = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_int64, c_int64, c_int64)(("scratch_of", found))
         self._weights: list[torch.Tensor] = []  # they live as long as their addresses are used
         self._vocabulary = len(lean.head.weight)
@@ -108,23 +111,42 @@ class NativePass:
         taps: dict[int, torch.Tensor] | None = None,
     ) -> torch.Tensor:
         """``LeanModel.forward`` by the first ``layers`` layers. Raises ``IndexError`` for an id or a place too many."""
-        rows, threads = len(ids), min(torch.get_num_threads(), MOST_THREADS)
+        rows, threads, space = len(ids), _threads(), self._space(buffer, start + len(ids))
         keep = rows if keep is None else min(keep, rows)
-        buffer.reserve(start + rows)
-        if buffer.workspace is None or buffer.workspace.threads < threads:
-            buffer.workspace = _Workspace(buffer, threads, self._scratch_of, self._address)
         ids, logits, places = ids.contiguous(), torch.empty(keep, self._vocabulary), None
         if taps:
             places = (c_void_p * (layers + 1))()
             for number in taps:
-                if number <= layers:
+                if 0 <= number <= layers:
                     taps[number] = torch.empty(rows, self._model.width)
                     places[number] = taps[number].data_ptr()
         tapped = None if places is None else addressof(places)
         asked = _Pass(ids.data_ptr(), rows, start, keep, layers, threads, logits.data_ptr(), tapped)
-        if self._run(self._address, byref(asked), buffer.workspace.address):
-            raise IndexError(f"an id is not below {self._model.vocabulary}, or there is no position {start + rows - 1}")
+        if self._run(self._address, byref(asked), space):
+            raise self._out_of_range(start + rows)
         return logits
+
+    def greedy(
+        self, ids: torch.Tensor, buffer: KVBuffer, start: int, count: int, layers: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """``LeanModel.greedy`` by the first ``layers`` layers. Raises ``IndexError`` as ``logits`` does."""
+        rows, end = len(ids), start + len(ids) + count - 1
+        space = self._space(buffer, end)
+        ids, logits, chosen = ids.contiguous(), torch.empty(rows + count - 1, self._vocabulary), ids.new_empty(count)
+        asked = _Pass(ids.data_ptr(), rows, start, rows, layers, _threads(), logits.data_ptr(), None)
+        if self._run_greedy(self._address, byref(asked), space, count, chosen.data_ptr()):
+            raise self._out_of_range(end)
+        return logits, chosen
+
+    def _space(self, buffer: KVBuffer, end: int) -> int:
+        """The address of what passes over a buffer share, with room for ``end`` tokens."""
+        buffer.reserve(end)
+        if buffer.workspace is None or buffer.workspace.threads < _threads():
+            buffer.workspace = _Workspace(buffer, _threads(), self._scratch_of, self._address)
+        return buffer.workspace.address
+
+    def _out_of_range(self, end: int) -> IndexError:
+        return IndexError(f"an id is not below {self._model.vocabulary}, or there is no position {end - 1}")
 
     def _described(self, lean: Weights) -> _Model:
         first, size, heads, kv_heads = lean.layers[0], lean.size, lean.heads, lean.kv_heads
@@ -189,6 +211,10 @@ class NativePass:
             raise NotNative("Native passes are for weights whose rows lie side by side in memory.")
         self._weights.append(weight)
         return weight.data_ptr()
+
+
+def _threads() -> int:
+    return min(torch.get_num_threads(), MOST_THREADS)
 
 
 class _Workspace:
