@@ -48,6 +48,7 @@ def replace(path: Path, old: str, new: str) -> None:
 @pytest.mark.parametrize("home", HOMES)
 def test_this_folder_fits_every_kind_of_space(home: str) -> None:
     assert bad(ROOT, home) == []
+    assert any(finding.topic == "Packages" for finding in found(ROOT, home)), "its packages are asked for"
 
 
 @pytest.mark.full
@@ -101,6 +102,7 @@ def test_zerogpu_wants_its_own_versions(folder: Path) -> None:
 def test_a_missing_requirements_file(folder: Path) -> None:
     (folder / "requirements.txt").unlink()
     assert bad(folder) == [("requirements.txt", "is not in this folder.")]
+    assert all(finding.topic != "Packages" for finding in found(folder)), "nor are the packages asked for"
 
 
 def test_a_file_above_ten_megabytes(folder: Path) -> None:
