@@ -11,7 +11,7 @@ import pytest
 import torch
 from needed import missing_chromium, missing_node
 
-from specdec.forward import lean_check, weights
+from specdec.forward import lean_check
 from specdec.forward.native import passes
 from specdec.lanes import decoding_thread
 from specdec.measure.gain import RunMetrics
@@ -83,7 +83,6 @@ def shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def torch_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lean models are built anew, and torch runs their passes: equal to those of ``forward`` to the last bit."""
     monkeypatch.setattr(passes, "why_torch", lambda dtype, device: "Not in this test.")
-    monkeypatch.setattr(weights, "why_torch", passes.why_torch)
     monkeypatch.setattr(lean_check, "_stacks", WeakKeyDictionary())
 
 

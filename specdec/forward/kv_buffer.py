@@ -17,7 +17,7 @@ class KVBuffer:
     """One slot for each token and layer. A pass overwrites the slots after its start. A full buffer grows.
 
     held       a tensor (room, *shape) for each layer; ``shape`` holds the keys and values of one token
-    workspace  what native passes keep for these tensors; None if they are new
+    workspace  what native passes keep for these tensors; None before the first
     angles     cosines and sines (room, rotary dimensions) by position; the first half of the sines is negated, because
                rotating two halves is then a roll, two products and a sum
     """
@@ -40,12 +40,12 @@ class KVBuffer:
         """Make room for ``end`` tokens."""
         if end <= self._room:
             return
-        self._room = end + max(SPARE, end // 8)
-        self.workspace = None
+        self.workspace, room = None, end + max(SPARE, end // 8)
         for place, old in enumerate(self.held):
-            self.held[place] = old.new_empty((self._room, *old.shape[1:]))
-            self.held[place][: len(old)] = old
-        self.angles = angles(self._rotary, self._room, self.held[0])
+            self.held[place] = old.new_empty((room, *old.shape[1:]))
+            self.held[place][: self._room] = old[: self._room]
+        self.angles = angles(self._rotary, room, self.held[0])
+        self._room = room  # last, because any of this may be interrupted
 
 
 class PassView:

@@ -30,7 +30,8 @@ class LeanModel(Weights):
         self.use_native()
 
     def use_native(self) -> None:
-        """Run passes over few rows in C from now on; ``why_torch`` says why not, if there are none for this model."""
+        """Run passes over few rows in C, if there are such for this model; else ``why_torch`` says why not."""
+        self._native = None
         try:
             self._native, self.why_torch = NativePass(self), None
         except NotNative as error:
@@ -103,8 +104,11 @@ class LeanModel(Weights):
     def _native_for(self, ids: torch.Tensor, buffer: KVBuffer) -> NativePass | None:
         """What runs a pass over ``ids`` in C; None where torch does."""
         # Under autocast torch computes with other numbers than the weights' own.
-        few = buffer.by_slices and len(ids) <= MOST and not torch.is_autocast_enabled("cpu")
-        return self._native if few else None
+        if self._native is None or not buffer.by_slices or len(ids) > MOST or torch.is_autocast_enabled("cpu"):
+            return None
+        if self._native.moved:  # ``share_memory`` moves weights while a text is written
+            self.use_native()
+        return self._native
 
     def _attend(self, layer: Layer, x: torch.Tensor, held: torch.Tensor, span: PassView) -> torch.Tensor:
         """Attention of rows ``x`` (n, H) over the slots that they see. Writes their keys and values."""

@@ -20,7 +20,6 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from specdec.forward.kv_buffer import READ_AHEAD
-from specdec.forward.native.availability import why_torch
 from specdec.forward.torch_private import parameters_of
 
 
@@ -206,15 +205,7 @@ def _matrix(module: Any) -> Matrix:
     _require_plain(module)
     if not isinstance(module, Conv1D):
         return _as_matrix(module.weight.detach(), module.bias)
-    if why_torch(module.weight.dtype, module.weight.device) is None:
-        _lay_by_output(module.weight)
     return _as_matrix(module.weight.detach().t(), module.bias)
-
-
-def _lay_by_output(weight: nn.Parameter) -> None:
-    """Let the numbers of each output of ``weight`` (in, out) lie side by side in memory, as native passes read them."""
-    if not weight.t().is_contiguous():
-        weight.data = weight.detach().t().contiguous().t()
 
 
 def _require_plain(module: Any) -> None:

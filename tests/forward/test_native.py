@@ -14,12 +14,12 @@ from enumeration import OfModel
 from fakes import noisy_copy, prompt_of, rounds_of, shared_tiny, tiny
 from lean_models import CLOSE, MODELS, WINDOWS, differences_at, with_config
 from pairwise import few
-from transformers import AutoModelForCausalLM
 from transformers.activations import QuickGELUActivation
 
 import specdec
-from specdec.forward import lean_check
+from specdec.forward import kv_buffer, lean_check
 from specdec.forward.lean import LeanModel
+from specdec.forward.native import passes
 from specdec.forward.native.availability import why_torch
 from specdec.forward.native.passes import MOST, NativePass
 from specdec.measure.enumeration import CLOSE as CLOSE_CHANCES
@@ -170,14 +170,81 @@ def test_sampled_text_has_the_targets_distribution(acceptance: str) -> None:
 # --- what they must not change ---------------------------------------------------------------------------------------
 
 
-def test_gpt2_keeps_its_weights_and_can_be_saved(tmp_path) -> None:
-    """Its matrices are laid out in another order in memory. Values, shapes and saving do not change."""
-    model, fresh = MODELS["gpt2"](), MODELS["gpt2"]()
-    lean_of(model)
-    assert not model.transformer.h[0].attn.c_attn.weight.is_contiguous()
-    model.save_pretrained(tmp_path)
-    for other in (fresh, AutoModelForCausalLM.from_pretrained(tmp_path)):
-        assert all(torch.equal(value, model.state_dict()[name]) for name, value in other.state_dict().items())
+def test_weights_that_move_while_a_text_is_written_are_followed() -> None:
+    """``share_memory`` does that, so a process that hands a model to another one does too."""
+    target = tiny("llama")
+    pair = specdec.Pair(target, noisy_copy(target, 1))
+    params = specdec.SamplingParams(max_new_tokens=30, ignore_eos=True)
+    expected = specdec.collect(specdec.speculative(pair, prompt_of(7), gamma=3, params=params)).token_ids
+    events = specdec.speculative(pair, prompt_of(7), gamma=3, params=params)
+    begun = [next(events), next(events), next(events)]
+    target.share_memory()
+    assert specdec.collect(itertools.chain(begun, events)).token_ids == expected
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float64])
+def test_the_default_type_of_the_process_changes_nothing(kind: torch.dtype) -> None:
+    """transformers sets it while it loads a model, which another thread may do."""
+    lean, ids = lean_of(tiny("llama")), prompt_of(9)
+    expected, chain = logits(lean, ids, 3), lean.greedy(ids, lean.new_buffer(), 0, 3)
+    torch.set_default_dtype(kind)
+    try:
+        buffer = lean.new_buffer()
+        assert torch.equal(lean.forward(ids, buffer, 0, None), logits(lean, ids, 9))
+        assert torch.equal(logits(lean, ids, 3), expected)
+        assert all(map(torch.equal, lean.greedy(ids, lean.new_buffer(), 0, 3), chain))
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def pruned_mlp(model) -> None:
+    mlp = model.model.layers[1].mlp
+    for name in ("gate_proj", "up_proj"):
+        module = getattr(mlp, name)
+        module.weight = torch.nn.Parameter(module.weight.detach()[:8].clone())
+    mlp.down_proj.weight = torch.nn.Parameter(mlp.down_proj.weight.detach()[:, :8].clone())
+
+
+def one_number_for_a_norm(model) -> None:
+    model.model.norm.weight = torch.nn.Parameter(torch.ones(1))
+
+
+@pytest.mark.parametrize("change", [pruned_mlp, one_number_for_a_norm])
+def test_weights_of_another_shape_are_left_to_torch(change) -> None:
+    """C relies on one shape for all layers."""
+    model = tiny("llama")
+    change(model)
+    lean = lean_check.lean_model(model)
+    assert isinstance(lean, str) or lean.why_torch == passes.OTHER_SHAPE
+
+
+def test_a_config_that_does_not_fit_the_weights_crashes_nothing() -> None:
+    model = tiny("llama")
+    model.config.num_key_value_heads *= 64
+    assert isinstance(lean_check.lean_model(model), str)
+
+
+def test_ids_of_another_type_and_no_rows_to_keep() -> None:
+    lean, ids = lean_of(tiny("llama")), prompt_of(5)
+    expected = lean.forward(ids, lean.new_buffer(), 0, None)
+    assert torch.equal(lean.forward(ids.int(), lean.new_buffer(), 0, 0), expected)
+
+
+def test_a_buffer_that_could_not_grow_is_not_overrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    lean, ids = lean_of(tiny("llama")), prompt_of(400)
+    buffer = lean.new_buffer()
+    lean.forward(ids[:5], buffer, 0, None)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(kv_buffer, "angles", interrupted)
+        buffer.reserve(400)
+    start = 0
+    for part in ids.split(16):
+        found, start = lean.forward(part, buffer, start, None), start + len(part)
+    assert torch.equal(found, logits(lean, ids, 16)[-len(found) :])
 
 
 def test_weights_changed_in_place_are_read() -> None:
@@ -197,14 +264,22 @@ def test_small_numbers_of_the_process_stay(threads) -> None:
     assert float(torch.tensor(1e-40) * 1.0) > 0
 
 
+@pytest.mark.parametrize("nan", [float("nan"), torch.tensor([0x7FC00001]).int().view(torch.float32).item()])
 @pytest.mark.parametrize("place", ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
-def test_nan_in_a_weight_reaches_the_logits(place: str) -> None:
+def test_nan_in_a_weight_reaches_the_logits(place: str, nan: float) -> None:
     """Nothing on the way may swallow it, so that it is told and not decoded."""
     model = tiny("llama")
     lean = lean_of(model)
     layer = model.model.layers[0]
-    getattr(layer.self_attn if hasattr(layer.self_attn, place) else layer.mlp, place).weight.data.fill_(float("nan"))
+    getattr(layer.self_attn if hasattr(layer.self_attn, place) else layer.mlp, place).weight.data.fill_(nan)
     assert logits(lean, prompt_of(4), 4).isnan().all()
+
+
+def test_a_layernorm_whose_variance_overflows_gives_nan() -> None:
+    model = MODELS["gpt2"]()
+    lean = lean_of(model)
+    model.transformer.wte.weight.data.mul_(1e25)
+    assert logits(lean, prompt_of(3), 3).isnan().all() and model(prompt_of(3)[None]).logits.isnan().all()
 
 
 def test_ids_and_places_that_there_are_not_are_refused() -> None:

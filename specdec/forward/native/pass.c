@@ -60,7 +60,7 @@ typedef struct {
     size_t each;                                       /* numbers of own for a thread */
 } Job;
 
-/* The numbers of scratch that a pass over so many rows needs, with slots for room tokens. */
+/* The numbers of scratch that a pass over so many rows needs, after up to room tokens. */
 size_t scratch_of(const Model *m, int64_t rows, int64_t room, int64_t threads) {
     const int64_t own = rows * m->width + room + 2 * LANES;
     return rows * (m->width + m->qkv_width + m->heads * m->size + 3 * m->inner) + threads * own;
@@ -79,7 +79,8 @@ static void norm(const Norm *n, const float *x, float *y, size_t size) {
         x = y;
     }
     square = dot(x, x, size) / size;
-    const float factor = 1.0f / sqrtf(square + (float)n->eps);
+    float factor = 1.0f / sqrtf(square + (float)n->eps);
+    if (n->centred && !(square < INFINITY)) factor = NAN; /* as torch has it: the variance is infinity less infinity */
     for (i = 0; i < size; i++) {
         float scaled = x[i] * factor * n->weight[i];
         y[i] = n->bias ? scaled + n->bias[i] : scaled;
@@ -108,7 +109,7 @@ ALWAYS void attend(
     float most = -INFINITY;
     for (size_t j = 0; j < count; j++) {
         scores[j] = scale * dot(q, keys + j * step, size);
-        if (!(scores[j] <= most)) most = scores[j]; /* NaN stays */
+        if (scores[j] > most) most = scores[j];
     }
     const size_t whole = (count + LANES - 1) / LANES * LANES;
     for (size_t j = count; j < whole; j++) scores[j] = -INFINITY;
@@ -271,9 +272,9 @@ static void pass_part(void *what, int thread, int threads) {
     product(&m->head, x, p->keep, p->logits, m->head.out, from, to, 0);
 }
 
-/* The logits of the last keep rows. Returns 1, with nothing done, for an id or a position that its table does not have. */
+/* The logits of the last keep rows. Returns 1, with nothing done, for an id or a position that no table has. */
 int run(const Model *m, const Pass *p, const Space *space) {
-    if (m->positions && p->start + p->rows > m->places) return 1;
+    if (p->start + p->rows > space->room || (m->positions && p->start + p->rows > m->places)) return 1;
     for (int64_t r = 0; r < p->rows; r++)
         if (p->ids[r] < 0 || p->ids[r] >= m->vocabulary) return 1;
     Job job = {.model = m, .pass = p, .space = space};

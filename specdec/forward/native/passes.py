@@ -42,7 +42,7 @@ def _whole(names: str) -> list[tuple[str, Any]]:
 
 
 class _Matrix(Structure):
-    _fields_ = [("w", c_void_p), ("bias", c_void_p), *_whole("out in_")]
+    _fields_ = [("w", c_void_p), ("bias", c_void_p), *_whole("out in_ transposed")]
 
 
 class _Norm(Structure):
@@ -75,6 +75,9 @@ class _Space(Structure):
     _fields_ = [*_whole("room"), *[(name, c_void_p) for name in ("held", "cos", "sin", "scratch")]]
 
 
+OTHER_SHAPE = "Native passes are for layers of one shape, with weights that fill their memory."
+
+
 class NotNative(Exception):
     """A model has no native pass, for the reason given."""
 
@@ -95,9 +98,8 @@ class NativePass:
             ("run_greedy", found)
         )
         self._scratch_of = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_int64, c_int64, c_int64)(("scratch_of", found))
-        self._weights: list[torch.Tensor] = []  # they live as long as their addresses are used
+        self._weights: list[tuple[torch.Tensor, int]] = []  # with the addresses that C uses
         self._vocabulary = len(lean.head.weight)
-        self._layers = (_Layer * len(lean.layers))(*map(self._layer, lean.layers))
         self._model = self._described(lean)
         self._address = addressof(self._model)
 
@@ -110,15 +112,16 @@ class NativePass:
         layers: int,
         taps: dict[int, torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """``LeanModel.forward`` by the first ``layers`` layers. Raises ``IndexError`` for an id or a place too many."""
+        """``LeanModel.forward`` by the first ``layers`` layers. Raises ``IndexError`` for an id or a
+        position that the model does not have."""
         rows, threads, space = len(ids), _threads(), self._space(buffer, start + len(ids))
-        keep = rows if keep is None else min(keep, rows)
-        ids, logits, places = ids.contiguous(), torch.empty(keep, self._vocabulary), None
+        keep = min(keep or rows, rows)
+        ids, logits, places = ids.long().contiguous(), _floats(keep, self._vocabulary), None
         if taps:
             places = (c_void_p * (layers + 1))()
             for number in taps:
                 if 0 <= number <= layers:
-                    taps[number] = torch.empty(rows, self._model.width)
+                    taps[number] = _floats(rows, self._model.width)
                     places[number] = taps[number].data_ptr()
         tapped = None if places is None else addressof(places)
         asked = _Pass(ids.data_ptr(), rows, start, keep, layers, threads, logits.data_ptr(), tapped)
@@ -132,7 +135,8 @@ class NativePass:
         """``LeanModel.greedy`` by the first ``layers`` layers. Raises ``IndexError`` as ``logits`` does."""
         rows, end = len(ids), start + len(ids) + count - 1
         space = self._space(buffer, end)
-        ids, logits, chosen = ids.contiguous(), torch.empty(rows + count - 1, self._vocabulary), ids.new_empty(count)
+        ids, logits = ids.long().contiguous(), _floats(rows + count - 1, self._vocabulary)
+        chosen = torch.empty(count, dtype=torch.long, device="cpu")
         asked = _Pass(ids.data_ptr(), rows, start, rows, layers, _threads(), logits.data_ptr(), None)
         if self._run_greedy(self._address, byref(asked), space, count, chosen.data_ptr()):
             raise self._out_of_range(end)
@@ -142,75 +146,104 @@ class NativePass:
         """The address of what passes over a buffer share, with room for ``end`` tokens."""
         buffer.reserve(end)
         if buffer.workspace is None or buffer.workspace.threads < _threads():
-            buffer.workspace = _Workspace(buffer, _threads(), self._scratch_of, self._address)
+            buffer.workspace = _Workspace(buffer, _threads(), self._scratch_of, self._address, self._model.rotary)
         return buffer.workspace.address
 
     def _out_of_range(self, end: int) -> IndexError:
-        return IndexError(f"an id is not below {self._model.vocabulary}, or there is no position {end - 1}")
+        return IndexError(f"an id is not in 0 to {self._model.vocabulary - 1}, or there is no position {end - 1}")
+
+    @property
+    def moved(self) -> bool:
+        """Whether a weight has another address than when this pass was made."""
+        return any(weight.data_ptr() != address for weight, address in self._weights)
 
     def _described(self, lean: Weights) -> _Model:
-        first, size, heads, kv_heads = lean.layers[0], lean.size, lean.heads, lean.kv_heads
-        inner = first.down.weight.shape[1]
-        where = (3 * size, size, 3 * size, 2 * size) if lean.head_major else (size, heads * size, size, 0)
-        query_step, key_at, key_step, value_at = where
+        size, heads, kv_heads, gated = lean.size, lean.heads, lean.kv_heads, lean.gated
+        if kv_heads < 1 or heads % kv_heads:
+            raise NotNative(OTHER_SHAPE)
+        shapes = _Shapes(lean.embedding.shape[1], heads, kv_heads, size, lean.layers[0].down.weight.shape[1], gated)
+        activations = {_activation(layer.activation) for layer in lean.layers}
+        if len(activations) > 1:
+            raise NotNative("Native passes are for layers with one activation.")
+        self._layers = (_Layer * len(lean.layers))(*(self._layer(layer, shapes) for layer in lean.layers))
+        by_head, places = lean.head_major, 0 if lean.positions is None else len(lean.positions)
         return _Model(
-            width=lean.embedding.shape[1],
+            width=shapes.width,
             heads=heads,
             kv_heads=kv_heads,
             size=size,
             rotary=max(layer.rotary_dim for layer in lean.layers),
-            qkv_width=len(first.qkv.weight),
-            inner=inner,
-            up_width=len(first.up.weight),
+            qkv_width=shapes.qkv,
+            inner=shapes.inner,
+            up_width=shapes.up,
             vocabulary=len(lean.embedding),
-            places=0 if lean.positions is None else len(lean.positions),
-            query_step=query_step,
-            key_at=key_at,
-            key_step=key_step,
-            value_at=value_at or (heads + kv_heads) * size,
-            slot_step=2 * size if lean.head_major else size,
-            slot_value=size if lean.head_major else kv_heads * size,
-            gated=lean.gated,
-            activation=_activation(first.activation),
+            places=places,
+            query_step=3 * size if by_head else size,
+            key_at=size if by_head else heads * size,
+            key_step=3 * size if by_head else size,
+            value_at=2 * size if by_head else (heads + kv_heads) * size,
+            slot_step=2 * size if by_head else size,
+            slot_value=size if by_head else kv_heads * size,
+            gated=gated,
+            activation=activations.pop(),
             parallel=lean.parallel,
-            embedding=self._at(lean.embedding),
-            positions=self._at(lean.positions),
-            norm=self._norm(lean.norm),
-            head=self._matrix(lean.head),
+            embedding=self._at(lean.embedding, (len(lean.embedding), shapes.width)),
+            positions=None if lean.positions is None else self._at(lean.positions, (places, shapes.width)),
+            norm=self._norm(lean.norm, shapes.width),
+            head=self._matrix(lean.head, self._vocabulary, shapes.width),
             layers=self._layers,
         )
 
-    def _layer(self, layer: Layer) -> _Layer:
-        query_norm, key_norm = map(self._norm, layer.head_norms or (None, None))
+    def _layer(self, layer: Layer, shapes: _Shapes) -> _Layer:
+        query_norm, key_norm = layer.head_norms or (None, None)
+        attended = shapes.heads * shapes.size
         return _Layer(
-            attention_norm=self._norm(layer.attention_norm),
-            query_norm=query_norm,
-            key_norm=key_norm,
-            mlp_norm=self._norm(layer.mlp_norm),
-            **{name: self._matrix(getattr(layer, name)) for name in ("qkv", "out", "up", "down")},
+            attention_norm=self._norm(layer.attention_norm, shapes.width),
+            query_norm=self._norm(query_norm, shapes.size),
+            key_norm=self._norm(key_norm, shapes.size),
+            mlp_norm=self._norm(layer.mlp_norm, shapes.width),
+            qkv=self._matrix(layer.qkv, shapes.qkv, shapes.width),
+            out=self._matrix(layer.out, shapes.width, attended),
+            up=self._matrix(layer.up, shapes.up, shapes.width),
+            down=self._matrix(layer.down, shapes.width, shapes.inner),
             scale=layer.scale,
             rotated=layer.rotary_dim > 0,
             window=layer.window or 0,
         )
 
-    def _norm(self, norm: Any) -> _Norm:
-        """A norm of ``lean``: a function with its weights as named arguments; all zero for none."""
+    def _norm(self, norm: Any, size: int) -> _Norm:
+        """A norm of ``weights``: a function with its parameters as named arguments; all zero for none."""
         if norm is None:
             return _Norm()
-        given = norm.keywords
-        return _Norm(self._at(given["weight"]), self._at(given.get("bias")), given["eps"], norm.func is F.layer_norm)
+        weight, bias = norm.keywords["weight"], norm.keywords.get("bias")
+        added = None if bias is None else self._at(bias, (size,))
+        return _Norm(self._at(weight, (size,)), added, norm.keywords["eps"], norm.func is F.layer_norm)
 
-    def _matrix(self, matrix: Matrix) -> _Matrix:
-        out, size = matrix.weight.shape
-        return _Matrix(self._at(matrix.weight), self._at(matrix.bias), out, size)
+    def _matrix(self, matrix: Matrix, out: int, size: int) -> _Matrix:
+        weight, bias = matrix.weight, matrix.bias
+        transposed = not weight.is_contiguous()
+        at = self._at(weight.t(), (size, out)) if transposed else self._at(weight, (out, size))
+        return _Matrix(at, None if bias is None else self._at(bias, (out,)), out, size, transposed)
 
-    def _at(self, weight: torch.Tensor | None) -> int | None:
-        if weight is None:
-            return None
-        if not weight.is_contiguous() or weight.dtype != torch.float32:
-            raise NotNative("Native passes are for weights whose rows lie side by side in memory.")
-        self._weights.append(weight)
+    def _at(self, weight: torch.Tensor, shape: tuple[int, ...]) -> int:
+        """The address of a weight, whose shape C relies on."""
+        if weight.shape != shape or not weight.is_contiguous() or weight.dtype != torch.float32:
+            raise NotNative(OTHER_SHAPE)
+        self._weights.append((weight, weight.data_ptr()))
         return weight.data_ptr()
+
+
+class _Shapes:
+    """What the shapes of all layers follow from."""
+
+    def __init__(self, width: int, heads: int, kv_heads: int, size: int, inner: int, gated: bool):
+        self.width, self.heads, self.size, self.inner = width, heads, size, inner
+        self.qkv, self.up = (heads + 2 * kv_heads) * size, (1 + gated) * inner
+
+
+def _floats(*shape: int) -> torch.Tensor:
+    """Room for numbers, whatever type torch takes by default: transformers changes that while it loads a model."""
+    return torch.empty(shape, dtype=torch.float32, device="cpu")
 
 
 def _threads() -> int:
@@ -220,12 +253,14 @@ def _threads() -> int:
 class _Workspace:
     """What the passes over one buffer use again: the addresses of its slots, and scratch."""
 
-    def __init__(self, buffer: KVBuffer, threads: int, scratch_of: Any, model: int):
+    def __init__(self, buffer: KVBuffer, threads: int, scratch_of: Any, model: int, rotary: int):
         room, held = len(buffer.held[0]), buffer.held
         self.threads = threads
-        self._angles = [table.contiguous() for table in buffer.angles]
-        self._scratch = torch.empty(scratch_of(model, MOST, room, threads))
+        self._angles = [table.to(torch.float32).contiguous() for table in buffer.angles]
+        self._scratch = _floats(scratch_of(model, MOST, room, threads))
         self._held = (c_void_p * len(held))(*(slots.data_ptr() for slots in held))
+        if self._angles[0].shape[-1] != rotary:
+            raise RuntimeError(f"The rotary angles have {self._angles[0].shape[-1]} dimensions instead of {rotary}.")
         cos, sin = (table.data_ptr() for table in self._angles)
         self._space = _Space(room, addressof(self._held), cos, sin, self._scratch.data_ptr())
         self.address = addressof(self._space)

@@ -64,7 +64,7 @@ ALWAYS Vector exp_of(Vector x) {
     p = FMA(p, r, all(1.6666665459e-1f));
     p = FMA(p, r, all(5.0000001201e-1f));
     Vector found = FMA(r * r, p, r) + 1.0f;
-    return (Vector)((Ints)found + power);
+    return chosen(x == x, (Vector)((Ints)found + power), x);
 }
 
 /* The activations of the MLPs, as transformers has them. */
