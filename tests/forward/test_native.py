@@ -13,7 +13,6 @@ import torch
 from enumeration import OfModel
 from fakes import noisy_copy, prompt_of, rounds_of, shared_tiny, tiny
 from lean_models import CLOSE, MODELS, WINDOWS, differences_at, with_config
-from pairwise import few
 from transformers.activations import QuickGELUActivation
 
 import specdec
@@ -26,7 +25,7 @@ from specdec.measure.enumeration import CLOSE as CLOSE_CHANCES
 from specdec.measure.enumeration import distance, distribution
 from specdec.report import provenance
 
-EVERY = MODELS | WINDOWS
+EVERY = {name: make for name, make in (MODELS | WINDOWS).items() if "gpt2" not in name}
 # A head of 12 has no whole vector, one of 24 has a rest after it, and the other widths have one too.
 UNEVEN = {
     "llama of uneven widths": lambda: with_config(
@@ -84,7 +83,7 @@ def test_logits_differ_from_those_of_forward_by_rounding(name: str) -> None:
     assert max(differences_at(model, (0, 1, 7, 100, 700), (1, 2, 6, 17))) <= CLOSE
 
 
-@pytest.mark.parametrize("name", [*UNEVEN, *few(EVERY, 0), "gpt2", "qwen3", "phi3 with windows"])
+@pytest.mark.parametrize("name", [*UNEVEN, "llama", "qwen3", "phi3 with windows"])
 def test_a_row_is_the_same_whatever_runs_beside_it(name: str, threads) -> None:
     """To the last bit: alone, beside up to 16 others, and with any number of threads."""
     lean, ids = lean_of((EVERY | UNEVEN)[name]()), prompt_of(2 * MOST)
@@ -114,7 +113,7 @@ def test_the_text_is_that_of_generate_and_the_events_say_so() -> None:
     assert provenance.passes(facts).endswith("Passes over few rows run in C.")
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2 with windows in some layers"])
+@pytest.mark.parametrize("name", ["llama", "gpt_neox", "qwen2 with windows in some layers"])
 def test_a_greedy_chain_is_that_of_passes_one_by_one(name: str) -> None:
     """Its logits, its choices and what it leaves in the buffer, for one and for two unread ids."""
     lean, ids = lean_of(EVERY[name]()), prompt_of(12)
@@ -276,19 +275,18 @@ def test_nan_in_a_weight_reaches_the_logits(place: str, nan: float) -> None:
 
 
 def test_a_layernorm_whose_variance_overflows_gives_nan() -> None:
-    model = MODELS["gpt2"]()
+    model = MODELS["gpt_neox"]()
     lean = lean_of(model)
-    model.transformer.wte.weight.data.mul_(1e25)
+    model.gpt_neox.embed_in.weight.data.mul_(1e25)
     assert logits(lean, prompt_of(3), 3).isnan().all() and model(prompt_of(3)[None]).logits.isnan().all()
 
 
-def test_ids_and_places_that_there_are_not_are_refused() -> None:
+def test_ids_that_there_are_not_are_refused() -> None:
     """As torch does. C would read past the end of a table."""
-    lean = lean_of(with_config("gpt2", n_positions=64))
-    for ids, start in (([320], 0), ([-1], 0), ([1, 2], 63)):
-        buffer = lean.new_buffer()
-        with pytest.raises(IndexError):
-            lean.forward(torch.tensor(ids), buffer, start, None)
+    lean = lean_of(tiny("llama"))
+    for wrong in (320, -1):
+        with pytest.raises(IndexError, match="not in 0 to 319"):
+            lean.forward(torch.tensor([1, wrong]), lean.new_buffer(), 0, None)
 
 
 # --- where they run --------------------------------------------------------------------------------------------------
@@ -324,6 +322,11 @@ def test_a_pass_that_computes_something_else_is_found_out(monkeypatch: pytest.Mo
     lean = lean_check.lean_model(model)
     assert lean.why_torch == "Its native passes would give other logits than transformers."
     assert torch.equal(logits(lean, prompt_of(4), 4), model(prompt_of(4)[None]).logits[0])
+
+
+def test_gpt2_is_left_to_torch() -> None:
+    """Its weights are stored transposed. In C a pass over one row of them took longer than in torch."""
+    assert "rotary angles" in lean_check.lean_model(MODELS["gpt2"]()).why_torch
 
 
 def test_an_unknown_activation_is_named() -> None:

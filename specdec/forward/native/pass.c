@@ -26,11 +26,11 @@ typedef struct {
 typedef struct {
     int64_t width, heads, kv_heads, size, rotary;   /* size of a head, and how much of it the position rotates */
     int64_t qkv_width, inner, up_width;             /* inner: between the matrices of the MLP; up_width: twice if gated */
-    int64_t vocabulary, places;                     /* rows of the two tables below */
+    int64_t vocabulary;                             /* rows of the embedding */
     int64_t query_step, key_at, key_step, value_at; /* where a head's parts are in a row of qkv */
     int64_t slot_step, slot_value;                  /* and in a slot: the keys of a head, and its values after them */
     int64_t gated, activation, parallel;
-    const float *embedding, *positions; /* positions: NULL, or a table that is added to the embedding */
+    const float *embedding;
     Norm norm;
     Matrix head;
     const Layer *layers;
@@ -257,11 +257,8 @@ static void pass_part(void *what, int thread, int threads) {
     size_t from, to;
 
     if (thread == 0)
-        for (int64_t r = 0; r < all_rows; r++) {
-            const float *token = m->embedding + p->ids[r] * width, *place = m->positions;
-            if (place) place += (p->start + r) * width;
-            for (int64_t i = 0; i < width; i++) job->hidden[r * width + i] = place ? token[i] + place[i] : token[i];
-        }
+        for (int64_t r = 0; r < all_rows; r++)
+            memcpy(job->hidden + r * width, m->embedding + p->ids[r] * width, width * sizeof(float));
     meet(threads);
     for (int64_t l = 0; l <= p->layers; l++) {
         if (thread == 0 && p->taps && p->taps[l]) memcpy(p->taps[l], job->hidden, all_rows * width * sizeof(float));
@@ -272,9 +269,9 @@ static void pass_part(void *what, int thread, int threads) {
     product(&m->head, x, p->keep, p->logits, m->head.out, from, to, 0);
 }
 
-/* The logits of the last keep rows. Returns 1, with nothing done, for an id or a position that no table has. */
+/* The logits of the last keep rows. Returns 1, with nothing done, for an id that the model does not have or too little room. */
 int run(const Model *m, const Pass *p, const Space *space) {
-    if (p->start + p->rows > space->room || (m->positions && p->start + p->rows > m->places)) return 1;
+    if (p->start + p->rows > space->room) return 1;
     for (int64_t r = 0; r < p->rows; r++)
         if (p->ids[r] < 0 || p->ids[r] >= m->vocabulary) return 1;
     Job job = {.model = m, .pass = p, .space = space};

@@ -42,7 +42,7 @@ def _whole(names: str) -> list[tuple[str, Any]]:
 
 
 class _Matrix(Structure):
-    _fields_ = [("w", c_void_p), ("bias", c_void_p), *_whole("out in_ transposed")]
+    _fields_ = [("w", c_void_p), ("bias", c_void_p), *_whole("out in_")]
 
 
 class _Norm(Structure):
@@ -60,9 +60,9 @@ class _Layer(Structure):
 
 class _Model(Structure):
     _fields_ = [
-        *_whole("width heads kv_heads size rotary qkv_width inner up_width vocabulary places"),
+        *_whole("width heads kv_heads size rotary qkv_width inner up_width vocabulary"),
         *_whole("query_step key_at key_step value_at slot_step slot_value gated activation parallel"),
-        *[("embedding", c_void_p), ("positions", c_void_p), ("norm", _Norm), ("head", _Matrix)],
+        *[("embedding", c_void_p), ("norm", _Norm), ("head", _Matrix)],
         ("layers", POINTER(_Layer)),
     ]
 
@@ -112,8 +112,7 @@ class NativePass:
         layers: int,
         taps: dict[int, torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """``LeanModel.forward`` by the first ``layers`` layers. Raises ``IndexError`` for an id or a
-        position that the model does not have."""
+        """``LeanModel.forward`` by the first ``layers`` layers. Raises ``IndexError`` for an id that there is not."""
         rows, threads, space = len(ids), _threads(), self._space(buffer, start + len(ids))
         keep = min(keep or rows, rows)
         ids, logits, places = ids.long().contiguous(), _floats(keep, self._vocabulary), None
@@ -126,20 +125,19 @@ class NativePass:
         tapped = None if places is None else addressof(places)
         asked = _Pass(ids.data_ptr(), rows, start, keep, layers, threads, logits.data_ptr(), tapped)
         if self._run(self._address, byref(asked), space):
-            raise self._out_of_range(start + rows)
+            raise self._out_of_range()
         return logits
 
     def greedy(
         self, ids: torch.Tensor, buffer: KVBuffer, start: int, count: int, layers: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """``LeanModel.greedy`` by the first ``layers`` layers. Raises ``IndexError`` as ``logits`` does."""
-        rows, end = len(ids), start + len(ids) + count - 1
-        space = self._space(buffer, end)
+        rows, space = len(ids), self._space(buffer, start + len(ids) + count - 1)
         ids, logits = ids.long().contiguous(), _floats(rows + count - 1, self._vocabulary)
         chosen = torch.empty(count, dtype=torch.long, device="cpu")
         asked = _Pass(ids.data_ptr(), rows, start, rows, layers, _threads(), logits.data_ptr(), None)
         if self._run_greedy(self._address, byref(asked), space, count, chosen.data_ptr()):
-            raise self._out_of_range(end)
+            raise self._out_of_range()
         return logits, chosen
 
     def _space(self, buffer: KVBuffer, end: int) -> int:
@@ -149,8 +147,8 @@ class NativePass:
             buffer.workspace = _Workspace(buffer, _threads(), self._scratch_of, self._address, self._model.rotary)
         return buffer.workspace.address
 
-    def _out_of_range(self, end: int) -> IndexError:
-        return IndexError(f"an id is not in 0 to {self._model.vocabulary - 1}, or there is no position {end - 1}")
+    def _out_of_range(self) -> IndexError:
+        return IndexError(f"an id is not in 0 to {self._model.vocabulary - 1}")
 
     @property
     def moved(self) -> bool:
@@ -159,6 +157,8 @@ class NativePass:
 
     def _described(self, lean: Weights) -> _Model:
         size, heads, kv_heads, gated = lean.size, lean.heads, lean.kv_heads, lean.gated
+        if lean.positions is not None:  # as in GPT-2, whose other weights are transposed, so torch is as fast
+            raise NotNative("Native passes are for models with rotary angles.")
         if kv_heads < 1 or heads % kv_heads:
             raise NotNative(OTHER_SHAPE)
         shapes = _Shapes(lean.embedding.shape[1], heads, kv_heads, size, lean.layers[0].down.weight.shape[1], gated)
@@ -166,7 +166,7 @@ class NativePass:
         if len(activations) > 1:
             raise NotNative("Native passes are for layers with one activation.")
         self._layers = (_Layer * len(lean.layers))(*(self._layer(layer, shapes) for layer in lean.layers))
-        by_head, places = lean.head_major, 0 if lean.positions is None else len(lean.positions)
+        by_head = lean.head_major
         return _Model(
             width=shapes.width,
             heads=heads,
@@ -177,7 +177,6 @@ class NativePass:
             inner=shapes.inner,
             up_width=shapes.up,
             vocabulary=len(lean.embedding),
-            places=places,
             query_step=3 * size if by_head else size,
             key_at=size if by_head else heads * size,
             key_step=3 * size if by_head else size,
@@ -188,7 +187,6 @@ class NativePass:
             activation=activations.pop(),
             parallel=lean.parallel,
             embedding=self._at(lean.embedding, (len(lean.embedding), shapes.width)),
-            positions=None if lean.positions is None else self._at(lean.positions, (places, shapes.width)),
             norm=self._norm(lean.norm, shapes.width),
             head=self._matrix(lean.head, self._vocabulary, shapes.width),
             layers=self._layers,
@@ -220,10 +218,8 @@ class NativePass:
         return _Norm(self._at(weight, (size,)), added, norm.keywords["eps"], norm.func is F.layer_norm)
 
     def _matrix(self, matrix: Matrix, out: int, size: int) -> _Matrix:
-        weight, bias = matrix.weight, matrix.bias
-        transposed = not weight.is_contiguous()
-        at = self._at(weight.t(), (size, out)) if transposed else self._at(weight, (out, size))
-        return _Matrix(at, None if bias is None else self._at(bias, (out,)), out, size, transposed)
+        bias = None if matrix.bias is None else self._at(matrix.bias, (out,))
+        return _Matrix(self._at(matrix.weight, (out, size)), bias, out, size)
 
     def _at(self, weight: torch.Tensor, shape: tuple[int, ...]) -> int:
         """The address of a weight, whose shape C relies on."""

@@ -8,11 +8,10 @@
 #include "vectors.h"
 
 typedef struct {
-    const float *w, *bias;       /* bias: NULL for none */
-    int64_t out, in, transposed; /* transposed: w is (in, out) */
+    const float *w, *bias; /* bias: NULL for none */
+    int64_t out, in;
 } Matrix;
 
-enum { MOST_ROWS = 17 }; /* as MOST in passes.py */
 enum { SINGLE = 8 }; /* rows of w for a single row of x: many streams, which the processor reads ahead by itself */
 enum { AHEAD = 2048 }; /* floats that are asked for before they are needed, in each row of w, for several rows of x */
 
@@ -54,45 +53,6 @@ ALWAYS void tile(const Matrix *m, const float *x, float *y, size_t wide, size_t 
     }
 }
 
-enum { BLOCK = 8, TOGETHER = 4 }; /* vectors of outputs and inputs that a transposed product takes at a time */
-
-/* A vector of w, of which left numbers are there. */
-ALWAYS Vector some(const float *w, size_t left) {
-    if (left >= LANES) return load(w);
-    float numbers[LANES] = {0};
-    for (size_t i = 0; i < left; i++) numbers[i] = w[i];
-    return load(numbers);
-}
-
-/* The outputs from .. to of a transposed matrix: each is one sum over the inputs, in their order. */
-static void product_by_input(
-    const Matrix *m, const float *x, int rows, float *y, size_t wide, size_t from, size_t to, int add
-) {
-    const size_t in = m->in, out = m->out;
-    for (size_t o = from; o < to; o += BLOCK * LANES) {
-        const size_t left = to - o, vectors = left < BLOCK * LANES ? (left + LANES - 1) / LANES : BLOCK;
-        Vector sums[MOST_ROWS][BLOCK] = {{{0}}};
-        for (size_t i = 0; i < in; i += TOGETHER) {
-            const size_t inputs = in - i < TOGETHER ? in - i : TOGETHER;
-            for (size_t v = 0; v < vectors; v++) {
-                Vector ws[TOGETHER];
-                for (size_t k = 0; k < inputs; k++) ws[k] = some(m->w + (i + k) * out + o + v * LANES, left - v * LANES);
-                for (int r = 0; r < rows; r++) {
-                    Vector sum = sums[r][v];
-                    const float *xs = x + r * in + i;
-                    if (inputs == TOGETHER) {
-                        UNROLL
-                        for (int k = 0; k < TOGETHER; k++) sum = FMA(all(xs[k]), ws[k], sum);
-                    } else for (size_t k = 0; k < inputs; k++) sum = FMA(all(xs[k]), ws[k], sum);
-                    sums[r][v] = sum;
-                }
-            }
-        }
-        for (int r = 0; r < rows; r++)
-            for (size_t a = 0; a < left && a < BLOCK * LANES; a++) put(m, ((float *)sums[r])[a], y + r * wide, o + a, add);
-    }
-}
-
 #define CASE(rows) case rows: tile(m, x, y, wide, o, rows, OUTS, add); break;
 static void group(const Matrix *m, const float *x, float *y, size_t wide, size_t o, int rows, int add) {
     switch (rows) {
@@ -104,10 +64,6 @@ static void group(const Matrix *m, const float *x, float *y, size_t wide, size_t
 static void product(const Matrix *m, const float *x, int rows, float *y, size_t wide, size_t from, size_t to, int add) {
     const int groups = (rows + ROWS - 1) / ROWS; /* of nearly the same size */
     size_t o = from;
-    if (m->transposed) {
-        product_by_input(m, x, rows, y, wide, from, to, add);
-        return;
-    }
     if (rows == 1)
         for (; o + SINGLE <= to; o += SINGLE) tile(m, x, y, wide, o, 1, SINGLE, add);
     for (; o + OUTS <= to; o += OUTS)
