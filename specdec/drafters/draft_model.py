@@ -223,7 +223,7 @@ class ModelDraft(ChainDraft):
             found = self._runner.greedy(context.ids(len(self._runner), context.length), gamma)
         if found is None:
             return super()._draft(context, gamma, least_confidence, missed)
-        logits, ids = found
+        logits, ids = (part.to(context.device) for part in found)
         context.write(0, ids)
         unread = len(logits) - gamma
         if unread:

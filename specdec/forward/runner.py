@@ -59,7 +59,7 @@ class Runner:
         where each pass has to be started by itself. For a model without recurrent state, outside of ``run``.
         """
         start = mark(self.device)
-        found = self._passes.greedy(ids, self._length, count)
+        found = self._passes.greedy(ids.to(self.device), self._length, count)
         if found is not None:
             self._marks.append((start, mark(self.device)))
             self._length += len(ids) + count - 1
