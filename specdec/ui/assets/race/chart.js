@@ -22,6 +22,9 @@ const rounded = (value) => {
   return ([1, 2, 5].find((step) => step * power >= value) ?? 10) * power;
 };
 
+// About how many pixels the longest of some bold lines takes in a label.
+const widthOf = (lines) => 7.5 * Math.max(...lines.map((line) => line.length)) + 10;
+
 export class Chart {
   #plotly = null;
   #lanes = new Map(); // name -> Lane
@@ -362,9 +365,10 @@ export class Chart {
           return { ...note, text: text("<br>"), xanchor: "left", xshift: 6, yshift: 6, align: "left" };
         }
         const left = pixels(end.x) + space.l;
-        const wide = !space.small && left > 190;
-        const anchor = left > 104 ? { xanchor: "right", align: "right" } : { xanchor: "left", align: "left" };
-        return { ...note, ...anchor, text: text(wide ? " " : "<br>"), xshift: left > 104 ? -6 : 0, yshift: 6 };
+        const wide = !space.small && left > widthOf([lines.join(" ")]);
+        const fits = left > widthOf(lines);
+        const anchor = fits ? { xanchor: "right", align: "right" } : { xanchor: "left", align: "left" };
+        return { ...note, ...anchor, text: text(wide ? " " : "<br>"), xshift: fits ? -6 : 0, yshift: 6 };
       });
     return [
       ...growing,
@@ -373,12 +377,15 @@ export class Chart {
     ];
   }
 
-  // The words of the bracket: above its middle or, if the gap is too narrow, above the neighbour's label.
+  // The words of the bracket: above its middle or, if a label of a line is there, above that label.
   #saved(space, pixels, common) {
     const bracket = this.#bracket(space);
     if (!bracket) return [];
     const [plain, spec] = [this.#end("generate"), this.#end("speculative")];
-    const yshift = pixels(Math.abs(plain.x - spec.x)) > 100 ? 12 : 46;
+    const free = this.#ended()
+      .filter(({ lane }) => MAIN.includes(lane) && lane !== this.#last())
+      .every(({ lane, lines }) => pixels(this.#end(lane).x) + space.l > widthOf(lines));
+    const yshift = free && pixels(Math.abs(plain.x - spec.x)) > 100 ? 12 : 46;
     return [{ ...common, x: (plain.x + spec.x) / 2, y: spec.y, text: escaped(bracket.lines[0]), yshift }];
   }
 
