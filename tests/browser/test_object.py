@@ -271,7 +271,9 @@ def show_recording(page, folder, lines: str) -> None:
 def slow_race(index: int, seconds: float) -> str:
     """The recorded race, in which that round of the speculative lane took so many seconds more."""
     records = [json.loads(line) for line in recorded_race().splitlines()]
-    for record in records[: next(at for at, one in enumerate(records) if one["event"] == "lane_end")]:
+    end = next(at for at, one in enumerate(records) if one["event"] == "lane_end" and one["lane"] == "speculative")
+    begin = max(at for at, one in enumerate(records[:end]) if one["event"] == "started")
+    for record in records[begin:end]:
         if record["event"] == "finished" or record.get("index", 0) >= index:
             record["elapsed_seconds"] += seconds
     return "".join(json.dumps(record) + "\n" for record in records)
