@@ -191,7 +191,14 @@ class ModelDraft(ChainDraft):
 
         def draft() -> Proposal:
             missed, self._prefilled = self._prefilled, []
-            return self._draft(context, gamma, least_confidence, missed)
+            found = None if least_confidence else self._at_once(context, gamma)
+            if found is None:
+                return self._draft(context, gamma, least_confidence, missed)
+            logits, ids = found
+            context.write(0, ids)
+            if unread := len(logits) - gamma:
+                missed.append((logits[:unread], logits[:unread].argmax(-1)))
+            return chain(ids, [logits[unread:]], None, missed)
 
         proposal = self._runner.run("draft", key, draft, length + gamma - 1)
         known = max(0, self._reported_up_to - cached - 1)
@@ -210,25 +217,12 @@ class ModelDraft(ChainDraft):
     def require_cache(self) -> None:
         self._runner.require_cache()
 
-    def _draft(
-        self,
-        context: TokenBuffer,
-        gamma: int,
-        least_confidence: float | None,
-        missed: list[tuple[torch.Tensor, torch.Tensor]],
-    ) -> Proposal:
-        """``ChainDraft._draft``, by one call of the model where nothing has to be done between its passes."""
-        found = None
-        if self.own_choice and self._sampler.takes_largest and not least_confidence and self._rows == self._vocabulary:
-            found = self._runner.greedy(context.ids(len(self._runner), context.length), gamma)
-        if found is None:
-            return super()._draft(context, gamma, least_confidence, missed)
-        logits, ids = (part.to(context.device) for part in found)
-        context.write(0, ids)
-        unread = len(logits) - gamma
-        if unread:
-            missed.append((logits[:unread], logits[:unread].argmax(-1)))
-        return chain(ids, [logits[unread:]], None, missed)
+    def _at_once(self, context: TokenBuffer, gamma: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """``Runner.greedy`` over the unread ids, where nothing has to be done between the passes; else None."""
+        if not (self.own_choice and self._sampler.takes_largest and self._rows == self._vocabulary):
+            return None
+        found = self._runner.greedy(context.ids(len(self._runner), context.length), gamma)
+        return found and (found[0].to(context.device), found[1].to(context.device))
 
     def _forward(
         self, context: TokenBuffer, end: int, keep: int | None = None, committed: bool = False

@@ -60,10 +60,13 @@ typedef struct {
     size_t each;                                       /* numbers of own for a thread */
 } Job;
 
+/* The numbers of scratch that a thread has for itself: rows between two products, and the scores of one row and head. */
+static size_t own_of(const Model *m, int64_t rows, int64_t room) { return rows * m->width + room + 2 * LANES; }
+
 /* The numbers of scratch that a pass over so many rows needs, after up to room tokens. */
 size_t scratch_of(const Model *m, int64_t rows, int64_t room, int64_t threads) {
-    const int64_t own = rows * m->width + room + 2 * LANES;
-    return rows * (m->width + m->qkv_width + m->heads * m->size + 3 * m->inner) + threads * own;
+    const size_t shared = rows * (m->width + m->qkv_width + m->heads * m->size + 3 * m->inner);
+    return shared + threads * own_of(m, rows, room);
 }
 
 static void norm(const Norm *n, const float *x, float *y, size_t size) {
@@ -281,7 +284,7 @@ int run(const Model *m, const Pass *p, const Space *space) {
     job.up = job.attended + p->rows * m->heads * m->size;
     job.inner = job.up + p->rows * 2 * m->inner;
     job.own = job.inner + p->rows * m->inner;
-    job.each = p->rows * m->width + space->room + 2 * LANES;
+    job.each = own_of(m, p->rows, space->room);
     together(pass_part, &job, (int)p->threads);
     return 0;
 }
