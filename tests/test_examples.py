@@ -40,6 +40,7 @@ def test_all_examples_are_run_here() -> None:
         assert f"``python -m examples.{path.stem}" in path.read_text(encoding="utf-8").splitlines()[0]
 
 
+@pytest.mark.full
 def test_an_example_starts_in_a_checkout_that_is_not_installed() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-m", "examples.one_round"]

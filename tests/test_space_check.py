@@ -143,6 +143,7 @@ def test_pins_that_cannot_be_had_and_a_registry_that_does_not_answer(
     assert missing.level == "bad" and "No matching distribution found" in missing.sentence
 
 
+@pytest.mark.full
 def test_the_command_prints_a_line_a_check_and_fails(folder: Path) -> None:
     (folder / "README.md").unlink()
     command = [sys.executable, "-m", "scripts.space_check", "zerogpu"]

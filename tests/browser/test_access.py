@@ -12,6 +12,7 @@ from specdec.ui.tabs import best_gamma
 pytestmark = pytest.mark.xdist_group("browser access")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("theme", "width"), few([("light", 1440), ("dark", 390)], 1))
 def test_no_serious_accessibility_fault(browser, address, theme: str, width: int, monkeypatch):
     """With every fold and the Share menu open, after a sampled race with further lanes."""

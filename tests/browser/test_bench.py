@@ -72,6 +72,7 @@ def add(page, *paths: Path) -> None:
     page.set_input_files("#sd-compare-files-file", list(map(str, paths)))
 
 
+@pytest.mark.full
 def test_results_files_are_compared_in_one_table_and_on_one_map(page, measured, tmp_path):
     """Files are added together or one by one. The table fits a phone.
 

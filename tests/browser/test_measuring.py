@@ -158,6 +158,7 @@ def write_set(path, *items) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+@pytest.mark.full
 def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_path):
     """A visitor's own set gives rows by category and files to save. Results that are given back are not measured again.
 

@@ -108,6 +108,7 @@ def require_no_sideways_scroll(page) -> None:
     assert page.evaluate(WIDE) == []
 
 
+@pytest.mark.full
 def test_a_phone_moves_once_at_most_and_the_form_is_one_line(browser, address, motion):
     """From Run to the end of the replay the page moves at most once, and the form stays closed.
 

@@ -84,7 +84,7 @@ def proxy(slot) -> Iterator[Proxy]:
     page.close()
 
 
-@pytest.fixture(params=[True, False], ids=["removed", "passed on"])
+@pytest.fixture(params=[pytest.param(True, marks=pytest.mark.full), False], ids=["removed", "passed on"])
 def site(request, proxy) -> str:
     """The address of the proxy, which removes the path or passes it on."""
     proxy.removes = request.param

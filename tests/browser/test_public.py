@@ -51,6 +51,7 @@ def test_the_pair_is_fixed_and_limits_are_sentences(page):
     assert not page.locator("#sd-load").count()
 
 
+@pytest.mark.full
 def test_pairs_of_the_list_can_be_allowed(browser, slot):
     demo, address = launch(slot, replace(PUBLIC, pairs="listed"))
     try:
@@ -65,6 +66,7 @@ def test_pairs_of_the_list_can_be_allowed(browser, slot):
         demo.close()
 
 
+@pytest.mark.full
 def test_a_recording_stands_in_for_the_start_up_race_until_that_is_over(browser, slot, monkeypatch):
     release, whole = threading.Event(), startup.stream
 
@@ -127,6 +129,7 @@ def test_a_full_queue_is_reported_and_run_is_back(browser, slot):
         demo.close()
 
 
+@pytest.mark.full
 def test_a_test_of_losslessness_ends_in_the_page_s_time(page, monkeypatch):
     """The page sets a time limit. When it is reached, the samples drawn so far are compared."""
     limits = quick_self_test(monkeypatch, seconds=0.0)

@@ -83,6 +83,7 @@ POINTS = """() => {
 }"""
 
 
+@pytest.mark.full
 def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_path, short_sweep, monkeypatch):
     """In a fresh profile the same verdict and table, marked as from a link or a file; nothing runs.
 
@@ -167,6 +168,7 @@ def test_a_benchmark_travels_as_a_link(page, browser, address, tmp_path):
         assert set(other.locator("#sd-gamma-table tbody tr").evaluate_all(lengths)) == {"0", "3"}
 
 
+@pytest.mark.full
 def test_what_cannot_be_opened_says_so_in_the_tab(browser, address, tmp_path):
     """A damaged link, and files of another kind, of another version or too large, are refused in words."""
     with visit(browser, address) as page:
@@ -193,6 +195,7 @@ def test_what_cannot_be_opened_says_so_in_the_tab(browser, address, tmp_path):
         assert origin(page, "bench").startswith("A recording") and page.evaluate("window.bitten") is None
 
 
+@pytest.mark.full
 def test_what_if_s_best_is_raced_and_so_is_a_confidence_stop(page):
     """Race it fills the form and says so. A confidence stop is raced, named in the settings and kept in a link."""
     go_to(page, "Best gamma")

@@ -164,6 +164,7 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, tmp_path):
         assert other.outside == []
 
 
+@pytest.mark.full
 def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address, tmp_path):
     """A saved recording gives the package and another profile the same events, text and figures, and is labelled.
 

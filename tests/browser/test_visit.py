@@ -104,6 +104,7 @@ def test_a_link_wins_over_what_is_kept_until_a_race_of_ones_own(page, browser, a
         assert other.evaluate(SHOWN)["prompt"] == "Sue ran home"
 
 
+@pytest.mark.full
 def test_links_pasted_over_the_open_page_are_followed(page, browser, address):
     """Links of a run, a damaged run and settings each take effect without a reload.
 

@@ -93,6 +93,7 @@ def test_a_double_click_on_run_runs(page):
     assert seen == [[True, True]] * 2
 
 
+@pytest.mark.full
 def test_a_second_visitor_is_told_of_the_queue(browser, address, unhurried):
     """While one race runs another visitor's waits and says how many are ahead."""
     with visit(browser, address) as one, visit(browser, address) as other:
@@ -117,6 +118,7 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address, unhurried):
         assert not other.locator(".sd-status").is_visible()
 
 
+@pytest.mark.full
 def test_run_pressed_before_the_page_is_ready_runs(browser, address):
     """A click is kept until the live view's scripts are loaded, however late they are."""
     with visit(browser, address) as page:

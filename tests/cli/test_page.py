@@ -135,6 +135,7 @@ def test_a_page_whose_device_is_lost_ends_with_status_1(monkeypatch) -> None:
     assert statuses == [1] and "is being stopped" in closed[0] and closed[1] == "demo"
 
 
+@pytest.mark.full
 def test_a_page_that_is_stopped_tells_its_visitors_and_ends(tmp_path) -> None:
     """A running visitor keeps the result so far, a waiting one reads why nothing ran, and nothing is left over."""
     with Served(*save_pair(tmp_path), whole=True) as served:

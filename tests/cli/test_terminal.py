@@ -24,7 +24,7 @@ def test_prints_the_text_of_generate_and_the_figures() -> None:
     params = specdec.SamplingParams(max_new_tokens=24)
     plain = specdec.collect(specdec.generate(pair, PROMPT, params=params), pair.tokenizer)
 
-    command = [sys.executable, "-m", "specdec", PROMPT, "--gamma", "4", "--tokens", "24"]
+    command = [sys.executable, "-m", "specdec", PROMPT, "--gamma", "4", "--tokens", "24", "--runs", "1"]
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300).stdout
 
     assert PROMPT + plain.text in out

@@ -198,5 +198,5 @@ def test_a_wrong_rollback_is_caught(monkeypatch, bug: str) -> None:
     target = model_of(FEW[0])
     with pytest.raises(AssertionError):
         compare(target, pair_of(target, "hybrid draft"), gammas=(4,))
-    if FULL or bug == "state not restored":
+    if FULL:
         assert difference(FEW[0]) > 100 * CLOSE

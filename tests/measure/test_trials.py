@@ -228,6 +228,7 @@ def uninterrupted(folder) -> list[tuple]:
 KILLS = 10 if HOURS else 1
 
 
+@pytest.mark.full
 def test_a_killed_benchmark_resumes_to_the_same_rows(folder, uninterrupted, tmp_path) -> None:
     """After a kill at a random row and a restart the rows equal those of an uninterrupted run."""
     chance, devnull = random.Random(KILLS), Path(os.devnull)

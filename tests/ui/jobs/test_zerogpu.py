@@ -6,28 +6,15 @@
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from fakes import byte_tokenizer, count_passes, noisy_copy, tiny
 from programs import ran
 
-import specdec
 from specdec import errors
-from specdec.forward import lean_check
-from specdec.lanes.race import race
-from specdec.lanes.table import LANES, LaneConfig
-from specdec.measure.losslessness import self_test
-from specdec.measure.plan import Plan
-from specdec.measure.prompts import PromptItem
-from specdec.measure.trials import trials
-from specdec.models.pair import Pair
-from specdec.report import provenance
 
-pytestmark = pytest.mark.xdist_group("zero")  # one run of the program
+pytestmark = [pytest.mark.full, pytest.mark.xdist_group("zero")]  # one run of the program
 TESTS = Path(__file__).parents[2]
 
 
@@ -90,42 +77,3 @@ def test_a_killed_worker_is_told_and_replaced(page: dict[str, Any]) -> None:
 def test_the_seconds_asked_for_follow_what_tasks_took(page: dict[str, Any]) -> None:
     assert page["learned"] == [60, 10]
     assert all(10 <= seconds <= 60 for seconds in page["asked"])
-
-
-# --- what the page's process may do ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("engine", ["eager", "graph"])
-def test_nothing_runs_before_the_first_event_is_asked_for(engine: str) -> None:
-    """A pair is described and work is checked without a pass and without the device, which is missing here."""
-    target = tiny("llama", 7)
-    draft = noisy_copy(target, 7)
-    pair = Pair(target, draft, byte_tokenizer(), engine=engine)
-    object.__setattr__(pair, "device", torch.device("cuda"))
-    plan = Plan(
-        (PromptItem("a", "b", "Once"),),
-        (LaneConfig("generate"), LaneConfig("speculative", 2)),
-        specdec.SamplingParams(32),
-    )
-    with count_passes(target) as passes, count_passes(draft) as more:
-        assert provenance.pair_line(pair.facts())
-        race(pair, "Once", gamma=2, lanes=[lane.key for lane in LANES], params=specdec.SamplingParams(32))
-        with pytest.raises(specdec.InvalidInput):
-            race(pair, "Once", gamma=99)
-        trials(pair, plan)
-        self_test(pair, "Once")
-    assert not passes and not more and target not in lean_check._stacks
-
-
-def test_a_pair_remembers_its_device() -> None:
-    """A pair remembers its device, because on ZeroGPU only the loading thread can see it."""
-    pair = Pair(tiny("llama", 7), None)
-    pair.target.to("meta")
-    assert pair.device == torch.device("cpu") and pair.facts()["device"] == "cpu"
-
-
-def test_every_error_can_be_pickled() -> None:
-    found = [errors.NotNumbers("target"), *(kind("a b") for kind in errors.SpecdecError.__subclasses__())]
-    for error in found:
-        twin = pickle.loads(pickle.dumps(error))
-        assert (type(twin), str(twin)) == (type(error), str(error))

@@ -199,6 +199,7 @@ def test_a_visitor_has_few_places_in_the_queue(address, page, monkeypatch, by: s
     assert all(words in text for text in told), told
 
 
+@pytest.mark.full
 def test_reading_what_a_visitor_sends_waits_in_the_line(address, page, monkeypatch) -> None:
     """Links, files, prompt sets and the Share menu: a visitor has few places, and a race runs beside them."""
     monkeypatch.setattr("specdec.ui.jobs.queue.GRACE", WAIT)
