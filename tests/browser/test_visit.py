@@ -163,6 +163,7 @@ def test_a_link_pasted_into_a_race_waits(page, tmp_path, unhurried):
     assert page.locator(".sd-linkError").count() == 0
 
 
+@pytest.mark.full
 def test_tabs_have_addresses(page, browser, address):
     """The address names the chosen tab and opens it again; the browser's back and forward change tabs.
 

@@ -81,15 +81,17 @@ def test_a_double_click_on_run_runs(page):
     page.wait_for_function("window.specdec.replaying")
     skip(page)
     page.wait_for_function("!window.specdec.running")
-    page.wait_for_function(
-        "[...document.querySelectorAll('.sd-boxBody')].every((body) => body.querySelector('.sd-token'))"
-    )
-    seen = page.evaluate(
-        """[...document.querySelectorAll('.sd-boxBody')].map((body) => {
-            const [box, first] = [body, body.querySelector('.sd-token')].map((node) => node.getBoundingClientRect());
-            return [box.top <= first.top && first.bottom <= box.bottom, body.scrollTop > 0];
-        })"""
-    )
+    # One call waits and looks, because the texts may be drawn again between two.
+    seen = page.wait_for_function(
+        """() => {
+            const boxes = [...document.querySelectorAll('.sd-boxBody')];
+            if (!boxes.every((body) => body.querySelector('.sd-token'))) return null;
+            return boxes.map((body) => {
+                const [box, first] = [body, body.querySelector('.sd-token')].map((node) => node.getBoundingClientRect());
+                return [box.top <= first.top && first.bottom <= box.bottom, body.scrollTop > 0];
+            });
+        }"""
+    ).json_value()
     assert seen == [[True, True]] * 2
 
 

@@ -19,6 +19,7 @@ ROOT = Path(specdec.__file__).parent.parent
 PROMPT = "Once upon a time"
 
 
+@pytest.mark.full
 def test_prints_the_text_of_generate_and_the_figures() -> None:
     pair = specdec.load_pair()
     params = specdec.SamplingParams(max_new_tokens=24)

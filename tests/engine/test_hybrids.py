@@ -30,7 +30,7 @@ GAMMAS = (*range(1, 17), "auto") if HOURS else (1, 4, 16, "auto") if FULL else (
 KINDS = ("bamba", "falcon_h1", "nemotron_h", "qwen3_5_text")
 FAMILIES = sorted(name for name in ROLLED_BACK if name in TYPES and (FULL or name in KINDS))
 LAYERS = {"granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2}, "bamba": {"attn_layer_indices": [1, 3]}}
-FEW = ("falcon_h1", "qwen3_5_text")  # Mamba 2, and the gated delta rule
+FEW = ("qwen3_5_text", "falcon_h1")  # the gated delta rule, and Mamba 2, which takes ten times as long
 
 
 def model_of(family: str, **changes):
@@ -195,8 +195,7 @@ def test_a_wrong_rollback_is_caught(monkeypatch, bug: str) -> None:
             return place if place is None else min(place + 1, length)
 
     monkeypatch.setattr(RecurrentSnapshots, "restore", wrong)
-    target = model_of(FEW[0])
+    target = model_of("falcon_h1")
     with pytest.raises(AssertionError):
         compare(target, pair_of(target, "hybrid draft"), gammas=(4,))
-    if FULL:
-        assert difference(FEW[0]) > 100 * CLOSE
+    assert difference(FEW[0]) > 100 * CLOSE

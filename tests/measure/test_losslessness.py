@@ -330,6 +330,7 @@ def test_a_lane_without_guesses_is_refused() -> None:
             self_test(table_pair(TARGET, DRAFT), PROMPT, lane=lane, params=PARAMS)
 
 
+@pytest.mark.full
 def test_an_assistant_that_drafts_greedily_and_hands_over_its_logits_is_caught(monkeypatch) -> None:
     """The fault of transformers' Gemma 4 assistants is caught, rebuilt in its assisted generation: each guess is the
     draft's best token, but q is reported as if the guess had been drawn from the draft's distribution."""
