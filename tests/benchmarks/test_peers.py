@@ -84,6 +84,7 @@ def program(monkeypatch, tmp_path, compiled) -> Iterator:
     return run
 
 
+@pytest.mark.full
 def test_every_lane_is_in_the_document_with_its_number_of_equal_texts(program) -> None:
     before = list(LANES)
     written = program(pair_of())

@@ -19,6 +19,7 @@ from specdec.measure.trials import trials
 pytestmark = pytest.mark.xdist_group("browser bench")
 
 
+@pytest.mark.full
 def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):
     """The first prompt of each category is measured, sampled; the files say so; chat needs a template."""
     rows = [{"category": name, "turns": [f"Once upon {number}"]} for name in ("a", "b") for number in range(2)]

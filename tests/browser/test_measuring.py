@@ -114,6 +114,7 @@ def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, addres
     assert text(page, "#sd-gamma-status") == "Cancelled. Nothing ran."
 
 
+@pytest.mark.full
 def test_bad_choices_are_a_sentence_and_nothing_runs(page):
     """Without a prompt, or with an unreadable draft length, a sentence says so and the button is back.
 

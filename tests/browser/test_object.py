@@ -287,6 +287,7 @@ def test_no_round_hides_its_block_in_the_strip(page, tmp_path):
     assert covered == [] and inflow == 1
 
 
+@pytest.mark.full
 def test_nothing_covers_anything_at_any_width(page, tmp_path):
     """Texts, legend, strip and controls overlap nowhere, and pointing at a token moves none of them.
 

@@ -91,6 +91,7 @@ def site(request, proxy) -> str:
     return proxy.address
 
 
+@pytest.mark.full
 def test_the_page_works_under_a_path(browser, site):
     """A race, a chart and a link, with no file missing and no error, also from /tool without a slash."""
     with visit(browser, site) as page:

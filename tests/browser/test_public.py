@@ -90,6 +90,7 @@ def test_a_recording_stands_in_for_the_start_up_race_until_that_is_over(browser,
         page.close()
 
 
+@pytest.mark.full
 def test_a_recording_greets_where_the_device_is_lent(browser, slot):
     """The recording is labelled as one, and the visitor's own race replaces it."""
     demo, address = launch(slot, PUBLIC, lambda task: task.run(slot.pair))
@@ -140,6 +141,7 @@ def test_a_test_of_losslessness_ends_in_the_page_s_time(page, monkeypatch):
     assert limits == [(lossless.DRAWS_PUBLIC, PUBLIC.seconds)] and PUBLIC.seconds
 
 
+@pytest.mark.full
 def test_links_name_the_space_and_work_here(page, browser, address):
     """A link names the Space's public address, and its fragment restores the run on this page."""
     ask(page, "Once upon a time", tokens=12)

@@ -299,6 +299,7 @@ TIMES = """async () => {
 }"""
 
 
+@pytest.mark.full
 def test_the_picture_shows_the_race(browser, address, tmp_path):
     """On a dark page too it is a light PNG, 1200 x 630: factor, sentence, figures, bars in proportion to times."""
     with visit(browser, address, color_scheme="dark") as page:

@@ -26,6 +26,7 @@ def choose_lanes(page, *names: str) -> None:
         page.check(f'#sd-lanes label:has-text("{name}") input')
 
 
+@pytest.mark.full
 def test_further_lanes_race_and_are_told_apart(page):
     """Our loop and three more lanes each have a text, a name and a row. Only the draft's own text differs."""
     choose_lanes(page, "assisted generation", "prompt lookup", "draft alone")

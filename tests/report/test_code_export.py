@@ -63,6 +63,7 @@ def served(code: str, folder: Path) -> list[str]:
     return commands(re.search("^# As a server: (.*)$", code, re.M)[1], folder)[0]
 
 
+@pytest.mark.full
 def test_the_code_of_every_way_to_draft_runs(tmp_path):
     """The code for transformers and for specdec runs unchanged. vLLM's is valid Python, the others' valid shell."""
     for pair, settings, params in WAYS:
