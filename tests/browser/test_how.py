@@ -65,6 +65,7 @@ def choose(page, tokens: list[int]) -> int:
     return length
 
 
+@pytest.mark.full
 def test_the_game_is_won_with_the_tokens_of_the_target(page):
     """With all guesses right, each round keeps them and adds a bonus. The result is shown again after a reload."""
     open_how(page)

@@ -237,6 +237,7 @@ DROP = """(names) => {
 }"""
 
 
+@pytest.mark.full
 def test_a_set_is_measured_as_it_comes_or_refused_by_its_name(page, tmp_path):
     """HumanEval's own gzip file is read. A file that is no set is refused, and the examples never replace it.
 

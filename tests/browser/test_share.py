@@ -212,6 +212,7 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
         other.wait_for_selector("#sd-said .sd-error:has-text('its params')")
 
 
+@pytest.mark.full
 def test_five_blocks_of_code_fit_a_narrow_screen(browser, address):
     """Each block opens and closes by itself, and no line is cut."""
     with visit(browser, address, viewport={"width": 390, "height": 800}) as page:

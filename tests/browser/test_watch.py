@@ -88,7 +88,8 @@ def test_a_double_click_on_run_runs(page):
             const boxes = [...document.querySelectorAll('.sd-boxBody')];
             if (!boxes.every((body) => body.querySelector('.sd-token'))) return null;
             return boxes.map((body) => {
-                const [box, first] = [body, body.querySelector('.sd-token')].map((node) => node.getBoundingClientRect());
+                const token = body.querySelector('.sd-token');
+                const [box, first] = [body, token].map((node) => node.getBoundingClientRect());
                 return [box.top <= first.top && first.bottom <= box.bottom, body.scrollTop > 0];
             });
         }"""
